@@ -12,7 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from sqlalchemy import URL, Engine, create_engine
+from rich.text import Text
+from sqlalchemy import URL, Connection, Engine, create_engine
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import sessionmaker
 
 from sqlalchemy_fairqueue import Queue
@@ -27,6 +29,7 @@ from sqlalchemy_fairqueue.cli.application import (
 )
 from sqlalchemy_fairqueue.cli.errors import DRIVER_ERRORS, CommandError, command_error, usage_error
 from sqlalchemy_fairqueue.cli.formats import parse_duration
+from sqlalchemy_fairqueue.cli.leftovers import leftover_texts, leftovers
 from sqlalchemy_fairqueue.cli.metrics import metrics_page
 from sqlalchemy_fairqueue.cli.options import Options, option_parser
 from sqlalchemy_fairqueue.cli.probes import health_pages, serving
@@ -34,12 +37,16 @@ from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.target import application_reference, choose_database
 from sqlalchemy_fairqueue.cli.urls import connect_arguments, display_url, with_psycopg
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
-from sqlalchemy_fairqueue.errors import clean
+from sqlalchemy_fairqueue.errors import FairQueueError, clean
 
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker import AsyncWorker, Worker
 
 Probed = Callable[["Worker | AsyncWorker"], contextlib.AbstractContextManager[None]]
+
+Left = list[dict[str, Any]] | None
+"""The messages that a drained worker left. None: they are not known."""
+Ran = tuple[str, dict[str, int], Left]
 
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _SPARE_CONNECTIONS = 2
@@ -83,7 +90,9 @@ def worker(
     grace: Annotated[
         timedelta | None, _duration_option("--grace", "How long handlers may run on after a signal. Default: 30s.")
     ] = None,
-    drain: Annotated[bool, typer.Option("--drain", help="Stop as soon as no message is ready.")] = False,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="Stop when no message can be delivered, and show what is left.")
+    ] = False,
     in_loop: Annotated[
         bool | None,
         typer.Option(
@@ -189,10 +198,26 @@ def worker(
         raise usage_error("--sync-session-factory is for --async; with threads give --session-factory")
     run = _run_tasks if in_loop else _run_threads
     try:
-        worker_name, counts = run(given, found, arguments, partial(_probed, http), drain=drain)
+        worker_name, counts, left = run(given, found, arguments, partial(_probed, http), drain=drain)
     except DRIVER_ERRORS as error:
         raise command_error(error, display_url(given if isinstance(given, URL) else given.url)) from error
-    return Result({"worker": worker_name, "queues": [queue.name for queue in found], "stats": counts})
+    document: dict[str, Any] = {"worker": worker_name, "queues": [queue.name for queue in found], "stats": counts}
+    if not drain:
+        return Result(document)
+    return Result(document | {"left": left}, _left_texts(left))
+
+
+def _left(connection: Connection, queues: list[Queue]) -> Left:
+    """The messages that a drained worker left; None if its role may not count them, which it does not need for work."""
+    try:
+        return leftovers(connection, queues)
+    except (FairQueueError, SQLAlchemyError) as error:
+        logging.getLogger(__name__).warning("what is left in the queues is not known: %s", error)
+        return None
+
+
+def _left_texts(left: Left) -> tuple[Text, ...]:
+    return tuple(leftover_texts(left or []))
 
 
 def _is_asynchronous(queues: list[Queue], application: object, reference: str) -> bool:
@@ -224,20 +249,24 @@ def _probed(http: Address | None, runner: "Worker | AsyncWorker") -> Iterator[No
 
 def _run_threads(
     given: URL | AnyEngine, queues: list[Queue], arguments: dict[str, Any], probed: Probed, *, drain: bool
-) -> tuple[str, dict[str, int]]:
+) -> Ran:
     from sqlalchemy_fairqueue.worker import Worker
 
     engine = given if isinstance(given, Engine) else create_engine(_url(given), **_pool(given, arguments))
     runner = Worker(engine, *queues, **arguments)
     with probed(runner):
         runner.run(handle_signals=True, drain=drain)
+    left: Left = None
+    if drain:
+        with engine.connect() as connection:
+            left = _left(connection, queues)
     engine.dispose()
-    return runner.name, runner.stats.as_dict()
+    return runner.name, runner.stats.as_dict(), left
 
 
 def _run_tasks(
     given: URL | AnyEngine, queues: list[Queue], arguments: dict[str, Any], probed: Probed, *, drain: bool
-) -> tuple[str, dict[str, int]]:
+) -> Ran:
     try:
         from sqlalchemy.ext.asyncio import create_async_engine
 
@@ -245,7 +274,7 @@ def _run_tasks(
     except ImportError as error:
         raise usage_error(f"--async needs more: {error}; pip install 'sqlalchemy-fairqueue[asyncio]'") from error
 
-    async def serve() -> tuple[str, dict[str, int]]:
+    async def serve() -> Ran:
         engine = given
         if not isinstance(engine, AsyncEngine):
             engine = create_async_engine(_url(engine), **_pool(engine, arguments))
@@ -256,10 +285,14 @@ def _run_tasks(
         runner = AsyncWorker(engine, *queues, **arguments)
         with probed(runner):
             await runner.run(handle_signals=True, drain=drain)
+        left: Left = None
+        if drain:
+            async with engine.connect() as connection:
+                left = await connection.run_sync(_left, queues)
         await engine.dispose()
         if sync_engine is not None:
             sync_engine.dispose()
-        return runner.name, runner.stats.as_dict()
+        return runner.name, runner.stats.as_dict(), left
 
     return asyncio.run(serve())
 

@@ -3,13 +3,15 @@ import json
 import signal
 import socket
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 from urllib.request import urlopen
 
 import pytest
 
-from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue import Queue, Rate
 from tests.cli.conftest import Cli
+from tests.cli.messages import QUEUE as MESSAGES_QUEUE
 from tests.cli.messages import enqueue
 from tests.cli.processes import ended
 from tests.cli.shops import QUEUE, TASKS, THREADS, Shop, stopped, until_listening
@@ -70,6 +72,36 @@ def test_it_drains(shop: Shop, source: str, words: list[str]) -> None:
     with shop.worker(source, "--drain", "--json", *words) as process:
         found = ended(process)
     assert (found.status, json.loads(found.out)["stats"]["completed"], shop.waiting()) == (0, 5, [])
+
+
+@pytest.mark.parametrize(("source", "words"), [(THREADS, ["--threads"]), (TASKS, ["--async"])])
+def test_it_says_what_it_left(shop: Shop, source: str, words: list[str]) -> None:
+    """A drained worker names the messages that wait for a rate or for their time; its status is 0 all the same."""
+    MESSAGES_QUEUE.configure(shop.engine, rate=Rate(1, per=timedelta(hours=1)))
+    enqueue(shop.engine, "a", "b", "c")
+    enqueue(shop.engine, "later", delay=timedelta(days=1))
+    with shop.worker(source, "--drain", "--json", *words) as process:
+        document = ended(process)
+    [left] = json.loads(document.out)["left"]
+    assert (document.status, left["ready"], left["scheduled"]) == (0, 2, 1)
+    reasons = {one["waits_for"]: (one["messages"], one["channels"], one["first_at"] is None) for one in left["reasons"]}
+    assert reasons == {"queue rate": (2, 2, False), "scheduled": (1, 1, True)}
+
+    with shop.worker(source, "--drain", *words) as process:
+        found = ended(process)
+    assert found.status == 0
+    assert "left in queue documents: 2 ready, 1 scheduled" in found.out
+    assert "queue rate: 2 in 2 channels; the first may go at 2" in found.out
+    assert "scheduled: 1 in 1 channel" in found.out
+
+
+@pytest.mark.parametrize(("source", "words"), [(THREADS, ["--threads"]), (TASKS, ["--async"])])
+def test_it_left_nothing(shop: Shop, source: str, words: list[str]) -> None:
+    """After a drain to the end there is nothing to say."""
+    enqueue(shop.engine, "a")
+    with shop.worker(source, "--drain", *words) as process:
+        found = ended(process)
+    assert (found.status, found.out) == (0, "")
 
 
 def test_both_kinds_of_handlers(shop: Shop, database: Database) -> None:
