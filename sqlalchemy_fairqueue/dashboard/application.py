@@ -102,7 +102,7 @@ def create_dashboard(
     ]
     app = Starlette(
         routes=routes,
-        middleware=[Middleware(_Headers)],
+        middleware=[Middleware(_Headers), Middleware(_Paths)],
         exception_handlers={
             HTTPException: _refusal,
             Refused: _answered,
@@ -134,6 +134,24 @@ class _Headers:
             await send(message)
 
         await self.app(scope, receive, with_headers if scope["type"] == "http" else send)
+
+
+class _Paths:
+    """Takes a slash away that was not requested: Litestar ends the path of each mounted application with one.
+
+    A redirect to the path without it would leave the path that the dashboard is mounted at.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            path, requested = scope["path"], scope.get("raw_path")
+            added = path.endswith("/") and requested and not requested.endswith(b"/")
+            if added and path.strip("/") and path.rstrip("/") != scope.get("root_path", "").rstrip("/"):
+                scope = {**scope, "path": path.rstrip("/")}
+        await self.app(scope, receive, send)
 
 
 def _static(name: str, kind: str) -> Any:
