@@ -20,6 +20,7 @@ from tests.cli.conftest import cli as cli  # noqa: PLC0414
 from tests.cli.conftest import named as named  # noqa: PLC0414
 from tests.cli.conftest import start as start  # noqa: PLC0414
 from tests.cli.messages import enqueue
+from tests.dashboard.conftest import Visitor
 
 _PAGE = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs" / "dashboard.md"
 
@@ -67,7 +68,8 @@ def test_the_command(start: Start, engine: Engine) -> None:
         line = process.stderr.readline()
         found = re.search(r"http://127\.0\.0\.1:\d+/", line)
         assert found, line
-        page = httpx.get(f"{found[0]}tenant?queue=documents&channel=customer-7")
+        with Visitor(timeout=60) as visitor:
+            page = visitor.get(f"{found[0]}tenant?queue=documents&channel=customer-7")
         assert "customer-7" in page.text
         assert "Preview the change" not in page.text
         assert httpx.get(found[0], headers={"host": "evil.example"}).status_code == 400

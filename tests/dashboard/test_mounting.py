@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from types import ModuleType
 from typing import Any
 
 import httpx
@@ -33,7 +34,20 @@ def _litestar(dashboard: Starlette) -> ASGIApp:
     return litestar.Litestar([mounted], logging_config=None)  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("mounted", [_starlette, _fastapi, _litestar], ids=["Starlette", "FastAPI", "Litestar"])
+def _django(dashboard: Starlette) -> ASGIApp:
+    conf = pytest.importorskip("django.conf")
+    if not conf.settings.configured:
+        conf.settings.configure(
+            ROOT_URLCONF=ModuleType("urls"), SECRET_KEY=__name__, ALLOWED_HOSTS=["*"], LOGGING_CONFIG=None
+        )
+    asgi = pytest.importorskip("django.core.asgi")
+    return Starlette(routes=[Mount("/queues", dashboard), Mount("/", asgi.get_asgi_application())])
+
+
+_FRAMEWORKS = {"Starlette": _starlette, "FastAPI": _fastapi, "Litestar": _litestar, "Django": _django}
+
+
+@pytest.mark.parametrize("mounted", _FRAMEWORKS.values(), ids=_FRAMEWORKS)
 async def test_below_a_path(engine: Engine, mounted: Callable[[Starlette], ASGIApp]) -> None:
     """Pages, their files and links, and an action with its form, all below the path."""
     enqueue(engine, "customer-7")
