@@ -13,7 +13,7 @@ from sqlalchemy_fairqueue.times import UNITS
 from sqlalchemy_fairqueue.values import UNSET, ChannelPolicy, Rate, policy_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from sqlalchemy_fairqueue.figures import QueueFigures
     from sqlalchemy_fairqueue.values import ChannelStats, PlanInfo, PolicyFields, Unset
@@ -34,6 +34,9 @@ class EditorField:
         hint: How it is written.
         choices: The values it may have with their texts; empty: it is written as text.
         numeric: Whether it is a whole number.
+        required: Whether it must have a value.
+        parse: Converts its text, if it has neither choices nor is numeric; raises ValueError.
+        absent: The text of None in a table.
     """
 
     name: str
@@ -41,6 +44,9 @@ class EditorField:
     hint: str
     choices: tuple[tuple[str, str], ...] = ()
     numeric: bool = False
+    required: bool = False
+    parse: Callable[[str], Any] = str
+    absent: str = "no limit"
 
     def text(self, value: object) -> str:
         """A value as it stands in the form; empty: no limit."""
@@ -51,7 +57,7 @@ class EditorField:
     def shown(self, value: object) -> str:
         """A value as it stands in a table."""
         if value is None:
-            return "none" if self.name == "priority_aging" else "no limit"
+            return self.absent
         if self.choices:
             return dict(self.choices)[str(value)]
         return f"{value:,}" if isinstance(value, int) else self.text(value)
@@ -65,32 +71,38 @@ class EditorField:
         words = text.strip()
         if self.choices:
             return words
-        if not words and self.name != "weight":
+        if not words and not self.required:
             return None
-        if self.name == "rate":
-            return Rate.parse(words)
-        if self.name == "priority_aging":
-            try:
-                return parse_duration(words)
-            except ValueError as error:
-                raise InvalidArgument(f"priority_aging is {text!r:.40}; {error}; or give nothing") from None
-        digits = words.replace(",", "")
-        if not (digits.isascii() and digits.isdecimal()):
-            raise InvalidArgument(
-                f"{self.name} is {text!r:.40}; give a whole number" + ("" if self.name == "weight" else ", or nothing")
-            )
-        return int(digits)
+        if self.numeric:
+            digits = words.replace(",", "")
+            if not (digits.isascii() and digits.isdecimal()):
+                raise InvalidArgument(
+                    f"{self.name} is {text!r:.40}; give a whole number" + ("" if self.required else ", or nothing")
+                )
+            return int(digits)
+        try:
+            return self.parse(words)
+        except InvalidArgument:
+            raise
+        except ValueError as error:
+            raise InvalidArgument(f"{self.name} is {text!r:.40}; {error}; or give nothing") from None
 
 
 EDITOR = (
-    EditorField("weight", "Weight", "its part beside others", numeric=True),
+    EditorField("weight", "Weight", "its part beside others", numeric=True, required=True),
     EditorField("max_concurrency", "Most messages out", "empty: no limit", numeric=True),
-    EditorField("rate", "Rate", "10/s, 600/m; empty: no limit"),
+    EditorField("rate", "Rate", "10/s, 600/m; empty: no limit", parse=Rate.parse),
     EditorField("max_backlog", "Most messages undelivered", "empty: no limit", numeric=True),
     EditorField(
         "on_full", "If that is reached", "what an enqueue does", (("raise", "fail"), ("drop", "drop the message"))
     ),
-    EditorField("priority_aging", "Priority ages in", "30s, 5m: what a step of priority outweighs; empty: never"),
+    EditorField(
+        "priority_aging",
+        "Priority ages in",
+        "30s, 5m: what a step of priority outweighs; empty: never",
+        parse=parse_duration,
+        absent="none",
+    ),
 )
 """All fields of a policy, in the order in which they are shown."""
 _FIELDS = {field.name: field for field in EDITOR}
