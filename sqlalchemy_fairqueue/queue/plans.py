@@ -50,7 +50,7 @@ class PlanMethods(QueueBase):
         the old weight: it brings the plan to a channel before it takes from it. Consumers bring it to all other
         channels too, a thousand a dequeue, and wake those that it frees; on an Engine this call itself does so, before
         it returns, as far as nobody has a channel locked. Until it has reached a channel, enqueues go by the old
-        max_backlog, on_full and priority_aging. ``plans`` tells when it has reached all.
+        values of all other fields. ``plans`` tells when it has reached all.
 
         If a plan limits max_concurrency for the first time while a transaction is completing a message of a channel,
         that channel is not served until the transaction ends. Nobody waits.

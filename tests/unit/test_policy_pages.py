@@ -26,3 +26,11 @@ def test_the_pages_name_every_field(field: str) -> None:
     names = {"cli.md": _option(field), "howto/plans.md": field, "spark.md": _spark_option(field)}
     missing = [(page, name) for page, name in names.items() if f"`{name}" not in (_DOCS / page).read_text()]
     assert not missing
+
+
+@pytest.mark.skipif(not _DOCS.is_dir(), reason="the installed wheel is tested without the docs")
+@pytest.mark.parametrize("field", policy_fields())
+def test_a_guide_says_what_the_field_does(field: str) -> None:
+    """A how-to guide names the field; that of the plans, which only says from when on it holds, does not count."""
+    guides = [page for page in (_DOCS / "howto").glob("*.md") if page.name != "plans.md"]
+    assert any(field in page.read_text() for page in guides)

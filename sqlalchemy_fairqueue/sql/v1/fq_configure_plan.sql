@@ -3,8 +3,8 @@
 -- consumers.
 -- Guarantees: one row is written, however many channels follow the plan. A dequeue that begins after the commit takes
 -- no message of a channel under older values of max_concurrency, rate and weight. Consumers bring the change to the
--- channels that nobody takes from, and wake those that it frees; until then max_backlog, drop_when_full and
--- priority_aging of such a channel are the old ones.
+-- channels that nobody takes from, and wake those that it frees. Until then such a channel has the old values of all
+-- other fields.
 -- Locks: the queue's row if this is its first plan, and the plan's for update; waits for another change of the plan,
 -- and for a transaction that puts a channel on it: the pass over the channels would not find that one.
 -- Index: fq_plan_pkey, fq_queue_pkey. Errors: QF001 bad name or policy; 40001; QF007.
