@@ -23,6 +23,7 @@ from sqlalchemy_fairqueue.cli.target import names_database
 from sqlalchemy_fairqueue.reporting.documents import document_of
 from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, HistoryTooLong, HistoryUnreadable
 from sqlalchemy_fairqueue.reporting.objectives import Objective
+from sqlalchemy_fairqueue.reporting.replays import Advice
 from sqlalchemy_fairqueue.reporting.reports import Report
 from sqlalchemy_fairqueue.simulation.scenarios import Scenario
 
@@ -209,6 +210,7 @@ def _in_process(options: Options, archive: str | None, times: _Times, arguments:
         from sqlalchemy_fairqueue.reporting.history import (
             read_archive,
             read_history,
+            read_plans,
             read_policies,
             read_settings,
         )
@@ -218,7 +220,7 @@ def _in_process(options: Options, archive: str | None, times: _Times, arguments:
     with steps() as step:
         step("reading the history", 0, 0)
         with contextlib.ExitStack() as stack:
-            installation, policies, settings, queue = None, None, None, options.queue
+            installation, policies, settings, plans, queue = None, None, None, None, options.queue
             if archive is None or names_database(options):
                 installation = stack.enter_context(open_installation(options))
                 queue = queue or installation.target.queue
@@ -231,8 +233,9 @@ def _in_process(options: Options, archive: str | None, times: _Times, arguments:
                 if installation is not None:
                     policies = read_policies(installation.engine, queue=queue, schema=installation.schema)
                     settings = read_settings(installation.engine, queue=queue, schema=installation.schema)
+                    plans = read_plans(installation.engine, queue=queue, schema=installation.schema)
                 history = read_archive(
-                    archive, queue=queue, since=since, until=until, policies=policies, settings=settings
+                    archive, queue=queue, since=since, until=until, policies=policies, settings=settings, plans=plans
                 )
         return report(history, **arguments, progress=step)
 
@@ -253,6 +256,7 @@ def _result(report: Report) -> Result:
             "late": [{"queue": one.queue, "channel": one.channel} for one in late],
             "queues": [document_of(one) for one in report.figures.queues],
             "channels": [document_of(one) for one in channels],
+            "plans": [document_of(one) for one in report.figures.plans],
             "advice": [document_of(one) for one in report.advice],
             "replays": [
                 {
@@ -272,6 +276,10 @@ def _result(report: Report) -> Result:
     )  # fmt: skip
 
 
+def _subject(advice: Advice) -> str:
+    return f"channel {advice.channel!r}" if advice.plan is None else f"plan {advice.plan!r}"
+
+
 def _words(report: Report) -> list[str]:
     found = []
     if report.objective is not None:
@@ -288,7 +296,7 @@ def _words(report: Report) -> list[str]:
         if not one.trusted
     ]
     found += [
-        f"set max_concurrency={one.max_concurrency} for channel {one.channel!r} of queue {one.queue!r}: by a replay, "
+        f"set max_concurrency={one.max_concurrency} for {_subject(one)} of queue {one.queue!r}: by a replay, "
         f"the others then wait {one.after.total_seconds():.2f} s on average instead of "
         f"{one.before.total_seconds():.2f} s"
         for one in report.advice

@@ -111,6 +111,13 @@ DEFINITIONS = (
         ("denied_wait",),
     ),
     Definition(
+        "Plan",
+        "The tenants that followed a plan when the report was made, taken together: percentiles of all of their "
+        "attempts, and their parts of all attempts, of the workers' time and of the costs of the queue.",
+        "fq_channel_plan; the figures of their attempts",
+        ("plan", "part", "service_part", "denied_channels"),
+    ),
+    Definition(
         "Because of",
         "In each window in which a channel was denied messages of its share, other channels got as many above theirs. "
         "They count as its culprits, in proportion to what they got above their share in that window. The worst "

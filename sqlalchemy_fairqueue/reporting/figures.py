@@ -127,12 +127,13 @@ class QueueCosts:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The policy of a channel when the report was made. None: no limit."""
+    """The policy of a channel when the report was made, and the plan that it follows. None: no limit, no plan."""
 
     max_concurrency: int | None = None
     rate_interval: timedelta | None = None
     rate_burst: int = 1
     weight: int = 1
+    plan: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,6 +260,39 @@ class QueueFigures:
     by_cost: QueueCosts | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanFigures:
+    """The channels of a queue that follow one plan, taken together.
+
+    Attributes:
+        queue: Name of the queue.
+        plan: Name of the plan; None: the channels that follow none.
+        channels: How many channels were served.
+        attempts: Attempts that have ended.
+        part: The part of all attempts of the queue.
+        wait: From ready to started.
+        mean_wait: Mean of the waits.
+        denied_wait: The part of it that the channels would not have had with their fair shares, at least.
+        denied_channels: How many of them were denied a part of their fair share.
+        service: From started to finished, all attempts together.
+        service_part: The part of that of all attempts of the queue.
+        cost: Cost of all attempts together; None: all attempts of the queue cost the same.
+    """
+
+    queue: str
+    plan: str | None
+    channels: int
+    attempts: int
+    part: float
+    wait: Spread
+    mean_wait: timedelta
+    denied_wait: timedelta
+    denied_channels: int
+    service: timedelta
+    service_part: float
+    cost: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class Figures:
     """All figures of a history.
@@ -266,10 +300,12 @@ class Figures:
     Attributes:
         queues: Queues by name.
         channels: Channels in descending order of denied wait, then mean wait, then by name.
+        plans: Plans by queue, in descending order of denied wait; of queues in which a channel follows one.
     """
 
     queues: tuple[QueueFigures, ...]
     channels: tuple[ChannelFigures, ...]
+    plans: tuple[PlanFigures, ...] = ()
 
     def of(self, queue: str) -> tuple[ChannelFigures, ...]:
         """The channels of a queue, in the same order."""

@@ -56,6 +56,9 @@ def percent(value: float | None) -> str:
     return "\u2013" if value is None else f"{100 * value:,.1f} %"
 
 
-def moment(value: datetime) -> str:
-    """An instant, to the second."""
-    return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+def moment(value: datetime, after: datetime | None = None) -> str:
+    """An instant, to the second; without the day, if it is of the same day as another one that stands before it."""
+    value = value.astimezone(UTC)
+    if after is not None and after.astimezone(UTC).date() == value.date():
+        return f"{value:%H:%M:%S}"
+    return f"{value:%Y-%m-%d %H:%M:%S}"

@@ -64,6 +64,10 @@ _POLICIES = (
     "cross join lateral (select * from {schema}fq_channel_state s where s.channel_id = c.id "
     "order by s.channel_id desc, s.row_version desc limit 1) s where {condition}"
 )
+_PLANS = (
+    "select p.queue, c.name, p.plan from {schema}fq_channel_plan p join {schema}fq_channel c on c.id = p.channel_id "
+    "where p.plan is not null and {condition}"
+)
 _QUEUES = "select q.name, q.fair_by, q.max_concurrency from {schema}fq_queue q where {condition}"
 
 
@@ -76,12 +80,14 @@ class RecordedHistory:
         policies: The policies of channels by queue and channel, as they were when it was read.
         policies_known: Whether they were read.
         settings: The settings of queues, by queue, as they were when it was read; others have none.
+        plans: The plans that channels follow, by queue and channel, as they were when it was read; others follow none.
     """
 
     attempts: pa.Table
     policies: Mapping[tuple[str, str], ChannelPolicy] = field(default_factory=dict)
     policies_known: bool = False
     settings: Mapping[str, QueueSettings] = field(default_factory=dict)
+    plans: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
 
 def read_history(
@@ -125,8 +131,9 @@ def read_history(
         if not batches:
             raise HistoryEmpty(empty_history())
         policies, settings = _policies(connection, queue, schema), _settings(connection, queue, schema)
+        plans = _plans(connection, queue, schema)
     return RecordedHistory(
-        pa.concat_tables(batches).unify_dictionaries(), policies, policies_known=True, settings=settings
+        pa.concat_tables(batches).unify_dictionaries(), policies, policies_known=True, settings=settings, plans=plans
     )
 
 
@@ -145,6 +152,21 @@ def read_policies(
     """
     with _connection(engine) as connection:
         return _policies(connection, queue, schema)
+
+
+def read_plans(engine: Engine, *, queue: str | None = None, schema: str | None = None) -> dict[tuple[str, str], str]:
+    """Read the plans that channels follow, by queue and channel, for a history that was read from an archive.
+
+    Args:
+        engine: The database.
+        queue: The queue. None: all queues.
+        schema: The schema of the installation. None: found through the search_path.
+
+    Raises:
+        HistoryUnreadable: The server cannot be reached, or refuses.
+    """
+    with _connection(engine) as connection:
+        return _plans(connection, queue, schema)
 
 
 def read_settings(engine: Engine, *, queue: str | None = None, schema: str | None = None) -> dict[str, QueueSettings]:
@@ -170,6 +192,7 @@ def read_archive(
     until: datetime | None = None,
     policies: Mapping[tuple[str, str], ChannelPolicy] | None = None,
     settings: Mapping[str, QueueSettings] | None = None,
+    plans: Mapping[tuple[str, str], str] | None = None,
 ) -> RecordedHistory:
     """Read an archive that Spark made, in a local folder.
 
@@ -180,6 +203,7 @@ def read_archive(
         until: Only attempts that ended before this time.
         policies: The policies of channels, which are not in an archive: what :func:`read_policies` gives.
         settings: The settings of queues: what :func:`read_settings` gives.
+        plans: The plans that channels follow: what :func:`read_plans` gives.
 
     Raises:
         HistoryEmpty: It has no attempt.
@@ -206,7 +230,9 @@ def read_archive(
         raise HistoryEmpty(empty_history())
     costs = pc.fill_null(table["cost"], 1)
     table = table.set_column(table.schema.get_field_index("cost"), "cost", costs)
-    return RecordedHistory(table, policies or {}, policies_known=policies is not None, settings=settings or {})
+    return RecordedHistory(
+        table, policies or {}, policies_known=policies is not None, settings=settings or {}, plans=plans or {}
+    )
 
 
 def _condition(queue: str | None, since: datetime | None, until: datetime | None) -> tuple[str, dict[str, Any]]:
@@ -234,6 +260,13 @@ def _policies(
     statement = _POLICIES.format(schema=_qualifier(schema), condition=condition)
     rows = connection.execute(statement.encode(), {} if queue is None else {"queue": queue}).fetchall()
     return {(row[0], row[1]): _policy(row[2:]) for row in rows}
+
+
+def _plans(connection: psycopg.Connection, queue: str | None, schema: str | None) -> dict[tuple[str, str], str]:
+    condition = "true" if queue is None else "p.queue = %(queue)s"
+    statement = _PLANS.format(schema=_qualifier(schema), condition=condition)
+    rows = connection.execute(statement.encode(), {} if queue is None else {"queue": queue}).fetchall()
+    return {(row[0], row[1]): row[2] for row in rows}
 
 
 def _settings(connection: psycopg.Connection, queue: str | None, schema: str | None) -> dict[str, QueueSettings]:

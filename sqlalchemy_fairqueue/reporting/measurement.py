@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from sqlalchemy_fairqueue.reporting.figures import (
     ChannelFigures,
     Figures,
     Outcomes,
+    PlanFigures,
     QueueFigures,
     Ratios,
     Spread,
@@ -30,7 +32,6 @@ from sqlalchemy_fairqueue.times import duration, instant, microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from datetime import timedelta
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -80,11 +81,13 @@ class MeasuredQueue(NamedTuple):
         queue: Of the queue as a whole.
         channels: Of its channels.
         ids: The ids of its channels, in the same order.
+        plans: Of the plans that they follow, in descending order of denied wait.
     """
 
     queue: QueueFigures
     channels: list[ChannelFigures]
     ids: list[int]
+    plans: list[PlanFigures]
 
 
 def measure_queue(
@@ -117,7 +120,8 @@ def figures_of(measured: Sequence[MeasuredQueue]) -> Figures:
                 raise InvalidArgument(mixed_history(channel_id, *sorted((other, (channel.queue, channel.channel)))))
     channels = [channel for one in measured for channel in one.channels]
     channels.sort(key=lambda one: (-one.denied_wait, -one.mean_wait, one.queue, one.channel))
-    return Figures(tuple(one.queue for one in measured), tuple(channels))
+    plans = [plan for one in measured for plan in one.plans]
+    return Figures(tuple(one.queue for one in measured), tuple(channels), tuple(plans))
 
 
 class _Queue:
@@ -158,7 +162,8 @@ class _Queue:
             windows=tuple(self._over_time(events, by_messages)),
             by_cost=None if by_cost is None else by_cost.queue_costs(),
         )
-        return MeasuredQueue(queue, self._channels(swept, by_messages, by_cost), attempts.ids)
+        channels = self._channels(swept, by_messages, by_cost)
+        return MeasuredQueue(queue, channels, attempts.ids, self._plans(channels))
 
     def _events(self) -> kernel.Events:
         attempts = self._attempts
@@ -237,6 +242,39 @@ class _Queue:
                 )
             )
         return found
+
+    def _plans(self, channels: Sequence[ChannelFigures]) -> list[PlanFigures]:
+        """The channels by the plan that they follow; none if no channel follows one."""
+        attempts = self._attempts
+        members: defaultdict[str | None, list[int]] = defaultdict(list)
+        for number, policy in enumerate(self._policies):
+            members[policy.plan if policy else None].append(number)
+        if members.keys() <= {None}:
+            return []
+        found = []
+        for plan, numbers in members.items():
+            ours = np.zeros(attempts.channels, bool)
+            ours[numbers] = True
+            rows = ours[attempts.channel]
+            waits, count = attempts.wait[rows], int(attempts.counts[numbers].sum())
+            denied = sum((channels[number].denied_wait * channels[number].attempts for number in numbers), timedelta())
+            found.append(
+                PlanFigures(
+                    queue=attempts.queue,
+                    plan=plan,
+                    channels=len(numbers),
+                    attempts=count,
+                    part=count / len(attempts.ready),
+                    wait=spread_of(waits.copy()),
+                    mean_wait=duration(round(int(waits.sum()) / count)),
+                    denied_wait=denied / count,
+                    denied_channels=sum(1 for number in numbers if channels[number].denied_wait),
+                    service=duration(service := int(attempts.service[rows].sum())),
+                    service_part=service / max(int(attempts.service.sum()), 1),
+                    cost=None if attempts.cost is None else int(attempts.cost[rows].sum()),
+                )
+            )
+        return sorted(found, key=lambda one: (-one.denied_wait, -one.mean_wait, one.plan or ""))
 
     def _over_time(self, events: kernel.Events, fairness: FairShares) -> Iterator[WindowFigures]:
         attempts = self._attempts

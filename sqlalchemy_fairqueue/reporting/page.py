@@ -6,6 +6,7 @@ page forbids scripts and foreign resources (Content-Security-Policy).
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, fields, replace
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from sqlalchemy_fairqueue.reporting.svg import drawing
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy_fairqueue.reporting.figures import ChannelFigures, Denial, QueueFigures
+    from sqlalchemy_fairqueue.reporting.figures import ChannelFigures, Denial, PlanFigures, QueueFigures
     from sqlalchemy_fairqueue.reporting.objectives import Objective
     from sqlalchemy_fairqueue.reporting.replays import Replay, ReplayedQueue
     from sqlalchemy_fairqueue.reporting.reports import Report
@@ -49,6 +50,7 @@ class _Section:
     late: Sequence[ChannelFigures]
     late_left_out: str
     victims: Sequence[ChannelFigures]
+    plans: Sequence[tuple[PlanFigures, int]]
     dearest: Sequence[ChannelFigures]
     by_cost: str
     setting: str
@@ -138,11 +140,20 @@ def _section(queue: QueueFigures, report: Report, number: int) -> _Section:
         late[:_FIRST],
         f" ({len(late) - _FIRST:,} are left out)" if len(late) > _FIRST else "",
         [one for one in channels if one.denial][:_FIRST],
+        _plans(report.figures.plans, queue, late)[:_DRAWN],
         dearest,
         _by_cost(queue, dearest),
         setting,
         advice,
     )
+
+
+def _plans(
+    plans: Sequence[PlanFigures], queue: QueueFigures, late: Sequence[ChannelFigures]
+) -> list[tuple[PlanFigures, int]]:
+    """The plans of a queue, each with the number of its tenants that miss the target."""
+    missed = Counter(one.policy.plan if one.policy else None for one in late)
+    return [(one, missed[one.plan]) for one in plans if one.queue == queue.queue]
 
 
 def _cost(one: ChannelFigures) -> int:
@@ -198,6 +209,8 @@ def _advice(queue: QueueFigures, report: Report) -> tuple[str, str]:
         f"instead of {formats.duration(found.before)}, and {label} {formats.duration(found.own_after)} instead of "
         f"{formats.duration(found.own_before)}. A replay of the record differs from it by {formats.percent(error)}."
     )
+    if found.plan is not None:
+        return f"Queue({queue.queue!a}).configure_plan(engine, {found.plan!a}, {limit})", effect
     return f"Queue({queue.queue!a}).configure_channel(engine, {name}, {limit})", effect
 
 

@@ -78,7 +78,7 @@ def report(
             progress(name, number, len(steps))
 
     step()
-    policies = {key: figures_policy(policy) for key, policy in history.policies.items()}
+    policies = {key: figures_policy(policy, history.plans.get(key)) for key, policy in history.policies.items()}
     figures = measure_table(history.attempts, policies=policies, window=window)
     replays: list[Replay] = []
     advice: tuple[Advice, ...] = ()
@@ -91,7 +91,10 @@ def report(
             replays.append(replay_queues(queues, scenario, policies_known=history.policies_known, window=window))
         if replayed:
             step()
-            advice = advice_of(figures, queues, replays[0], policies_known=history.policies_known, objective=target)
+            advice = advice_of(
+                figures, queues, replays[0], policies_known=history.policies_known, objective=target,
+                plans=history.plans,
+            )  # fmt: skip
     made = Report(
         title=title, figures=figures, replays=tuple(replays), path=None if output is None else Path(output),
         made_at=datetime.now(UTC), objective=target, advice=advice, labels=labels or {},

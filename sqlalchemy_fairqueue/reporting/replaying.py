@@ -107,14 +107,15 @@ def replay_queues(
     return Replay(name, figures.channels, figures.queues, tuple(replayed))
 
 
-def figures_policy(policy: ChannelPolicy) -> Policy:
-    """A policy as the report shows it."""
+def figures_policy(policy: ChannelPolicy, plan: str | None = None) -> Policy:
+    """A policy as the report shows it, with the plan that the channel follows."""
     rate = policy.rate
     return Policy(
         max_concurrency=policy.max_concurrency,
         rate_interval=None if rate is None else rate.interval,
         rate_burst=1 if rate is None else rate.burst,
         weight=policy.weight,
+        plan=plan,
     )
 
 

@@ -75,12 +75,13 @@ class Advice:
         queue: Name of the queue.
         channel: Name of that tenant.
         before: Mean wait of the others that were denied their share, or else miss the objective, in the replay of the
-            record.
+            record; with a plan, of those that do not follow it.
         own_before: Mean wait of *channel* in it.
         max_concurrency: The policy to set; None: none is advised.
         after: As *before*, with the policy.
         own_after: As *own_before*, with the policy.
         reason: Why none is advised.
+        plan: The plan of that tenant, if the policy is for all tenants that follow it; None: it is for that tenant.
     """
 
     queue: str
@@ -91,3 +92,4 @@ class Advice:
     after: timedelta | None = None
     own_after: timedelta | None = None
     reason: str = ""
+    plan: str | None = None

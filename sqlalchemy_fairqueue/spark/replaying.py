@@ -132,7 +132,7 @@ def replays(
 def _known(policies: DataFrame | None) -> Known:
     """The policies that limit or weigh channels."""
     known: Known = {}
-    for (queue, channel), policy in ({} if policies is None else known_policies(policies)).items():
+    for (queue, channel), policy in ({} if policies is None else known_policies(policies).policies).items():
         if policy != ChannelPolicy():
             known.setdefault(queue, {})[channel] = policy
     return known

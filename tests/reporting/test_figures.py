@@ -1,5 +1,6 @@
 """The figures of the report, against PostgreSQL's own account of the same history."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -265,3 +266,32 @@ def test_shares_by_cost_follow_the_costs() -> None:
         assert one.by_cost is not None
         assert other.by_cost is not None
         assert other.by_cost.denied_cost == pytest.approx(10 * one.by_cost.denied_cost)
+
+
+def test_plans_are_taken_together() -> None:
+    """The attempts of the channels of a plan have one spread, and parts of the queue; nobody's plan is a plan too."""
+    policies = {
+        key: replace(policy, plan="gold" if key[1] != "small-3" else "free") for key, policy in known_policies().items()
+    }
+    rows = table(nasty())
+    figures = measure_table(rows, policies=policies)
+    without = measure_table(rows, policies=known_policies())
+    assert without.plans == ()
+    assert [one.wait for one in figures.channels] == [one.wait for one in without.channels]
+    found = {one.plan: one for one in figures.plans if one.queue == "documents"}
+    assert {one.queue for one in figures.plans} == {"documents"}
+    assert found.keys() == {"gold", "free", None}
+    assert sum(one.part for one in found.values()) == pytest.approx(1)
+    assert sum(one.service_part for one in found.values()) == pytest.approx(1)
+    (alone,) = [one for one in figures.of("documents") if one.channel == "small-3"]
+    free = found["free"]
+    assert (free.channels, free.attempts, free.wait) == (1, alone.attempts, alone.wait)
+    assert (free.mean_wait, free.denied_wait) == (alone.mean_wait, alone.denied_wait)
+    assert alone.by_cost is not None
+    assert free.cost == alone.by_cost.cost
+    members = [one for one in figures.of("documents") if one.policy and one.policy.plan == "gold"]
+    gold = found["gold"]
+    assert (gold.channels, gold.attempts) == (len(members), sum(one.attempts for one in members))
+    assert gold.denied_channels == sum(1 for one in members if one.denied_wait)
+    assert gold.wait.max == max(one.wait.max for one in members)
+    assert min(one.wait.p95 for one in members) <= gold.wait.p95 <= max(one.wait.p95 for one in members)

@@ -20,7 +20,7 @@ from sqlalchemy_fairqueue.reporting import (
     read_history,
     report,
 )
-from sqlalchemy_fairqueue.reporting.history import COLUMNS, read_policies, read_settings
+from sqlalchemy_fairqueue.reporting.history import COLUMNS, read_plans, read_policies, read_settings
 from sqlalchemy_fairqueue.reporting.measurement import measure_table
 from sqlalchemy_fairqueue.simulation.scenarios import QueueSettings
 from tests.fixtures.database import Database, install
@@ -83,10 +83,14 @@ def test_policies_come_with_it(database: Database, engine: Engine) -> None:
     policy = ChannelPolicy(max_concurrency=3, rate="10/s, burst 4", weight=2)
     queue.configure_channel(engine, "customer-1", policy)
     queue.configure(engine, fair_by="cost", max_concurrency=12)
+    queue.configure_plan(engine, "gold", ChannelPolicy(weight=2))
+    queue.configure_channel(engine, "customer-0", plan="gold")
     found = read_history(engine, queue="documents")
     assert found.settings == {"documents": QueueSettings("cost", 12)} == read_settings(engine)
     assert found.policies_known
-    assert found.policies == {("documents", "customer-1"): policy} == read_policies(engine)
+    assert found.policies[("documents", "customer-1")] == policy
+    assert found.policies == read_policies(engine)
+    assert found.plans == {("documents", "customer-0"): "gold"} == read_plans(engine)
 
 
 def test_a_report_reads_the_history_once(private_server: Callable[..., Server]) -> None:

@@ -13,6 +13,7 @@ from sqlalchemy_fairqueue.reporting import (
     ChannelCosts,
     ChannelFigures,
     Objective,
+    PlanFigures,
     QueueCosts,
     QueueFigures,
     Replay,
@@ -148,7 +149,7 @@ def test_every_figure_is_defined(page: _Page) -> None:
     """Each figure's meaning and source stand on the page."""
     defined = [field for one in DEFINITIONS for field in one.fields]
     assert len(defined) == len(set(defined))
-    kinds = (ChannelFigures, QueueFigures, WindowFigures, ReplayedQueue, ChannelCosts, QueueCosts)
+    kinds = (ChannelFigures, QueueFigures, WindowFigures, ReplayedQueue, ChannelCosts, QueueCosts, PlanFigures)
     expected = {field.name for kind in kinds for field in fields(kind)}
     assert set(defined) == expected
     words = "\n".join(page.words)
@@ -292,3 +293,35 @@ def test_documents() -> None:
 def test_frames() -> None:
     """Figures are frames of pandas, which comes with Spark, under the same names."""
     assert set(report("a").channels.columns) >= {"channel", "wait_p95", "mean_wait", "longest_starvation_lasted"}
+
+
+def test_plans_stand_on_the_first_screen() -> None:
+    """Where tenants follow plans, a table tells for each plan who was denied, who misses the target, and its parts."""
+    made = report("a", "b", "c")
+    spread = made.figures.channels[0].wait
+    common: dict[str, Any] = {"queue": "documents", "wait": spread, "mean_wait": timedelta(seconds=40), "cost": None}
+    plans = (
+        PlanFigures(
+            plan="gold </td>", channels=1, attempts=10, part=0.25, denied_wait=timedelta(seconds=7),
+            denied_channels=1, service=timedelta(minutes=3), service_part=0.6, **common,
+        ),
+        PlanFigures(
+            plan=None, channels=2, attempts=30, part=0.75, denied_wait=timedelta(), denied_channels=0,
+            service=timedelta(minutes=2), service_part=0.4, **common,
+        ),
+    )  # fmt: skip
+    figures = replace(
+        made.figures,
+        plans=plans,
+        channels=tuple(
+            replace(one, policy=replace(one.policy, plan="gold </td>") if one.channel == "a" and one.policy else None)
+            for one in made.figures.channels
+        ),
+    )
+    objective = Objective.parse("p95 < 1 s")
+    words = " ".join(" ".join(_Page(page_of(replace(made, figures=figures, objective=objective))).words).split())
+    first, _, _ = words.partition("The queue as a whole")
+    table = first.partition("Plans of queue documents")[2]
+    assert "gold </td> 1 1 7.00 s 40.0 s 2.00 s 1 25.0 % 60.0 %" in table
+    assert "none 2 2 0 40.0 s 2.00 s 0 75.0 % 40.0 %" in table
+    assert "Plans of queue" not in " ".join(_Page(page_of(made)).words)

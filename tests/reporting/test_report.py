@@ -24,9 +24,15 @@ _WORKERS = 4
 def _work(scenario: Scenario) -> RecordedHistory:
     """A whale's 200 messages of two seconds, and a minnow's of a tenth every three seconds, served as in a scenario."""
     came = [("whale", 0.0, 2.0)] * 200 + [("minnow", 3.0 * number + 0.7, 0.1) for number in range(1, 30)]
-    rows: list[dict[str, Any]] = [
+    rows = _rows(came, ["whale", "minnow"])
+    return RecordedHistory(replay_queue(pa.Table.from_pylist(rows), scenario), policies_known=True)
+
+
+def _rows(came: list[tuple[str, float, float]], channels: list[str]) -> list[dict[str, Any]]:
+    """Attempts of messages that came so many seconds after the begin, and take so many."""
+    return [
         {
-            "id": number, "queue": "documents", "channel_id": 1 + (channel == "minnow"), "channel": channel,
+            "id": number, "queue": "documents", "channel_id": 1 + channels.index(channel), "channel": channel,
             "message_id": number, "kind": "parse", "consumer": None, "attempt": 1,
             "enqueued_at": BEGIN + timedelta(seconds=at), "ready_at": BEGIN + timedelta(seconds=at),
             "started_at": BEGIN + timedelta(seconds=at), "finished_at": BEGIN + timedelta(seconds=at + lasts),
@@ -34,7 +40,6 @@ def _work(scenario: Scenario) -> RecordedHistory:
         }
         for number, (channel, at, lasts) in enumerate(came)
     ]  # fmt: skip
-    return RecordedHistory(replay_queue(pa.Table.from_pylist(rows), scenario), policies_known=True)
 
 
 def test_a_policy_is_advised_with_its_effect() -> None:
@@ -55,6 +60,24 @@ def test_a_policy_is_advised_with_its_effect() -> None:
     replayed = report(history, scenarios=[limited], output=None).replays[1]
     waits = {one.channel: one.mean_wait for one in replayed.channels}
     assert waits == {"minnow": advice.after, "whale": advice.own_after}
+
+
+def test_a_plan_is_advised_where_many_hold_the_workers() -> None:
+    """Where the tenants of a plan hold the workers together, a limit for one of them helps nobody, and one for the plan
+    is advised.
+    """
+    came = [(f"whale-{number % 3}", 0.0, 2.0) for number in range(240)]
+    came += [("minnow", 3.0 * number + 0.7, 0.1) for number in range(1, 30)]
+    names = sorted({one for one, _, _ in came})
+    rows = _rows(came, names)
+    recorded = replay_queue(pa.Table.from_pylist(rows), Scenario(name="turns", workers=_WORKERS))
+    plans = {("documents", name): "bulk" for name in names if name != "minnow"}
+    made = report(RecordedHistory(recorded, policies_known=True, plans=plans), output=None, objective="p95 < 200 ms")
+    (advice,) = made.advice
+    assert advice.plan == "bulk"
+    assert advice.max_concurrency == 1
+    assert advice.before > timedelta(milliseconds=100)
+    assert advice.after == timedelta()
 
 
 def test_without_an_objective_and_denials_nothing_is_advised() -> None:

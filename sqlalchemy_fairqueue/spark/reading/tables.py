@@ -135,9 +135,11 @@ _TABLES = (
             *_plain("s", rate_burst=_INTEGER, weight=_INTEGER, max_backlog=_INTEGER, drop_when_full=_BOOLEAN),
             *_plain("s", priority_aging=_DURATION),
             *_plain("s", backlog=_LONG, dropped=_LONG, paused_at=_INSTANT),
+            *_plain("p", plan=_STRING),
         ),
         "{schema}.fq_channel c cross join lateral (select * from {schema}.fq_channel_state s "
-        "where s.channel_id = c.id order by s.channel_id desc, s.row_version desc limit 1) s",
+        "where s.channel_id = c.id order by s.channel_id desc, s.row_version desc limit 1) s "
+        "left join {schema}.fq_channel_plan p on p.channel_id = c.id",
         key="c.id",
         queue="c.queue",
         channel="c.name",

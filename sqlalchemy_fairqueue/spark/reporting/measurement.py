@@ -10,7 +10,7 @@ from sqlalchemy_fairqueue.reporting.measurement import figures_of, measure_queue
 from sqlalchemy_fairqueue.reporting.replaying import figures_policy
 from sqlalchemy_fairqueue.simulation.trace import COST
 from sqlalchemy_fairqueue.spark.reporting.groups import results_of
-from sqlalchemy_fairqueue.spark.reporting.policies import known_policies
+from sqlalchemy_fairqueue.spark.reporting.policies import KnownPolicies, known_policies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,9 +38,10 @@ def measure(history: DataFrame, *, policies: DataFrame | None = None, window: ti
         InvalidArgument: A column is missing, or the history is of several databases.
     """
     check_columns(history.columns)
-    known = {} if policies is None else known_policies(policies)
+    known = KnownPolicies({}, {}) if policies is None else known_policies(policies)
     read = [*_MEASURED, *([COST] if COST in history.columns else [])]
-    measure_rows = _measurer({key: figures_policy(policy) for key, policy in known.items()}, window)
+    shown = {key: figures_policy(policy, known.plans.get(key)) for key, policy in known.policies.items()}
+    measure_rows = _measurer(shown, window)
     return figures_of(results_of(history.select(*read).groupBy("queue"), measure_rows))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
@@ -16,12 +16,19 @@ if TYPE_CHECKING:
 _COLUMNS = ("queue", "channel", "max_concurrency", "rate_interval", "rate_burst", "weight")
 
 
-def known_policies(policies: DataFrame) -> dict[tuple[str, str], ChannelPolicy]:
-    """The policies by queue and channel.
+class KnownPolicies(NamedTuple):
+    """Policies by queue and channel, and the plans that channels follow."""
+
+    policies: dict[tuple[str, str], ChannelPolicy]
+    plans: dict[tuple[str, str], str]
+
+
+def known_policies(policies: DataFrame) -> KnownPolicies:
+    """The policies and the plans by queue and channel; the frame is read once.
 
     Args:
         policies: What ``table=channels`` reads: queue, channel, max_concurrency, rate_interval (an interval, or
-            whole microseconds), rate_burst, weight.
+            whole microseconds), rate_burst, weight; and plan, if it is there.
 
     Raises:
         InvalidArgument: A column is missing.
@@ -37,9 +44,10 @@ def known_policies(policies: DataFrame) -> dict[tuple[str, str], ChannelPolicy]:
         # An interval in whole microseconds is the distance by which it moves an instant.
         interval = F.unix_micros(F.timestamp_micros(F.lit(0)) + interval)
     rows = policies.select(
-        "queue", "channel", "max_concurrency", interval.cast("long").alias("rate_interval"), "rate_burst", "weight"
-    ).collect()
-    return {
+        "queue", "channel", "max_concurrency", interval.cast("long").alias("rate_interval"), "rate_burst", "weight",
+        F.col("plan") if "plan" in policies.columns else F.lit(None).cast("string").alias("plan"),
+    ).collect()  # fmt: skip
+    found = {
         (row.queue, row.channel): ChannelPolicy(
             max_concurrency=row.max_concurrency,
             rate=Rate.of(duration(row.rate_interval or 0), row.rate_burst or 1),
@@ -47,3 +55,4 @@ def known_policies(policies: DataFrame) -> dict[tuple[str, str], ChannelPolicy]:
         )
         for row in rows
     }
+    return KnownPolicies(found, {(row.queue, row.channel): row.plan for row in rows if row.plan is not None})
