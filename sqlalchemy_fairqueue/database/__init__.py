@@ -53,7 +53,9 @@ from sqlalchemy_fairqueue.database.groups import (
     groups,
     groups_due,
     join_group,
+    join_group_call,
     make_group,
+    make_group_call,
     prune_groups,
 )
 from sqlalchemy_fairqueue.database.history import PartitionChange, keep_history
@@ -217,6 +219,7 @@ __all__ = [
     "held",
     "holder",
     "join_group",
+    "join_group_call",
     "keep_history",
     "leased_without_slot",
     "limit_queue",
@@ -230,6 +233,7 @@ __all__ = [
     "lock_queue",
     "make_due",
     "make_group",
+    "make_group_call",
     "mark_idle_channels",
     "max_backlog",
     "message_attempts",

@@ -90,19 +90,26 @@ class EnqueuedMessages(NamedTuple):
 
 
 @cache
-def enqueue_clause(schema: str | None, *, alone: bool = False, refusing: bool = False, periods: bool = False) -> Clause:
+def enqueue_clause(
+    schema: str | None,
+    *,
+    alone: bool = False,
+    refusing: bool = False,
+    function: Literal["fq_enqueue", "fq_enqueue_unique", "fq_enqueue_members"] = "fq_enqueue",
+) -> Clause:
     """``fq_enqueue``.
 
     Args:
         schema: Of the installation.
         alone: Of one message.
         refusing: It fails for an outcome that a caller must raise.
-        periods: ``fq_enqueue_unique``, for keys that stay taken for a period.
+        function: ``fq_enqueue_unique`` for keys that stay taken for a period; ``fq_enqueue_members`` for members of
+            groups that the transaction has made, which it counts.
     """
-    more = _PERIOD_TYPES if periods else {}
+    more = _PERIOD_TYPES if function == "fq_enqueue_unique" else {}
     return call(
         schema,
-        "fq_enqueue_unique" if periods else "fq_enqueue",
+        function,
         ("ordinal", "message_id", "created", _refusing(schema, alone=alone) if refusing else "outcome"),
         alone=(*_ARRAYS, *more) if alone else (),
         queue="text",
@@ -166,10 +173,12 @@ def enqueue_call(
     notify: bool,
     lock: Iterable[int] | None = None,
     refusing: bool = False,
+    counts_members: bool = False,
 ) -> Call:
     """The call of :func:`enqueue`.
 
     *refusing*: it fails for "full", and for "duplicate" where that is to raise, to be sent together with COMMIT.
+    *counts_members*: those of groups that the transaction has made; no message has a key for a period.
     """
     alone = len(messages) == 1
     rows = map(_row, messages)
@@ -200,7 +209,9 @@ def enqueue_call(
         from_ends = [one.message.unique_from == "completion" for one in messages]
         parameters["unique_fors"] = unique_fors[0] if alone else unique_fors
         parameters["from_ends"] = from_ends[0] if alone else from_ends
-    clause = enqueue_clause(target.schema, alone=alone, refusing=refusing, periods=is_unique)
+    function: Literal["fq_enqueue", "fq_enqueue_unique", "fq_enqueue_members"]
+    function = "fq_enqueue_unique" if is_unique else "fq_enqueue_members" if counts_members else "fq_enqueue"
+    clause = enqueue_clause(target.schema, alone=alone, refusing=refusing, function=function)
     return Call(clause, parameters, doing)
 
 

@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 from uuid import UUID
 
-from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify
+from sqlalchemy_fairqueue.database.calls import Call, call, fetch, may_notify
 from sqlalchemy_fairqueue.database.enqueues import message_parameters
 from sqlalchemy_fairqueue.database.policies import new_policy_json
 from sqlalchemy_fairqueue.times import any_instant, instant, instant_microseconds, microseconds
@@ -82,6 +82,18 @@ def make_group(
     policy: ChannelPolicy,
 ) -> None:
     """Make a group with the messages that may follow it."""
+    fetch(connection, *make_group_call(target, group_id, then=then, on_failure=on_failure, policy=policy))
+
+
+def make_group_call(
+    target: Target,
+    group_id: UUID,
+    *,
+    then: EncodedMessage | None,
+    on_failure: EncodedMessage | None,
+    policy: ChannelPolicy,
+) -> Call:
+    """The call of :func:`make_group`."""
     followups = [one for one in (then, on_failure) if one is not None]
     columns = [message_parameters(one) for one in followups]
     # Without any they are null: no driver writes an empty array of contents.
@@ -90,7 +102,7 @@ def make_group(
     parameters["group_id"] = str(group_id)
     parameters["on_failures"] = [one is on_failure for one in followups] or None
     parameters["policy"] = new_policy_json(policy)
-    fetch(connection, make_group_clause(target.schema), parameters, f"make group {group_id} of queue {target.queue!r}")
+    return Call(make_group_clause(target.schema), parameters, f"make group {group_id} of queue {target.queue!r}")
 
 
 @cache
@@ -121,6 +133,12 @@ def join_group(
         added: How many.
         by: The member that adds them, which is locked; None: the transaction makes the group.
     """
+    [row] = fetch(connection, *join_group_call(target, group_id, added, by))
+    return cast("Literal['joined', 'lost', 'cancelled', 'stranger']", row.outcome)
+
+
+def join_group_call(target: Target, group_id: UUID, added: int, by: Token | None = None) -> Call:
+    """The call of :func:`join_group`."""
     parameters = {
         "queue": target.queue,
         "group_id": str(group_id),
@@ -129,8 +147,7 @@ def join_group(
         "lease_id": None if by is None else by.lease_id,
         "deliveries": None if by is None else by.deliveries,
     }
-    [row] = fetch(connection, join_group_clause(target.schema), parameters, f"join group {group_id}")
-    return cast("Literal['joined', 'lost', 'cancelled', 'stranger']", row.outcome)
+    return Call(join_group_clause(target.schema), parameters, f"join group {group_id}")
 
 
 @cache

@@ -6,33 +6,50 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.unit_of_work.enqueues import enqueue_step
-from sqlalchemy_fairqueue.unit_of_work.operations import EnqueueMessage, Settle
+from sqlalchemy_fairqueue.unit_of_work.groups import members_by_target
+from sqlalchemy_fairqueue.unit_of_work.operations import EnqueueMessage, MakeGroup, Settle
 from sqlalchemy_fairqueue.unit_of_work.phases import by_queue
 from sqlalchemy_fairqueue.unit_of_work.settlement import settle_steps
 from sqlalchemy_fairqueue.unit_of_work.statements import by_kind, checked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from uuid import UUID
 
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.unit_of_work.operations import Operation, ReceiptUpdate
-    from sqlalchemy_fairqueue.unit_of_work.steps import Step
 
 
 def can_commit_with(connection: Connection, routed: Sequence[tuple[Connection, Operation]]) -> bool:
     """Whether operations, at least one, can travel with the connection's COMMIT.
 
-    Nobody must have to look at an answer before the COMMIT but the server: enqueues and settlements only.
+    Nobody must have to look at an answer before the COMMIT but the server: enqueues, groups and settlements only.
     """
-    return all(
-        where is connection and _needs_no_answer(operation) for where, operation in routed
-    ) and database.can_commit_with(connection)
+    return _need_no_answer(connection, routed) and database.can_commit_with(connection)
 
 
-def _needs_no_answer(operation: Operation) -> bool:
-    # What is added to a group is counted by what was created.
-    return isinstance(operation, Settle) or (isinstance(operation, EnqueueMessage) and operation.group_id is None)
+def _need_no_answer(connection: Connection, routed: Sequence[tuple[Connection, Operation]]) -> bool:
+    # The server counts the members of a group that is made here, which comes before them. Others are added by a member,
+    # whose delivery must not have been lost.
+    made: set[UUID | None] = {None}
+    before: UUID | None = None
+    has_periods = False
+    for where, operation in routed:
+        if where is not connection:
+            return False
+        if isinstance(operation, EnqueueMessage):
+            # Those that were added together have the same object, which is compared at less cost than it is hashed.
+            if operation.group_id is not before:
+                before = operation.group_id
+                if before not in made:
+                    return False
+            has_periods = has_periods or operation.message.unique_for is not None
+        elif isinstance(operation, MakeGroup):
+            made.add(operation.group_id)
+        elif not isinstance(operation, Settle):
+            return False
+    return not has_periods or len(made) == 1
 
 
 def commit_with(routed: Sequence[tuple[Connection, Operation]]) -> list[ReceiptUpdate]:
@@ -45,13 +62,16 @@ def commit_with(routed: Sequence[tuple[Connection, Operation]]) -> list[ReceiptU
         DuplicateMessage, ChannelFull, LeaseLost: The transaction was not committed, and must be rolled back.
     """
     connection = routed[0][0]
-    enqueues, _, _, changes, _ = by_kind(routed)
+    enqueues, groups, _, changes, _ = by_kind(routed)
     checked(routed, enqueues)
     settles = {target: [one for one in group if isinstance(one, Settle)] for _, target, group in by_queue(changes)}
-    steps: list[Step] = []
+    members = members_by_target(enqueues, groups, {})
+    # These lock nothing.
+    steps = [step for (_, target), joining in members.items() for step in joining.make_steps(target)]
     for _, target, messages in by_queue(enqueues):
         later = [one.message_id for one in settles.get(target, ())]
-        steps.append(enqueue_step(connection, target, messages, later))
+        counts_members = (connection, target) in members
+        steps.append(enqueue_step(connection, target, messages, later, counts_members=counts_members))
     for target, group in settles.items():
         steps += settle_steps(connection, target, group)
     try:

@@ -74,9 +74,17 @@ def enqueue(
 
 
 def enqueue_step(
-    connection: Connection, target: Target, enqueues: Sequence[EnqueueMessage], later: Sequence[int] = ()
+    connection: Connection,
+    target: Target,
+    enqueues: Sequence[EnqueueMessage],
+    later: Sequence[int] = (),
+    *,
+    counts_members: bool = False,
 ) -> Step:
-    """As :func:`enqueue` without cancels, to be sent together with COMMIT."""
+    """As :func:`enqueue` without cancels, to be sent together with COMMIT.
+
+    *counts_members*: those of groups that the transaction has made.
+    """
 
     def updates(rows: Sequence[Any]) -> list[ReceiptUpdate]:
         return _updates(enqueues, database.EnqueuedMessages(*map(list, zip(*rows, strict=True))))
@@ -95,6 +103,7 @@ def enqueue_step(
         notify=all(enqueue.target.notify for enqueue in enqueues),
         lock=_held(enqueues, later),
         refusing=True,
+        counts_members=counts_members,
     )
     return Step(call, updates, failure)
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.errors import LeaseLost, MessageCancelled, UnknownGroup
 from sqlalchemy_fairqueue.unit_of_work.phases import by_queue
 from sqlalchemy_fairqueue.unit_of_work.settlement import token_of
+from sqlalchemy_fairqueue.unit_of_work.steps import Step, no_failure, no_updates
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from uuid import UUID
 
     from sqlalchemy import Connection
@@ -51,6 +52,21 @@ class Members:
             self._join(connection, target, group_id)
         return [make.sent for make in self.makes]
 
+    def make_steps(self, target: Target) -> list[Step]:
+        """The steps that make the groups, to be sent together with COMMIT.
+
+        They come before the members, which are counted when they are enqueued.
+        """
+        steps: list[Step] = []
+        for make in self.makes:
+            call = database.make_group_call(
+                target, make.group_id, then=make.then, on_failure=make.on_failure, policy=make.policy
+            )
+            steps.append(Step(call, _updates_of(make), no_failure))
+            if make.group_id not in self.adders:
+                steps.append(Step(database.join_group_call(target, make.group_id, 0), no_updates, no_failure))
+        return steps
+
     def _join(self, connection: Connection, target: Target, group_id: UUID) -> None:
         adder = self.adders.get(group_id)
         token = None if adder is None else token_of(adder)
@@ -68,6 +84,10 @@ class Members:
             raise MessageCancelled(adder.message_id)
         holder = database.holder(connection, target, adder.message_id)
         raise LeaseLost((adder.message_id,), adder.lease.id, adder.lease.expires_at, holder)
+
+
+def _updates_of(make: MakeGroup) -> Callable[[Sequence[Any]], list[ReceiptUpdate]]:
+    return lambda _rows: [make.sent]
 
 
 def members_by_target(

@@ -10,7 +10,7 @@ from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database import Token
 from sqlalchemy_fairqueue.errors import LeaseLost
 from sqlalchemy_fairqueue.unit_of_work.operations import Settle, Verb
-from sqlalchemy_fairqueue.unit_of_work.steps import Step
+from sqlalchemy_fairqueue.unit_of_work.steps import Step, no_failure, no_updates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -78,13 +78,13 @@ def settle_steps(connection: Connection, target: Target, settles: Sequence[Settl
     steps: list[Step] = []
     if len({settle.verb for settle in settles}) > 1:
         tokens = sorted(token_of(settle.delivery) for settle in settles)
-        steps.append(Step(database.lock_deliveries_call(target, tokens), _no_updates, _no_failure))
+        steps.append(Step(database.lock_deliveries_call(target, tokens), no_updates, no_failure))
     for verb in Verb:
         if same := [one for one in settles if one.verb is verb]:
             steps.append(_settle_step(connection, target, verb, same))
             dead = _awaited_dead(verb, _once(same))
             if dead and (wakes := database.wake_results_call(connection, target, dead)):
-                steps.append(Step(wakes, _no_updates, _no_failure))
+                steps.append(Step(wakes, no_updates, no_failure))
     return steps
 
 
@@ -98,14 +98,6 @@ def _settle_step(connection: Connection, target: Target, verb: Verb, settles: Se
         return _lost(once, refused.message_ids, refused.holder)
 
     return Step(_call(connection, target, verb, once, refusing=True), updates, failure)
-
-
-def _no_updates(rows: Sequence[Any]) -> list[ReceiptUpdate]:  # noqa: ARG001 - as for Step
-    return []
-
-
-def _no_failure(refused: database.CommitRefused) -> Exception:
-    return refused
 
 
 def _once(settles: Sequence[Settle]) -> dict[Token, Settle]:

@@ -23,3 +23,13 @@ class Step(NamedTuple):
     call: Call
     updates: Callable[[Sequence[Any]], list[ReceiptUpdate]]
     failure: Callable[[CommitRefused], Exception]
+
+
+def no_updates(rows: Sequence[Any]) -> list[ReceiptUpdate]:  # noqa: ARG001 - as for Step
+    """For a statement that nobody waits for the answer of."""
+    return []
+
+
+def no_failure(refused: CommitRefused) -> Exception:
+    """For a statement that is not refused."""
+    return refused

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Connection, event
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue import Enqueue, Queue
 from tests.drivers.conftest import MakeFace
 from tests.drivers.faces import Face
 from tests.fixtures.database import Database
@@ -85,6 +85,19 @@ def test_several_queues_and_a_delivery(face: Face, proxy: Proxy, queue: Queue, d
     alone = _round_trips(face, proxy, _insert)
     assert _round_trips(face, proxy, _insert, work) == alone + (0 if _travels(face) else 3)
     assert sorted(channels(database)) == ["a"] * 8 + ["next"] * 8
+
+
+def test_a_group(face: Face, proxy: Proxy, queue: Queue, database: Database) -> None:
+    """A group with a follow-up, members and others adds none; without a pipeline the enqueue, the group, its count."""
+
+    def work(session: Session) -> None:
+        with queue.group(session, then=Enqueue(channel="reports", payload=1)) as group:
+            group.enqueue_many(Enqueue(channel="a", payload=number) for number in range(3))
+        queue.enqueue(session, channel="a", payload=1)
+
+    alone = _round_trips(face, proxy, _insert)
+    assert _round_trips(face, proxy, _insert, work) == alone + (0 if _travels(face) else 3)
+    assert [row.added for row in database.rows("select added from fq_group_note")] == [3] * 8
 
 
 def test_all_verbs(face: Face, proxy: Proxy, queue: Queue, database: Database) -> None:

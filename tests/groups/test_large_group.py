@@ -1,6 +1,7 @@
 """A large group under chaos: workers are killed and backends terminated, and it is followed once, by exact counts."""
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from tests.groups.program import queue, root
 from tests.worker.helpers import until
 
 PROCESSES = 2
+LARGE = int(os.environ.get("FAIRQUEUE_GROUP_MEMBERS", "100000"))
 DAY = timedelta(days=1)
 _TERMINATED = """
     select pg_terminate_backend(pid) from pg_stat_activity
@@ -25,7 +27,7 @@ _TERMINATED = """
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("members", "faults"), [(200, 3), pytest.param(100_000, 12, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(("members", "faults"), [(200, 3), pytest.param(LARGE, 12, marks=pytest.mark.soak)])
 def test_a_group_under_chaos(engine: Engine, database: Database, members: int, faults: int) -> None:
     """What follows it comes once, when all members have ended, and knows how each of them did."""
     # It is due when all is over, and stays to be counted.

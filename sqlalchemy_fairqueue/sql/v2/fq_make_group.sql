@@ -34,6 +34,8 @@ set jit = off
 as $$
 declare
   v_count integer := coalesce(cardinality(p_channels), 0);
+  v_dims text;
+  v_good boolean := p_group_id is not null and v_count <= 2;
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
     perform fairqueue.fq_check_grant(
@@ -42,33 +44,48 @@ begin
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
   perform fairqueue.fq_check_names((array[p_queue]::text[] || p_channels || p_kinds)::text[]);
-  if num_nulls(p_group_id) = 1
-    or v_count > 2
-    or (coalesce(cardinality(p_on_failures), 0), coalesce(cardinality(p_kinds), 0),
-        coalesce(cardinality(p_contents), 0), coalesce(cardinality(p_headers), 0), coalesce(cardinality(p_delays), 0),
-        coalesce(cardinality(p_ats), 0), coalesce(cardinality(p_priorities), 0), coalesce(cardinality(p_keys), 0),
-        coalesce(cardinality(p_max_attempts), 0))
-       is distinct from (v_count, v_count, v_count, v_count, v_count, v_count, v_count, v_count, v_count)
-    or exists (
-      select
-      from unnest(
-        p_on_failures, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts
-      ) u(on_failure, content, headers, delay, at, priority, key, max_attempts)
-      where u.on_failure is null
-        or u.content is null
-        or octet_length(u.content) > 268435456
-        or octet_length(u.key) not between 1 and 512
-        or num_nonnulls(u.delay, u.at) > 1
-        or u.delay not between 0 and 3153600000000000
-        or u.at > 253402300799999999
-        or u.priority < 1
-        or (u.max_attempts >= 1) is not true
-        or not fairqueue.fq_headers_fit(
-          fairqueue.fq_group_headers(u.headers::jsonb, p_group_id, 0::bigint, 0::bigint, 0::bigint, 0::bigint)
+  -- Element by element: there are two at most, and the start of a statement over arrays would cost more than its run.
+  -- Bounds are checked, so that an element that another subscript hides is never passed over.
+  if v_good then
+    v_dims := case when v_count > 0 then '[1:' || v_count || ']' end;
+    v_good := num_nonnulls(array_dims(p_on_failures), array_dims(p_kinds), array_dims(p_contents),
+        array_dims(p_headers), array_dims(p_delays), array_dims(p_ats), array_dims(p_priorities), array_dims(p_keys),
+        array_dims(p_max_attempts)) = case when v_count > 0 then 9 else 0 end
+      and (
+        v_count = 0
+        or (
+          array_dims(p_channels) = v_dims
+          and array_dims(p_on_failures) = v_dims
+          and array_dims(p_kinds) = v_dims
+          and array_dims(p_contents) = v_dims
+          and array_dims(p_headers) = v_dims
+          and array_dims(p_delays) = v_dims
+          and array_dims(p_ats) = v_dims
+          and array_dims(p_priorities) = v_dims
+          and array_dims(p_keys) = v_dims
+          and array_dims(p_max_attempts) = v_dims
         )
-    )
-    or p_on_failures[1] = p_on_failures[2]
-  then
+      );
+  end if;
+  for v_i in 1..v_count loop
+    exit when not v_good;
+    v_good := p_on_failures[v_i] is not null
+      and p_contents[v_i] is not null
+      and octet_length(p_contents[v_i]) <= 268435456
+      and (octet_length(p_keys[v_i]) between 1 and 512) is not false
+      and num_nonnulls(p_delays[v_i], p_ats[v_i]) <= 1
+      and (p_delays[v_i] between 0 and 3153600000000000) is not false
+      and (p_ats[v_i] <= 253402300799999999) is not false
+      and (p_priorities[v_i] >= 1) is not false
+      and (p_max_attempts[v_i] >= 1) is true
+      and (
+        p_headers[v_i] is null
+        or fairqueue.fq_headers_fit(
+          fairqueue.fq_group_headers(p_headers[v_i]::jsonb, p_group_id, 0::bigint, 0::bigint, 0::bigint, 0::bigint)
+        )
+      );
+  end loop;
+  if not v_good or (v_count = 2 and p_on_failures[1] = p_on_failures[2]) then
     raise exception 'fq_make_group has a bad value'
       using errcode = 'QF001',
         hint = 'give an id, and up to two messages as fq_enqueue takes them, one of them for failures, in arrays of '
@@ -81,13 +98,14 @@ begin
     raise exception 'there is a group % already', p_group_id
       using errcode = 'QF001', hint = 'give each group an id of its own, a random one';
   end if;
-  insert into fairqueue.fq_group_followup (
-    group_id, on_failure, channel, kind, content, headers, delay, at, priority, dedupe_key, max_attempts, policy
-  )
-  select p_group_id, u.on_failure, u.channel, u.kind, u.content, u.headers, u.delay, u.at, u.priority, u.key,
-    u.max_attempts, p_policy
-  from unnest(
-    p_on_failures, p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts
-  ) u(on_failure, channel, kind, content, headers, delay, at, priority, key, max_attempts);
+  for v_i in 1..v_count loop
+    insert into fairqueue.fq_group_followup (
+      group_id, on_failure, channel, kind, content, headers, delay, at, priority, dedupe_key, max_attempts, policy
+    )
+    values (
+      p_group_id, p_on_failures[v_i], p_channels[v_i], p_kinds[v_i], p_contents[v_i], p_headers[v_i], p_delays[v_i],
+      p_ats[v_i], p_priorities[v_i], p_keys[v_i], p_max_attempts[v_i], p_policy
+    );
+  end loop;
 end
 $$;
