@@ -51,7 +51,10 @@ def test_autovacuum_that_is_off(cli: Cli, findings: Findings, database: Database
 
 def test_dead_rows(findings: Findings, database: Database) -> None:
     """A table with far more dead rows than vacuum should have left is a warning; after a vacuum it is none."""
-    database.execute("insert into fq_channel_state (channel_id, queue) select n, 'q' from generate_series(1, 60000) n")
+    database.execute(
+        "with made as (insert into fq_channel (queue, name) select 'q', n::text from generate_series(1, 60000) n "
+        "returning id) insert into fq_channel_state (channel_id, queue) select id, 'q' from made"
+    )
     database.execute("delete from fq_channel_state")
     database.execute("select pg_stat_force_next_flush()")
 

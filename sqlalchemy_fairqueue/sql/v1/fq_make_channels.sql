@@ -1,7 +1,7 @@
 -- fq_make_channels: make the named channels of a queue where they are new.
--- Guarantees: none of them is marked to be forgotten any more. One identity row and one state row a channel, with the
--- queue's default plan, which it follows, else with the queue's defaults, else with p_policy (its fields as
--- fq_changed_policy takes them; null: without limits).
+-- Guarantees: none of them is marked to be forgotten any more, and one that has lost its state row has one again. One
+-- identity row and one state row a channel, with the queue's default plan, which it follows, else with the queue's
+-- defaults, else with p_policy (its fields as fq_changed_policy takes them; null: without limits).
 -- Locks: first use of a channel waits for another transaction that is making the same one; names are taken in COLLATE
 -- "C" order.
 -- Index: fq_channel_queue_name_key, fq_plan_pkey. Errors: QF001 for a bad policy, or a name that is empty or longer
@@ -24,6 +24,7 @@ declare
   v_defaults jsonb;
   v_policy fairqueue.fq_channel_state;
   v_channel_id bigint;
+  v_lost boolean;
   v_plan text;
   v_revision bigint;
 begin
@@ -38,8 +39,8 @@ begin
   );
 
   -- Waits for who deletes the channel, and then makes it anew below.
-  for v_channel_id in
-    select s.channel_id
+  for v_channel_id, v_lost in
+    select c.id, s.channel_id is null
     from (
       select distinct n collate "C" as name
       from unnest(p_names) n
@@ -51,16 +52,29 @@ begin
         and c.name = w.name
       limit 1
     ) c
-    cross join lateral (
+    left join lateral (
       select n.channel_id, n.forget_xid
       from fairqueue.fq_channel_state n
       where n.channel_id = c.id
       order by n.channel_id desc, n.row_version desc
       limit 1
-    ) s
-    where s.forget_xid is not null
+    ) s on true
+    where num_nulls(s.channel_id) = 1
+      or num_nonnulls(s.forget_xid) = 1
     order by w.name
   loop
+    if v_lost then
+      insert into fairqueue.fq_channel_state (
+        channel_id, queue, max_concurrency, rate_interval, rate_burst, weight, max_backlog, drop_when_full,
+        priority_aging, used_at
+      )
+      values (
+        v_channel_id, p_queue, v_policy.max_concurrency, v_policy.rate_interval, v_policy.rate_burst, v_policy.weight,
+        v_policy.max_backlog, v_policy.drop_when_full, v_policy.priority_aging, fairqueue.fq_now()
+      );
+      perform fairqueue.fq_repair_channel(p_queue, v_channel_id);
+      continue;
+    end if;
     update fairqueue.fq_channel_state s
     set row_version = s.row_version + 1,
       forget_xid = null,

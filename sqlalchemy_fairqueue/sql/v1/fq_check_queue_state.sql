@@ -1,0 +1,42 @@
+-- fq_check_queue_state: refuse a state row of a queue that is not configured, or that has one. The trigger of
+-- fq_queue_state calls it for each row that is inserted.
+-- Guarantees: of two transactions that insert a state row of one queue the second is refused: it waits for the row of
+-- the queue, which the first has locked.
+-- Locks: the row of fq_queue, for no key update; fq_limit_queue has it already. Index: fq_queue_pkey,
+-- fq_queue_state_newest_ix.
+-- Errors: 23503 the queue has no row; 23505 it has a state row; QF003 above READ COMMITTED, as fq_limit_queue.
+create function fairqueue.fq_check_queue_state()
+returns trigger
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'a state row of queue % comes in a % transaction', left(new.queue, 80),
+        current_setting('transaction_isolation')
+      using errcode = 'QF003', hint = 'insert it in a READ COMMITTED transaction';
+  end if;
+  perform
+  from fairqueue.fq_queue q
+  where q.name = new.queue
+  for no key update;
+  if not found then
+    raise exception 'queue % is not configured', left(new.queue, 80)
+      using errcode = '23503', table = 'fq_queue_state', hint = 'give it a limit with fq_limit_queue';
+  end if;
+  -- A new statement, which sees the commit that it waited for.
+  perform
+  from fairqueue.fq_queue_state s
+  where s.queue = new.queue
+  limit 1;
+  if found then
+    raise exception 'queue % has a state row', left(new.queue, 80)
+      using errcode = '23505', table = 'fq_queue_state', hint = 'change the row that it has';
+  end if;
+  return new;
+end
+$$;
