@@ -1,7 +1,7 @@
 """Asyncio classes of SQLAlchemy, or stand-ins where they cannot be imported.
 
-They need greenlet, which SQLAlchemy 2.1 no longer installs by itself. An application without it has no object of these
-classes, and nothing is an instance of the stand-ins either.
+The classes need greenlet, which SQLAlchemy 2.1 no longer installs by itself. An application without greenlet cannot
+make objects of them, and no object is an instance of a stand-in. So ``isinstance`` is right in both cases.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Statements that travel with the COMMIT of their transaction, in one round trip to the server.
 
-Nobody can look at an outcome before the COMMIT then, so that these statements fail by themselves, by ``fq_refuse``, for
-an outcome that must not be committed. Where somebody watches, SQLAlchemy makes each of them ready as ever, with all of
-its events; its event ``do_execute`` is where it leaves to others to send a statement, and where the driver sends all of
-them.
+Python cannot look at the outcome of such a statement before the COMMIT. So the statement itself fails, by
+``fq_refuse``, for an outcome that must not be committed. If an engine has listeners of statements, SQLAlchemy prepares
+each statement as usual, with all events. Its event ``do_execute`` lets a listener send a statement in its place: there
+the driver sends all of them together.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SQLAlchemy's event ``do_execute``, where it leaves to others to send a statement, and who watches an engine."""
+"""Listeners of an engine: ours of ``do_execute``, which sends a statement in SQLAlchemy's place, and others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leases: they are extended and ended, and give the tokens of what is held under them."""
+"""Leases: extend them, end them, and read the tokens of the deliveries that they hold."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Version of the schema that a database has installed, and whether this library can use it.
 
-It is asked once an engine and schema, before anything else is sent there, and remembered if it can be used: a database
-is migrated before the code that needs it is rolled out, and the code is rolled back before the database.
+The library asks once for each engine and schema, before it sends anything else there, and remembers a version that it
+can use. That is safe because a database is migrated before the code that needs it is deployed, and the code is rolled
+back before the database.
 """
 
 from __future__ import annotations

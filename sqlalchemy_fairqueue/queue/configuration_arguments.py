@@ -1,6 +1,6 @@
 """Arguments of a queue's configuration, checked and converted to what operations record.
 
-Apart from the methods, which say what they mean; nothing here calls the database.
+The methods of the queue document these arguments. Nothing here calls the database.
 """
 
 from __future__ import annotations

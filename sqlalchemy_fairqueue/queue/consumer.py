@@ -1,7 +1,7 @@
 """Consumers of a queue: the memory of one process between two dequeues.
 
-It holds a lease that can be used again, hints where the last scan found something, and whether more signals were
-waiting. All of it may be forgotten at any time; a connection error forgets it.
+It holds a lease that the next dequeue can use again, hints on where the last scan found messages, and whether more
+signals were waiting. A dequeue is right without any of it: after a connection error the consumer forgets everything.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Values that handlers return, encoded as payloads are, and bounded."""
+"""Results of handlers, encoded like payloads, up to a greatest size."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Instrumentation of this process: hooks on enqueues, handlers and settlements, if anything is installed.
 
-Without it each of them costs the read of one attribute.
+If nothing is installed, each hook costs the read of one attribute.
 """
 
 from __future__ import annotations

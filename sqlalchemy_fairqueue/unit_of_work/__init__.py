@@ -1,9 +1,12 @@
 """Queue work inside a transaction: recorded on the session, put in lock order, sent right before COMMIT.
 
-Enqueues take unique-index locks on first use of a channel and on keys, completions lock messages. Two transactions that
-take them in any order could deadlock, so that there is one order: ``operations`` says what can be asked for,
-``lock_order`` knows the order and what a transaction has sent, ``statements`` sends in it (by ``enqueues``,
-``configuration`` and ``settlement``), and ``records`` ties it to the life of a session.
+An enqueue locks entries of unique indexes: that of a new channel, and that of a key. A completion locks messages. Two
+transactions that take such locks in different orders could deadlock, so all transactions take them in one order:
+
+* ``operations`` holds the operations that a session can record;
+* ``lock_order`` knows the order, and how far into it each transaction is;
+* ``statements`` sends the operations in this order, by ``enqueues``, ``administration``, ``settlement`` and others;
+* ``records`` ties all of this to the life of a session.
 """
 
 from sqlalchemy_fairqueue.unit_of_work.lock_order import LockOrder, lock_order_of

@@ -1,4 +1,4 @@
-"""Groups that a transaction makes, and members that it adds to them, counted."""
+"""Counts of the groups that a transaction makes, and of the members that it adds to them."""
 
 from __future__ import annotations
 

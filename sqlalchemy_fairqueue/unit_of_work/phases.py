@@ -1,8 +1,9 @@
 """Phases of queue work: the locks that a transaction with work of several kinds takes before the work itself.
 
-One call takes its locks in one order by itself. A transaction with several calls takes them in phases, of all its
-queues: the rows of queues, plans, the states of channels, keys, messages by id. Whatever could wait in a later phase is
-locked in its own, so that two transactions never wait for each other in a circle. This module changes nothing.
+A single call takes its locks in the right order by itself. A transaction with several calls takes the locks of all its
+queues in phases: rows of queues, plans, states of channels, keys, messages by id. Each row is locked in the phase of
+its kind, before any call that needs it, so that two transactions never wait for each other in a circle. This module
+only locks; it changes no row.
 """
 
 from __future__ import annotations

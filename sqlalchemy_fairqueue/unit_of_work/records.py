@@ -1,14 +1,17 @@
 """Records of queue work on a session, from the call to the COMMIT.
 
-What is asked of a session is kept beside its innermost transaction: it goes up to the parent when a savepoint is
-released, is gone when a savepoint or the transaction is rolled back or closed, and is sent once, right before the
-outermost COMMIT or PREPARE, after the session's own flush. Listeners on the Session class see every session; they must
-stay cheap for those that never enqueue, and must keep nothing alive: a record holds no reference to its session.
+A session keeps a record of the work beside its innermost transaction. When a savepoint is released, its record goes to
+the parent. When a savepoint or the transaction is rolled back or closed, its record is dropped. The work is sent once:
+right before the outermost COMMIT or PREPARE, after the session's own flush. The listeners on the Session class see
+every session, so they must stay cheap for sessions that never enqueue. A record holds no reference to its session, so
+that it keeps none alive.
 
-Facts about the events (SQLAlchemy 2.0 and 2.1): before_commit fires for savepoints too, inside prepare(), and for the
-outermost transaction while savepoints are still open; close() fires neither commit nor rollback, only
-after_transaction_end; an exception from before_commit leaves the transaction open; after_commit and after_rollback fire
-before the transaction ends.
+Facts about the events (SQLAlchemy 2.0 and 2.1):
+
+* before_commit fires for savepoints too, inside prepare(), and for the outermost transaction while savepoints are open;
+* close() fires neither commit nor rollback, only after_transaction_end;
+* an exception from before_commit leaves the transaction open;
+* after_commit and after_rollback fire before the transaction ends.
 """
 
 from __future__ import annotations

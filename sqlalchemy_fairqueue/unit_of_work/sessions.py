@@ -1,8 +1,8 @@
-"""Transactions of a session, and what is happening to them. This module changes nothing but to begin one.
+"""Transactions of a session, and their state. This module may begin a transaction, and changes nothing else.
 
-SQLAlchemy has no public name for "commit() of this very transaction is under way", nor for why a transaction is not
-active, nor a cheap one for "call this last"; what is not public is used here and nowhere else, and tests pin what it
-means.
+SQLAlchemy has no public way to ask whether the commit() of a transaction is under way, or why a transaction is not
+active, and no cheap public way to be called last. Only this module uses the private names for that, and tests pin their
+meaning.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Read this before any other file here. ``Worker`` calls handlers in threads, ``AsyncWorker`` as tasks of an event loop;
 all else is the same for both. ``runtime`` makes the parts, in order, and gives each what it needs; a part is never
-changed afterwards. ``timings`` has every duration, and no part reads another clock than the one that it was given.
+changed afterwards. ``timings`` holds all durations. Each part reads only the clock that it was given.
 
 Threads, most with a connection of its own (``connection``; never one of the application's pool):
 
@@ -28,28 +28,32 @@ fairqueue-listener   ``notifications``: one a process and database, shared by al
 State that several threads share, and who writes it:
 
 * ``LeaseRegistry`` (``leases``): the fetcher adds leases and deliveries, the settler removes deliveries, the heartbeat
-  extends and loses leases. A lease also ends by the worker's own clock, and stays lost once any thread was told so.
-* The buffer: the fetcher adds, handlers take. ``Executor.running``: the thread that takes a delivery out decides how it
-  is settled, so a handler, its time limit and a stop never all do.
+  extends and loses leases. A lease also ends by the worker's own clock. Once a thread was told of its loss, it stays
+  lost.
+* The buffer: the fetcher adds, handlers take.
+* ``Executor.running``: the handler, its time limit and a stop may each try to settle a delivery. The first of them to
+  remove it from here does.
 * The settler's deque: any thread appends, the settler takes.
 * ``PollSchedule``: the fetcher polls; the settler, the listener and ``is_drained`` ask for an earlier poll.
 * ``FetchTrigger``: any thread sets it, the fetcher waits for it.
-* ``HeldDelivery``: the heartbeat sets ``cancelled``, a stop ``stopping``, and who settles it without its handler
-  ``given_up``. ``Context`` is the view that handlers get of it.
+* ``HeldDelivery``: the heartbeat sets ``cancelled``, and a stop sets ``stopping``. A thread that settles the delivery
+  without its handler sets ``given_up``. ``Context`` is the view that handlers get of it.
 * ``ChildProcesses``: a lock guards which child works on which delivery, so that no child is killed for another one.
-* ``WorkerStats``: one thread a counter, but for ``failures``, ``timed_out`` and ``hung``, which have a lock.
+* ``WorkerStats``: one thread writes each counter. The exceptions are ``failures``, ``timed_out`` and
+  ``hung``: several threads write them, under a lock.
 
 Start: schemas are checked; then functions of on_start are called (``lifespan``); then time limits, handlers' threads,
-fetcher, settler, heartbeat. If a thread cannot be started, none is left, and what was opened is closed. The listener
-starts with the fetcher's first poll.
+fetcher, settler, heartbeat. If a thread cannot be started, the worker stops the others and closes what it opened. The
+listener starts with the fetcher's first poll.
 
-Stop: no handler begins any more, and those at work are told. The fetcher stops after the dequeue that is under way;
-what is in the buffer is given back, uncounted. Handlers have until the end of the grace; then their deliveries are
-given back, their sessions refuse to commit, and child processes are killed. A delivery whose handler has exceeded its
-timeout has failed before, so no stop gives it back. The settler stops when all is settled, after 15 seconds in any
-case. Schedules, groups and housekeeping begin nothing further; the statement that is under way has a second, and
-another worker does what is left. The heartbeat stops last: leases are extended until then, and then end if nothing is
-held under them. Functions of on_stop are called after that.
+Stop: the worker begins no further handler, and tells those at work that it stops. The fetcher stops after the dequeue
+that is under way. The worker releases the deliveries in the buffer; these attempts do not count. Handlers have until
+the end of the grace; then the worker releases their deliveries, their sessions refuse to commit, and child processes
+are killed. If a handler exceeded its timeout before, its delivery has already failed and is not released. The settler
+stops when all deliveries are settled, and after 15 seconds in any case. Schedules, groups and housekeeping begin
+nothing further; a statement that is under way gets one second, and another worker does the rest. The heartbeat stops
+last: until then it extends leases, and then it ends those that hold nothing. The functions of on_stop are called after
+that.
 
 Failures, and what the worker does then:
 
@@ -57,17 +61,18 @@ Failures, and what the worker does then:
   handlers finished waits for the settler, under its leases.
 * A lease cannot be extended in time: it is lost by the worker's own clock before it ends in the database. Handlers are
   told (tasks are cancelled), their sessions refuse to commit, and the next dequeue uses a new lease.
-* A dequeue is not answered: the next one uses a new lease; what the first one may have taken is looked up and given
-  back, as long as its lease lives.
+* A dequeue is not answered: the next one uses a new lease. The fetcher looks up what the first one may have taken, and
+  releases it as long as the lease lives.
 * A settlement is not answered: it is sent again; the delivery's token makes that harmless.
 * A message is locked by others: it is tried again alone, and keeps no other waiting.
-* The database refuses one settlement: the calls are halved until it stands alone; it is settled by the next best verb.
+* The database refuses one settlement of a batch: the settler halves the batch until that settlement is alone, and then
+  uses the next best verb for it.
 * A connection is silent: the system's keepalive, the heartbeat's duty or the call's own limit cuts it.
 * Notifications fail: workers poll more often, and the listener comes back by itself.
 * A handler hangs beyond its timeout: its delivery fails then, and what the handler still does settles nothing. Its
   thread is not free before it returns; a child process is killed.
 * A child process crashes, or cannot be started: it costs its message an attempt. The next message gets a new one.
-* A schedule cannot be run: its row says why, and it is tried again after a minute. The other schedules go on.
+* A schedule cannot be run: a worker writes the reason into its row and tries again after a minute. Others go on.
 * A handler raises, times out, or its payload cannot be decoded: ``decisions``. It costs its message an attempt. No
   exception, ``SystemExit`` included, ends a thread.
 * A handler blocks the event loop: deliveries in the buffer are given back, and no more are taken.

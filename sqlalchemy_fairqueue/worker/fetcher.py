@@ -1,8 +1,8 @@
 """Fetcher of a worker: one thread dequeues what handlers can begin soon, from all of its queues in turn.
 
-If a call fails, the messages that it may have taken come back when their lease ends: after an error the fetcher uses a
-new lease, so that the heartbeat does not extend a lease with messages that the worker does not know of. But the lease
-of the failed call may have handlers at work, and is extended for them: what else it holds is looked up and given back.
+A dequeue that fails may have taken messages that the worker does not know of. After an error the fetcher therefore uses
+a new lease, and these messages come back when the old one ends. If handlers work under the old lease, the heartbeat
+extends it for them. Then the fetcher looks up what else the old lease holds, and releases it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Groups of a worker's installations: notes are folded, and groups whose members have all ended are finished.
+"""Rounds of a worker that count the members of groups, and finish groups whose members have all ended.
 
-No worker is a leader: :func:`database.fold_groups` lets one of them do it at a time, in one statement, so that any may
-die at any moment. What it does is for all queues of an installation.
+Settlements leave notes of the members that ended; a round counts them. No worker is a leader:
+:func:`database.fold_groups` is one statement, and only one worker executes it at a time. So a worker may die at any
+moment. A round serves all queues of an installation.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Lease heartbeats of a worker: they keep its leases alive, and end them when it stops.
 
-They run in a thread of their own, so that no handler or event loop can delay them for long. Each heartbeat extends
-every lease that something is held under, a few times before the lease would end. Leases end by the worker's own clock,
-too (see ``leases``); the heartbeat logs the loss and interrupts the handlers.
+They run in a thread of their own, so that no handler or event loop can delay them for long. A lease that holds a
+delivery is extended several times before it would end. A lease also ends by the worker's own clock (see ``leases``);
+then the heartbeat logs the loss and interrupts the handlers.
 """
 
 from __future__ import annotations

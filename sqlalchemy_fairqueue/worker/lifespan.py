@@ -1,7 +1,7 @@
-"""Lifespan of a worker: the functions that its queues declared with on_start and on_stop are called here, in order.
+"""Lifespan of a worker: it calls the functions that the queues declared with on_start and on_stop, in order.
 
-It is made anew at each start, and knows nothing of the other parts. A generator is noted before it begins, so that
-whatever it has opened is closed even if it is interrupted.
+Each start makes a new one, and it uses no other part of the worker. It records a generator before it starts it, so that
+a generator that is interrupted still closes what it opened.
 """
 
 from __future__ import annotations

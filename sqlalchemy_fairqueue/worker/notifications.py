@@ -1,8 +1,8 @@
 """Notifications of the database, over one listening connection a process and database that all its workers share.
 
-It is never the only way to find work: while it is down its subscribers poll, and each time that it comes up they poll
-once and register their waits anew. It is as good as down while the server's notification queue is more than half full,
-since commits notify nobody then (see fq_wake). Each driver has a listener of its own, whose wait ends at a
+Workers never depend on it alone: while the connection is down, they poll. Each time that it comes up, they poll once
+and register their waits anew. While the server's notification queue is more than half full, commits notify nobody (see
+fq_wake), and the connection counts as down. Each driver has its own class of listeners, whose wait ends at a
 notification, at a deadline, or when it is told to stop.
 """
 
@@ -182,7 +182,7 @@ class Listening:
                 check_at = self._clock() + self._timings.silence
 
     def _check(self, listener: Listener) -> None:
-        """Ask for a sign of life, whether this still listens, and whether anybody is notified."""
+        """Ask whether the server answers, whether this connection listens, and whether commits notify at present."""
         with self._answering():
             has_room = listener.commits_notify()
         if has_room is None:

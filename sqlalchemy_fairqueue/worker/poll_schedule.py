@@ -1,11 +1,12 @@
 """The polls of a queue by one worker: when the next one is, and when the worker relies on being woken. No I/O.
 
-The worker polls a queue again at once if it gave all that was asked for. If it gave less or nothing, the worker polls
-soon at first and then ever later, up to the poll interval, or when the next message is due. A worker that can be woken
-registers that it waits *before* its last poll, so that any enqueue after that wakes it; it takes that back when there
-is work again and again. A transaction that enqueued before the registration, and commits after that poll, wakes nobody:
-so a worker that begins to wait polls once more after about 0.2 seconds, before it relies on being woken. A transaction
-that commits even later is found after one poll interval.
+If a queue gave as many messages as the worker asked for, the worker polls it again at once. If it gave fewer, the next
+poll comes soon at first and later each time, up to the poll interval, or when the next message is due.
+
+A worker that can be woken registers its wait *before* its last poll, so that each enqueue after the registration wakes
+it. It ends the wait when one poll after another finds work. A transaction that enqueued before the registration and
+commits after that poll wakes nobody. So the worker polls once more after about 0.2 seconds. It finds the messages of a
+transaction that commits even later after one poll interval.
 """
 
 from __future__ import annotations

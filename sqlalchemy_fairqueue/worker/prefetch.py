@@ -1,9 +1,9 @@
 """Prefetch of a worker: how many messages it takes ahead of their handlers, and in which order these begin. No I/O.
 
-Handlers must not wait for the database between two short messages. A message that waits in a worker's buffer has used
-its tenant's turn, and a slot of its limit, and nobody works on it; messages behind it wait for it too. So the
-buffer holds what handlers work off, by what they took lately, while the database answers a few times, and within a
-tenth of a second. Where handlers take longer, nothing is taken before one is free.
+Handlers must not wait for the database between two short messages. But a message in the buffer has used its tenant's
+turn and a slot of its limit while nobody works on it, and messages behind it wait too. So the worker estimates from
+recent handler times how many messages its handlers finish in the time of a few dequeues, and at most in a tenth of a
+second. The buffer holds no more than these. If handlers take longer, the worker takes a message only when one is free.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Listening connections for those who wait for results: one a process and engine, while anybody waits.
 
-It is not that of the workers: a process that only enqueues has none, and waits on one engine as a rule. It stays for a
-while after the last waiter, since the next one comes soon where there was one.
+It is apart from the listening connection of workers, because a process that only enqueues runs no worker. It stays open
+for a while after the last waiter, because a process that has waited once usually waits again soon.
 """
 
 from __future__ import annotations

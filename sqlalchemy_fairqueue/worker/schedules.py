@@ -1,8 +1,8 @@
-"""Schedules of a worker's queues: slots that are due are run.
+"""Rounds of a worker that run the slots of schedules when they are due.
 
 No worker is a leader: all of them poll for schedules that are due, and :func:`database.run_slots` lets the first one
-run a slot. So a worker may die at any moment, and another one does what is left. A schedule that cannot be run costs
-itself alone: what is wrong is noted in its row, and it is tried again after a minute.
+run a slot. So a worker may die at any moment, and another one does the rest. A schedule that cannot be run delays no
+other one: the worker writes the reason into its row and tries again after a minute.
 """
 
 from __future__ import annotations

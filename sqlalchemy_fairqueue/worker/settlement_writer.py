@@ -1,4 +1,4 @@
-"""Writer of settlements: one verb on deliveries of one queue in a call, and apart from each other if the call fails."""
+"""Writer of settlements: one call settles deliveries of one queue by one verb, or each by itself if that call fails."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Settler of a worker: one thread settles the deliveries whose handlers finished, as many at a time as have gathered.
+"""Settler of a worker: one thread settles the deliveries whose handlers finished, in batches.
 
-Nothing waits to be batched: what finishes while a call is under way goes with the next one. So an idle worker completes
-at once, and a busy one a few hundred in a call. What a broken call sent is sent again until it is answered: the token
-makes that harmless, and the heartbeat keeps the lease until then. A message that somebody has locked is tried again
-alone, and keeps no other waiting.
+No delivery waits for a batch to fill: the next call settles all that finished during the last one. So an idle worker
+settles each delivery at once, and a busy one a few hundred in a call. If the connection breaks, the settler sends the
+same settlements again until the server answers. The tokens of the deliveries make that harmless, and the heartbeat
+extends the lease until then. A message that another transaction has locked is tried again alone, so that the others do
+not wait for it.
 """
 
 from __future__ import annotations

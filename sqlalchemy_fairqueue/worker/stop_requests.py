@@ -1,8 +1,8 @@
 """Requests of operators to a worker to stop.
 
-The worker polls for them on the connection of its duties, in a statement of its own that reads a row a queue: it hears
-of them while it waits, while all handlers are busy, and while it has no lease. Nobody deletes a request when it is
-obeyed, since other processes may have the same name. What stood before the start is not for this worker.
+The worker polls for them on the connection of its duties, by a statement that reads one row for each queue. So it sees
+a request while it waits, while all handlers are busy, and while it has no lease. A worker that obeys a request leaves
+it in place, because other processes may have the same name. A worker ignores requests from before its own start.
 """
 
 from __future__ import annotations

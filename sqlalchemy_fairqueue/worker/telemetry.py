@@ -1,4 +1,4 @@
-"""Counters of a worker, for metrics, and its log: nothing a message at INFO or above but what failed."""
+"""Counters of a worker, for metrics, and its log. At INFO and above, it logs messages only when they fail."""
 
 from __future__ import annotations
 

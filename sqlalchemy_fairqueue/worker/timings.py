@@ -1,7 +1,7 @@
 """Clock, durations and backoffs of a worker.
 
-Every part of a worker gets the clock and the durations when it is made, so that tests can give others. They are no
-options: a program that wants another behaviour has the arguments of ``Worker``. No I/O but the log of a backoff.
+Every part of a worker gets the clock and the durations when it is made, so that tests can pass others. They are not
+for programs, which choose the behaviour by the arguments of ``Worker``. The only I/O here is the log of a backoff.
 """
 
 from __future__ import annotations
