@@ -1,7 +1,8 @@
 -- fq_add_open_transactions: add the transactions below p_xid that were open in a snapshot to p_open, see
 -- fq_still_open_transactions, with the floor of signals from before it rises past them.
--- Guarantees: what else has a lower id has ended, and the snapshot sees it, if p_xid is below the xmax of the snapshot.
--- The ids are those of whole transactions: a subtransaction's signal counts as that of its transaction.
+-- Guarantees: if p_xid is below the xmax of the snapshot, each other transaction with a lower id has ended, and the
+-- snapshot sees what it committed. The ids are those of whole transactions: a subtransaction's signal counts as that of
+-- its transaction.
 -- Locks: none. Index: none. Errors: none.
 create function fairqueue.fq_add_open_transactions(
   p_open bigint[], p_snapshot pg_snapshot, p_xid bigint, p_floor bigint

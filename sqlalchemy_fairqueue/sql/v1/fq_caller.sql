@@ -1,6 +1,6 @@
 -- fq_caller: the role that called a function of the installation, where current_user is already the owner.
--- Guarantees: the role of SET ROLE, else the role of the session. Planned into the expression that calls it: a call of
--- its own would cost more than its run. Locks: none. Index: none. Errors: none.
+-- Guarantees: the role of SET ROLE, else the role of the session. The planner inlines it, since a call would cost more
+-- than what it does. Locks: none. Index: none. Errors: none.
 create function fairqueue.fq_caller()
 returns name
 language sql

@@ -1,9 +1,9 @@
 -- fq_cancel: withdraw messages of a queue, in the caller's transaction.
--- Guarantees: a withdrawn message is never delivered, unless the transaction rolls back. Returns those that are not
--- simply gone: 'leased' (a consumer has it: it may complete it, but whatever else becomes of it, it is not delivered
--- again and leaves no dead letter; its worker is told by fq_heartbeat, its key is free at once) or 'missing' (done,
--- dead, withdrawn before, or of another queue). One that fq_move_message puts into another channel meanwhile is
--- withdrawn there.
+-- Guarantees: a withdrawn message is never delivered, unless the transaction rolls back. Returns the messages that it
+-- did not delete. 'leased': a consumer holds it, and may still complete it; if it does not, the message is not
+-- delivered again and leaves no dead letter; fq_heartbeat tells its worker, and its key is free at once. 'missing': it
+-- was completed, is dead, was withdrawn before, or is of another queue. One that fq_move_message puts into another
+-- channel meanwhile is withdrawn there.
 -- Locks: the messages, in the order of their ids, those that were just moved last; waits for a transaction that has one
 -- locked: a consumer that settles it, a dequeue that takes it. Dequeue passes by a message that a cancel has locked. A
 -- transaction that settles messages as well locks all of them first, by fq_lock_messages.
@@ -79,7 +79,7 @@ begin
     exit when v_owner and v_rest = '{}';
   end loop;
 
-  -- A new statement: what was waited for is seen, and who holds a message does not change any more.
+  -- A new statement sees what the transactions committed that this one waited for. The holders do not change any more.
   with gone as (
     delete from fairqueue.fq_message m
     using unnest(v_ids) u(id)

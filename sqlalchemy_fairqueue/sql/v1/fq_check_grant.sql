@@ -1,8 +1,9 @@
 -- fq_check_grant: refuse a call that is outside of the bounds of its caller's grants. Verbs call it where the caller is
 -- not the owner and some grant is bound. p_kinds: the kinds of grants that allow the call; p_queue: its queue;
 -- p_channels: its channels, null where it has none.
--- Guarantees: nothing is refused to a caller without a grant of these kinds: its privileges decide alone. Of several
--- grants, also by membership, each channel needs one that covers it. A queue null is covered by none that is bound.
+-- Guarantees: a caller without a grant of these kinds is refused nothing: its privileges alone decide. A caller may
+-- have several grants, also by membership in other roles: then each channel needs one that covers it. No grant with
+-- bounds covers a p_queue of null.
 -- Locks: none. Index: fq_grant_pkey. Errors: QF007.
 create function fairqueue.fq_check_grant(p_kinds text[], p_queue text, p_channels text[] default null)
 returns void

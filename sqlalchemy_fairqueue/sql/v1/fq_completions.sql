@@ -1,6 +1,6 @@
 -- fq_completions: how many attempts of some queues were completed, by channel, and recorded after the snapshot p_before
 -- and before this one, each counted once.
--- Guarantees: ids and times would miss what is committed late: the transaction ids decide.
+-- Guarantees: the transaction ids decide, since ids and times would miss attempts that are committed late.
 -- Locks: none. Index: fq_history_recorded_ix. Errors: none.
 create function fairqueue.fq_completions(p_before text, p_queues text[])
 returns table (queue text, channel text, attempts bigint)

@@ -1,5 +1,5 @@
--- fq_configure_limit: make a shared limit, or change it, in the caller's transaction. p_changes: as of fq_limit_queue;
--- what it does not name stays, and a new limit limits nothing else.
+-- fq_configure_limit: make a shared limit, or change it, in the caller's transaction. p_changes: as in fq_limit_queue.
+-- What it does not name stays as it is; in a new limit, that is unlimited.
 -- Guarantees: takes effect with the commit and is exact: all that its queues have out counts. While more are out than a
 -- new limit allows, none is delivered. Until the commit the queues of the limit are not served.
 -- Locks: the limit's row, then its state; waits for another change of the limit and for dequeues under way.

@@ -15,13 +15,14 @@
 -- fq_signal_floor_after), the queue's limits are read (fq_queue_room). Then in passes: ready channels are locked, the
 -- gate is entered (fq_enter_gate), messages of the channels are locked (fq_lock_turns, fq_cut_batch) and leased, the
 -- channels move (fq_end_turns, fq_charge). At last the next call is planned.
--- What is left is one function: leasing messages in another one costs 3 % of a dequeue of one message, and 2 % of one
--- of a hundred.
--- Locks: own lease and, of a queue without a limit, a part of its gate, state rows (the queue's too if it has a
--- limit) and messages for no key update, all skip locked: it waits for none. While it cannot have the gate or the
--- queue's state row it takes nothing, due again in 10 ms. What is due and locked by an open transaction is due again
--- as long after the call as the calls with these hints have waited for it, up to a second; so is a closed gate. The
--- first delivery of a queue makes its gate, and waits 5 ms at most for another that does. READ COMMITTED only.
+-- The rest is in this function: leasing messages in a function of its own would cost 3 % of a dequeue of one message,
+-- and 2 % of one of a hundred.
+-- Locks: own lease and, of a queue without a limit, a part of its gate, state rows (the queue's too if it has a limit)
+-- and messages for no key update, all skip locked: it waits for none. While it cannot have the gate or the queue's
+-- state row it takes nothing, due again in 10 ms. If an open transaction has locked what is due, or has closed the
+-- gate, the call asks to be called again: after as long as the calls with these hints have waited for that already, a
+-- second at most. The first delivery of a queue makes its gate, and waits 5 ms at most for another that does. READ
+-- COMMITTED only.
 -- Index: fq_queue_pkey, fq_gate_pkey, fq_queue_state_newest_ix, fq_channel_state_ready_ix, fq_message_ready_ix; rows by
 -- ctid. Errors: QF001 bad argument, QF003 wrong isolation level, QF007.
 -- Source: round robin over channels with a head pointer; deficit round robin (Shreedhar, Varghese 1995); generic cell
@@ -269,7 +270,8 @@ begin
     end if;
     v_expired := num_nonnulls(v_expired_at, v_promoted_at) > 0;
     if v_plans then
-      -- In an if of its own, as below: a condition with a query is started also where it need not be run.
+      -- A separate if, as below: PostgreSQL starts the query of a condition even where the rest of the condition
+      -- decides.
       if exists (
         select
         from fairqueue.fq_plan n
@@ -287,7 +289,7 @@ begin
     if v_open[1] is not null then
       v_signalled := true;
       v_signal_floor := least(v_signal_floor, v_open[1]);
-      -- It rises again as far as it was, or will.
+      -- The floor rises again later, at least as far as it was.
       v_floor_xid := coalesce(v_floor_xid, 0);
     end if;
     v_open := case when v_open[2] is not null then v_open[2:] end;
@@ -526,7 +528,8 @@ begin
     if v_lease_id is null then
       v_closed := not v_limited_queue and not fairqueue.fq_enter_gate(p_queue);
       exit when v_closed;
-      -- Nothing may be taken under an own lease that another consumer reclaims: a locked lease counts as gone.
+      -- Another consumer may be reclaiming this lease, and no message may be taken under it then: a locked lease counts
+      -- as gone.
       select e.id, e.expires_at into v_lease_id, v_expires_at
       from fairqueue.fq_lease e
       where e.id = p_lease_id
@@ -549,8 +552,8 @@ begin
       end if;
       v_got := 0;
       while v_got < v_quota loop
-        -- The new head is the least message that was not taken, one that somebody else has locked included; it comes
-        -- with its size where one more may be taken.
+        -- The new head is the least message that was not taken, even if another transaction has locked it. Its size is
+        -- read too where one more message may be taken.
         update fairqueue.fq_message m
         set lease_id = v_lease_id,
           attempts = m.attempts + 1,
@@ -879,7 +882,7 @@ begin
     v_channel_floor := v_served_floor;
     v_below_at := 0;
   end if;
-  -- Of the only channel's message the row about the call repeats nothing large.
+  -- The row about the call must not repeat the columns of the message that was returned last, which may be large.
   message_id := null;
   content := null;
   headers := null;

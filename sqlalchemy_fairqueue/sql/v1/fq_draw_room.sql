@@ -1,9 +1,9 @@
 -- fq_draw_room: how many of p_wanted messages the shared limits of a queue let its dequeue take now; null: another
 -- transaction has one of the limits.
 -- Guarantees: what it returns may be taken in this transaction, and is written down by fq_draw: until it ends nobody
--- else draws from these limits. A queue is never ahead of one that was held back by more than its part of the limit:
--- two queues that always have messages get equal parts, and what one leaves is for the others. Slots of queues that
--- nobody consumes any more are taken back.
+-- else draws from these limits. If a limit held a queue back, no other queue gets ahead of it by more than its own part
+-- of that limit: two queues that always have messages get equal parts. What a queue does not use is for the others.
+-- Slots of queues that nobody consumes any more are taken back.
 -- Locks: the states of the limits for no key update, skip locked: it waits for none.
 -- Index: fq_limit_pkey, fq_limit_state_newest_ix, fq_lease_expires_ix; those of fq_limit_members. Errors: none.
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996).
@@ -80,7 +80,8 @@ begin
       exit when v_full is not null;
     end loop;
     exit when v_full is null or v_pass = 2;
-    -- What a queue that nobody consumes any more has out, or has freed unheard, would count for ever.
+    -- If nobody consumes a queue any more, its messages that are out, and its slots that signals free without being
+    -- heard, would count for ever.
     for v_abandoned in
       select m.queue
       from fairqueue.fq_limit_members(v_full) m

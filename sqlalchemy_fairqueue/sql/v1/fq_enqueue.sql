@@ -16,9 +16,9 @@
 -- Locks: in the order (channel, key), COLLATE "C": first use of a channel waits for a transaction that is making the
 -- same one, a key for one that is adding, taking, ending or withdrawing the message that holds it. Then messages to
 -- replace, with p_hold (what the transaction settles or cancels later), in the order of their ids; if one of them has
--- ended by then, all is undone and begun again, for nobody waits for a key while it holds a message. Nothing else
--- waits, and no row is touched that another transaction updates. p_notify (false by default): wake waiting consumers
--- (never in a two-phase transaction).
+-- ended by then, the call undoes everything and begins again, since no transaction may wait for a key while it has
+-- locked a message. Nothing else waits, and no row is touched that another transaction updates. p_notify (false by
+-- default): wake waiting consumers (never in a two-phase transaction).
 -- Index: fq_channel_queue_name_key, fq_message_dedupe_key, fq_channel_state_newest_ix, fq_signal_bounded_ix.
 -- Errors: QF001 bad argument; 40001 as fq_make_channels, for a key whose holder changed since the snapshot, and under
 -- SERIALIZABLE for two at one bounded channel; QF007.

@@ -43,7 +43,7 @@ begin
       limit 1
       for no key update of g skip locked;
       exit when found;
-      -- None is: more calls than parts. Then two share one, at the price of a multixact.
+      -- No part is free, since there are more calls than parts. Two calls share one then, at the price of a multixact.
       select g.limited, d.xmax into v_limited, v_door
       from fairqueue.fq_gate d
       join fairqueue.fq_gate g on g.queue = d.queue
@@ -64,7 +64,7 @@ begin
   if v_limited is distinct from false then
     return false;
   end if;
-  -- Where a transaction has locked the door and waits for the parts, no further call goes in.
+  -- While a transaction that has locked the door waits for the parts, no further call may enter.
   if v_door <> 0 then
     return not fairqueue.fq_transaction_is_open(v_door);
   end if;

@@ -1,5 +1,4 @@
--- fq_forget_after: for how long channels of a queue stay that are idle, in microseconds; null: for ever. Before it is
--- set: 30 days.
+-- fq_forget_after: set for how many microseconds a queue keeps idle channels; null: for ever. Initially 30 days.
 -- Guarantees: takes effect with the caller's commit; see fq_mark_idle_channels.
 -- Locks: the queue's row; waits for another configuration of the same queue. Index: fq_queue_pkey. Errors: QF001 bad
 -- name or time; 40001; QF007.

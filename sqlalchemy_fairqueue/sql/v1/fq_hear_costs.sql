@@ -1,7 +1,8 @@
--- fq_hear_costs: bring channels of a queue that is fair by cost, of which fq_hear has just heard, to where they stand
--- in virtual time: what their messages cost more than was charged moves their tags, and who has become ready starts at
--- the virtual time at the earliest. Returns the least start tag of those that are ready now; null: none is.
--- Guarantees: as fq_tag_heard. What nothing changes for is not written.
+-- fq_hear_costs: move channels of a queue that is fair by cost to their places in virtual time, after fq_hear has
+-- applied their signals. If messages cost more or less than was charged, the difference moves the tag of their channel.
+-- A channel that has become ready starts at the virtual time at the earliest. Returns the least start tag of those that
+-- are ready now; null: none is.
+-- Guarantees: as fq_tag_heard. A channel for which nothing changes is not written.
 -- Locks: only rows that the caller holds. Index: none, rows by ctid. Errors: none.
 create function fairqueue.fq_hear_costs(p_states tid[], p_costs bigint[], p_virtual_time bigint)
 returns bigint

@@ -1,8 +1,8 @@
 -- fq_mark_idle_channels: mark channels that have been idle for as long as their queue keeps them, among the p_limit
 -- channels with ids after p_after. Returns the last id that was read (null: there are no more) and how many are marked.
--- Guarantees: a channel is marked that was made, and served last, before that time, has no message that the dispatcher
--- knows of, is not paused, and was never configured by itself. A mark means nothing to who serves the channel; an
--- enqueue that meets it takes it back. fq_forget_channels deletes marked channels.
+-- Guarantees: it marks a channel only if the channel was made, and served last, before that time, has no message that
+-- the dispatcher knows of, is not paused, and was never configured by itself. A dequeue ignores the mark; an enqueue to
+-- the channel removes it. fq_forget_channels deletes marked channels.
 -- Cost: two index probes a channel that is read.
 -- Locks: state rows for no key update, skip locked: it waits for none. Index: fq_channel_pkey,
 -- fq_channel_state_newest_ix, fq_queue_pkey. Errors: QF001 bad limit.

@@ -232,8 +232,8 @@ begin
   end if;
 
   if v_bounded <> '{}' or v_rest_keyed > 0 then
-    -- Replacing locks messages before keys, unlike an enqueue: rather than be waited for in a circle, where somebody
-    -- else could be the victim, give up soon.
+    -- Unlike an enqueue, replacing locks messages before keys, so this could deadlock with an enqueue. It gives up
+    -- early, before PostgreSQL chooses the other transaction as the victim.
     if v_rest_keyed > 0 then
       perform set_config('lock_timeout', '500ms', true);
     end if;

@@ -1,5 +1,6 @@
--- fq_position: where a message stands in its channel that is ready since p_ready_at: by its priority before all times,
--- or, where the channel ages priorities, as if it had been ready for p_aging longer for each of its steps.
+-- fq_position: the position in its channel of a message that is ready since p_ready_at. A message with a priority
+-- stands before all messages without one. If the channel ages priorities, it stands instead as if it had been ready for
+-- p_aging longer for each step of its priority.
 -- Guarantees: one expression, which the planner inlines. Locks: none. Errors: none.
 create function fairqueue.fq_position(p_ready_at bigint, p_priority integer, p_aging bigint)
 returns bigint

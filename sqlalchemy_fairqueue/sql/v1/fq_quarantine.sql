@@ -1,5 +1,5 @@
--- fq_quarantine: take a message that the caller has locked out of its queue for good: as a dead letter where a letter
--- can hold it, else into the table of the same name, column by column, what cannot be read left out.
+-- fq_quarantine: remove a message that the caller has locked from its queue for good. It becomes a dead letter if a
+-- letter can hold it. Else the columns that can be read go into the table of the same name.
 -- Guarantees: returns 'dead' or 'quarantined'. Its slots are freed and its channel's backlog is told by a signal. An
 -- attempt that was handed out while the queue recorded its history is appended to it as 'buried'.
 -- Locks: only the row, which the caller holds. Index: none, the row by ctid. Errors: none of the row's.

@@ -1,8 +1,8 @@
 -- fq_record_queue: record the attempts of a queue in fq_history, or stop recording them, in the caller's transaction.
 -- p_history: whether; p_retention: for how many microseconds ended attempts are kept, 30 days where it was never said.
 -- Null: as it is.
--- Guarantees: attempts that begin by a dequeue after the commit are recorded, or not; one that was under way ends as it
--- began.
+-- Guarantees: the change holds for attempts that begin by a dequeue after the commit. An attempt that was under way is
+-- recorded if the queue recorded its history when the attempt began.
 -- Locks: the queue's row; waits for another configuration of the same queue. Index: fq_queue_pkey. Errors: QF001 bad
 -- name or retention; 40001; QF007.
 create function fairqueue.fq_record_queue(p_queue text, p_history boolean default null, p_retention bigint default null)

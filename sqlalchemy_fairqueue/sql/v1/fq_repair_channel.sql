@@ -1,8 +1,8 @@
--- fq_repair_channel: make the state of a channel anew from its messages, with the policy that it has as far as that is
--- one. Returns whether it did: false while somebody else has the state row locked.
--- Guarantees: a rate that is none is lifted. The head, the backlog and the slots are counted, the signals of the
--- channel are applied by that and deleted, but for the slots of the queue that they free. A channel has one state row
--- afterwards, if it has a name.
+-- fq_repair_channel: make the state of a channel anew from its messages. Its policy stays, but for values that are out
+-- of bounds. Returns whether it did: false while somebody else has the state row locked.
+-- Guarantees: each field of the policy is within its bounds; a rate that is not is lifted. The head, the backlog and
+-- the slots are counted from the messages. That covers what the signals of the channel say, so these are deleted; the
+-- slots of the queue that they free stay in a signal. A channel has one state row afterwards, if it has a name.
 -- Cost: all messages of the channel are read.
 -- Locks: the state row for no key update and its signals for update, both skip locked: it waits for none.
 -- Index: fq_channel_state_newest_ix, fq_message_ready_ix, fq_message_lease_ix, fq_signal_pkey. Errors: none.

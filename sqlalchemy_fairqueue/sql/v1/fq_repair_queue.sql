@@ -1,6 +1,6 @@
 -- fq_repair_queue: count the slots of a queue that has a limit anew from its messages. Returns whether it did: false
 -- while somebody else has the queue's state row locked, or a signal of it.
--- Guarantees: signals free no slots of the queue twice: those that are there free none any more.
+-- Guarantees: no slot of the queue is freed twice: the signals that exist already free none any more.
 -- Locks: the queue's state row for no key update, without which no dequeue takes a message of a queue with a limit, and
 -- signals for update, all skip locked: it waits for none.
 -- Index: fq_queue_state_newest_ix, fq_lease_expires_ix, fq_message_lease_ix, fq_signal_pkey. Errors: none.

@@ -1,6 +1,6 @@
--- fq_repair_signalled: make the state of each channel anew that one of the first 1,000 signals of a queue cannot be
--- applied to, and that of the queue where such a signal frees slots of it. Rows: the channels that were made anew, and
--- the error of the signal.
+-- fq_repair_signalled: find those of the first 1,000 signals of a queue that cannot be applied, and make the states of
+-- their channels anew. If such a signal frees slots of the queue, the state of the queue is made anew too. Rows: the
+-- channels that were made anew, and the error of the signal.
 -- Guarantees: what can be applied is applied. All signals are tried at once, and one by one only where that fails.
 -- Locks: as fq_hear and fq_repair_channel: it waits for none. Index: as fq_hear. Errors: none of the rows'; QF007.
 create function fairqueue.fq_repair_signalled(p_queue text)

@@ -1,9 +1,9 @@
 -- fq_resume: let a paused queue, or a paused channel, be delivered again, in the caller's transaction. False: it was
 -- not paused.
 -- Guarantees: takes effect on the next dequeue after the commit: a signal lets the next hearing find the channel,
--- whatever hints the consumers keep. The channel stands where its last service puts it or, if later, where its first
--- message or its rate does: as one that returns from idleness. p_notify: wake waiting consumers (a transaction that
--- notifies cannot be prepared for two-phase commit).
+-- whatever hints the consumers keep. The position of the channel is that of a channel that was idle: it follows from
+-- its last service, its first message and its rate, whichever is the latest. p_notify: wake waiting consumers (a
+-- transaction that notifies cannot be prepared for two-phase commit).
 -- Locks: as fq_pause. Index: fq_queue_pkey, fq_channel_state_newest_ix. Errors: QF008 no such channel; 40001; QF007.
 create function fairqueue.fq_resume(p_queue text, p_channel text default null, p_notify boolean default true)
 returns boolean

@@ -1,6 +1,6 @@
--- fq_retain_dead_letters: say for how many microseconds a queue keeps its dead letters, in the caller's transaction:
--- those of p_kind, or with null all that have no retention of their kind. p_retention null: those of the kind as all
--- others; with p_kind null for ever, as before it is set.
+-- fq_retain_dead_letters: set for how many microseconds a queue keeps its dead letters, in the caller's transaction:
+-- those of p_kind, or with p_kind null those of all kinds without a retention of their own. p_retention null: those of
+-- the kind as those of all others; with p_kind null for ever, as initially.
 -- Guarantees: takes effect with the caller's commit; the letters go when fq_prune_dead_letters runs after that. The
 -- locked row is changed, so concurrent changes for different kinds both last.
 -- Locks: the queue's row; waits for another configuration of the same queue. Index: fq_queue_pkey. Errors: QF001 bad

@@ -5,8 +5,8 @@
 -- where no letter can hold it, stands in the quarantine ('quarantined'); the state of a channel that cannot be updated,
 -- or that a signal cannot be applied to, is made anew from its messages ('mended', message_id null). No row: it found
 -- nothing, and the error is not about a row. Each suspect is tried by itself and undone; a good one is never touched.
--- Of what a dequeue of p_limit messages can take it tries all, of expired leases, of promotions and of signals the
--- first 1,000.
+-- It tries all messages that a dequeue of p_limit messages can take, and the first 1,000 each of expired leases,
+-- promotions and signals.
 -- Locks: messages and state rows, skip locked: it waits for none.
 -- Index: as fq_dequeue, fq_hear, fq_reclaim and fq_promote. Errors: QF001 bad argument; QF007.
 create function fairqueue.fq_set_aside(

@@ -1,6 +1,6 @@
--- fq_end_member: note that a member of a group has ended that nobody held, or that was cancelled while a consumer held
--- it, also if that completed it. The trigger of fq_message calls it for each such row that is deleted, in whatever way.
--- Those that a consumer held are noted by fq_end_members, a call at once.
+-- fq_end_member: note the end of a member of a group that no consumer held, or that was cancelled while a consumer held
+-- it, even if the consumer completed it then. The trigger of fq_message calls it for each such row that is deleted, in
+-- whatever way. Those that a consumer held are noted by fq_end_members, a call at once.
 -- Guarantees: one note a member, with the transaction that ends it. fq_fail_member makes 'failed' of it.
 -- Locks: none. Index: fq_group_note_pkey. Errors: none.
 create function fairqueue.fq_end_member()

@@ -1,4 +1,4 @@
--- fq_end_result_wait: somebody waits for the result of a message no more. What never registered is no error.
+-- fq_end_result_wait: end the wait of a process for the result of a message. It is no error if none is registered.
 -- Locks: its own row. Index: fq_result_wait_pkey. Errors: QF007.
 create function fairqueue.fq_end_result_wait(p_queue text, p_message_id bigint, p_waiter uuid)
 returns void

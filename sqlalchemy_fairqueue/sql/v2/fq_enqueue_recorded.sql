@@ -1,5 +1,5 @@
--- fq_enqueue_recorded: fq_enqueue, for messages that follow groups. The queue sends them itself: who recorded them was
--- allowed to, and the grants of the worker that folds the groups say nothing about them.
+-- fq_enqueue_recorded: fq_enqueue, for messages that follow groups. It checks no grant: the caller that recorded such a
+-- message was allowed to enqueue it, and the worker that folds the groups needs no grant for it.
 -- Guarantees and results: as fq_enqueue; no caller is asked for a grant. Locks, index: as fq_enqueue_in_order, with
 -- p_notify as fq_enqueue. Errors: QF001 bad argument; as fq_enqueue_in_order.
 create function fairqueue.fq_enqueue_recorded(

@@ -99,7 +99,7 @@ begin
   end loop;
 
   if v_held.key_outlives then
-    -- It does not end: the trigger is to pass by.
+    -- The message does not end, so the trigger must not begin the period of its key.
     update fairqueue.fq_message m
     set key_outlives = null
     where m.id = p_message_id;
@@ -123,7 +123,7 @@ begin
     v_held.key_outlives
   );
   if v_held.group_id is not null then
-    -- A member of a group goes on.
+    -- A moved message stays a member of its group: take back the note of its end.
     delete from fairqueue.fq_group_note n
     where n.xid = pg_current_xact_id()
       and n.id = v_held.id

@@ -5,8 +5,8 @@
 -- zero it is a credit.
 -- Without a unique index on purpose: a plain index keeps every update a non-key update, and (channel_id, row_version)
 -- finds the newest version first however many dead ones an old snapshot keeps.
--- configured: by itself, so that it is never forgotten. used_at: made, or wanted again, then. forget_xid: the
--- transaction that marked the channel as idle, see fq_forget_channels.
+-- configured: whether the channel was configured by itself; then it is never forgotten. used_at: when it was made, or
+-- last kept from being forgotten. forget_xid: the transaction that marked the channel as idle, see fq_forget_channels.
 -- Replica identity full, or a publication of all tables refuses the updates.
 create table fairqueue.fq_channel_state (
   channel_id bigint not null,

@@ -1,4 +1,4 @@
--- A member of a group that comes here has failed.
+-- A member of a group that becomes a dead letter has failed.
 create trigger fq_dead_letter_member_failed
 after insert on fairqueue.fq_dead_letter
 for each row

@@ -1,5 +1,5 @@
--- A message whose key has a period that is counted from its end ends when its row is deleted, however that comes. Other
--- messages cost the condition.
+-- The period of a key may be counted from the end of its message. It begins when the row of the message is deleted, by
+-- whatever statement. For other messages only the condition is evaluated.
 create trigger fq_message_key_ended
 after delete on fairqueue.fq_message
 for each row

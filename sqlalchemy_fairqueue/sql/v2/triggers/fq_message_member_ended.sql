@@ -1,5 +1,6 @@
--- A member of a group that nobody holds, or that was cancelled, ends when its row is deleted, however that comes. Those
--- that consumers hold are noted by the functions that end them, a call at once. Other messages cost the condition.
+-- A member of a group that nobody holds, or that was cancelled, ends when its row is deleted, by whatever statement.
+-- The functions that end members that consumers hold note these themselves, once a call. For other messages only the
+-- condition is evaluated.
 create trigger fq_message_member_ended
 after delete on fairqueue.fq_message
 for each row
