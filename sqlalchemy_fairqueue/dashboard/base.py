@@ -13,11 +13,11 @@ from sqlalchemy_fairqueue.dashboard.reading import seconds_ago
 from sqlalchemy_fairqueue.dashboard.rendering import rendered
 from sqlalchemy_fairqueue.dashboard.words import reason_detail, shares_of, waits_words
 from sqlalchemy_fairqueue.database import Target
-from sqlalchemy_fairqueue.figures import tenant_now
+from sqlalchemy_fairqueue.figures import figures_now
 from sqlalchemy_fairqueue.values import tenant_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Iterable, Sequence
     from datetime import timedelta
 
     from sqlalchemy import Connection
@@ -134,7 +134,7 @@ class PageBase:
         Where the figures are kept for longer than *keep*, the reason is read for this tenant alone.
         """
         if self.reading.figures.are_kept_longer:
-            return await self._row_now(queue, figures, channel)
+            queue = await self._queue_now(("tenant", queue.name, channel), queue, [channel])
         listed = next((one for one in queue.tenants if one.channel == channel), None)
         if listed is not None:
             return self.row(queue, listed, figures)
@@ -143,19 +143,29 @@ class PageBase:
             return None
         return self.row(queue, tenant_of(queue.stats, queue.contention, queue.limits, stats, figures.at), figures)
 
-    async def _row_now(self, queue: QueueFigures, figures: Figures, channel: str) -> Row | None:
-        stats = await self.channel_stats(queue.name, channel)
-        if stats is None:
-            return None
+    async def tenants_now(self, queues: Iterable[QueueFigures]) -> list[tuple[QueueFigures, Tenant]]:
+        """The tenants that queues list, with the reasons of this moment, read once for all viewers.
+
+        Those that wait come first, the longest first, then the others, the most messages out first. Where the figures
+        are kept for no longer than *keep*, the reasons are theirs.
+        """
+        found = []
+        for queue in queues:
+            names = [one.channel for one in queue.contention.channels]
+            now = queue
+            if names and self.reading.figures.are_kept_longer:
+                now = await self._queue_now(("tenants", queue.name), queue, names)
+            # Further ones have messages of the queue, and nothing else is known of them.
+            found += [(now, one) for one in now.tenants if now is queue or one.channel in names]
+        return sorted(found, key=lambda one: _suffering(one[1]))
+
+    async def _queue_now(self, key: Hashable, queue: QueueFigures, channels: Sequence[str]) -> QueueFigures:
         of = self.reading.queue(queue.name)
 
-        def read(connection: Connection) -> tuple[QueueFigures, Tenant]:
-            return tenant_now(connection, of, queue, stats)
+        def read(connection: Connection) -> QueueFigures:
+            return figures_now(connection, of, queue, channels)
 
-        found, tenant = await self.reading.shared(
-            ("tenant", queue.name, channel), lambda: self.reading.read(read), self._moment
-        )
-        return self.row(found, tenant, figures)
+        return await self.reading.shared(key, lambda: self.reading.read(read), self._moment, always=True)
 
     def row(self, queue: QueueFigures, tenant: Tenant, figures: Figures) -> Row:
         """A tenant of the figures with its past."""
@@ -194,7 +204,7 @@ class PageBase:
             csrf=token,
             done=DONE[done].format(count=int(count) if count.isdecimal() else 0) if done in DONE else None,
             ago=lambda instant: seconds_ago(instant, figures.at),
-            **values,
+            **{"reasons_at": None} | values,
         )
         answer = HTMLResponse(page, status)
         secure = request.url.scheme == "https"
@@ -221,6 +231,12 @@ class PageBase:
     def target_of(self, queue: str) -> Target:
         """The place of a queue in the database."""
         return Target(self.reading.schema, queue)
+
+
+def _suffering(tenant: Tenant) -> tuple[bool, float, int, str]:
+    """The key by which tenants are sorted."""
+    wait = tenant.wait.total_seconds() if tenant.wait else 0.0
+    return tenant.wait is None, -wait, -tenant.demand.leased, tenant.channel
 
 
 def chosen_queues(figures: Figures, name: str | None) -> Sequence[QueueFigures]:

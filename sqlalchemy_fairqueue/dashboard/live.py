@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.dashboard.access import Authorize
     from sqlalchemy_fairqueue.dashboard.reading import Reading
 
+_OFTEN = 0.7
+"""The part of *keep* after which pages have new reasons, where the figures are kept for longer than that."""
 _LONGEST_SECONDS = 300
 """A stream ends then, and the browser asks for another one: access is checked again."""
 
@@ -53,7 +55,13 @@ async def _events(reading: Reading, seen: str | None) -> AsyncIterator[str]:
             if figures is None:
                 continue
             at = figures.at.isoformat()
-            if seen is not None and at != seen:
+            # Older figures are shown with reasons of this moment.
+            if seen is not None and (at != seen or reading.figures.are_kept_longer):
                 yield f"event: figures\ndata: {at}\n\n"
             seen = at
-        await asyncio.sleep(max(reading.keep.total_seconds(), 0.05))
+        period = max(reading.keep.total_seconds(), 0.05)
+        if reading.figures.are_kept_longer:
+            # All at once, so that all pages have one reading, and within *keep* with the time that it is kept.
+            period *= _OFTEN
+            period -= monotonic() % period
+        await asyncio.sleep(period)

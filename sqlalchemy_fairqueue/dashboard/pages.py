@@ -21,6 +21,7 @@ from sqlalchemy_fairqueue.figures import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import datetime
 
     from starlette.requests import Request
     from starlette.responses import Response
@@ -50,7 +51,8 @@ class Pages(GroupPages, PlanPages):
     async def overview(self, request: Request) -> Response:
         """All queues, and the tenants that wait longest."""
         access, figures = await self.begin(request)
-        waiting = [each for each in _tenants(figures.queues.values()) if each[1].wait is not None]
+        found = await self.tenants_now(figures.queues.values())
+        waiting = [each for each in found if each[1].wait is not None]
         health = self.reading.latest_health()
         snapshots = [one for one in health.findings if one.check == "snapshots" and one.level] if health else []
         return self.answer(
@@ -65,6 +67,7 @@ class Pages(GroupPages, PlanPages):
             ],
             rows=[self.row(queue, tenant, figures) for queue, tenant in waiting[:_SUFFERING]],
             snapshots=snapshots,
+            reasons_at=_newest(found, figures),
         )
 
     async def tenants(self, request: Request) -> Response:
@@ -72,7 +75,8 @@ class Pages(GroupPages, PlanPages):
         access, figures = await self.begin(request)
         name = request.query_params.get("queue")
         chosen = chosen_queues(figures, name)
-        found = _tenants(chosen)
+        found = await self.tenants_now(chosen)
+        reasons_at = _newest(found, figures)
         reason = request.query_params.get("reason")
         counts = Counter(tenant.reason for _, tenant in found)
         shown = [(one, counts[one]) for one in Reason if counts[one] or one == reason]
@@ -83,7 +87,7 @@ class Pages(GroupPages, PlanPages):
             chosen=name, reason=reason, reasons=shown, found=len(found),
             rows=[self.row(queue, tenant, figures) for queue, tenant in found[:_PAGE]],
             waiting=sum(queue.contention.waiting for queue in chosen),
-            rivals=sum(queue.contention.rivals for queue in chosen),
+            rivals=sum(queue.contention.rivals for queue in chosen), reasons_at=reasons_at,
         )  # fmt: skip
 
     async def tenant(self, request: Request) -> Response:
@@ -230,12 +234,7 @@ class Pages(GroupPages, PlanPages):
             return (), str(error)
 
 
-def _tenants(queues: Iterable[QueueFigures]) -> list[tuple[QueueFigures, Tenant]]:
-    """The tenants of queues: those that wait, the longest first, then the others, the most messages out first."""
-    return sorted(((queue, tenant) for queue in queues for tenant in queue.tenants), key=lambda one: _suffering(one[1]))
-
-
-def _suffering(tenant: Tenant) -> tuple[bool, float, int, str]:
-    """The key by which tenants are sorted."""
-    wait = tenant.wait.total_seconds() if tenant.wait else 0.0
-    return tenant.wait is None, -wait, -tenant.demand.leased, tenant.channel
+def _newest(found: Iterable[tuple[QueueFigures, Tenant]], figures: Figures) -> datetime | None:
+    """When the reasons of tenants were read, where that was after the figures."""
+    newest = max((queue.at for queue, _ in found), default=figures.at)
+    return newest if newest > figures.at else None

@@ -77,13 +77,13 @@ class _Kept:
         """Whether it could be read, and that took long."""
         return self.given_until > 0.0 and self._took >= PATIENCE_SECONDS
 
-    def finish(self, seconds: float, task: asyncio.Task[Any]) -> None:
-        """Keep what was read for so long, or longer, as it took long; what failed is read anew."""
+    def finish(self, seconds: float, duty: float, task: asyncio.Task[Any]) -> None:
+        """Keep what was read for so long, or for *duty* times as long as it took; what failed is read anew."""
         self.before = None
         if task.cancelled() or task.exception() is not None:
             return
         self._took = monotonic() - self._began
-        period = max(seconds, DUTY * self._took)
+        period = max(seconds, duty * self._took)
         self._good_until = monotonic() + period
         self.given_until = self._good_until + period
 
@@ -140,26 +140,38 @@ class Reading:
             return await asyncio.to_thread(run, self.engine, work)
         return await arun(self.engine, work)
 
-    async def shared(self, key: Hashable, work: Callable[[], Awaitable[R]], seconds: float | None = None) -> R:
+    async def shared(
+        self, key: Hashable, work: Callable[[], Awaitable[R]], seconds: float | None = None, *, always: bool = False
+    ) -> R:
         """The result of *work*, kept for a moment, so that all who ask for the same cost as much as one.
 
-        What takes long is read in the background: who asks meanwhile gets what was read before.
+        What takes long is kept for longer, and read in the background: who asks meanwhile gets what was read before.
+
+        Args:
+            key: What is asked for.
+            work: Reads it.
+            seconds: For how long it is kept. None: as long as the figures.
+            always: It is kept for no longer, however long it takes, and never given afterwards. Only for what reads a
+                bounded part of a queue.
         """
-        kept = self._kept_or_read(key, work, seconds)
+        kept = self._kept_or_read(key, work, seconds, always=always)
         before = kept.before
         if not kept.task.done() and before is not None and monotonic() < before.given_until:
             return cast("R", before.task.result())
         return cast("R", await asyncio.shield(kept.task))
 
-    def _kept_or_read(self, key: Hashable, work: Callable[[], Awaitable[Any]], seconds: float | None) -> _Kept:
+    def _kept_or_read(
+        self, key: Hashable, work: Callable[[], Awaitable[Any]], seconds: float | None, *, always: bool = False
+    ) -> _Kept:
         found = self._kept.get(key)
         if found is not None and (not found.task.done() or found.is_good):
             return found
         if len(self._kept) >= _MOST_KEPT:
             self._kept.clear()
-        before = found if found is not None and found.is_slow else None
+        before = found if found is not None and found.is_slow and not always else None
         kept = _Kept(asyncio.ensure_future(work()), before)
-        kept.task.add_done_callback(partial(kept.finish, self.keep.total_seconds() if seconds is None else seconds))
+        period = self.keep.total_seconds() if seconds is None else seconds
+        kept.task.add_done_callback(partial(kept.finish, period, 0 if always else DUTY))
         self._kept[key] = kept
         return kept
 

@@ -24,7 +24,7 @@ from sqlalchemy_fairqueue.database.configuration import (
     resume,
     retain_dead_letters,
 )
-from sqlalchemy_fairqueue.database.contention import consumers, contention, contention_of
+from sqlalchemy_fairqueue.database.contention import COMPETING, consumers, contention, contention_of, contentions_of
 from sqlalchemy_fairqueue.database.costs import share_by
 from sqlalchemy_fairqueue.database.dead_letters import (
     DeadLetterFilter,
@@ -143,6 +143,7 @@ from sqlalchemy_fairqueue.database.waits import LONGEST_WAIT, RegisteredWait, be
 from sqlalchemy_fairqueue.database.withdrawals import purge_channel, withdraw
 
 __all__ = [
+    "COMPETING",
     "LONGEST_WAIT",
     "Call",
     "CommitRefused",
@@ -194,6 +195,7 @@ __all__ = [
     "consumers",
     "contention",
     "contention_of",
+    "contentions_of",
     "dead_letter_groups",
     "dead_letters",
     "dequeue",

@@ -23,6 +23,7 @@ from sqlalchemy_fairqueue.values import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
     from typing import Any
 
@@ -93,11 +94,11 @@ def _demand(row: Row[Any]) -> ChannelDemand:
 def contention_of_clause(schema: str | None) -> Clause:
     """``fq_contention_of``."""
     columns = (
-        "own, leased, weight, paused_at, current_concurrency, max_concurrency, rate_allows_at, served_cost, "
-        "queue_paused_at, queue_concurrency, queue_max_concurrency, queue_rate_allows_at, consumers, messages_out, "
-        "rival_weight, queue_cost"
+        "own, backlog, leased, weight, paused_at, current_concurrency, max_concurrency, rate_interval, rate_burst, "
+        "rate_allows_at, oldest_ready_at, last_dequeue_at, served_cost, queue_paused_at, queue_concurrency, "
+        "queue_max_concurrency, queue_rate_allows_at, consumers, messages_out, rival_weight, queue_cost"
     )
-    types = {"channel": "text", "limit": "integer", "scan": "integer"}
+    types = {"channels": "text[]", "limit": "integer", "scan": "integer"}
     return call(schema, "fq_contention_of", f"{_CHANNEL}, {columns}", queue="text", **types)
 
 
@@ -111,30 +112,65 @@ def contention_of(connection: Connection, target: Target, channel: str, *, scan:
         scan: Most messages out, ready channels and signals to read.
     """
     # One more than a wait names: the channel itself may be among them.
-    parameters = {"queue": target.queue, "channel": channel, "limit": TAKERS + 1, "scan": scan}
-    doing = f"read the contention of channel {channel!r} of queue {target.queue!r}"
-    own, *rows = fetch(connection, contention_of_clause(target.schema), parameters, doing)
+    rows = _contention_of(connection, target, [channel], limit=TAKERS + 1, scan=scan)
+    return _channel_contention(target, replace(_contender(rows[0]), channel=channel), rows)
+
+
+def contentions_of(
+    connection: Connection, target: Target, channels: Sequence[str], *, rivals: int, scan: int = COMPETING
+) -> list[ChannelContention]:
+    """The same for each of several channels that is there, by one reading.
+
+    Args:
+        connection: Where to ask.
+        target: The queue.
+        channels: The channels.
+        rivals: Most channels with messages out to list.
+        scan: As of contention_of.
+    """
+    rows = _contention_of(connection, target, list(channels), limit=rivals, scan=scan)
+    return [_channel_contention(target, _contender(row), rows) for row in rows if row.own and row.channel is not None]
+
+
+def _contention_of(
+    connection: Connection, target: Target, channels: list[str], *, limit: int, scan: int
+) -> Sequence[Row[Any]]:
+    parameters = {"queue": target.queue, "channels": channels, "limit": limit, "scan": scan}
+    doing = f"read what channels of queue {target.queue!r} compete with"
+    return fetch(connection, contention_of_clause(target.schema), parameters, doing)
+
+
+def _contender(row: Row[Any]) -> Contender:
+    return Contender(
+        channel=_text(row.channel) or "",
+        leased=row.leased,
+        weight=row.weight or 1,
+        paused_at=_instant(row.paused_at),
+        current_concurrency=row.current_concurrency or 0,
+        max_concurrency=row.max_concurrency,
+        rate=Rate.of(duration(row.rate_interval or 0), row.rate_burst),
+        rate_allows_at=_instant(row.rate_allows_at),
+        served_cost=row.served_cost,
+        backlog=row.backlog or 0,
+        oldest_ready_at=_instant(row.oldest_ready_at),
+        last_dequeue_at=_instant(row.last_dequeue_at),
+    )
+
+
+def _channel_contention(target: Target, contender: Contender, rows: Sequence[Row[Any]]) -> ChannelContention:
+    whole = rows[0]
     return ChannelContention(
         queue=target.queue,
-        contender=Contender(
-            channel=channel,
-            leased=own.leased,
-            weight=own.weight or 1,
-            paused_at=_instant(own.paused_at),
-            current_concurrency=own.current_concurrency or 0,
-            max_concurrency=own.max_concurrency,
-            rate_allows_at=_instant(own.rate_allows_at),
-            served_cost=own.served_cost,
-        ),
-        channels=tuple(Rival(_text(row.channel) or "", row.leased, row.weight or 1) for row in rows),
-        leased=own.messages_out,
-        rival_weight=own.rival_weight,
-        served_cost=own.queue_cost,
-        paused_at=_instant(own.queue_paused_at),
-        current_concurrency=own.queue_concurrency,
-        max_concurrency=own.queue_max_concurrency,
-        rate_allows_at=_instant(own.queue_rate_allows_at),
-        consumers=own.consumers,
+        contender=contender,
+        channels=tuple(Rival(_text(row.channel) or "", row.leased, row.weight or 1) for row in rows if not row.own),
+        leased=whole.messages_out,
+        rival_weight=whole.rival_weight,
+        served_cost=whole.queue_cost,
+        paused_at=_instant(whole.queue_paused_at),
+        current_concurrency=whole.queue_concurrency,
+        max_concurrency=whole.queue_max_concurrency,
+        rate_allows_at=_instant(whole.queue_rate_allows_at),
+        consumers=whole.consumers,
     )
 
 

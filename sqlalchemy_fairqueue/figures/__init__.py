@@ -7,7 +7,7 @@ from sqlalchemy_fairqueue.figures.channels import ChannelSample, Sample, message
 from sqlalchemy_fairqueue.figures.queues import Figures, QueueFigures, read_figures
 from sqlalchemy_fairqueue.figures.shared import DUTY, PATIENCE_SECONDS, SharedFigures
 from sqlalchemy_fairqueue.figures.times import age
-from sqlalchemy_fairqueue.figures.waits import channel_waits, tenant_now
+from sqlalchemy_fairqueue.figures.waits import channel_waits, figures_now
 from sqlalchemy_fairqueue.values.waits import QueueTaker, Reason, Taker, Tenant, Wait
 
 __all__ = [
@@ -25,8 +25,8 @@ __all__ = [
     "Wait",
     "age",
     "channel_waits",
+    "figures_now",
     "messages_of",
     "read_figures",
     "take_sample",
-    "tenant_now",
 ]

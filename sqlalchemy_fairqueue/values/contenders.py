@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from sqlalchemy_fairqueue.values.rates import Rate
+
 
 class RivalFigures(Protocol):
     """Figures of a channel that takes capacity."""
@@ -115,7 +117,7 @@ class Rival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """A channel of which one message waits.
+    """A channel beside those that it competes with.
 
     Attributes:
         channel: Its name.
@@ -124,8 +126,12 @@ class Contender:
         paused_at: When the channel was paused, in UTC. None: it is not.
         current_concurrency: How many messages count against max_concurrency.
         max_concurrency: As in its policy.
+        rate: As in its policy.
         rate_allows_at: When its rate allows the next delivery, in UTC. None: it has no rate.
         served_cost: As of ChannelDemand.
+        backlog: Ready and scheduled messages.
+        oldest_ready_at: Since when the oldest of the ready messages waits, in UTC. None: nothing is ready.
+        last_dequeue_at: When it was last served, in UTC. None: never.
     """
 
     channel: str
@@ -134,8 +140,12 @@ class Contender:
     paused_at: datetime | None
     current_concurrency: int
     max_concurrency: int | None
+    rate: Rate | None
     rate_allows_at: datetime | None
     served_cost: int | None
+    backlog: int
+    oldest_ready_at: datetime | None
+    last_dequeue_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,29 +38,69 @@ def test_many_pages_cost_one_reading(engine: Engine) -> None:
     assert sum("fq_message_details" in statement for statement in read) == 1
 
 
-def test_reasons_are_new_where_figures_are_old(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where figures take so long that they are kept for longer, a tenant and its messages have reasons of their own."""
+@pytest.fixture
+def old_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures take so long to read that they are kept for hours."""
     monkeypatch.setattr("sqlalchemy_fairqueue.figures.shared.DUTY", 1e9)
     monkeypatch.setattr("sqlalchemy_fairqueue.dashboard.reading.DUTY", 0)
+
+
+@pytest.mark.usefixtures("old_figures")
+def test_reasons_are_new_where_figures_are_old(engine: Engine) -> None:
+    """Where figures take so long that they are kept for longer, tables, tenants and messages have reasons of now."""
     [message_id, _] = enqueue(engine, "customer-7", "taker")
     paths = ["/tenant?queue=documents&channel=customer-7", f"/message?queue=documents&id={message_id}"]
     app = create_dashboard(engine, keep=timedelta(microseconds=1))
 
     def verdicts(client: httpx.Client) -> list[str]:
         pages = [client.get(path).text.partition('class="verdict">')[2].partition("</p>")[0] for path in paths]
-        return [" ".join(Page(200, page).text.split()) for page in pages]
+        alone = [" ".join(Page(200, page).text.split()) for page in pages]
+        tables = [client.get(path).text for path in ("/", "/tenants", "/tenants?queue=documents")]
+        return alone + [Page(200, page).row("customer-7").text for page in tables]
+
+    def all_have(client: httpx.Client, *words: str) -> bool:
+        found = verdicts(client)
+        assert [one for one in found for word in words if word not in one] == []
+        return len(found) == 5
 
     with visited(app) as client:
-        assert all(words.startswith("no consumer") for words in verdicts(client))
+        assert all_have(client, "no consumer")
         QUEUE.pause(engine, "customer-7")
         lease(engine, 1)
         QUEUE.resume(engine, "customer-7")
-        assert all(words.startswith("others' turn") and "taken by taker" in words for words in verdicts(client))
+        assert all_have(client, "others' turn", "taken by taker")
         QUEUE.configure(engine, max_concurrency=1)
-        assert all(words.startswith("queue limit 1 of the 1 messages") for words in verdicts(client))
+        assert all_have(client, "queue limit", "1 of the 1 messages", "taken by taker")
         QUEUE.pause(engine)
-        assert all(words.startswith("queue paused the queue is paused since") for words in verdicts(client))
-        assert "no consumer" in client.get("/tenants").text
+        assert all_have(client, "queue paused", "the queue is paused since")
+        page = client.get("/tenants?queue=documents&reason=queue+paused").text
+        assert "waits and their reasons as of" in page
+        assert "customer-7" in Page(200, page).links
+        assert "customer-7" not in Page(200, client.get("/tenants?reason=no+consumer").text).links
+
+
+@pytest.mark.usefixtures("old_figures")
+def test_reasons_of_old_figures_cost_one_reading(engine: Engine) -> None:
+    """Twenty pages within a moment read the reasons of a queue once, and open pages are told to ask again."""
+    enqueue(engine, "customer-7", "customer-8")
+    read: list[str] = []
+    app = create_dashboard(engine, keep=timedelta(hours=1))
+    app.state.reading.figures._keep = 0.0
+    event.listen(engine, "before_cursor_execute", lambda *arguments: read.append(arguments[2]))
+    with visited(app) as client:
+        for _ in range(10):
+            for path in ("/", "/tenants"):
+                assert "waits and their reasons as of" in client.get(path).text
+    assert sum("fq_contention_of" in statement for statement in read) == 1
+    assert sum("fq_contention(" in statement for statement in read) == 1
+    with (
+        visited(create_dashboard(engine, keep=timedelta(milliseconds=50))) as client,
+        client.stream("GET", "/live") as answer,
+    ):
+        lines = iter(answer.iter_lines())
+        told = [line for line, _ in zip(lines, range(12), strict=False) if line.startswith("data:")]
+    assert len(told) >= 2
+    assert len(set(told)) == 1
 
 
 def test_the_first_page_comes_at_once(engine: Engine) -> None:

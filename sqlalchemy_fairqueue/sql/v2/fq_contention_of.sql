@@ -1,29 +1,34 @@
--- fq_contention_of: what fq_contention says of the channels that compete with one channel of a queue, p_channel, and of
--- what holds it back, at a cost that does not grow with the queue. The first row is that of the channel, own (p_channel
--- null or unknown: its columns are null); then come those with the most messages out, up to p_limit.
+-- fq_contention_of: what fq_contention says of the channels that compete with some channels of a queue, p_channels, and
+-- of what holds these back, at a cost that does not grow with the queue. The first rows, own, are those of p_channels
+-- that exist, or one without a channel if none does; then come those with the most messages out, up to p_limit.
 -- Guarantees: one snapshot; times in microseconds since the epoch. At most p_scan messages out are counted, of the
 -- p_scan leases that expire first; at most p_scan of the ready channels are rivals, those served next, and of signals
--- that nobody has heard the first p_scan count. Up to those numbers messages_out, leased and rival_weight are as
--- fq_contention has them, but for channels whose head was cancelled or is locked by others. Slots that
--- unheard signals free are taken off current_concurrency of the channel and queue_concurrency only where the limit is
--- reached with them. The channel itself counts as ready: it is a rival unless its own limit, rate or pause holds it
--- back. consumers: whether a consumer of the queue has a lease that has not expired. served_cost, queue_cost: as in
+-- that nobody has heard the first p_scan count. Up to those numbers messages_out, leased, current_concurrency,
+-- queue_concurrency and rival_weight are as fq_contention has them, but for channels whose head was cancelled or is
+-- locked by others. backlog and oldest_ready_at, of own rows: as in fq_channel_stats, up to p_scan prioritised messages.
+-- consumers: whether a consumer of the queue has a lease that has not expired. served_cost, queue_cost: as in
 -- fq_contention.
--- Cost: p_scan index entries of each kind, three probes a row of the answer, one each for channels with messages out
--- or signals, and at most 2,000 rows of the history in queues that do not share by messages. Locks: none.
+-- Cost: p_scan index entries of each kind, three probes a row of the answer, two more a row of p_channels with up to
+-- p_scan of its prioritised messages, one each for channels with messages out or signals, and at most 2,000 rows of the
+-- history in queues that do not share by messages. Locks: none.
 -- Index: fq_channel_queue_name_key, fq_channel_pkey, fq_channel_state_newest_ix, fq_channel_state_ready_ix,
--- fq_lease_expires_ix, fq_message_lease_ix, fq_signal_pkey, fq_queue_pkey, fq_queue_state_newest_ix; those of
--- fq_recent_costs. Errors: QF001 bad limit; QF007.
-create function fairqueue.fq_contention_of(p_queue text, p_channel text, p_limit integer, p_scan integer)
+-- fq_lease_expires_ix, fq_message_lease_ix, fq_message_ready_ix, fq_signal_pkey, fq_queue_pkey,
+-- fq_queue_state_newest_ix; those of fq_recent_costs. Errors: QF001 bad limit; QF007.
+create function fairqueue.fq_contention_of(p_queue text, p_channels text[], p_limit integer, p_scan integer)
 returns table (
   channel text,
   own boolean,
+  backlog bigint,
   leased bigint,
   weight integer,
   paused_at bigint,
   current_concurrency integer,
   max_concurrency integer,
+  rate_interval bigint,
+  rate_burst integer,
   rate_allows_at bigint,
+  oldest_ready_at bigint,
+  last_dequeue_at bigint,
   served_cost bigint,
   queue_paused_at bigint,
   queue_concurrency integer,
@@ -49,8 +54,6 @@ as $$
 #variable_conflict use_column
 declare
   v_now bigint := fairqueue.fq_now();
-  v_channel_id bigint;
-  v_state fairqueue.fq_channel_state;
   v_queue fairqueue.fq_queue;
   v_queue_state fairqueue.fq_queue_state;
 begin
@@ -62,15 +65,6 @@ begin
     raise exception 'fq_contention_of has limit %, scan %', p_limit, p_scan
       using errcode = 'QF001', hint = 'ask for 1 channel or more, and let 1 message out or more be counted';
   end if;
-  select c.id into v_channel_id
-  from fairqueue.fq_channel c
-  where c.queue = p_queue
-    and c.name = p_channel;
-  select s.* into v_state
-  from fairqueue.fq_channel_state s
-  where s.channel_id = v_channel_id
-  order by s.channel_id desc, s.row_version desc
-  limit 1;
   select q.* into v_queue
   from fairqueue.fq_queue q
   where q.name = p_queue;
@@ -79,20 +73,6 @@ begin
   where s.queue = p_queue
   order by s.queue desc, s.row_version desc
   limit 1;
-  if v_state.current_concurrency >= v_state.max_concurrency
-    or v_queue_state.current_concurrency >= v_queue.max_concurrency
-  then
-    select v_state.current_concurrency - coalesce(sum(g.freed) filter (where g.channel_id = v_channel_id), 0),
-      v_queue_state.current_concurrency - coalesce(sum(g.queue_freed), 0)
-    into v_state.current_concurrency, v_queue_state.current_concurrency
-    from (
-      select f.channel_id, f.freed, f.queue_freed
-      from fairqueue.fq_signal f
-      where f.queue = p_queue
-      order by f.queue, f.id
-      limit p_scan
-    ) g;
-  end if;
   return query
   with held as materialized (
     select o.channel_id, count(*) as messages
@@ -110,13 +90,55 @@ begin
     ) o
     group by o.channel_id
   ),
-  -- Of a ready channel the weight is read with the ready order, of others by a probe each.
-  rivals as materialized (
-    select k.channel_id, max(k.weight) as weight, bool_or(k.holds) as holds, bool_or(k.due) as due,
-      sum(k.freed) as freed
+  told as materialized (
+    select f.channel_id, f.dequeue_at, f.added, f.freed, f.queue_freed
+    from fairqueue.fq_signal f
+    where f.queue = p_queue
+    order by f.queue, f.id
+    limit p_scan
+  ),
+  named as materialized (
+    select c.id as channel_id, least(
+      (
+        select case when m.priority is null then m.dequeue_at else coalesce(m.returned_at, m.enqueued_at) end
+        from fairqueue.fq_message m
+        where m.channel_id = c.id
+          and m.lease_id is null
+          and m.dequeue_at between 0 and v_now
+        order by m.channel_id, m.dequeue_at
+        limit 1
+      ),
+      (
+        select min(u.since)
+        from (
+          select coalesce(m.returned_at, m.enqueued_at) as since
+          from fairqueue.fq_message m
+          where m.channel_id = c.id
+            and m.lease_id is null
+            and m.dequeue_at < 0
+          order by m.channel_id, m.dequeue_at
+          limit p_scan
+        ) u
+      )
+    ) as since
+    from fairqueue.fq_channel c
+    where c.queue = p_queue
+      and c.name = any (p_channels)
+  ),
+  costs as materialized (
+    select r.channel_id, r.cost
+    from fairqueue.fq_recent_costs((case when v_queue.fair_by <> 'messages' then p_queue end)::text) r
+  ),
+  -- What is known of each channel. Of a ready channel the weight is read with the ready order, of others by a probe
+  -- each. One that is only named, or has only ended lately, is no rival.
+  known as materialized (
+    select k.channel_id, max(k.weight) as weight, max(k.messages) as messages, bool_or(k.due) as due,
+      sum(k.freed) as freed, sum(k.added) as added, bool_or(k.named) as named, max(k.since) as since,
+      max(k.cost) as cost
     from (
       (
-        select s.channel_id, s.weight, false as holds, true as due, 0 as freed
+        select s.channel_id, s.weight, null::bigint as messages, true as due, 0 as freed, 0 as added, false as named,
+          null::bigint as since, null::bigint as cost
         from fairqueue.fq_channel_state s
         where s.queue = p_queue
           and s.next_dequeue_at is not null
@@ -126,22 +148,18 @@ begin
         limit p_scan
       )
       union all
-      select h.channel_id, null, true, true, 0
+      select h.channel_id, null, h.messages, true, 0, 0, false, null, null
       from held h
       union all
-      select g.channel_id, null, false, g.dequeue_at <= v_now, g.freed
-      from (
-        select f.channel_id, f.dequeue_at, f.freed
-        from fairqueue.fq_signal f
-        where f.queue = p_queue
-        order by f.queue, f.id
-        limit p_scan
-      ) g
-      where g.dequeue_at <= v_now
-        or g.freed > 0
+      select t.channel_id, null, null, (t.dequeue_at <= v_now) is true, t.freed, t.added, false, null, null
+      from told t
       union all
-      select v_channel_id, null, false, true, 0
-      where v_channel_id is not null
+      select n.channel_id, null, null, n.since is not null, 0, 0, true, n.since, null
+      from named n
+      union all
+      select r.channel_id, null, null, false, 0, 0, false, null, r.cost
+      from costs r
+      where r.channel_id is not null
     ) k
     group by k.channel_id
   ),
@@ -151,7 +169,7 @@ begin
         r.weight,
         (
           select case
-            when r.holds then s.weight
+            when r.messages > 0 then s.weight
             when s.paused_at is null
               and (s.max_concurrency is null or s.current_concurrency - r.freed < s.max_concurrency)
               and (r.due or s.head_dequeue_at <= v_now)
@@ -164,58 +182,59 @@ begin
           limit 1
         )
       )
-    ) as rival_weight,
-    (select sum(h.messages)::bigint from held h) as messages_out,
+    ) filter (where r.due or r.freed > 0) as rival_weight,
+    sum(r.messages)::bigint as messages_out,
     exists (
       select
       from fairqueue.fq_lease e
       where e.queue = p_queue
         and e.expires_at > v_now
-    ) as consumers
-    from rivals r
-  ),
-  costs as materialized (
-    select sum(r.cost) filter (where r.channel_id = v_channel_id)::bigint as own,
-      sum(r.cost) filter (where num_nulls(r.channel_id) = 1)::bigint as queue
-    from fairqueue.fq_recent_costs((case when v_queue.fair_by <> 'messages' then p_queue end)::text) r
+    ) as consumers,
+    (select sum(t.queue_freed)::integer from told t) as queue_freed,
+    (select sum(r.cost)::bigint from costs r where num_nulls(r.channel_id) = 1) as cost
+    from known r
   ),
   listed as materialized (
-    select 0 as step, v_channel_id as channel_id, (
-      select h.messages
-      from held h
-      where h.channel_id = v_channel_id
-    ) as messages
+    (
+      select true as own, k.channel_id, k.messages, k.freed, k.added, k.since, k.cost
+      from known k
+      where k.named
+    )
+    union all
+    select true, null, null, null, null, null, null
+    where not exists (select from named n)
     union all
     (
-      select 1, h.channel_id, h.messages
-      from held h
-      order by h.messages desc, h.channel_id
+      select false, k.channel_id, k.messages, null, null, null, null
+      from known k
+      where k.messages > 0
+      order by k.messages desc, k.channel_id
       limit p_limit
     )
   )
-  select c.name, l.step = 0, coalesce(l.messages, 0), s.weight,
-    case when l.step = 0 then v_state.paused_at end,
-    case when l.step = 0 then v_state.current_concurrency end,
-    case when l.step = 0 then v_state.max_concurrency end,
-    case
-      when l.step = 0 then
-        fairqueue.fq_rate_allows_at(v_state.rate_at, v_state.rate_interval, v_state.rate_burst)
-    end,
-    case when l.step = 0 and k.queue is not null then coalesce(k.own, 0) end,
-    v_queue.paused_at, v_queue_state.current_concurrency, v_queue.max_concurrency,
+  select c.name, l.own, case when l.own then greatest(0, s.backlog + l.added) end, coalesce(l.messages, 0), s.weight,
+    case when l.own then s.paused_at end,
+    case when l.own then (s.current_concurrency - l.freed)::integer end,
+    case when l.own then s.max_concurrency end,
+    case when l.own then s.rate_interval end,
+    case when l.own then s.rate_burst end,
+    case when l.own then fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst) end,
+    l.since,
+    case when l.own then nullif(s.last_dequeue_at, 0) end,
+    case when l.own and w.cost is not null then coalesce(l.cost, 0)::bigint end,
+    v_queue.paused_at, v_queue_state.current_concurrency - coalesce(w.queue_freed, 0), v_queue.max_concurrency,
     fairqueue.fq_rate_allows_at(v_queue_state.rate_at, v_queue_state.rate_interval, v_queue_state.rate_burst),
-    w.consumers, coalesce(w.messages_out, 0), coalesce(w.rival_weight, 0), k.queue
+    w.consumers, coalesce(w.messages_out, 0), coalesce(w.rival_weight, 0), w.cost
   from listed l
   cross join whole w
-  cross join costs k
   left join fairqueue.fq_channel c on c.id = l.channel_id
   left join lateral (
-    select n.weight
+    select n.*
     from fairqueue.fq_channel_state n
     where n.channel_id = l.channel_id
     order by n.channel_id desc, n.row_version desc
     limit 1
   ) s on true
-  order by l.step, l.messages desc, c.name;
+  order by l.own desc, l.messages desc, c.name;
 end
 $$;
