@@ -85,14 +85,16 @@ def metrics(
     return None
 
 
-def metrics_page(worker: "Worker | AsyncWorker") -> tuple[HTTPStatus, str, bytes]:
+def metrics_page(worker: "Worker | AsyncWorker", accepted: str = "") -> tuple[HTTPStatus, str, bytes]:
     """The metrics of a worker as an answer, for the HTTP server of its process: status, content type and content.
+
+    Who accepts OpenMetrics gets the exemplars, too.
 
     Where prometheus-client is not installed, it is an answer that says so.
     """
     try:
-        from prometheus_client import CollectorRegistry, generate_latest
-        from prometheus_client.exposition import CONTENT_TYPE_LATEST
+        from prometheus_client import CollectorRegistry
+        from prometheus_client.exposition import choose_encoder
 
         from sqlalchemy_fairqueue.metrics import WorkerCollector
     except ImportError:
@@ -100,7 +102,8 @@ def metrics_page(worker: "Worker | AsyncWorker") -> tuple[HTTPStatus, str, bytes
         return HTTPStatus.NOT_IMPLEMENTED, "text/plain; charset=utf-8", advice.encode()
     registry = CollectorRegistry()
     registry.register(WorkerCollector(worker))
-    return HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(registry)
+    encode, content_type = choose_encoder(accepted)
+    return HTTPStatus.OK, content_type, encode(registry)
 
 
 @contextmanager

@@ -16,15 +16,15 @@ from sqlalchemy_fairqueue.cli.errors import usage_error
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.health import Health
 
-Page = Callable[[], tuple[HTTPStatus, str, bytes]]
-"""Makes an answer: its status, its content type and its content."""
+Page = Callable[[str], tuple[HTTPStatus, str, bytes]]
+"""Makes an answer for who accepts so (the header): its status, its content type and its content."""
 
 
 def health_pages(health: Callable[[], Health]) -> dict[str, Page]:
     """``/healthz`` and ``/readyz``: 200 or 503, and a JSON object that says why."""
 
     def page(good: Callable[[Health], bool]) -> Page:
-        def answer() -> tuple[HTTPStatus, str, bytes]:
+        def answer(_: str) -> tuple[HTTPStatus, str, bytes]:
             found = health()
             status = HTTPStatus.OK if good(found) else HTTPStatus.SERVICE_UNAVAILABLE
             content = {"alive": found.alive, "ready": found.ready, "problems": found.problems}
@@ -52,7 +52,7 @@ def serving(address: Address, pages: Mapping[str, Page]) -> Iterator[Address]:
             if page is None:
                 self.send_error(HTTPStatus.NOT_FOUND, explain=f"there are {', '.join(sorted(pages))}")
                 return
-            status, kind, content = page()
+            status, kind, content = page(self.headers.get("Accept", ""))
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(content)))

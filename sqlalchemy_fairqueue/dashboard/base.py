@@ -151,10 +151,10 @@ class PageBase:
         """
         found = []
         for queue in queues:
-            names = [one.channel for one in queue.contention.channels]
+            names = dict.fromkeys(one.channel for one in queue.contention.channels)
             now = queue
             if names and self.reading.figures.are_kept_longer:
-                now = await self._queue_now(("tenants", queue.name), queue, names)
+                now = await self._queue_now(("tenants", queue.name), queue, list(names))
             # Further ones have messages of the queue, and nothing else is known of them.
             found += [(now, one) for one in now.tenants if now is queue or one.channel in names]
         return sorted(found, key=lambda one: _suffering(one[1]))

@@ -80,6 +80,16 @@ class QueueFigures:
         """The channels of the contention with the reasons of their waits, the longest wait first."""
         return tenants_of(self.stats, self.contention, self.limits, self.at)
 
+    @property
+    def shortfall(self) -> float:
+        """The most that a waiting channel of those lacks of the share that its weight entitles it to, 0 to 1.
+
+        Where it stays high while messages are out, capacity goes to others: by a limit, or since handlers of a few
+        channels take long.
+        """
+        lacking = (one.entitled - (one.used or 0.0) for one in self.tenants if one.wait is not None and one.entitled)
+        return max(0.0, *lacking, 0.0)
+
 
 @dataclass(frozen=True, slots=True)
 class Figures:

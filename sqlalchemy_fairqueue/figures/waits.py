@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database import Target
-from sqlalchemy_fairqueue.values import ChannelDemand, wait_of, wait_of_contender
+from sqlalchemy_fairqueue.values import ChannelDemand, holding_most, wait_of, wait_of_contender
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -52,7 +52,8 @@ def channel_waits(
         return {one.channel: wait_of_contender(found, limits, now)}
     counts = queue.stats(connection) if stats is None else stats
     contention = queue.contention(connection, limit=_RIVALS)
-    waits = {one.channel: wait_of(counts, contention, limits, one, now) for one in waiting}
+    holding = holding_most(contention)
+    waits = {one.channel: wait_of(counts, contention, limits, one, now, holding=holding) for one in waiting}
     return {channel: wait for channel, wait in waits.items() if wait is not None}
 
 

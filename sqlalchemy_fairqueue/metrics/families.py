@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isinf
 from typing import TYPE_CHECKING
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    Exemplar,
+    GaugeHistogramMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
+
+from sqlalchemy_fairqueue.worker.distributions import SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +23,10 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.figures import QueueFigures, SharedFigures
     from sqlalchemy_fairqueue.worker import AsyncWorker, Worker
+    from sqlalchemy_fairqueue.worker.distributions import AttemptDistributions, Bucket, Distribution
 
+_NAMED = 80
+"""Characters of a channel's name in an exemplar, which may have 128 with its other labels."""
 _QUANTILES = ("0.5", "0.9", "0.99", "1")
 
 
@@ -26,11 +38,20 @@ class MetricDefinition:
         name: Its name, that of a counter with ``_total``.
         meaning: Its value, in a sentence.
         labels: The names of its labels.
+        suffixes: What the names of its series end with, of histograms.
     """
 
     name: str
     meaning: str
     labels: tuple[str, ...] = ()
+    suffixes: tuple[str, ...] = ("",)
+
+    @property
+    def series(self) -> dict[str, tuple[str, ...]]:
+        """The names of its series, each with the names of its labels."""
+        return {
+            self.name + suffix: (*self.labels, *(("le",) if suffix == "_bucket" else ())) for suffix in self.suffixes
+        }
 
     def family(self) -> GaugeMetricFamily | CounterMetricFamily:
         """The metric without values."""
@@ -58,6 +79,11 @@ QUEUE_METRICS: dict[MetricDefinition, Callable[[QueueFigures], Values]] = {
         (quantile,): queue.contention.waits[number].total_seconds() if queue.contention.waits else 0.0
         for number, quantile in enumerate(_QUANTILES)
     },
+    MetricDefinition(
+        "fairqueue_share_shortfall",
+        "The most that a waiting channel lacks of the share that its weight entitles it to, 0 to 1.",
+        ("queue",),
+    ): lambda queue: {(): queue.shortfall},
     MetricDefinition("fairqueue_channels", "Channels, idle ones too.", ("queue",)): lambda queue: {
         (): queue.stats.channels
     },
@@ -98,8 +124,35 @@ WORKER_HUNG = MetricDefinition(
     "fairqueue_worker_hung", "Handlers of a worker that run on although their time is over.", ("worker",)
 )
 
+_HISTOGRAM = ("_bucket", "_count", "_sum")
+LONGEST_WAITS = MetricDefinition(
+    "fairqueue_longest_waits_seconds",
+    "The channels that wait longest, 200 at most, by how long; the exemplar of a bucket names its longest, and why.",
+    ("queue",),
+    ("_bucket", "_gcount", "_gsum"),
+)
+WORKER_WAITS = MetricDefinition(
+    "fairqueue_message_wait_seconds",
+    "Time from the enqueue of a message to the begin of its first attempt by a worker of this process.",
+    ("worker", "queue"),
+    _HISTOGRAM,
+)
+WORKER_SERVICES = MetricDefinition(
+    "fairqueue_message_service_seconds",
+    "Time that a handler of a worker of this process took.",
+    ("worker", "queue"),
+    _HISTOGRAM,
+)
+WORKER_ATTEMPTS = MetricDefinition(
+    "fairqueue_message_attempts",
+    "Which attempt of its message an attempt of a worker of this process is.",
+    ("worker", "queue"),
+    _HISTOGRAM,
+)
+
 METRICS: tuple[MetricDefinition, ...] = (
-    UP, READ_SECONDS, *QUEUE_METRICS, COMPLETED, WORKER_EVENTS, WORKER_HUNG,
+    UP, READ_SECONDS, *QUEUE_METRICS, COMPLETED, LONGEST_WAITS, WORKER_EVENTS, WORKER_HUNG, WORKER_WAITS,
+    WORKER_SERVICES, WORKER_ATTEMPTS,
 )  # fmt: skip
 """All metrics."""
 
@@ -122,6 +175,29 @@ def queue_families(figures: SharedFigures) -> Iterator[Metric]:
         if queue.records_history:
             completed.add_metric([queue.name], figures.completed(queue.name))
     yield completed
+    yield _longest_waits(queues)
+
+
+def _longest_waits(queues: Iterable[QueueFigures]) -> Metric:
+    """The tenants that wait longest, as counts and exemplars: who they are is in no label."""
+    family = GaugeHistogramMetricFamily(LONGEST_WAITS.name, LONGEST_WAITS.meaning, labels=LONGEST_WAITS.labels)
+    for queue in queues:
+        waiting = [(one.wait.total_seconds(), one) for one in queue.tenants if one.wait is not None]
+        labels = {"queue": queue.name}
+        lower = -1.0
+        for bound in (*SECONDS, float("inf")):
+            inside = [each for each in waiting if lower < each[0] <= bound]
+            exemplar = None
+            if inside:
+                wait, longest = max(inside, key=lambda each: each[0])
+                told = {"channel": longest.channel[:_NAMED], "reason": str(longest.reason)}
+                exemplar = Exemplar(told, wait, queue.at.timestamp())
+            count = sum(wait <= bound for wait, _ in waiting)
+            family.add_sample(f"{family.name}_bucket", {**labels, "le": _le(bound)}, count, exemplar=exemplar)
+            lower = bound
+        family.add_sample(f"{family.name}_gcount", labels, len(waiting))
+        family.add_sample(f"{family.name}_gsum", labels, sum(wait for wait, _ in waiting))
+    return family
 
 
 def up_family(*, answered: bool) -> Metric:
@@ -139,3 +215,28 @@ def worker_families(workers: Iterable[Worker | AsyncWorker]) -> Iterator[Metric]
         for event, count in worker.stats.as_dict().items():
             events.add_metric([worker.name, event], count)
     yield from (events, hung)
+    distributions: tuple[tuple[MetricDefinition, Callable[[AttemptDistributions], Distribution]], ...] = (
+        (WORKER_WAITS, lambda attempts: attempts.wait),
+        (WORKER_SERVICES, lambda attempts: attempts.service),
+        (WORKER_ATTEMPTS, lambda attempts: attempts.attempt),
+    )
+    for definition, distribution in distributions:
+        family = HistogramMetricFamily(definition.name, definition.meaning, labels=definition.labels)
+        for worker in workers:
+            for queue in worker.stats.queues:
+                found = distribution(worker.stats.attempts(queue))
+                buckets = [_bucket(one) for one in found.buckets]
+                family.add_metric([worker.name, queue], buckets, found.sum)
+        yield family
+
+
+def _bucket(one: Bucket) -> tuple[str, float] | tuple[str, float, Exemplar]:
+    if one.example is None:
+        return _le(one.bound), one.count
+    exemplar = Exemplar({"channel": one.example.channel[:_NAMED]}, one.example.value, one.example.at)
+    return _le(one.bound), one.count, exemplar
+
+
+def _le(bound: float) -> str:
+    """An upper bound as the label of a bucket."""
+    return "+Inf" if isinf(bound) else str(bound)

@@ -39,6 +39,11 @@ _GAUGES: dict[tuple[str, str, str], Callable[[QueueFigures], _Values]] = {
         ("quantile", quantile): queue.contention.waits[number].total_seconds() if queue.contention.waits else 0.0
         for number, quantile in enumerate(_QUANTILES)
     },
+    (
+        "fairqueue.share.shortfall",
+        "1",
+        "The most that a waiting channel lacks of the share that its weight entitles it to, 0 to 1.",
+    ): lambda queue: {None: queue.shortfall},
     ("fairqueue.oldest_ready", "s", "How long the oldest ready message waits."): lambda queue: {
         None: queue.oldest_ready.total_seconds() if queue.oldest_ready else 0.0
     },

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.values.contention import ChannelDemand
@@ -159,7 +160,8 @@ def tenants_of(
         limits: The shared limits that the queue draws from.
         now: The time of the snapshot.
     """
-    return tuple(_tenant(stats, contention, limits, demand, now) for demand in contention.channels)
+    holding = holding_most(contention)
+    return tuple(_tenant(stats, contention, limits, demand, now, holding=holding) for demand in contention.channels)
 
 
 def tenant_of(
@@ -167,7 +169,7 @@ def tenant_of(
 ) -> Tenant:
     """A channel with the reason of its wait, whether the contention lists it or not. Arguments as of wait_of."""
     demand = ChannelDemand(**{field.name: getattr(channel, field.name) for field in fields(ChannelDemand)})
-    return _tenant(stats, contention, limits, demand, now)
+    return _tenant(stats, contention, limits, demand, now, holding=holding_most(contention))
 
 
 def wait_of(
@@ -176,6 +178,8 @@ def wait_of(
     limits: Sequence[SharedLimit],
     channel: ChannelDemand | ChannelStats,
     now: datetime,
+    *,
+    holding: Sequence[RivalFigures] | None = None,
 ) -> Wait | None:
     """The reason for which a channel waits. None: it has neither ready nor scheduled messages.
 
@@ -185,10 +189,11 @@ def wait_of(
         limits: The shared limits that the queue draws from.
         channel: The channel.
         now: The time of all of these.
+        holding: The channels of the contention with the most messages out, where many are decided with it.
     """
     if channel.oldest_ready_at is None:
         return Wait(Reason.SCHEDULED) if channel.scheduled else None
-    return _ready_wait(stats, contention, limits, channel, now)
+    return _ready_wait(stats, contention, limits, channel, now, holding=holding)
 
 
 def wait_of_contender(found: ChannelContention, limits: Sequence[SharedLimit], now: datetime) -> Wait:
@@ -208,13 +213,20 @@ def _ready_wait(
     limits: Sequence[SharedLimit],
     channel: ContenderFigures,
     now: datetime,
+    *,
+    holding: Sequence[RivalFigures] | None = None,
 ) -> Wait:
     held = next(_holds(stats, limits, channel, now), None) or Wait(_turn(contention, channel))
     if held.reason not in _OF_OTHERS:
         return held
-    holding = sorted((one for one in contention.channels if one.leased), key=lambda one: -one.leased)
-    takers = [_taker(one, contention) for one in holding if one.channel != channel.channel]
+    most = holding_most(contention) if holding is None else holding
+    takers = [_taker(one, contention) for one in most if one.channel != channel.channel]
     return Wait(held.reason, held.until, tuple(takers[:TAKERS]), held.limit, held.queues)
+
+
+def holding_most(contention: RivalsFigures) -> Sequence[RivalFigures]:
+    """The channels with the most messages out, one more than a wait names: the channel itself may be among them."""
+    return nsmallest(TAKERS + 1, (one for one in contention.channels if one.leased), key=lambda one: -one.leased)
 
 
 def _holds(
@@ -263,9 +275,15 @@ def _cost_share(channel: ContenderFigures, contention: RivalsFigures) -> float |
 
 
 def _tenant(
-    stats: QueueStats, contention: Contention, limits: Sequence[SharedLimit], demand: ChannelDemand, now: datetime
+    stats: QueueStats,
+    contention: Contention,
+    limits: Sequence[SharedLimit],
+    demand: ChannelDemand,
+    now: datetime,
+    *,
+    holding: Sequence[RivalFigures],
 ) -> Tenant:
-    waits_for = wait_of(stats, contention, limits, demand, now)
+    waits_for = wait_of(stats, contention, limits, demand, now, holding=holding)
     competes = demand.leased > 0 or (waits_for is not None and waits_for.reason not in OWN_REASONS)
     since = demand.oldest_ready_at
     return Tenant(

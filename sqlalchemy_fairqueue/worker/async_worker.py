@@ -103,7 +103,7 @@ class AsyncWorker:
         self._starting: asyncio.Event | None = None
         # run() waits for it.
         self._stop_asked: asyncio.Event | None = None
-        self.stats: WorkerStats = WorkerStats()
+        self.stats: WorkerStats = WorkerStats.of(self._options.queues)
 
     def health(self) -> Health:
         """Whether the worker is alive and ready: for probes, from any thread but that of an event loop.

@@ -133,6 +133,11 @@ class HeldDelivery:
         self._began_at = self.lease.clock()
 
     @property
+    def took(self) -> float | None:
+        """The seconds since its handler was looked for. None: it was not."""
+        return None if self._began_at is None else self.lease.clock() - self._began_at
+
+    @property
     def measured_cost(self) -> int | None:
         """The cost of the attempt: as the handler said, or in a queue that is fair by seconds its milliseconds."""
         if self.cost is not None or self._began_at is None or not self.delivery.is_timed:

@@ -10,10 +10,12 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import clean
+from sqlalchemy_fairqueue.worker.distributions import AttemptDistributions
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import Iterable, MutableMapping
 
+    from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.values import Delivery
 
 
@@ -60,8 +62,9 @@ class WorkerStats:
     hung: int = 0
 
     def __post_init__(self) -> None:
-        # No field: a copy has its own.
+        # No fields: a copy has its own.
         self._lock = threading.Lock()
+        self._attempts: dict[str, AttemptDistributions] = {}
 
     def __reduce__(self) -> tuple[type[WorkerStats], tuple[int, ...]]:
         return WorkerStats, tuple(asdict(self).values())
@@ -81,6 +84,24 @@ class WorkerStats:
         with self._lock:
             self.hung += change
             return self.hung
+
+    @classmethod
+    def of(cls, queues: Iterable[Queue]) -> WorkerStats:
+        """Those of a worker of these queues, of which each has distributions from the start."""
+        made = cls()
+        for queue in queues:
+            made.attempts(queue.name)
+        return made
+
+    @property
+    def queues(self) -> list[str]:
+        """The queues that have distributions."""
+        return list(self._attempts)
+
+    def attempts(self, queue: str) -> AttemptDistributions:
+        """The distributions of the attempts of a queue: waits, durations and numbers of attempts."""
+        found = self._attempts.get(queue)
+        return self._attempts.setdefault(queue, AttemptDistributions()) if found is None else found
 
     def as_dict(self) -> dict[str, int]:
         """All counters, by name: not ``hung``, which also falls."""

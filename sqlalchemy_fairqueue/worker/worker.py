@@ -123,7 +123,7 @@ class Worker:
         self._stop_asked: float | None = None
         # run() waits for an entry. Reentrant, too.
         self._stops: SimpleQueue[None] | None = None
-        self.stats: WorkerStats = WorkerStats()
+        self.stats: WorkerStats = WorkerStats.of(self._options.queues)
 
     def health(self) -> Health:
         """Whether the worker is alive and ready: for probes, from any thread but that of an event loop.

@@ -4,17 +4,19 @@ import re
 import signal
 import sys
 from contextlib import closing
+from datetime import timedelta
 from io import BytesIO
 from urllib.request import urlopen
 
 import httpx
 import pytest
-from prometheus_client import CollectorRegistry, Counter, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Metric, generate_latest
+from prometheus_client.openmetrics import exposition, parser
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from sqlalchemy_fairqueue import Queue, Worker
+from sqlalchemy_fairqueue import Delivery, Queue, RetryPolicy, Worker
 from sqlalchemy_fairqueue.cli.metrics import metrics_page
 from sqlalchemy_fairqueue.metrics import METRICS, QueueCollector, WorkerCollector, asgi_application, wsgi_application
 from tests.cli.conftest import Cli, Start
@@ -40,6 +42,12 @@ def _scraped(*collectors: QueueCollector) -> dict[tuple[str, ...], float]:
     return _values(generate_latest(registry).decode())
 
 
+def _families(registry: CollectorRegistry) -> list[Metric]:
+    """The metrics with their exemplars, as OpenMetrics has them."""
+    text = exposition.generate_latest(registry).decode()  # type: ignore[no-untyped-call]
+    return list(parser.text_string_to_metric_families(text))  # type: ignore[no-untyped-call]
+
+
 @pytest.fixture
 def worker(engine: Engine) -> Worker:
     """A worker that was never started."""
@@ -56,7 +64,7 @@ def test_every_metric(engine: Engine, worker: Worker) -> None:
     deliveries = lease(engine, 2)
     collector = QueueCollector(engine, workers=[worker])
     found = _scraped(collector)
-    assert {name for name, *_ in found} == {metric.name for metric in METRICS}
+    assert {name for name, *_ in found} == {name for metric in METRICS for name in metric.series}
     assert found["fairqueue_up",] == 1
     assert [found["fairqueue_messages", QUEUE.name, state] for state in ("ready", "scheduled", "leased")] == [1, 0, 2]
     assert found["fairqueue_limit", QUEUE.name] == 7
@@ -81,7 +89,65 @@ def test_workers_alone(worker: Worker) -> None:
     registry = CollectorRegistry()
     registry.register(WorkerCollector(worker))
     found = _values(generate_latest(registry).decode())
-    assert {name for name, *_ in found} == {"fairqueue_worker_events_total", "fairqueue_worker_hung"}
+    of_workers = [metric for metric in METRICS if "worker" in metric.labels]
+    assert {name for name, *_ in found} == {name for metric in of_workers for name in metric.series}
+
+
+def test_distributions_of_attempts(engine: Engine) -> None:
+    """A worker has histograms of waits, durations and attempts, which name their tenants in exemplars alone."""
+    queue = Queue("documents")
+
+    @queue.handler("parse", retry=RetryPolicy(first=timedelta(microseconds=1)))
+    def parse(delivery: Delivery) -> None:
+        if delivery.attempt == 1:
+            raise ValueError("no such page")
+
+    names = [*ODD_NAMES, "x" * 200]
+    enqueue(engine, *names, kind="parse")
+    worker = Worker(engine, queue, name="reader", concurrency=1)
+    registry = CollectorRegistry()
+    registry.register(WorkerCollector(worker))
+    empty = set(_values(generate_latest(registry).decode()))
+    worker.run(drain=True)
+    found = _values(generate_latest(registry).decode())
+    assert set(found) == empty
+    count = len(names)
+    assert found["fairqueue_message_wait_seconds_count", "documents", "reader"] == count
+    assert found["fairqueue_message_service_seconds_count", "documents", "reader"] == 2 * count
+    attempts = [found["fairqueue_message_attempts_bucket", le, "documents", "reader"] for le in ("1.0", "2.0", "+Inf")]
+    assert attempts == [count, 2 * count, 2 * count]
+    assert found["fairqueue_message_attempts_sum", "documents", "reader"] == 3 * count
+    shown = {name[:80] for name in names}
+    samples = [sample for family in _families(registry) for sample in family.samples]
+    exemplars = [sample.exemplar for sample in samples if sample.exemplar]
+    assert exemplars
+    assert {exemplar.labels["channel"] for exemplar in exemplars} <= shown
+
+
+def test_the_tenants_that_wait_longest(engine: Engine) -> None:
+    """They are exemplars with the reasons of their waits, of as many series as one tenant has."""
+    enqueue(engine, "a", *ODD_NAMES)
+    registry = CollectorRegistry()
+    registry.register(QueueCollector(engine))
+    [family] = [one for one in _families(registry) if one.name == "fairqueue_longest_waits_seconds"]
+    assert family.type == "gaugehistogram"
+    exemplars = [sample.exemplar.labels for sample in family.samples if sample.exemplar]
+    assert exemplars
+    assert {one["channel"] for one in exemplars} <= {"a", *ODD_NAMES}
+    assert {one["reason"] for one in exemplars} == {"no consumer"}
+    counts = [sample.value for sample in family.samples if sample.name.endswith("_bucket")]
+    assert (counts, counts[-1]) == (sorted(counts), len(ODD_NAMES) + 1)
+
+
+def test_shortfall_of_share(engine: Engine) -> None:
+    """It is what the tenant that fares worst lacks of its share: nothing where each has its own."""
+    enqueue(engine, "a", "a", "b")
+    assert len(lease(engine, 1)) == 1
+    [holds] = [one.channel for one in QUEUE.contention(engine).channels if one.leased]
+    found = _scraped(QueueCollector(engine))["fairqueue_share_shortfall", QUEUE.name]
+    assert found == 0.5
+    assert lease(engine, 1)[0].channel != holds
+    assert _scraped(QueueCollector(engine))["fairqueue_share_shortfall", QUEUE.name] == 0
 
 
 def test_a_page_of_a_worker(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,6 +155,8 @@ def test_a_page_of_a_worker(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> 
     status, kind, content = metrics_page(worker)
     assert (status, kind.partition(";")[0]) == (200, "text/plain")
     assert _values(content.decode())["fairqueue_worker_hung", "reader"] == 0
+    status, kind, _ = metrics_page(worker, "application/openmetrics-text; version=1.0.0")
+    assert (status, kind.partition(";")[0]) == (200, "application/openmetrics-text")
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     status, _, content = metrics_page(worker)
     assert (status, b"[metrics]" in content) == (501, True)

@@ -235,9 +235,17 @@ class Executor(ABC):
         if started is None:
             return
         held.cost = held.measured_cost
+        self._measure(held)
         self._settle(held, decision)
         self._prefetch.observe(self._clock() - started)
         self._refill()
+
+    def _measure(self, held: HeldDelivery) -> None:
+        """Add the attempt to the distributions of its queue."""
+        took, delivery = held.took, held.delivery
+        if took is not None:
+            attempts = self._stats.attempts(delivery.queue)
+            attempts.add(delivery.channel, delivery.attempt, delivery.enqueued_at.timestamp(), took)
 
     def _refill(self) -> None:
         if len(self.buffer) <= self._trigger.refill_at:
@@ -268,6 +276,7 @@ class Executor(ABC):
         decision = decide_on_failure(held, error, self._retry, self._name)
         self._hang(held)
         held.cost = held.measured_cost
+        self._measure(held)
         self._settle(held, decision)
         self._prefetch.observe(self._clock() - started)
 
