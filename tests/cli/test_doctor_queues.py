@@ -57,25 +57,36 @@ _OWN = "worker-7:1234:00c0ffee"
 
 
 @pytest.mark.parametrize(
-    ("consumer", "listener", "level"),
+    ("consumer", "listener", "statement", "level"),
     [
-        (_OWN, "fairqueue listener 1234@worker-7", "ok"),
-        (_OWN, "fairqueue listener 1235@worker-7", "warning"),
-        (_OWN, "somebody else", "warning"),
-        ("by a name of mine", "fairqueue listener 1235@worker-7", "ok"),
-        ("by a name of mine", "somebody else", "warning"),
-        (f"{'h' * 60}:1234:00c0ffee", f"fairqueue listener 1234@{'h' * 60}", "ok"),
+        (_OWN, "fairqueue listener 1234@worker-7", "listen fairqueue", "ok"),
+        (_OWN, "fairqueue listener 1234@worker-7", "select 1", "warning"),
+        (_OWN, "fairqueue listener 1235@worker-7", "listen fairqueue", "warning"),
+        (_OWN, "somebody else", "listen fairqueue", "warning"),
+        ("by a name of mine", "fairqueue listener 1235@worker-7", "listen fairqueue", "ok"),
+        ("by a name of mine", "somebody else", "listen fairqueue", "warning"),
+        (f"{'h' * 60}:1234:00c0ffee", f"fairqueue listener 1234@{'h' * 60}", "listen fairqueue", "ok"),
     ],
 )
 def test_waits_without_a_listener(  # noqa: PLR0917 - fixtures and cases
-    findings: Findings, database: Database, monkeypatch: pytest.MonkeyPatch, consumer: str, listener: str, level: str
+    findings: Findings,
+    database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+    consumer: str,
+    listener: str,
+    statement: str,
+    level: str,
 ) -> None:
-    """A consumer that waits while no session listens for it is told, by its name."""
+    """A consumer that waits while no session listens for it is told, by its name.
+
+    A session with the name of a listener that executes other statements is one of a transaction pooler.
+    """
     monkeypatch.setattr("sqlalchemy_fairqueue.cli.doctor.samples.sleep", lambda _seconds: None)
     assert levels(findings("waits")) == ["ok"]
     database.execute("select fq_begin_wait('documents', :consumer, null, 3600000000)", consumer=consumer)
     engine = create_engine(database.url, poolclass=NullPool, connect_args={"application_name": listener})
-    with engine.connect():
+    with engine.connect() as connection:
+        connection.exec_driver_sql(statement)
         [found] = findings("waits")
     assert found["level"] == level
     if level == "warning":

@@ -1,5 +1,7 @@
 -- Waits of consumers for which no session listens; :queue null is all queues. A worker's listener is named by its host
 -- and process, which stand in the worker's name too, unless it was given another one: then any listener may be its own.
+-- Connections of a transaction pooler may have the name of a listener and execute statements of others: a session counts
+-- only if its last statement is one of a listener's, or the role may not see it.
 -- Reads the leases and pg_stat_activity, whose names of sessions every role may see.
 select
   w.id,
@@ -22,6 +24,7 @@ where not exists (
   from pg_stat_activity a
   where a.datname = current_database()
     and starts_with(a.application_name, 'fairqueue listener ')
+    and (a.query ~* 'listen' or coalesce(a.query, '') in ('', '<insufficient privilege>'))
     and (
       w.process is null
       or a.application_name = left(
