@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 
 def configure(connection: Connection, target: Target, changes: Sequence[Configuration]) -> list[ReceiptUpdate]:
-    """Change one queue, in lock order: what is the queue's, what is its channels', the limit on the whole.
+    """Change one queue, in lock order: the settings of the queue, its channels, the limit of the queue.
 
-    What is asked of one channel, or of the queue, keeps the order in which it was asked for.
+    Changes of the same channel, or of the queue, keep the order in which the session recorded them.
     """
     updates: list[ReceiptUpdate] = []
     for change in sorted(changes, key=_lock_key):

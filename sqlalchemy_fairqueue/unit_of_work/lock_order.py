@@ -65,7 +65,7 @@ class LockOrder:
             )
 
     def advance(self, keys: Iterable[LockKey]) -> None:
-        """Remember what was sent."""
+        """Remember the furthest of these keys, whose locks the transaction has now."""
         # One after the other, for many keys that are kept at once cost the garbage collector more than this.
         self.furthest = max(chain(filter(None, [self.furthest]), keys), default=None)
 

@@ -87,13 +87,13 @@ class EnqueueMessage(EncodedMessage):
 
 @dataclass(frozen=True, slots=True)
 class Configure:
-    """Change the policy of a channel, or with channel None the one that new channels of the queue start with.
+    """Change the policy of a channel or, if the channel is None, the defaults of the queue for new channels.
 
     Attributes:
         target: The queue.
         channel: The channel.
         changes: The fields to change.
-        policy: Before the change, of a channel that is new or of a queue that has none.
+        policy: The policy before the change, for a channel that is new or a queue without defaults.
         plan: The plan that a channel follows from now on. None: none.
         reset: Fields of a channel that its plan decides again.
     """

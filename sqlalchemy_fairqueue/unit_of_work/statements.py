@@ -122,7 +122,11 @@ def checked(
 def _hold(
     configurations: list[tuple[Connection, Configuration]], enqueues: Sequence[tuple[Connection, EnqueueMessage]]
 ) -> tuple[list[tuple[Connection, Configuration]], dict[phases.ConnectedTarget, list[int]]]:
-    """Take the locks that configuration shares with other work; return what is left of it, and what it will count."""
+    """Take the locks that configurations share with other work.
+
+    Returns:
+        The configurations that are still to be sent, and the messages by queue that they will lock to count them.
+    """
     phases.lock_queues(configurations)
     phases.lock_plans(configurations)
     if not enqueues:

@@ -162,7 +162,7 @@ class AsyncWorker:
         log.info("worker %s started on %s", self.name, [queue.name for queue in options.queues])
 
     async def stop(self, grace: timedelta | None = None) -> None:
-        """Take no more, let handlers finish, give the rest back uncounted, and return; it may be started again.
+        """Take no further messages, let handlers finish, release the rest uncounted, and return. It can start again.
 
         A handler of this worker cannot wait for itself: called by one, or by what it has started, this returns at once,
         and the worker stops when its handlers have finished. A caller that cancels this does not wait any more, but the

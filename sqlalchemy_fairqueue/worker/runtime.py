@@ -170,7 +170,7 @@ class Runtime(Generic[E]):
         return all(queue.polls.empty_at >= idle_at for queue in self.queues) and self._stats.taken == taken
 
     def stop_fetching(self, left: Callable[[], float]) -> None:
-        """Take no more, and give back uncounted what no handler has begun.
+        """Take no further messages, and release those that no handler has begun; these attempts do not count.
 
         Args:
             left: For how many seconds a dequeue that is under way may still be waited for; a second in any case.

@@ -157,7 +157,7 @@ class Schedules:
         return progress
 
     def _run_one(self, connection: DedicatedConnection, schema: str | None, due: DueSchedule) -> bool:
-        """Run what is due of a schedule. False: it may still be due, and is not for this worker now."""
+        """Run the slots of a schedule that are due. False: some may be due, which it leaves for now."""
         channel = schema, due.queue, due.channel
         if channel in self._held:
             return False

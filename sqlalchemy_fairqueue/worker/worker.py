@@ -184,7 +184,7 @@ class Worker:
         log.info("worker %s started on %s", self.name, [queue.name for queue in options.queues])
 
     def stop(self, grace: timedelta | None = None) -> None:
-        """Take no more, let handlers finish, give the rest back uncounted, and return; it may be started again.
+        """Take no further messages, let handlers finish, release the rest uncounted, and return. It can start again.
 
         A handler of this worker cannot wait for itself: called by one this returns at once, and the worker stops when
         its handlers have finished. A second call with a shorter grace shortens that of the first.
