@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-import time
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,10 +11,9 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Enqueue, Queue
 from tests.bench.figures import Figure
+from tests.bench.processor_time import seconds_of_both
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sqlalchemy import Engine
 
     from tests.bench.conftest import Alternate
@@ -29,22 +25,6 @@ _HOUR = timedelta(hours=1)
 _REACH = 0.9
 _BATCH = 100
 _FORGET = "truncate fairqueue.fq_message, fairqueue.fq_signal, fairqueue.fq_group, fairqueue.fq_group_note"
-
-
-def _server_seconds(engine: Engine) -> float:
-    """The processor time of the backends of the database, to the nanosecond."""
-    with engine.connect() as connection:
-        pids = connection.execute(text("select pid from pg_stat_activity where datname = current_database()"))
-        return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for pid in pids.scalars()) / 1e9
-
-
-def _measured(engine: Engine, work: Callable[[], None]) -> float:
-    """The processor seconds of both sides."""
-    gc.collect()
-    before, began = _server_seconds(engine), time.process_time()
-    work()
-    took = time.process_time() - began
-    return took + _server_seconds(engine) - before
 
 
 def _messages(count: int) -> list[Enqueue]:
@@ -84,8 +64,8 @@ def test_members_beside_others(stage: Stage, report: Report, alternate: Alternat
         def measure(side: str) -> None:
             enqueues = drains = 0.0
             for _ in range(times):
-                enqueues += _measured(engine, lambda: _enqueue(engine, messages, side))
-                drains += _measured(engine, lambda: _drain(engine, count))
+                enqueues += seconds_of_both(engine, lambda: _enqueue(engine, messages, side))
+                drains += seconds_of_both(engine, lambda: _drain(engine, count))
             spent.setdefault(("enqueue", side), []).append(enqueues / times / count * 1e6)
             spent.setdefault(("dequeue, complete and fold", side), []).append(drains / times / count * 1e6)
             with engine.begin() as connection:

@@ -17,6 +17,7 @@ from sqlalchemy_fairqueue import Delivery, Enqueue, Queue, Receipt
 from sqlalchemy_fairqueue.testing import make_context
 from tests.fixtures.database import Database
 from tests.groups.conftest import counts
+from tests.worker.helpers import expire_leases
 
 pytestmark = pytest.mark.installed
 
@@ -25,19 +26,16 @@ _COUNTS = ("total", "done", "failed", "cancelled")
 _numbers = count(1)
 
 ROLLS_BACK = st.sampled_from([False, False, False, True])
+OF_MEMBERS = (
+    "complete", "bury", "cancel", "release", "retry", "add", "add and complete", "add and retry", "cancel and complete",
+)  # fmt: skip
+OF_ALL = ("fold", "purge", "redrive", "expire")
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("make"), st.integers(0, 3), st.booleans(), ROLLS_BACK),
-        st.tuples(
-            st.sampled_from(
-                ["complete", "bury", "cancel", "release", "add", "add and complete", "cancel and complete"]
-            ),
-            st.integers(0, 3),
-            ROLLS_BACK,
-            st.booleans(),
-        ),
-        st.tuples(st.sampled_from(["fold", "purge", "redrive"]), st.integers(1, 3), st.booleans(), st.booleans()),
-        st.tuples(st.just("cancel group"), st.integers(0, 20), st.booleans(), st.booleans()),
+        st.tuples(st.sampled_from(OF_MEMBERS), st.integers(0, 3), ROLLS_BACK, st.booleans()),
+        st.tuples(st.sampled_from(OF_ALL), st.integers(1, 3), st.booleans(), st.booleans()),
+        st.tuples(st.sampled_from(["cancel group", "move"]), st.integers(0, 20), st.booleans(), st.booleans()),
     ),
     min_size=20,
     max_size=40,
@@ -134,12 +132,15 @@ class Program:
             self.joined(group, [receipt.message_id or 0 for receipt in receipts])
         if what.startswith("cancel"):
             self.cancelled.add(message_id)
+        returns = what.rpartition(" ")[2] in {"release", "retry"}
         end = {"complete": "done", "bury": "failed"}.get(what.rpartition(" ")[2])
-        if is_cancelled and (end or what == "release"):
+        if what.endswith("retry") and delivery.attempt >= delivery.max_attempts:
+            end = "failed"
+        if is_cancelled and (end or returns):
             end = "cancelled"
         if end:
             group.end(message_id, end)
-        if end or what == "release":
+        if end or returns:
             self.out.pop(message_id)
 
     def handle(self, session: Session, delivery: Delivery, what: str, *, adds: bool) -> list[Receipt]:
@@ -157,11 +158,32 @@ class Program:
             queue.bury(session, delivery, reason="bad")
         if what == "release":
             queue.release(session, delivery)
+        if what.endswith("retry"):
+            queue.retry(session, delivery, delay=timedelta())
         return receipts
+
+    def expire(self) -> None:
+        """All leases are over: members wait again, or are dead after their last attempt; cancelled ones have ended."""
+        expire_leases(self.database)
+        self.database.value("select fq_reclaim(:queue, 1000)", queue=self.queue.name)
+        for message_id, delivery in self.out.items():
+            if message_id in self.cancelled:
+                self.of[message_id].end(message_id, "cancelled")
+            elif delivery.attempt >= delivery.max_attempts:
+                self.of[message_id].end(message_id, "failed")
+        self.out.clear()
+
+    def move(self, number: int) -> None:
+        """Some member that nobody holds goes to another channel."""
+        waiting = [one for one, group in self.of.items() if one in group.pending and one not in self.out]
+        if waiting:
+            moved = self.queue.move(self.engine, waiting[number % len(waiting)], "b")
+            assert moved in {"moved", "unchanged"}
 
     def purge(self) -> None:
         """All members that nobody holds are withdrawn."""
-        self.queue.purge(self.engine, "a")
+        for channel in ("a", "b"):
+            self.queue.purge(self.engine, channel)
         for message_id, group in self.of.items():
             if message_id in group.pending and message_id not in self.out:
                 group.end(message_id, "cancelled")
@@ -186,6 +208,10 @@ class Program:
             self.make(number, has_alarm=first, rolls_back=second)
         elif what == "purge":
             self.purge()
+        elif what == "expire":
+            self.expire()
+        elif what == "move":
+            self.move(number)
         elif what == "redrive":
             self.queue.redrive(self.engine)
         elif what == "cancel group":
@@ -222,7 +248,7 @@ def test_programs(engine: Engine, database: Database, steps: list[tuple[str, int
     """Whatever members do, together and in turn, in transactions that commit and roll back: counts are exact after each
     step, and each group is followed once, after its last member, by the right message.
     """
-    program = Program(engine, database, Queue(f"documents {next(_numbers)}"))
+    program = Program(engine, database, Queue(f"documents {next(_numbers)}", max_attempts=3))
     program.make(3, has_alarm=False, rolls_back=False)
     for step in steps:
         program.step(*step)
