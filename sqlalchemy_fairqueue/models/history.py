@@ -129,5 +129,9 @@ class PrunedHistoryMixin(FairqueueMixin):
         """The key under the name that the installation gives it."""
         return (
             PrimaryKeyConstraint("id", name=conv("fq_pruned_history_pkey")),
+            CheckConstraint(
+                "history_id > 0 and finished_from < finished_until and pruned_at between 0 and 253402300799999999",
+                name=conv("fq_pruned_history_check"),
+            ),
             {"schema": cls.__fairqueue_schema__},
         )

@@ -34,7 +34,9 @@ class LimitMixin(FairqueueMixin):
             PrimaryKeyConstraint("name", name=conv("fq_limit_pkey")),
             CheckConstraint("octet_length(name) between 1 and 512", name=conv("fq_limit_name_check")),
             CheckConstraint(
-                "max_concurrency >= 1 and rate_interval >= 0 and rate_burst >= 1", name=conv("fq_limit_values_check")
+                "max_concurrency >= 1 and rate_interval between 0 and 31536000000000 "
+                "and rate_burst between 1 and 1000000",
+                name=conv("fq_limit_values_check"),
             ),
             {"schema": cls.__fairqueue_schema__},
         )

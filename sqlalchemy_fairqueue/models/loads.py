@@ -42,5 +42,11 @@ class LoadMixin(FairqueueMixin):
         return (
             PrimaryKeyConstraint("queue", "job_id", name=conv("fq_load_pkey")),
             CheckConstraint("octet_length(job_id) between 1 and 512", name=conv("fq_load_job_id_check")),
+            CheckConstraint(
+                "octet_length(queue) between 1 and 512 and batch_id >= 0 and messages >= 0 and created >= 0 "
+                "and replaced >= 0 and duplicates >= 0 and dropped >= 0 and rejected >= 0 "
+                "and committed_at between 0 and 253402300799999999",
+                name=conv("fq_load_counts_check"),
+            ),
             {"schema": cls.__fairqueue_schema__},
         )

@@ -42,7 +42,14 @@ class PlanMixin(FairqueueMixin):
                 "octet_length(queue) between 1 and 512 and octet_length(name) between 1 and 512",
                 name=conv("fq_plan_names_check"),
             ),
-            CheckConstraint("jsonb_typeof(policy) = 'object'", name=conv("fq_plan_policy_check")),
+            CheckConstraint(
+                "jsonb_typeof(policy) = 'object' and octet_length(policy::text) <= 65536",
+                name=conv("fq_plan_policy_check"),
+            ),
+            CheckConstraint(
+                "revision >= 0 and spread_after >= 0 and spread_at between 0 and 253402300799999999",
+                name=conv("fq_plan_spread_check"),
+            ),
             {"schema": cls.__fairqueue_schema__},
         )
 
@@ -68,6 +75,11 @@ class ChannelPlanMixin(FairqueueMixin):
         """Constraints and indexes under the names that the installation gives them."""
         return (
             PrimaryKeyConstraint("channel_id", name=conv("fq_channel_plan_pkey")),
+            CheckConstraint(
+                "octet_length(queue) between 1 and 512 and octet_length(plan) between 1 and 512 "
+                "and cardinality(overridden) <= 100 and revision >= 0",
+                name=conv("fq_channel_plan_check"),
+            ),
             Index(
                 conv("fq_channel_plan_followers_ix"),
                 "queue",

@@ -90,16 +90,30 @@ class QueueConfigMixin(FairqueueMixin):
         """Constraints under the names that the installation gives them."""
         return (
             PrimaryKeyConstraint("name", name=conv("fq_queue_pkey")),
-            CheckConstraint("jsonb_typeof(defaults) = 'object'", name=conv("fq_queue_defaults_check")),
+            CheckConstraint(
+                "octet_length(name) between 1 and 512 and octet_length(default_plan) between 1 and 512",
+                name=conv("fq_queue_names_check"),
+            ),
+            CheckConstraint(
+                "paused_at between 0 and 253402300799999999 and history_retention between 1 and 3153600000000000 "
+                "and forget_channels_after between 1 and 3153600000000000",
+                name=conv("fq_queue_times_check"),
+            ),
+            CheckConstraint(
+                "jsonb_typeof(defaults) = 'object' and octet_length(defaults::text) <= 65536",
+                name=conv("fq_queue_defaults_check"),
+            ),
             CheckConstraint("fair_by in ('messages', 'cost', 'seconds')", name=conv("fq_queue_fair_by_check")),
             CheckConstraint(
-                "max_concurrency >= 1 and history_retention >= 1 and rate_interval >= 0 and rate_burst >= 1",
+                "max_concurrency >= 1 and rate_interval between 0 and 31536000000000 "
+                "and rate_burst between 1 and 1000000",
                 name=conv("fq_queue_limits_check"),
             ),
-            CheckConstraint("result_retention >= 1", name=conv("fq_queue_results_check")),
+            CheckConstraint("result_retention between 1 and 3153600000000000", name=conv("fq_queue_results_check")),
             CheckConstraint("cardinality(limits) between 1 and 16", name=conv("fq_queue_shared_limits_check")),
             CheckConstraint(
-                "dead_letter_retention >= 1 and jsonb_typeof(dead_letter_retention_by_kind) = 'object'",
+                "dead_letter_retention between 1 and 3153600000000000 "
+                "and jsonb_typeof(dead_letter_retention_by_kind) = 'object'",
                 name=conv("fq_queue_dead_letters_check"),
             ),
             {"schema": cls.__fairqueue_schema__},
@@ -121,6 +135,7 @@ class GateMixin(FairqueueMixin):
         """Constraints under the names that the installation gives them."""
         return (
             PrimaryKeyConstraint("queue", "part", name=conv("fq_gate_pkey")),
+            CheckConstraint("octet_length(queue) <= 512 and part between -1 and 63", name=conv("fq_gate_check")),
             {"schema": cls.__fairqueue_schema__},
         )
 

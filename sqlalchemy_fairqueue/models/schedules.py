@@ -109,6 +109,11 @@ class ScheduleSlotMixin(FairqueueMixin):
         """Constraints and the index under the names that the installation gives them."""
         return (
             PrimaryKeyConstraint("schedule_id", "slot_at", name=conv("fq_schedule_slot_pkey")),
+            CheckConstraint(
+                "message_id > 0 and slot_at between 0 and 253402300799999999 "
+                "and ran_at between 0 and 253402300799999999",
+                name=conv("fq_schedule_slot_check"),
+            ),
             Index(conv("fq_schedule_slot_ran_ix"), "ran_at"),
             {"schema": cls.__fairqueue_schema__},
         )

@@ -1,10 +1,10 @@
--- fq_check_queue_state: refuse a state row of a queue that is not configured, or that has one. The trigger of
--- fq_queue_state calls it for each row that is inserted.
+-- fq_check_queue_state: refuse a state row of a queue that is not configured, or that has one, and values out of their
+-- bounds. The trigger of fq_queue_state calls it for each row that is inserted.
 -- Guarantees: of two transactions that insert a state row of one queue the second is refused: it waits for the row of
 -- the queue, which the first has locked.
 -- Locks: the row of fq_queue, for no key update; fq_limit_queue has it already. Index: fq_queue_pkey,
 -- fq_queue_state_newest_ix.
--- Errors: 23503 the queue has no row; 23505 it has a state row; QF003 above READ COMMITTED, as fq_limit_queue.
+-- Errors: 23503 the queue has no row; 23505 it has a state row; 23514 a bad value; QF003 above READ COMMITTED, as fq_limit_queue.
 create function fairqueue.fq_check_queue_state()
 returns trigger
 language plpgsql
@@ -15,6 +15,15 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 as $$
 begin
+  if (
+    new.row_version >= 0 and new.max_concurrency >= 1 and new.current_concurrency >= 0
+    and new.rate_interval between 0 and 31536000000000 and new.rate_burst between 1 and 1000000
+    and new.rate_at between 0 and 253402300799999999
+  ) is false then
+    raise exception 'a state row of queue % has a bad value', left(new.queue, 80)
+      using errcode = '23514', table = 'fq_queue_state', detail = to_jsonb(new)::text,
+        hint = 'counts are 0 or more, a limit 1 or more, a rate up to 365 days, times up to the year 9999';
+  end if;
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'a state row of queue % comes in a % transaction', left(new.queue, 80),
         current_setting('transaction_isolation')

@@ -82,6 +82,8 @@ begin
   if num_nulls(p_queue, p_job_id, p_stage, p_attempts, p_messages, p_rejected, p_on_duplicate) > 0
     or p_on_duplicate not in ('skip', 'raise', 'replace')
     or octet_length(p_job_id) not between 1 and 512
+    or octet_length(p_queue) not between 1 and 512
+    or least(p_messages, p_rejected, p_batch_id) < 0
   then
     raise exception 'fq_merge has queue %, job %, stage %, % messages, on_duplicate %',
         p_queue, left(p_job_id, 80), p_stage, p_messages, p_on_duplicate

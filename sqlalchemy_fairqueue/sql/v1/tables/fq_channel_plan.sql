@@ -8,7 +8,11 @@ create table fairqueue.fq_channel_plan (
   plan text collate "C",
   overridden text[] collate "C" not null default '{}',
   revision bigint not null default 0,
-  constraint fq_channel_plan_pkey primary key (channel_id)
+  constraint fq_channel_plan_pkey primary key (channel_id),
+  constraint fq_channel_plan_check check (
+    octet_length(queue) between 1 and 512 and octet_length(plan) between 1 and 512
+    and cardinality(overridden) <= 100 and revision >= 0
+  )
 )
 with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
 create index fq_channel_plan_followers_ix on fairqueue.fq_channel_plan (queue, plan, channel_id)

@@ -6,5 +6,6 @@ create table fairqueue.fq_gate (
   queue text collate "C" not null,
   part smallint not null,
   limited boolean not null default false,
-  constraint fq_gate_pkey primary key (queue, part)
+  constraint fq_gate_pkey primary key (queue, part),
+  constraint fq_gate_check check (octet_length(queue) <= 512 and part between -1 and 63)
 );

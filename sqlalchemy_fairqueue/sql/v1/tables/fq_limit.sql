@@ -7,5 +7,7 @@ create table fairqueue.fq_limit (
   rate_burst integer not null default 1,
   constraint fq_limit_pkey primary key (name),
   constraint fq_limit_name_check check (octet_length(name) between 1 and 512),
-  constraint fq_limit_values_check check (max_concurrency >= 1 and rate_interval >= 0 and rate_burst >= 1)
+  constraint fq_limit_values_check check (
+    max_concurrency >= 1 and rate_interval between 0 and 31536000000000 and rate_burst between 1 and 1000000
+  )
 );

@@ -13,5 +13,9 @@ create table fairqueue.fq_load (
   rejected bigint not null,
   committed_at bigint not null,
   constraint fq_load_pkey primary key (queue, job_id),
-  constraint fq_load_job_id_check check (octet_length(job_id) between 1 and 512)
+  constraint fq_load_job_id_check check (octet_length(job_id) between 1 and 512),
+  constraint fq_load_counts_check check (
+    octet_length(queue) between 1 and 512 and batch_id >= 0 and messages >= 0 and created >= 0 and replaced >= 0
+    and duplicates >= 0 and dropped >= 0 and rejected >= 0 and committed_at between 0 and 253402300799999999
+  )
 );

@@ -15,6 +15,9 @@ create table fairqueue.fq_plan (
   constraint fq_plan_names_check check (
     octet_length(queue) between 1 and 512 and octet_length(name) between 1 and 512
   ),
-  constraint fq_plan_policy_check check (jsonb_typeof(policy) = 'object')
+  constraint fq_plan_policy_check check (jsonb_typeof(policy) = 'object' and octet_length(policy::text) <= 65536),
+  constraint fq_plan_spread_check check (
+    revision >= 0 and spread_after >= 0 and spread_at between 0 and 253402300799999999
+  )
 )
 with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 100);

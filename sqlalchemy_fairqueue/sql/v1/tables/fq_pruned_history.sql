@@ -8,5 +8,8 @@ create table fairqueue.fq_pruned_history (
   recorded_xid xid8 not null,
   history_id bigint not null,
   pruned_at bigint not null,
-  constraint fq_pruned_history_pkey primary key (id)
+  constraint fq_pruned_history_pkey primary key (id),
+  constraint fq_pruned_history_check check (
+    history_id > 0 and finished_from < finished_until and pruned_at between 0 and 253402300799999999
+  )
 );

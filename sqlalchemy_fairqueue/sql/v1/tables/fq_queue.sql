@@ -25,14 +25,23 @@ create table fairqueue.fq_queue (
   plans boolean not null default false,
   result_retention bigint,
   constraint fq_queue_pkey primary key (name),
-  constraint fq_queue_defaults_check check (jsonb_typeof(defaults) = 'object'),
+  constraint fq_queue_names_check check (
+    octet_length(name) between 1 and 512 and octet_length(default_plan) between 1 and 512
+  ),
+  constraint fq_queue_times_check check (
+    paused_at between 0 and 253402300799999999 and history_retention between 1 and 3153600000000000
+    and forget_channels_after between 1 and 3153600000000000
+  ),
+  constraint fq_queue_defaults_check check (
+    jsonb_typeof(defaults) = 'object' and octet_length(defaults::text) <= 65536
+  ),
   constraint fq_queue_limits_check check (
-    max_concurrency >= 1 and history_retention >= 1 and rate_interval >= 0 and rate_burst >= 1
+    max_concurrency >= 1 and rate_interval between 0 and 31536000000000 and rate_burst between 1 and 1000000
   ),
   constraint fq_queue_fair_by_check check (fair_by in ('messages', 'cost', 'seconds')),
-  constraint fq_queue_results_check check (result_retention >= 1),
+  constraint fq_queue_results_check check (result_retention between 1 and 3153600000000000),
   constraint fq_queue_shared_limits_check check (cardinality(limits) between 1 and 16),
   constraint fq_queue_dead_letters_check check (
-    dead_letter_retention >= 1 and jsonb_typeof(dead_letter_retention_by_kind) = 'object'
+    dead_letter_retention between 1 and 3153600000000000 and jsonb_typeof(dead_letter_retention_by_kind) = 'object'
   )
 );

@@ -5,6 +5,9 @@ create table fairqueue.fq_schedule_slot (
   slot_at bigint not null,
   message_id bigint,
   ran_at bigint not null,
-  constraint fq_schedule_slot_pkey primary key (schedule_id, slot_at)
+  constraint fq_schedule_slot_pkey primary key (schedule_id, slot_at),
+  constraint fq_schedule_slot_check check (
+    message_id > 0 and slot_at between 0 and 253402300799999999 and ran_at between 0 and 253402300799999999
+  )
 );
 create index fq_schedule_slot_ran_ix on fairqueue.fq_schedule_slot (ran_at);

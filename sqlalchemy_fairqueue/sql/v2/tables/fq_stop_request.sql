@@ -5,6 +5,10 @@ create table fairqueue.fq_stop_request (
   consumer text collate "C" not null,
   requested_by text not null,
   requested_at bigint not null,
-  constraint fq_stop_request_pkey primary key (queue, consumer)
+  constraint fq_stop_request_pkey primary key (queue, consumer),
+  constraint fq_stop_request_check check (
+    octet_length(queue) between 1 and 512 and octet_length(consumer) between 1 and 512
+    and octet_length(requested_by) between 1 and 512 and requested_at between 0 and 253402300799999999
+  )
 );
 create index fq_stop_request_requested_ix on fairqueue.fq_stop_request (requested_at);

@@ -1,0 +1,116 @@
+"""Bounds of values that the tables themselves keep, also from an insert by their owner, which no function checks."""
+
+from dataclasses import dataclass, field
+
+import pytest
+from psycopg.errors import CheckViolation
+
+from tests.sql.client import Kernel
+
+pytestmark = pytest.mark.installed
+
+_LAST = 253402300799999999
+_LATER = str(_LAST + 1)
+_YEARS = "3153600000000001"
+_LONG = "repeat('x', 513)"
+_LARGE = "jsonb_build_object('a', repeat('x', 65536))"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A row that a table takes, and values of its columns that the table refuses."""
+
+    plain: dict[str, str]
+    bad: dict[str, tuple[str, ...]]
+    before: tuple[str, ...] = field(default=())
+
+
+_CHANNEL = "insert into fq_channel (id, queue, name) overriding system value values (7, 'q', 'a')"
+_POLICY = {
+    "max_concurrency": ("0",),
+    "rate_interval": ("-1", "31536000000001"),
+    "rate_burst": ("0", "1000001"),
+}  # fmt: skip
+_TABLES = {
+    "fq_channel": Table({"queue": "'q'", "name": "'a'"}, {"queue": ("''", _LONG), "name": ("''", _LONG)}),
+    "fq_channel_state": Table(
+        {"channel_id": "7", "queue": "'q'"},
+        _POLICY
+        | dict.fromkeys(("row_version", "current_concurrency", "backlog", "dropped", "credit", "heard_id"), ("-1",))
+        | dict.fromkeys(("rate_at", "last_dequeue_at", "used_at", "paused_at"), ("-1", _LATER))
+        | {"weight": ("0", "10001"), "max_backlog": ("0",), "priority_aging": ("0", "31536000000001")}
+        | {"head_dequeue_at": (_LATER,), "next_dequeue_at": (_LATER,)},
+        (_CHANNEL,),
+    ),
+    "fq_queue_state": Table(
+        {"queue": "'q'"},
+        _POLICY | {"row_version": ("-1",), "current_concurrency": ("-1",), "rate_at": ("-1", _LATER)},
+        ("insert into fq_queue (name) values ('q')",),
+    ),
+    "fq_channel_plan": Table(
+        {"channel_id": "7", "queue": "'q'"},
+        {
+            "queue": ("''", _LONG), "plan": ("''", _LONG), "revision": ("-1",),
+            "overridden": ("array_fill('x'::text, array[101])",),
+        },
+    ),
+    "fq_gate": Table({"queue": "'q'", "part": "0"}, {"queue": (_LONG,), "part": ("-2", "64")}),
+    "fq_limit": Table({"name": "'shared'"}, _POLICY | {"name": ("''", _LONG)}),
+    "fq_load": Table(
+        {"queue": "'q'", "job_id": "'j'", "committed_at": "0"}
+        | dict.fromkeys(("messages", "created", "replaced", "duplicates", "dropped", "rejected"), "0"),
+        {"queue": ("''", _LONG), "job_id": ("''", _LONG), "batch_id": ("-1",), "committed_at": ("-1", _LATER)}
+        | dict.fromkeys(("messages", "created", "replaced", "duplicates", "dropped", "rejected"), ("-1",)),
+    ),
+    "fq_plan": Table(
+        {"queue": "'q'", "name": "'pro'", "policy": "'{}'", "revision": "1"},
+        {
+            "queue": ("''", _LONG), "name": ("''", _LONG), "policy": ("'[]'", _LARGE), "revision": ("-1",),
+            "spread_after": ("-1",), "spread_at": ("-1", _LATER),
+        },
+    ),
+    "fq_pruned_history": Table(
+        {"finished_from": "0", "finished_until": "1", "recorded_xid": "'1'", "history_id": "1", "pruned_at": "0"},
+        {"finished_until": ("0",), "history_id": ("0",), "pruned_at": ("-1", _LATER)},
+    ),
+    "fq_queue": Table(
+        {"name": "'q'"},
+        _POLICY
+        | dict.fromkeys(
+            ("history_retention", "forget_channels_after", "dead_letter_retention", "result_retention"), ("0", _YEARS)
+        )
+        | {
+            "name": ("''", _LONG), "default_plan": ("''", _LONG), "defaults": ("'[]'", _LARGE),
+            "paused_at": ("-1", _LATER), "fair_by": ("'x'",), "limits": ("'{}'",),
+            "dead_letter_retention_by_kind": ("'[]'",),
+        },
+    ),
+    "fq_schedule_slot": Table(
+        {"schedule_id": "1", "slot_at": "0", "ran_at": "0"},
+        {"message_id": ("0",), "slot_at": ("-1", _LATER), "ran_at": ("-1", _LATER)},
+    ),
+    "fq_stop_request": Table(
+        {"queue": "'q'", "consumer": "'w'", "requested_by": "'me'", "requested_at": "0"},
+        {
+            "queue": ("''", _LONG), "consumer": ("''", _LONG), "requested_by": ("''", _LONG),
+            "requested_at": ("-1", _LATER),
+        },
+    ),
+}  # fmt: skip
+
+
+def _insert(kernel: Kernel, table: str, values: dict[str, str]) -> None:
+    kernel.rows(f"insert into {table} ({', '.join(values)}) values ({', '.join(values.values())})")
+
+
+@pytest.mark.parametrize("table", _TABLES)
+def test_a_table_refuses(kernel: Kernel, table: str) -> None:
+    """Each value out of its bounds is refused by itself; the row without it is taken."""
+    case = _TABLES[table]
+    for statement in case.before:
+        kernel.rows(statement)
+    for column, values in case.bad.items():
+        for value in values:
+            with pytest.raises(CheckViolation):
+                _insert(kernel, table, case.plain | {column: value})
+    _insert(kernel, table, case.plain)
