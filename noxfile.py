@@ -308,7 +308,16 @@ def fuzz(session: nox.Session) -> None:
     seed = os.environ.get("FAIRQUEUE_FUZZ_SEED", str(secrets.randbelow(10**6)))
     session.log(f"FAIRQUEUE_FUZZ_SEED={seed}")
     env = {"FAIRQUEUE_FUZZ_ROWS": os.environ.get("FAIRQUEUE_FUZZ_ROWS", "10000"), "FAIRQUEUE_FUZZ_SEED": seed}
-    session.run("pytest", "tests/queue/test_row_fuzzer.py", "-n", "0", "--timeout=0", *session.posargs, env=env)
+    session.run(
+        "pytest",
+        "tests/queue/test_row_fuzzer.py",
+        "tests/sql/load/test_fuzzer.py",
+        "-n",
+        "0",
+        "--timeout=0",
+        *session.posargs,
+        env=env,
+    )
 
 
 @nox.session
