@@ -54,9 +54,11 @@ installed: _Installed = _Installed()
 
 
 def settling(queue: str, verb: str, deliveries: Callable[[], Sequence[Delivery]]) -> AbstractContextManager[object]:
-    """A block in which deliveries are settled."""
+    """A block in which deliveries are settled; nothing is told of it where none of them is given."""
     instrumentation = installed.instrumentation
-    return nullcontext() if instrumentation is None else instrumentation.settling(queue, verb, deliveries())
+    if instrumentation is None or not (found := deliveries()):
+        return nullcontext()
+    return instrumentation.settling(queue, verb, found)
 
 
 def settled(verb: str, deliveries: Callable[[], Sequence[Delivery]]) -> None:

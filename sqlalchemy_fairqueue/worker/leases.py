@@ -133,6 +133,11 @@ class HeldDelivery:
         self._began_at = self.lease.clock()
 
     @property
+    def began(self) -> bool:
+        """Whether its handler was looked for."""
+        return self._began_at is not None
+
+    @property
     def took(self) -> float | None:
         """The seconds since its handler was looked for. None: it was not."""
         return None if self._began_at is None else self.lease.clock() - self._began_at

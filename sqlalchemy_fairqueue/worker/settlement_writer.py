@@ -74,7 +74,8 @@ class SettlementWriter:
         self._stats.flushes += 1
         lost: set[int] = set()
         try:
-            with settling(queue.queue.name, verb.value, lambda: [held.delivery for held, _ in settlements]):
+            # Those that were only prefetched were not worked on.
+            with settling(queue.queue.name, verb.value, lambda: [one.delivery for one, _ in settlements if one.began]):
                 self._connection.run(work)
         except LeaseLost as error:
             lost = self._lost(queue, verb, settlements, error)

@@ -103,14 +103,14 @@ class Page(HTMLParser):
 class Browser:
     """A browser without JavaScript, of somebody with a name."""
 
-    def __init__(self, client: httpx.Client, user: str, forget: Callable[[], None]) -> None:
+    def __init__(self, client: httpx.Client, user: str, app: Starlette) -> None:
         self.client = client
         self.user = user
-        self._forget = forget
+        self.app = app
 
     def get(self, path: str = "", **query: object) -> Page:
         """Open a page, on which all is new."""
-        self._forget()
+        self.app.state.reading.forget()
         address = f"{path}?{urlencode(query)}" if query else path
         answer = self.client.get(f"/{address}", headers={"x-user": self.user})
         return Page(answer.status_code, answer.text)
@@ -181,4 +181,4 @@ def browse(engine: Engine) -> Iterator[Browse]:
     """Open the dashboard as somebody: ``browse("operator")``."""
     app = create_dashboard(engine, authorize=authorize, keep=timedelta(hours=1))
     with visited(app) as client:
-        yield lambda user: Browser(client, user, app.state.reading.forget)
+        yield lambda user: Browser(client, user, app)

@@ -204,6 +204,22 @@ def test_health(browse: Browse) -> None:
     assert "every table, index and function is as the migrations left it" in page.text
 
 
+def test_held_snapshots(browse: Browse, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The overview has a snapshot that holds vacuum back for long, once the checks are made, and not another one."""
+    enqueue(engine, "a")
+    user = browse("viewer")
+    with engine.connect().execution_options(isolation_level="REPEATABLE READ") as holder:
+        pid = holder.exec_driver_sql("select pg_backend_pid()").scalar_one()
+        for age, shown in ((timedelta(0), True), (timedelta(hours=1), False)):
+            monkeypatch.setattr("sqlalchemy_fairqueue.cli.doctor.snapshots._WARNING_AGE", age)
+            user.app.state.reading._kept.clear()
+            user.app.state.reading._health = None
+            while "The checks are being made." in user.get("health").text or user.app.state.reading._health is None:
+                pass
+            page = user.get()
+            assert ("Held snapshots" in page.text, str(pid) in page.text) == (shown, shown)
+
+
 @pytest.mark.parametrize(
     "name", [*ODD_NAMES, "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{ 7*7 }}"]
 )

@@ -18,9 +18,20 @@ from sqlalchemy import Engine, event, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import AsyncWorker, Delivery, Enqueue, InvalidArgument, Queue, Retry, RetryPolicy, Worker
+from sqlalchemy_fairqueue import (
+    AsyncWorker,
+    Context,
+    Delivery,
+    Enqueue,
+    InvalidArgument,
+    Queue,
+    Retry,
+    RetryPolicy,
+    Worker,
+)
 from sqlalchemy_fairqueue.otel import instrument, observe_queues, uninstrument
 from sqlalchemy_fairqueue.values import GROUP_HEADER
+from sqlalchemy_fairqueue.worker.prefetch import Prefetch
 from tests.cli.messages import ODD_NAMES
 from tests.fixtures.database import Database
 from tests.worker.helpers import until
@@ -141,6 +152,37 @@ def test_retries_and_failures(telemetry: Callable[..., Telemetry], engine: Engin
         for point in found.points()["fairqueue.message.settled"]
     }
     assert settled == {"retry": 2, "complete": 1}
+
+
+def test_prefetched_messages_have_no_spans(
+    telemetry: Callable[..., Telemetry], engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that stops gives back what it has prefetched without a span: nothing was done for it."""
+    # However slow the machine is, some are taken ahead, and wait.
+    monkeypatch.setattr(Prefetch, "ahead", lambda *_: 2)
+    found = telemetry()
+    queue = Queue("documents")
+
+    begun: list[Delivery] = []
+
+    @queue.handler("parse")
+    def parse(delivery: Delivery, context: Context) -> None:
+        begun.append(delivery)
+        until(lambda: context.stopping, "the worker stops")
+
+    _enqueue(engine, queue, *"abc", kind="parse")
+    with Worker(engine, queue, concurrency=1) as worker:
+        until(lambda: begun and worker.stats.taken > 1, "some are prefetched")
+    taken, handled = worker.stats.taken, len(found.spans("process documents"))
+    settles: list[dict[str, Any]] = [dict(span.attributes or {}) for span in found.spans("settle documents")]
+    settled = {
+        point.attributes["messaging.operation.name"]: point.value
+        for point in found.points()["fairqueue.message.settled"]
+    }
+    assert handled == 1
+    assert settled["release"] == taken - handled > 0
+    assert [(one["messaging.operation.name"]) for one in settles] == ["complete"] * len(settles)
+    assert sum(one["messaging.batch.message_count"] for one in settles) == handled
 
 
 async def test_async_handlers(telemetry: Callable[..., Telemetry], async_engine: AsyncEngine) -> None:
