@@ -83,12 +83,14 @@ class Row:
         tenant: The tenant.
         waits: Its waits in the past in seconds, the oldest first.
         period: The time that these span.
+        served: Its part of the messages that were served lately. None: it is not known.
     """
 
     queue: QueueFigures
     tenant: Tenant
     waits: Sequence[float] = ()
     period: timedelta | None = None
+    served: float | None = None
 
     @property
     def detail(self) -> str:
@@ -103,7 +105,7 @@ class Row:
     @property
     def shares(self) -> Sequence[Share]:
         """Its shares of what the queue shares, that by which it is fair first."""
-        return shares_of(self.tenant, self.queue)
+        return shares_of(self.tenant, self.queue, self.served)
 
     @property
     def completed_per_second(self) -> float | None:
@@ -172,7 +174,8 @@ class PageBase:
         shared = self.reading.figures
         waits = shared.past_waits(queue.name, tenant.channel)
         points = shared.past(queue.name)[-len(waits) :] if waits else ()
-        return Row(queue, tenant, waits, figures.at - points[0].at if points else None)
+        served = shared.served(queue.name, tenant.channel)
+        return Row(queue, tenant, waits, figures.at - points[0].at if points else None, served)
 
     async def channel_stats(self, queue: str, channel: str) -> ChannelStats | None:
         """A tenant, a moment old at most."""

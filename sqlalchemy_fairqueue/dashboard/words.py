@@ -83,16 +83,24 @@ def share_of(queue: QueueFigures) -> str:
     return _MESSAGES_OUT if queue.contention.served_cost is None else _served(queue)
 
 
-def shares_of(tenant: Tenant, queue: QueueFigures) -> tuple[Share, ...]:
-    """The shares of a tenant: by cost or seconds, where the queue is fair by these, and by messages."""
+def shares_of(tenant: Tenant, queue: QueueFigures, served: float | None = None) -> tuple[Share, ...]:
+    """The shares of a tenant: by cost or seconds, where the queue is fair by these, and by messages, out and served.
+
+    Args:
+        tenant: The tenant.
+        queue: Its queue.
+        served: Its part of the messages that were served lately. None: it is not known.
+    """
+    lately = () if served is None else (Share(served, "messages that were served lately", "messages served"),)
     if queue.fair_by == "messages":
-        return (Share(tenant.share, _MESSAGES_OUT),)
+        return (Share(tenant.share, _MESSAGES_OUT), *lately)
     unknown = ""
     if tenant.cost_share is None:
         unknown = "nothing with a cost ended lately" if queue.records_history else "the queue records no history"
     return (
         Share(tenant.cost_share, _served(queue), queue.fair_by, unknown),
         Share(tenant.share, _MESSAGES_OUT, "messages"),
+        *lately,
     )
 
 

@@ -17,7 +17,7 @@ from sqlalchemy_fairqueue.database.engines import refused
 from sqlalchemy_fairqueue.figures.queues import read_figures
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from sqlalchemy import Connection
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 DUTY = 30
 """Figures are kept for at least so many times as long as it took to read them: the database works for no more than a
 thirtieth of the time for all viewers."""
+LATELY = timedelta(minutes=5)
+"""For how long completed attempts count as served lately, as costs do."""
 PATIENCE_SECONDS = 0.05
 """Figures that take longer to read are read in the background, while viewers get those before."""
 
@@ -49,6 +51,32 @@ class Point:
     leased: int
     oldest_seconds: float
     completed_per_second: float | None
+
+
+class _Served:
+    """Attempts of a queue that were completed lately, by channel."""
+
+    def __init__(self) -> None:
+        self._parts: deque[tuple[datetime, Mapping[str, int]]] = deque()
+        self._counts: Counter[str] = Counter()
+        self._total = 0
+
+    def add(self, at: datetime, counts: Mapping[str, int]) -> None:
+        """Add those since the figures before, and take away what is not of late any more."""
+        self._parts.append((at, counts))
+        self._counts.update(counts)
+        self._total += sum(counts.values())
+        while self._parts[0][0] < at - LATELY:
+            _, old = self._parts.popleft()
+            self._counts.subtract(old)
+            self._total -= sum(old.values())
+            for channel in old:
+                if not self._counts[channel]:
+                    del self._counts[channel]
+
+    def part(self, channel: str) -> float | None:
+        """The part of a channel."""
+        return self._counts[channel] / self._total if self._total else None
 
 
 class SharedFigures:
@@ -86,6 +114,7 @@ class SharedFigures:
         self._points = points
         self._past: dict[str, deque[Point]] = {}
         self._waits: dict[str, dict[str, deque[float]]] = {}
+        self._served: dict[str, _Served] = {}
         self._latest: Figures | None = None
         self._completed: Counter[str] = Counter()
         self._took = 0.0
@@ -110,6 +139,14 @@ class SharedFigures:
         Empty: it is not among the channels that the figures list. It begins when the channel was listed.
         """
         return tuple(self._waits.get(queue, {}).get(channel, ()))
+
+    def served(self, queue: str, channel: str) -> float | None:
+        """The part of the queue's attempts that were completed lately which is the channel's, 0 to 1.
+
+        None: none was since the first figures, or the queue records no history.
+        """
+        found = self._served.get(queue)
+        return found.part(channel) if found else None
 
     def forget(self) -> None:
         """Read anew when the figures are requested next: something was changed."""
@@ -216,8 +253,9 @@ class SharedFigures:
                 )
             )
             self._waits[name] = self._waits_with(queue)
+            self._served.setdefault(name, _Served()).add(figures.at, queue.completed_by_channel)
         for gone in self._past.keys() - figures.queues.keys():
-            del self._past[gone], self._waits[gone]
+            del self._past[gone], self._waits[gone], self._served[gone]
         self._latest = figures
         if self._forgotten == forgotten:
             period = max(self._keep, DUTY * self._took)

@@ -78,6 +78,22 @@ def test_shares_by_cost(browse: Browse, engine: Engine) -> None:
     assert "10 % of the cost that was served lately, and its weight entitles it to 50 %" in page.text
 
 
+@pytest.mark.parametrize("fair_by", ["messages", "cost"])
+def test_shares_of_messages_served(browse: Browse, engine: Engine, fair_by: FairBy) -> None:
+    """A queue that records its history also shows each tenant's part of what was served since it is looked at."""
+    QUEUE.configure(engine, history=True, fair_by=fair_by)
+    enqueue(engine, "a", "a", "b", "b")
+    assert "served" not in browse("viewer").get("tenants", queue="documents").row("a").text
+    deliveries = [one for one in lease(engine, 4) if one.channel == "a"]
+    QUEUE.complete(engine, deliveries)
+    enqueue(engine, "a")
+    page = browse("viewer").get("tenants", queue="documents")
+    assert "100 % of 50 % by messages served" in page.row("a").text
+    assert "0 % of 50 % by messages served" in page.row("b").text
+    alone = browse("viewer").get("tenant", queue="documents", channel="a").text
+    assert "It has 100 % of the messages that were served lately" in alone
+
+
 @pytest.mark.parametrize("fair_by", ["messages", "cost", "seconds"])
 def test_shares_without_costs(browse: Browse, engine: Engine, fair_by: FairBy) -> None:
     """By messages alone a tenant has one share; a share by cost that is not known is a dash, and the page says why."""

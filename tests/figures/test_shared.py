@@ -90,6 +90,28 @@ def test_waits_over_time(engine: Engine) -> None:
     assert len(shared.past_waits(QUEUE.name, "b")) == 4
 
 
+def test_what_was_served_lately(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each channel has its part of what was completed lately; what is older does not count."""
+    QUEUE.configure(engine, history=True)
+    enqueue(engine, "a", "a", "a", "b")
+    shared = SharedFigures(engine, keep=_LONG)
+
+    def served() -> tuple[float | None, ...]:
+        shared.forget()
+        shared.get()
+        return shared.served(QUEUE.name, "a"), shared.served(QUEUE.name, "b")
+
+    assert served() == (None, None)
+    QUEUE.complete(engine, lease(engine, 4))
+    assert served() == (0.75, 0.25)
+    enqueue(engine, "b")
+    monkeypatch.setattr("sqlalchemy_fairqueue.figures.shared.LATELY", timedelta(0))
+    QUEUE.complete(engine, lease(engine, 1))
+    assert served() == (0, 1)
+    assert shared._served[QUEUE.name]._counts == {"b": 1}
+    assert shared.served("nothing", "a") is None
+
+
 async def test_async_engine(async_engine: AsyncEngine, engine: Engine) -> None:
     """The figures of an AsyncEngine are awaited, and get says so."""
     enqueue(engine, "a")
