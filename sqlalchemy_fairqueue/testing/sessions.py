@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from sqlalchemy import Connection, event
 from sqlalchemy.orm import Session
@@ -24,37 +24,80 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.queue.base import AnySession
 
+SomeSession = TypeVar("SomeSession", bound=Session)
+SomeAsyncSession = TypeVar("SomeAsyncSession", bound=AsyncSession)
 _COMMITTED = "fairqueue_inline_committed"
 
 
+@overload
+def rolled_back(engine: Engine, *, session_factory: None = None, **options: Any) -> AbstractContextManager[Session]: ...
+
+
+@overload
+def rolled_back(
+    engine: Engine, *, session_factory: Callable[..., SomeSession], **options: Any
+) -> AbstractContextManager[SomeSession]: ...
+
+
 @contextmanager
-def rolled_back(engine: Engine, **options: Any) -> Iterator[Session]:
+def rolled_back(
+    engine: Engine, *, session_factory: Callable[..., Session] | None = None, **options: Any
+) -> Iterator[Any]:
     """A session in a transaction that is rolled back at the end of the block.
 
     A ``commit()`` of the code under test sends the queue work, and ends only a savepoint.
 
     Args:
         engine: The database.
-        options: Further arguments of the Session.
+        session_factory: A sessionmaker of the application, or a class such as SQLModel's Session, that makes the
+            session. Default: Session.
+        options: Further arguments of the session.
     """
+    factory = session_factory or Session
     with engine.connect() as connection, connection.begin() as transaction:
-        with Session(connection, join_transaction_mode="create_savepoint", **options) as session:
+        with factory(bind=connection, join_transaction_mode="create_savepoint", **options) as session:
             yield session
         transaction.rollback()
 
 
+@overload
+def arolled_back(
+    engine: AsyncEngine, *, session_factory: None = None, **options: Any
+) -> AbstractAsyncContextManager[AsyncSession]: ...
+
+
+@overload
+def arolled_back(
+    engine: AsyncEngine, *, session_factory: Callable[..., SomeAsyncSession], **options: Any
+) -> AbstractAsyncContextManager[SomeAsyncSession]: ...
+
+
 @asynccontextmanager
-async def arolled_back(engine: AsyncEngine, **options: Any) -> AsyncIterator[AsyncSession]:
-    """As :func:`rolled_back`, an AsyncSession."""
+async def arolled_back(
+    engine: AsyncEngine, *, session_factory: Callable[..., AsyncSession] | None = None, **options: Any
+) -> AsyncIterator[Any]:
+    """As :func:`rolled_back`, an AsyncSession.
+
+    Args:
+        engine: The database.
+        session_factory: An async_sessionmaker of the application, or a class of sessions. Default: AsyncSession with
+            ``expire_on_commit=False``, since code that reads an expired attribute fails with MissingGreenlet.
+        options: Further arguments of the session.
+    """
+    if session_factory is None:
+        session_factory, options = AsyncSession, {"expire_on_commit": False, **options}
     async with engine.connect() as connection, connection.begin() as transaction:
-        async with AsyncSession(connection, join_transaction_mode="create_savepoint", **options) as session:
+        async with session_factory(bind=connection, join_transaction_mode="create_savepoint", **options) as session:
             yield session
         await transaction.rollback()
 
 
 @contextmanager
 def inline(
-    session: AnySession, *queues: Queue, resources: Mapping[str, Any] = MappingProxyType({})
+    session: AnySession,
+    *queues: Queue,
+    resources: Mapping[str, Any] = MappingProxyType({}),
+    session_factory: Callable[..., Session] = Session,
 ) -> Iterator[list[Performed]]:
     """Perform what the session has enqueued at each of its commits, before ``commit()`` returns.
 
@@ -67,6 +110,7 @@ def inline(
             :func:`ainline`.
         queues: The queues whose handlers run. Their handlers must be plain functions.
         resources: What on_start functions would give, by their names; they are not called.
+        session_factory: What makes the sessions of handlers, as for a worker. Default: Session.
 
     Yields:
         What was performed so far, in order: the list grows.
@@ -82,7 +126,7 @@ def inline(
 
     def perform() -> None:
         for queue in queues:
-            with Session(connection, join_transaction_mode="create_savepoint") as own:
+            with session_factory(bind=connection, join_transaction_mode="create_savepoint") as own:
                 performed.extend(drain(own, queue, resources=resources))
                 own.commit()
 
@@ -92,7 +136,10 @@ def inline(
 
 @asynccontextmanager
 async def ainline(
-    session: AsyncSession, *queues: Queue, resources: Mapping[str, Any] = MappingProxyType({})
+    session: AsyncSession,
+    *queues: Queue,
+    resources: Mapping[str, Any] = MappingProxyType({}),
+    session_factory: Callable[..., AsyncSession] = AsyncSession,
 ) -> AsyncIterator[list[Performed]]:
     """As :func:`inline`, of an AsyncSession such as one that :func:`arolled_back` made, for async handlers too."""
     if not isinstance(session, AsyncSession):
@@ -102,7 +149,7 @@ async def ainline(
 
     async def perform() -> None:
         for queue in queues:
-            async with AsyncSession(session.bind, join_transaction_mode="create_savepoint") as own:
+            async with session_factory(bind=session.bind, join_transaction_mode="create_savepoint") as own:
                 performed.extend(await adrain(own, queue, resources=resources))
                 await own.commit()
 

@@ -31,7 +31,7 @@ def check_name(what: str, value: object, most: int = NAME_BYTES) -> None:
             surrogate.
     """
     if not isinstance(value, str):
-        raise InvalidArgument(f"{what} is a {type(value).__name__}: {value!r:.80}; give a str")
+        raise InvalidArgument(f"{what} is {value!r:.80}; give a str")
     if value.isascii() and 1 <= len(value) <= most and "\x00" not in value:
         return
     try:

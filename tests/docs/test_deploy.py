@@ -20,7 +20,6 @@ from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.cli.formats import parse_duration
-from sqlalchemy_fairqueue.cli.options import DATABASE_URL_VARIABLE
 from tests.docs.pages import DOCS, blocks
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
@@ -28,9 +27,14 @@ from tests.worker.helpers import until
 
 _BLOCKS = [(block.language, block.text) for block in blocks(DOCS / "howto" / "deploy.md")]
 _PORT = "8080"
+_DATABASE_URL = "DATABASE_URL"
 _SHOP = """
+import os
+
+from sqlalchemy import create_engine
 from sqlalchemy_fairqueue import Queue
 
+engine = create_engine(os.environ["DATABASE_URL"])
 queue = Queue("documents")
 
 
@@ -114,7 +118,7 @@ def test_the_command_line_runs(database: Database, engine: Engine, tmp_path: Pat
     with subprocess.Popen(
         [Path(sys.executable).parent / "fairqueue", *(word.replace(_PORT, port) for word in arguments)],
         cwd=tmp_path,
-        env=kept | {DATABASE_URL_VARIABLE: database.url.render_as_string(hide_password=False)},
+        env=kept | {_DATABASE_URL: database.url.render_as_string(hide_password=False)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -149,11 +153,11 @@ def test_the_supervisors_wait() -> None:
 
 
 def test_the_names() -> None:
-    """The variables and extras that the units name exist, and the migration comes first."""
-    assert _unit()["Service"]["Environment"].partition("=")[0] == DATABASE_URL_VARIABLE
-    assert [one["name"] for one in _container()["env"]] == [DATABASE_URL_VARIABLE]
+    """The units set the variable of the application and install extras that exist; the migration comes first."""
+    assert _unit()["Service"]["Environment"].partition("=")[0] == _DATABASE_URL
+    assert [one["name"] for one in _container()["env"]] == [_DATABASE_URL]
     services = _compose()
-    assert all(list(one["environment"]) == [DATABASE_URL_VARIABLE] for one in services.values())
+    assert all(list(one["environment"]) == [_DATABASE_URL] for one in services.values())
     assert services["migrate"]["command"] == "alembic upgrade head"
     assert services["worker"]["depends_on"] == {"migrate": {"condition": "service_completed_successfully"}}
     installed = shlex.split(_image()["RUN"][0])

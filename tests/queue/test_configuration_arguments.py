@@ -35,7 +35,7 @@ _WRONG: list[tuple[dict[str, Any], str]] = [
     ({"message_ids": [1, None]}, "message_ids is None"),
     ({"message_ids": 1.5}, "message_ids is 1.5"),
     ({"channel": ""}, "channel '' has 0 bytes"),
-    ({"kind": 7}, "kind is a int: 7"),
+    ({"kind": 7}, "kind is 7"),
 ]
 _LIMITS: list[tuple[dict[str, Any], str]] = [
     ({"limit": 0}, "limit is 0; give an int from 1 to 100000"),
@@ -81,9 +81,9 @@ _CONFIGURATIONS: list[tuple[Callable[[Queue, Any], object], str]] = [
     ),
     (lambda queue, where: queue.configure(where, defaults=_ODD), "defaults is <object"),
     (lambda queue, where: queue.pause(where, ""), "channel '' has 0 bytes"),
-    (lambda queue, where: queue.resume(where, 7), "channel is a int: 7"),  # type: ignore[arg-type]
+    (lambda queue, where: queue.resume(where, 7), "channel is 7"),  # type: ignore[arg-type]
     (lambda queue, where: queue.purge(where, "x" * 513), "has 513 bytes of UTF-8; use 1 to 512"),
-    (lambda queue, where: queue.purge(where, None), "channel is a NoneType"),  # type: ignore[arg-type]
+    (lambda queue, where: queue.purge(where, None), "channel is None"),  # type: ignore[arg-type]
     (
         lambda queue, where: queue.enqueue(where, channel="a", payload=1, on_duplicate=_ODD),
         "on_duplicate is <object",

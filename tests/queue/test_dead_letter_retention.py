@@ -188,7 +188,7 @@ async def test_awaited(queue: Queue, async_engine: AsyncEngine, database: Databa
         (timedelta(), "dead_letter_retention is datetime.timedelta(0)"),
         ({"a": 7}, "dead_letter_retention of kind 'a' is 7; give a timedelta"),
         ({"": DAY}, "kind of dead_letter_retention '' has 0 bytes"),
-        ({3: DAY}, "kind of dead_letter_retention is a int: 3; give a str"),
+        ({3: DAY}, "kind of dead_letter_retention is 3; give a str"),
     ],
 )
 def test_bad_values(queue: Queue, engine: Engine, database: Database, value: Any, message: str) -> None:

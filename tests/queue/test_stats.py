@@ -155,7 +155,7 @@ async def test_busy_channels(queue: Queue, engine: Engine, async_engine: AsyncEn
     ("given", "message"),
     [
         ({"channel": ""}, "channel '' has 0 bytes"),
-        ({"channel": 7}, "channel is a int: 7"),
+        ({"channel": 7}, "channel is 7"),
         ({"after": "\x00"}, "NUL"),
         ({"limit": 0}, "limit is 0; give an int from 1 to 100000"),
         ({"limit": True}, "limit is True"),

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import Engine, text
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
-from sqlalchemy.orm import Session
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
+from sqlalchemy.orm import Session, sessionmaker
 
 from sqlalchemy_fairqueue import Context, Delivery, InvalidArgument, Queue, Retry
 from sqlalchemy_fairqueue.testing import (
@@ -33,12 +33,55 @@ def test_rolled_back(engine: Engine, queue: Queue, database: Database) -> None:
 
 
 async def test_arolled_back(async_engine: AsyncEngine, queue: Queue, database: Database) -> None:
-    """The same for an AsyncSession."""
+    """The same for an AsyncSession, whose objects can be read after a commit."""
     async with arolled_back(async_engine) as session:
         queue.enqueue(session, channel="a", payload=1)
         await session.commit()
+        assert not session.sync_session.expire_on_commit
         await aassert_enqueued(session, queue, payload=1)
     assert database.value("select count(*) from fq_message") == 0
+
+
+def test_sessions_of_the_application(engine: Engine, queue: Queue) -> None:
+    """A sessionmaker makes the session of the test and those of handlers, with the application's own class."""
+
+    class Own(Session):
+        """As SQLModel's Session, which has more methods."""
+
+    @queue.handler("own")
+    def own(delivery: Delivery, session: Session) -> None:
+        assert delivery.payload == 1
+        assert isinstance(session, Own)
+
+    made = sessionmaker(engine, class_=Own, autoflush=False)
+    with rolled_back(engine, session_factory=made) as session:
+        assert isinstance(session, Own)
+        assert not session.autoflush
+        with inline(session, queue, session_factory=made) as performed:
+            queue.enqueue(session, channel="a", payload=1, kind="own")
+            session.commit()
+        assert len(performed) == 1
+
+
+async def test_async_sessions_of_the_application(async_engine: AsyncEngine, queue: Queue) -> None:
+    """The same for an async_sessionmaker, whose own options hold."""
+
+    class Own(AsyncSession):
+        """As SQLModel's AsyncSession."""
+
+    @queue.handler("own")
+    async def own(delivery: Delivery, session: AsyncSession) -> None:
+        assert delivery.payload == 1
+        assert isinstance(session, Own)
+
+    made = async_sessionmaker(async_engine, class_=Own)
+    async with arolled_back(async_engine, session_factory=made) as session:
+        assert isinstance(session, Own)
+        assert session.sync_session.expire_on_commit
+        async with ainline(session, queue, session_factory=made) as performed:
+            queue.enqueue(session, channel="a", payload=1, kind="own")
+            await session.commit()
+        assert len(performed) == 1
 
 
 def test_inline(engine: Engine, queue: Queue, database: Database) -> None:
