@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.embedded.account import Account
     from sqlalchemy_fairqueue.embedded.programs import Programs
 
+_LOG_LINES = 10
 # Runs each line of its input and answers the exit status. The input ends when the last process that holds the other end
 # of the pipe is gone; then it stops the server and removes the folder.
 _SCRIPT = """
@@ -62,10 +63,11 @@ class Supervisor:
             status = cast("IO[str]", self._process.stdout).readline().strip()
         if status != "0":
             log = self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+            ending = "\n".join(log[-2000:].strip().splitlines()[-_LOG_LINES:])
             message = (
                 f"{program} of {str(self.programs.directory)!r} failed with status {status or 'unknown'} after "
-                f"{shlex.join(arguments)!r}; its log ends with {log[-2000:].strip()!r}; fix that, or name a running "
-                f"server in {DATABASE_URL_VARIABLE}"
+                f"{shlex.join(arguments)!r}; fix what its log says, or name a running server in "
+                f"{DATABASE_URL_VARIABLE}; the log ends with:\n{ending}"
             )
             raise EmbeddedServerError(message)
 

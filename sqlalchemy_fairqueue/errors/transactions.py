@@ -30,7 +30,7 @@ class IsolationError(FairQueueError, codes=("QF003",)):
 class UnsentWork(FairQueueError):
     """Queue work of a transaction that cannot be sent in it any more.
 
-    Either an earlier commit failed while it sent the work, so that only a rollback is possible; or the work was asked
-    for when the transaction had been committed, prepared or rolled back already, from a hook that runs that late or
-    after a flush whose error was caught: then that error is the cause. Nothing was recorded.
+    There are two ways to get here. An earlier commit failed while it sent the work: only a rollback is possible then.
+    Or the call came when the transaction had already been committed, prepared or rolled back: from a hook that runs so
+    late, or after a failed flush whose error was caught. That error is the cause. Nothing was recorded.
     """

@@ -102,9 +102,9 @@ class ConfigurationMethods(QueueBase):
                 messages and dead letters: their names, and how much they had dropped. The next enqueue makes such a
                 channel anew. One that is paused, or that configure_channel has set, stays. None: all stay. Before it is
                 set: 30 days.
-            fair_by: What channels that stay backlogged get equal parts of, by weight: "messages", as before it is set;
-                "cost", the sum of what ``enqueue(cost=)`` declared and settlements corrected; "seconds", the time that
-                handlers of workers took.
+            fair_by: What is shared equally, by weight, among channels that stay backlogged. "messages": their number;
+                so it is until this is set. "cost": the sum of costs, as ``enqueue(cost=)`` declared and settlements
+                corrected them. "seconds": the time that handlers of workers took.
 
         Locks the queue's row until the transaction ends; waits for another configuration of the same queue. With
         max_concurrency or rate also the messages that consumers hold: it waits for transactions that are settling one,

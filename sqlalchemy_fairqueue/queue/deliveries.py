@@ -37,11 +37,15 @@ _LEAST = timedelta(microseconds=1)
 class DeliveryMethods(QueueBase):
     """dequeue and extend, and the verbs that settle a delivery.
 
-    complete, retry, release and bury do the same wherever they are called: on a session they are recorded and take
-    effect with its COMMIT, which fails whole with LeaseLost if a delivery was lost, so that business effects and
-    completion are one; on a Connection they are sent at once, in its transaction; on an Engine in a transaction of
-    their own, where the deliveries that are not lost are settled before LeaseLost names the others. They lock the
-    messages themselves, in the order of their ids, and nothing else.
+    complete, retry, release and bury settle deliveries. When they do depends on what they are called with:
+
+    - On a session they are recorded, and sent with its COMMIT. If a delivery was lost, the whole COMMIT fails with
+      LeaseLost, so that business effects and completion are one.
+    - On a Connection they are sent at once, in its transaction.
+    - On an Engine they have a transaction of their own. It settles the deliveries that are not lost; LeaseLost then
+      names the others.
+
+    They lock the messages, in the order of their ids, and nothing else.
     """
 
     def _begin(self) -> None:

@@ -231,15 +231,15 @@ class EnqueueMethods(QueueBase):
     def enqueue_now(
         self, where: Session | scoped_session[Any] | Connection | Engine, **message: Unpack[EnqueueWords]
     ) -> int | None:
-        """Add a message in the transaction at once, for those who need its id now, or have a Connection and no Session.
+        """Add a message at once, instead of with the COMMIT: for callers that need its id, or have no Session.
 
-        On an Engine it is added in a transaction of its own, one statement that is committed when this returns: the
-        quickest way for those who change nothing else. What follows is about the transactions of others.
+        On an Engine the message has a transaction of its own, which is committed when this returns. That is the
+        quickest way if nothing else changes. On a session or Connection it is added in the transaction that is open.
 
         The arguments are those of :meth:`enqueue`. Calls of one transaction must come in the lock order (queue,
         channel, key; as UTF-8 bytes), and before any completion or cancel that it sends itself. A call with a key, or
-        one that makes a channel, keeps its lock until the transaction ends, so that it can still deadlock with row
-        locks that the caller takes later: enqueue last.
+        one that makes a channel, keeps its lock until the transaction ends. It can deadlock with row locks that the
+        caller takes later, so enqueue last.
 
         Returns:
             The message's id; if another message has the key, the id of that one; None if the channel is full and its

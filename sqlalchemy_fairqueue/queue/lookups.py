@@ -51,9 +51,9 @@ class LookupMethods(QueueBase):
         ``queue.codec.decode(found.content)`` is its payload. Dead letters are found by :meth:`dead_letters`. Its
         ``wait`` says why it waits and who has what it waits for: other channels, and with a shared limit other queues.
         Its ``history`` has the attempts that failed, as :meth:`attempts` gives them.
-        To know that costs O(log n) and a bounded part of what is in the queue: up to 1,000 messages ahead of it are
-        counted, and the shares and takers of its wait are those of up to 3,000 messages out and 3,000 ready channels.
-        Beyond these, a share that a channel is entitled to is the most that it can be. :meth:`contention` reads all.
+        The call reads O(log n) and a bounded part of the queue. It counts up to 1,000 messages ahead of this one. It
+        computes shares from up to 3,000 leased messages and 3,000 ready channels; if there are more, the share that a
+        channel is entitled to is an upper bound. :meth:`contention` reads all.
 
         Args:
             where: A session, Connection or Engine.
@@ -110,10 +110,9 @@ class LookupMethods(QueueBase):
         read.
 
         It costs O(log n) and what is returned, where a channel, a key or a state of a channel is given, and for the
-        whole queue if the installation has no other. A *kind*, and a *state* of the whole queue, have no index: the
-        call reads *scan* messages at most, and returns what it found among them, which may be nothing on a page that
-        is not the last one. Where the state is not given or "leased", it also reads the ids of what consumers hold of
-        the queue.
+        whole queue if the installation has no other. No index helps with a *kind*, or with a *state* of the whole
+        queue: the call then reads *scan* messages at most. So a page may be empty although it is not the last one.
+        Where the state is not given or "leased", it also reads the ids of what consumers hold of the queue.
 
         Args:
             where: A session, Connection or Engine.

@@ -43,9 +43,9 @@ class MiddlewareMethods(QueueBase):
         async handlers and awaits ``proceed()``; a plain one goes around plain handlers, in their thread. A queue that
         has both kinds of handlers needs a middleware for each.
 
-        It counts as a part of the handler: it runs in the transaction of the handler's session (``context.session``),
-        before the completion; it may raise or return an outcome instead of the handler; its exceptions are failures of
-        the attempt; its time counts towards the timeout. It is called once an attempt, again if the database could not
+        It counts as a part of the handler. It runs in the transaction of the handler's session (``context.session``),
+        before the completion. An outcome that it raises or returns replaces that of the handler. An exception fails the
+        attempt. Its time counts towards the timeout. It is called once an attempt, again if the database could not
         serialize the transaction, and not at all for payloads that cannot be decoded. With ``isolation="process"`` it
         runs in the worker, around the call of the child process.
 

@@ -68,9 +68,9 @@ def all_enqueued(session: AnySession, queue: Queue | AnyJob, **wanted: Any) -> l
     Args:
         session: A Session or scoped_session. Of an AsyncSession use :func:`aall_enqueued`.
         queue: The queue, or a job: then only its messages count.
-        wanted: What the messages must have: any of channel, kind, key, payload, headers, max_attempts, at, unique_for,
-            and of a job its arguments, which come first where a name is both. A mapping matches a mapping that has its
-            members, whatever else that has; a payload goes through the codec first.
+        wanted: What the messages must have: any of channel, kind, key, payload, headers, max_attempts, at, unique_for.
+            For a job also its arguments; a name that is both means the argument. A mapping matches every mapping that
+            has its members. A payload goes through the codec first.
 
     Returns:
         The messages in the order in which they were sent, then those that are only recorded.

@@ -50,9 +50,9 @@ class Enqueue:
             codec.
         max_attempts: Deliveries after which a failing message becomes a dead letter. None: the queue's.
         on_duplicate: What to do if another message holds the key. "skip": add nothing; the receipt names the message
-            that holds the key. "raise": DuplicateMessage. "replace": the message that holds it is rewritten and
-            scheduled anew, as this one says, its attempts forgotten; only its id and enqueued_at stay (enqueueing again
-            and again with a delay makes a debounce). One that a consumer holds loses the key, and this one is added.
+            that holds the key. "raise": raise DuplicateMessage. "replace": rewrite the message that holds the key. It
+            keeps its id and enqueued_at, and takes all else from this one; its attempts are forgotten. With a delay
+            this is a debounce. If a consumer holds that message, it loses the key, and this one is added.
         cost: How much of its channel's share the message takes, from 1 to 1,000,000,000, in any unit that all messages
             of the queue share: pages, tokens, kilobytes. Channels get equal sums of costs by weight. An estimate
             will do: a settlement may say what it was. In a queue that is fair by seconds, milliseconds.

@@ -82,10 +82,11 @@ class ChannelPolicy(PolicyFields):
             None: no bound.
         on_full: What an enqueue to a full channel does: "raise" ChannelFull, or "drop" the message, count it, and say
             so in its receipt.
-        priority_aging: How much waiting one step of priority outweighs, 1 us to 365 days: a message of priority 3 goes
-            before ordinary ones that became ready up to three times so long before it, and behind those that have
-            waited for longer. So a stream of urgent messages never starves the others of its channel. Applies to
-            messages that become ready from then on. None: a message goes before all of a lower priority.
+        priority_aging: The waiting time that counts as much as one step of priority, 1 us to 365 days. With ten
+            minutes, a message of priority 3 goes before those without a priority that became ready less than 30 minutes
+            before it, and after those that have waited for longer. So urgent messages never starve the others of their
+            channel. Applies to messages that become ready from then on. None: a message goes before all of a lower
+            priority.
 
     Raises:
         InvalidArgument: A value cannot be kept.

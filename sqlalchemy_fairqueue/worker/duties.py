@@ -154,11 +154,10 @@ def hear_signals(connection: DedicatedConnection, queues: Sequence[ServedQueue],
 class Housekeeping:
     """Housekeeping that any worker may do for all, in the schemas of its queues.
 
-    It makes partitions of the history ahead, drops old ones, and deletes dead letters that are older than their queue
-    keeps them, old records of the slots of schedules, finished groups, results and keys whose time is over, old
-    requests to stop, and channels that have been idle for long. The SQL functions let several workers do it at once,
-    and finish what another one left; so it does not matter which workers do it, how often, or whether one dies in it.
-    It runs in a thread of its own, so that no lease waits for it.
+    It makes partitions of the history ahead, and drops old ones. It deletes dead letters, results, finished groups and
+    keys whose time is over, old slots of schedules, old requests to stop, and channels that have been idle for long.
+    Several workers may do this at once: the SQL functions finish what another worker left. So it does not matter which
+    workers do it, how often, or whether one dies. It runs in a thread of its own, so that no lease waits for it.
 
     Args:
         options: The worker's.

@@ -35,7 +35,7 @@ class WriteOptions(TargetOptions):
         rejects_path: A folder or URI that driver and executors can write to; Parquet files by
             schema, queue, job and batch.
         staging_rows: The number of rows that an executor encodes at once.
-        staging_ttl: The age from which on the next load drops staging tables of drivers that died.
+        staging_ttl: If a driver died, a later load drops its staging tables when they are this old.
         max_concurrency, rate, weight, max_backlog, drop_when_full, priority_aging: The policy of channels
             that the load is the first to use, unless the queue has one: the same as in your ``Queue(defaults=...)``.
     """
