@@ -48,6 +48,10 @@ class JsonCodec:
     Args:
         default: Called with a value that cannot be encoded as JSON (datetime, UUID, Decimal, bytes ...); returns one
             that can. None refuses such values. To convert back is up to the caller.
+
+    Example:
+        >>> Queue("documents", codec=JsonCodec()).codec.encode({"file": "a.pdf"})
+        b'{"file":"a.pdf"}'
     """
 
     def __init__(self, default: Callable[[Any], Any] | None = None) -> None:
@@ -173,7 +177,12 @@ _decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
 
 
 class BytesCodec:
-    """Bytes as they are."""
+    """Bytes as they are.
+
+    Example:
+        >>> Queue("pictures", codec=BytesCodec()).codec.encode(b"any bytes")
+        b'any bytes'
+    """
 
     def encode(self, payload: Any) -> bytes:
         """The payload itself. Raises PayloadError when it is not bytes, bytearray or memoryview."""

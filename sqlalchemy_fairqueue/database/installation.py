@@ -46,6 +46,10 @@ def install_fairqueue(where: Engine | Connection, schema: str | None = None) -> 
             the migration to write.
         AutocommitError: The connection commits each statement by itself.
         ValueError: PostgreSQL cannot keep the schema's name, or the database is not PostgreSQL.
+
+    Example:
+        >>> install_fairqueue(engine)  # it is installed already
+        False
     """
     if isinstance(where, Connection):
         if is_in_autocommit(where):

@@ -20,6 +20,15 @@ class DuplicateMessage(FairQueueError):
         key: The key.
         message_id: The message that holds it.
         cancelled: Whether the transaction cancels that message.
+
+    Example:
+        >>> message_id = queue.enqueue_now(engine, channel="a", payload=1, key="report")
+        >>> try:
+        ...     with Session(engine) as session, session.begin():
+        ...         receipt = queue.enqueue(session, channel="a", payload=2, key="report", on_duplicate="raise")
+        ... except DuplicateMessage as error:
+        ...     print(error.message_id == message_id)
+        True
     """
 
     def __init__(self, channel: str, key: str, message_id: int, cancelled: bool = False) -> None:  # noqa: FBT001, FBT002 - pickled by position
@@ -52,6 +61,15 @@ class ChannelFull(FairQueueError, codes=("QF005",)):
     Attributes:
         channel: The channel, as far as it is known.
         max_backlog: The bound, as far as it is known.
+
+    Example:
+        >>> queue.configure_channel(engine, "customer-7", max_backlog=1)
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> try:
+        ...     message_id = queue.enqueue_now(engine, channel="customer-7", payload=2)
+        ... except ChannelFull as error:
+        ...     print(error.channel)
+        customer-7
     """
 
     def __init__(self, problem: str, channel: str | None = None, max_backlog: int | None = None) -> None:

@@ -21,6 +21,16 @@ class LeaseLost(FairQueueError):
         lease_id: The lease they were held under (of the first, if they differ).
         expired_at: When that lease ended, as the delivery knew it.
         holder: The consumer that holds the first of them now, if any.
+
+    Example:
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> [delivery] = queue.dequeue(engine)
+        >>> queue.complete(engine, delivery)
+        >>> try:
+        ...     queue.complete(engine, delivery)
+        ... except LeaseLost:
+        ...     print("somebody settled it before")
+        somebody settled it before
     """
 
     def __init__(

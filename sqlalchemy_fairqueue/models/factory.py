@@ -156,6 +156,14 @@ def make_models(base: type[Any] | HasMetaData, schema: str | None = None) -> Mod
 
     Raises:
         ValueError: Classes of the user's map tables of these names in that schema.
+
+    Example:
+        >>> class Base(DeclarativeBase):
+        ...     pass
+        >>> models = make_models(Base)
+        >>> with Session(engine) as session:
+        ...     session.scalar(select(func.count()).where(models.DeadLetter.queue == "documents"))
+        0
     """
     metadata = base.metadata
     target = schema or metadata.schema

@@ -61,6 +61,9 @@ def declare_grants(metadata: MetaData, *grants: RoleGrant, schema: str | None = 
 
     Raises:
         ValueError: A role has two grants of one kind.
+
+    Example:
+        >>> declare_grants(MetaData(), RoleGrant("web", "producer"), RoleGrant("worker", "consumer"))
     """
     declared: dict[str | None, tuple[RoleGrant, ...]] = metadata.info.setdefault("fairqueue_grants", {})
     target = schema or metadata.schema

@@ -63,4 +63,14 @@ class Queue(
 
     Raises:
         InvalidArgument: A bad name or number.
+
+    Example:
+        >>> queue = Queue("documents", defaults=ChannelPolicy(max_concurrency=4))
+        >>> @queue.handler("parse")
+        ... def parse(delivery: Delivery, session: Session) -> None:
+        ...     print("parsed", delivery.payload["file"])
+        >>> with Session(engine) as session, session.begin():
+        ...     receipt = queue.enqueue(session, channel="customer-7", payload={"file": "a.pdf"}, kind="parse")
+        >>> Worker(engine, queue).run(drain=True)
+        parsed a.pdf
     """

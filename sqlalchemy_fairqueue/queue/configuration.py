@@ -114,6 +114,11 @@ class ConfigurationMethods(QueueBase):
         Raises:
             InvalidArgument: A bad value, nothing to set, or a plan that does not exist.
             IsolationError: max_concurrency or rate in a REPEATABLE READ or SERIALIZABLE transaction.
+
+        Example:
+            >>> queue.configure(engine, max_concurrency=50, defaults=ChannelPolicy(max_concurrency=5))
+            >>> queue.stats(engine).max_concurrency
+            50
         """
         self._perform(
             where,
@@ -172,6 +177,11 @@ class ConfigurationMethods(QueueBase):
             InvalidArgument: A bad name or value, both a policy and changes, nothing to set, or a plan that does not
                 exist. On a session that comes from the COMMIT.
             TypeError: A change of something that is no field of a policy.
+
+        Example:
+            >>> queue.configure_channel(engine, "customer-7", max_concurrency=4, rate="10/s")
+            >>> [(channel.channel, channel.policy.max_concurrency) for channel in queue.channels(engine)]
+            [('customer-7', 4)]
         """
         operation = self._configure_channel("configure_channel", channel, policy, changes, plan=plan, reset=reset)
         self._perform(where, [operation])
@@ -191,6 +201,12 @@ class ConfigurationMethods(QueueBase):
         Raises:
             InvalidArgument: A bad name.
             UnknownChannel: There is no such channel. On a session it comes from the COMMIT, which then fails whole.
+
+        Example:
+            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> queue.pause(engine, "customer-7")
+            >>> len(queue.dequeue(engine))
+            0
         """
         self._perform(where, [self._pause(channel, paused=True, new=new)])
 
@@ -198,6 +214,13 @@ class ConfigurationMethods(QueueBase):
         """Go on serving a channel, or with channel None the queue. What is not paused stays as it is.
 
         It takes effect on the next dequeue after the commit. Locks and errors as :meth:`pause`.
+
+        Example:
+            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> queue.pause(engine, "customer-7")
+            >>> queue.resume(engine, "customer-7")
+            >>> len(queue.dequeue(engine))
+            1
         """
         self._perform(where, [self._pause(channel, paused=False)])
 

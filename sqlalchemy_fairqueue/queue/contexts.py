@@ -57,6 +57,16 @@ class Context:
     """The view that a handler that takes ``context`` has of its work.
 
     A handler in a thread cannot be interrupted: one that takes long should call ``check`` between its steps.
+
+    Example:
+        >>> @queue.handler("split")
+        ... def split(delivery: Delivery, context: Context) -> None:
+        ...     for page in delivery.payload["pages"]:
+        ...         context.check()  # raises when the message is cancelled, lost, or out of time
+        ...         print(page)
+        >>> perform(queue, {"pages": ["one", "two"]}, kind="split")
+        one
+        two
     """
 
     __slots__ = ("_held", "_resources", "_session")

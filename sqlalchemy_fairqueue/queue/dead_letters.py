@@ -63,6 +63,12 @@ class DeadLetterMethods(QueueBase):
 
         Raises:
             InvalidArgument: A bad argument.
+
+        Example:
+            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, kind="parse")
+            >>> queue.bury(engine, queue.dequeue(engine), reason="not a file")
+            >>> [letter.reason for letter in queue.dead_letters(engine, kind="parse")]
+            ['not a file']
         """
         return self._ask(
             where, self._dead_letters(_filter(message_ids, channel, kind, error, since, until), limit, after)
@@ -100,6 +106,12 @@ class DeadLetterMethods(QueueBase):
         Raises:
             InvalidArgument: A bad argument.
             AutocommitError: On a session or connection in AUTOCOMMIT.
+
+        Example:
+            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> queue.bury(engine, queue.dequeue(engine))
+            >>> queue.redrive(engine, message_id) == {message_id: "redriven"}
+            True
         """
         return self._ask(where, self._redrive(_filter(message_ids, channel, kind), limit), settles=True)
 
@@ -128,6 +140,12 @@ class DeadLetterMethods(QueueBase):
 
         Raises:
             InvalidArgument: A bad argument.
+
+        Example:
+            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> queue.bury(engine, queue.dequeue(engine))
+            >>> queue.purge_dead(engine, before=datetime.now(UTC) + timedelta(days=1))
+            1
         """
         return self._ask(where, self._purge_dead(_filter(message_ids, channel, kind), before))
 

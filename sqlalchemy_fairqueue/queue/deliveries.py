@@ -82,6 +82,12 @@ class DeliveryMethods(QueueBase):
         Raises:
             InvalidArgument: A bad argument.
             SchemaMismatch: The queue is not installed there, or in a version that is too old.
+
+        Example:
+            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload={"file": "a.pdf"})
+            >>> batch = queue.dequeue(engine, limit=100, lease=timedelta(minutes=1))
+            >>> [delivery.payload for delivery in batch]
+            [{'file': 'a.pdf'}]
         """
         if not isinstance(engine, Engine):
             raise self._no_engine(engine, "an Engine")
@@ -124,6 +130,13 @@ class DeliveryMethods(QueueBase):
             InvalidArgument: A bad cost.
             PayloadError: The result cannot be encoded, or has more than 1,048,576 bytes.
             LeaseLost: Some delivery is not the caller's any more; for those nothing changed.
+
+        Example:
+            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> with Session(engine) as session, session.begin():
+            ...     queue.complete(session, queue.dequeue(engine))
+            >>> queue.message(engine, message_id) is None
+            True
         """
         self._settle(where, Verb.COMPLETE, deliveries, cost=cost, **self._given_result(result))
 
@@ -149,13 +162,26 @@ class DeliveryMethods(QueueBase):
 
         Raises:
             LeaseLost: As :meth:`complete`.
+
+        Example:
+            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> queue.retry(engine, queue.dequeue(engine), delay=timedelta(minutes=1), error="busy")
+            >>> queue.message(engine, message_id).attempts
+            1
         """
         self._settle(where, Verb.RETRY, deliveries, delay=delay, error=error, cost=cost)
 
     def release(
         self, where: AnySession | Connection | Engine, deliveries: Deliveries, *, delay: timedelta | None = None
     ) -> None:
-        """Give deliveries back untried: their attempt is not counted. Arguments and errors as :meth:`retry`."""
+        """Give deliveries back untried: their attempt is not counted. Arguments and errors as :meth:`retry`.
+
+        Example:
+            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> queue.release(engine, queue.dequeue(engine))
+            >>> queue.message(engine, message_id).attempts
+            0
+        """
         self._settle(where, Verb.RELEASE, deliveries, delay=delay)
 
     def bury(
@@ -170,6 +196,12 @@ class DeliveryMethods(QueueBase):
         """Settle deliveries for good: the whole messages go to the dead letters, with the reason.
 
         Cost and errors as :meth:`complete`.
+
+        Example:
+            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> queue.bury(engine, queue.dequeue(engine), reason="no such customer")
+            >>> [letter.reason for letter in queue.dead_letters(engine)]
+            ['no such customer']
         """
         self._settle(where, Verb.BURY, deliveries, reason=reason, error=error, cost=cost)
 
@@ -224,6 +256,12 @@ class DeliveryMethods(QueueBase):
 
         Raises:
             LeaseLost: The lease has ended, or a delivery is not held under it any more; nothing changed for that lease.
+
+        Example:
+            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> batch = queue.dequeue(engine)
+            >>> queue.extend(engine, batch, lease=timedelta(minutes=5)) > datetime.now(UTC) + timedelta(minutes=4)
+            True
         """
         if not isinstance(engine, Engine):
             raise refused(engine, "an Engine")

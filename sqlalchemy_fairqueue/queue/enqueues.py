@@ -143,6 +143,12 @@ class EnqueueMethods(QueueBase):
             ChannelFull: From the COMMIT, which then fails whole: the channel has reached its max_backlog, and its
                 policy is to raise.
             AutocommitError, SchemaMismatch: From the COMMIT, which then fails whole.
+
+        Example:
+            >>> with Session(engine) as session, session.begin():
+            ...     receipt = queue.enqueue(session, channel="customer-7", payload={"file": "a.pdf"}, kind="parse")
+            >>> receipt.outcome
+            'created'
         """
         message = Enqueue(
             channel=channel,
@@ -182,6 +188,13 @@ class EnqueueMethods(QueueBase):
             LockOrderError: On a Connection: out of order; nothing was sent and the transaction is usable.
             AutocommitError: The connection commits each statement by itself; nothing was sent.
             SchemaMismatch: The queue is not installed, or in a version that is too old.
+
+        Example:
+            >>> files = [Enqueue(channel="customer-7", payload={"file": name}) for name in ("a.pdf", "b.pdf")]
+            >>> with Session(engine) as session, session.begin():
+            ...     receipts = queue.enqueue_many(session, files)
+            >>> [receipt.outcome for receipt in receipts]
+            ['created', 'created']
         """
         if isinstance(where, (AsyncConnection, AsyncEngine)):
             raise InvalidArgument(f"got {type(where).__name__}; use await queue.aenqueue_many(...)")
@@ -254,6 +267,11 @@ class EnqueueMethods(QueueBase):
             AutocommitError: The connection commits each statement by itself; nothing was sent.
             TypeError: An argument that :meth:`enqueue` does not have.
             InvalidArgument, PayloadError, SchemaMismatch: As :meth:`enqueue`.
+
+        Example:
+            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload={"file": "a.pdf"})
+            >>> queue.message(engine, message_id).channel
+            'customer-7'
         """
         [operation] = self._enqueues([Enqueue(**message)])
         self._refuse_async(where)

@@ -187,6 +187,14 @@ class GroupMethods(EnqueueMethods):
             InvalidArgument: A bad argument; a follow-up that raises or replaces when its key stands, or that has
                 a cost or unique_for.
             PayloadError: The payload of a follow-up cannot be encoded.
+
+        Example:
+            >>> then = Enqueue(channel="customer-7", payload={"run": 1}, kind="report")
+            >>> with Session(engine) as session, session.begin():
+            ...     with queue.group(session, then=then) as group:
+            ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=page) for page in (1, 2)])
+            >>> queue.group_status(engine, group.id).pending
+            2
         """
         return Group(self, session, then, on_failure)
 
@@ -202,6 +210,13 @@ class GroupMethods(EnqueueMethods):
         Raises:
             InvalidArgument: The id is none.
             UnknownGroup: There is no such group in the queue, or not any more.
+
+        Example:
+            >>> with Session(engine) as session, session.begin():
+            ...     with queue.group(session) as group:
+            ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
+            >>> queue.group_status(engine, group.id).pending
+            1
         """
         found = checked_group_id(group_id)
         return self._known(self._ask(where, self._group_status(found)), found)
@@ -219,6 +234,13 @@ class GroupMethods(EnqueueMethods):
 
         Raises:
             InvalidArgument: A bad argument.
+
+        Example:
+            >>> with Session(engine) as session, session.begin():
+            ...     with queue.group(session) as group:
+            ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
+            >>> [status.id == group.id for status in queue.groups(engine, is_open=True)]
+            [True]
         """
         return self._ask(where, self._groups(is_open, limit, before))
 
@@ -238,6 +260,14 @@ class GroupMethods(EnqueueMethods):
             InvalidArgument: The id is none.
             UnknownGroup: There is no such group in the queue, or not any more.
             IsolationError: The transaction is REPEATABLE READ or SERIALIZABLE.
+
+        Example:
+            >>> with Session(engine) as session, session.begin():
+            ...     with queue.group(session) as group:
+            ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
+            >>> cancellation = queue.cancel_group(engine, group.id)
+            >>> queue.stats(engine).ready
+            0
         """
         found = checked_group_id(group_id)
         return self._known(self._ask(where, self._cancel_group(found), settles=True), found)
@@ -292,8 +322,8 @@ class GroupMethods(EnqueueMethods):
             raise InvalidArgument(f"{what} is {message!r:.80}; give a prepared call, like report.prepare(...)")
         if message.on_duplicate != "skip":
             raise InvalidArgument(
-                f"{what} has on_duplicate={message.on_duplicate!r}; when it is enqueued nobody is there to be told: "
-                "leave it out, and nothing is added if its key stands by then"
+                f"{what} has on_duplicate={message.on_duplicate!r}; a worker enqueues it, and your code "
+                "would not hear of a duplicate: leave it out, and nothing is added if another message has the key then"
             )
         if message.cost != 1:
             raise InvalidArgument(f"{what} has cost={message.cost!r}, which no group keeps; leave it out")

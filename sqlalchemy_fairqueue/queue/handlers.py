@@ -122,6 +122,14 @@ class HandlerMethods(LifespanMethods):
         Raises:
             InvalidArgument: The kind has a handler already, or the function takes something else, or it cannot run in
                 another process.
+
+        Example:
+            >>> @queue.handler("parse", timeout=timedelta(minutes=5))
+            ... def parse(delivery: Delivery, session: Session) -> None:
+            ...     print(delivery.channel, delivery.payload["file"])
+            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload={"file": "a.pdf"}, kind="parse")
+            >>> Worker(engine, queue, concurrency=1).run(drain=True)
+            customer-7 a.pdf
         """
         if callable(kind):
             return self.handler(retry=retry, timeout=timeout, isolation=isolation)(kind)
@@ -239,9 +247,9 @@ def _wanted(function: object, known: Mapping[str, LifespanFunction]) -> tuple[se
             wanted.add(parameter.name)
         elif parameter.default is kinds.empty and parameter.kind not in {kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD}:
             raise InvalidArgument(
-                f"handler {function!r:.80} takes {parameter.name!r}, which a worker does not have; "
-                "it may take the delivery, 'session', 'context' and resources of @queue.on_start functions that were "
-                f"declared before: {', '.join(known) or 'there are none'}"
+                f"handler {function!r:.80} takes {parameter.name!r}, which no worker can give; "
+                "a handler takes the delivery, 'session', 'context' and the resources of @queue.on_start functions "
+                f"declared before it: {', '.join(known) or 'there are none'}"
             )
     return wanted, resources
 

@@ -83,6 +83,16 @@ class Job(Generic[C, P, R_co]):
 
         Raises:
             InvalidArgument: It is none of these.
+
+        Example:
+            >>> @queue.job
+            ... def parse(context: Context, *, file: str) -> None:
+            ...     print(file)
+            >>> with Session(engine) as session, session.begin():
+            ...     later = parse.options(delay=timedelta(hours=1), key="a.pdf")
+            ...     receipt = later.enqueue(session, "customer-7", file="a.pdf")
+            >>> queue.stats(engine).scheduled
+            1
         """
         if unknown := options.keys() - _OPTIONS:
             raise InvalidArgument(f"{min(unknown)!r} is no option of a message; give {', '.join(_OPTIONS)}")
@@ -103,6 +113,14 @@ class Job(Generic[C, P, R_co]):
             TypeError: An argument is missing, or is none of the function's.
             PayloadError: An argument has a value that its annotation does not allow. It names both.
             InvalidArgument: A bad channel or option.
+
+        Example:
+            >>> @queue.job
+            ... def parse(context: Context, *, file: str) -> None:
+            ...     print(file)
+            >>> files = [parse.prepare("customer-7", file=name) for name in ("a.pdf", "b.pdf")]
+            >>> with Session(engine) as session, session.begin():
+            ...     receipts = queue.enqueue_many(session, files)
         """
         return Enqueue(channel=channel, payload=self.schema.encode(args, kwargs), kind=self.kind, **self._options)
 
@@ -321,6 +339,15 @@ class JobMethods(ScheduleMethods, ResultMethods):
         Raises:
             InvalidArgument: The kind has a handler already; an argument has no annotation, or one that cannot be
                 converted; ``context`` or ``session`` are out of place; the queue's codec takes bytes only.
+
+        Example:
+            >>> @queue.job(retry=RetryPolicy(max_attempts=5))
+            ... def parse(context: Context, session: Session, *, file: str, pages: int = 1) -> None:
+            ...     print(file, pages)
+            >>> with Session(engine) as session, session.begin():
+            ...     receipt = parse.enqueue(session, channel="customer-7", file="a.pdf", pages=3)
+            >>> Worker(engine, queue, concurrency=1).run(drain=True)
+            a.pdf 3
         """
 
         def declare(function: Callable[..., Any]) -> Job[..., ..., Any]:

@@ -82,6 +82,19 @@ class LifespanMethods(QueueBase):
 
         Raises:
             InvalidArgument: It takes something that no resource is; or the queue has a resource of this name.
+
+        Example:
+            >>> @queue.on_start
+            ... def greeting():
+            ...     yield "hello"
+            ...     print("stopped")
+            >>> @queue.handler("greet")
+            ... def greet(delivery: Delivery, greeting: str) -> None:
+            ...     print(greeting, delivery.channel)
+            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, kind="greet")
+            >>> Worker(engine, queue, concurrency=1).run(drain=True)
+            hello customer-7
+            stopped
         """
         declared = _declared(function, "on_start", self._starts)
         if declared.name in _RESERVED:
@@ -110,6 +123,11 @@ class LifespanMethods(QueueBase):
 
         Raises:
             InvalidArgument: It takes something that no resource is, or it is a generator, or is declared already.
+
+        Example:
+            >>> @queue.on_stop
+            ... def say_so() -> None:
+            ...     print("stopped")
         """
         declared = _declared(function, "on_stop", self._starts)
         if declared.generator:

@@ -44,6 +44,12 @@ class SharedLimitMethods(QueueBase):
 
         Raises:
             InvalidArgument: A bad name or value, or nothing to set.
+
+        Example:
+            >>> queue.configure_limit(engine, "openai", max_concurrency=20, rate="50/s")
+            >>> queue.configure(engine, limits=["openai"])
+            >>> [limit.max_concurrency for limit in queue.limits(engine, "openai")]
+            [20]
         """
         self._perform(where, [self._configure_limit(name, max_concurrency, rate)])
 
@@ -52,6 +58,12 @@ class SharedLimitMethods(QueueBase):
 
         Raises:
             InvalidArgument: A bad name, or queues draw from it. On a session that comes from the COMMIT.
+
+        Example:
+            >>> queue.configure_limit(engine, "unused", max_concurrency=20)
+            >>> queue.remove_limit(engine, "unused")
+            >>> queue.limits(engine, "unused")
+            []
         """
         check_name("limit", name)
         self._perform(where, [ConfigureLimit(self._target, name, None)])

@@ -66,6 +66,11 @@ class LookupMethods(QueueBase):
 
         Raises:
             InvalidArgument: A bad argument; or not either an id, or a channel and a key.
+
+        Example:
+            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, key="invoice-12")
+            >>> queue.message(engine, channel="customer-7", key="invoice-12").message_id == message_id
+            True
         """
         return self._ask(where, self._message(message_id, channel, key))
 
@@ -83,6 +88,13 @@ class LookupMethods(QueueBase):
 
         Raises:
             InvalidArgument: A bad argument.
+
+        Example:
+            >>> queue.configure(engine, history=True)
+            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> queue.retry(engine, queue.dequeue(engine), error="busy")
+            >>> [attempt.error for attempt in queue.attempts(engine, message_id)]
+            ['busy']
         """
         return self._ask(where, self._attempts(message_id, limit))
 
@@ -126,6 +138,12 @@ class LookupMethods(QueueBase):
 
         Raises:
             InvalidArgument: A bad argument.
+
+        Example:
+            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> page = queue.messages(engine, channel="customer-7", state="ready", limit=50)
+            >>> [message.message_id for message in page] == [message_id]
+            True
         """
         return self._ask(where, self._messages(MessageFilter(channel, state, kind, key), limit, after, scan))
 

@@ -56,6 +56,19 @@ class MiddlewareMethods(QueueBase):
 
         Raises:
             InvalidArgument: It does not take two arguments.
+
+        Example:
+            >>> @queue.middleware
+            ... def named(context: Context, proceed):
+            ...     print("begin", context.delivery.kind)
+            ...     return proceed()
+            >>> @queue.handler("parse")
+            ... def parse(delivery: Delivery) -> None:
+            ...     print("parsed")
+            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, kind="parse")
+            >>> Worker(engine, queue, concurrency=1).run(drain=True)
+            begin parse
+            parsed
         """
         check_middleware(function)
         self._middleware.append(function)

@@ -47,6 +47,11 @@ class MoveMethods(QueueBase):
         Raises:
             InvalidArgument: A bad argument.
             AutocommitError: On a session or connection in AUTOCOMMIT.
+
+        Example:
+            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> queue.move(engine, message_id, "customer-8")
+            'moved'
         """
         return self._ask(where, self._move(message_id, channel), settles=True)
 
@@ -76,6 +81,11 @@ class MoveMethods(QueueBase):
         Raises:
             InvalidArgument: A bad argument.
             AutocommitError: On a session or connection in AUTOCOMMIT.
+
+        Example:
+            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, delay=timedelta(hours=1))
+            >>> queue.retry_now(engine, message_id)
+            'due'
         """
         return self._ask(where, self._retry_now(message_id), settles=True)
 

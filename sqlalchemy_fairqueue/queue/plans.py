@@ -68,6 +68,12 @@ class PlanMethods(QueueBase):
         Raises:
             InvalidArgument: A bad name or value, both a policy and changes, or neither.
             TypeError: A change of something that is no field of a policy.
+
+        Example:
+            >>> queue.configure_plan(engine, "gold", weight=5, max_concurrency=20)
+            >>> queue.configure_channel(engine, "customer-7", plan="gold")
+            >>> [channel.policy.weight for channel in queue.channels(engine)]
+            [5]
         """
         self._perform(where, [self._configure_plan("configure_plan", name, policy, changes)])
         if isinstance(where, Engine):
@@ -79,6 +85,12 @@ class PlanMethods(QueueBase):
 
         Raises:
             InvalidArgument: A bad name, or the plan is in use. On a session that comes from the COMMIT.
+
+        Example:
+            >>> queue.configure_plan(engine, "gold", weight=5)
+            >>> queue.remove_plan(engine, "gold")
+            >>> queue.plans(engine)
+            []
         """
         self._perform(where, [self._remove_plan(name)])
 
@@ -88,6 +100,11 @@ class PlanMethods(QueueBase):
         Args:
             where: As for the class; answered at once.
             name: Only this one, if it exists. None: all.
+
+        Example:
+            >>> queue.configure_plan(engine, "gold", weight=5)
+            >>> [plan.name for plan in queue.plans(engine)]
+            ['gold']
         """
         return self._ask(where, self._plans(name))
 

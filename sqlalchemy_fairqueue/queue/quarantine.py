@@ -38,6 +38,10 @@ class QuarantineMethods(QueueBase):
 
         Raises:
             InvalidArgument: A bad argument.
+
+        Example:
+            >>> queue.quarantined(engine)
+            []
         """
         return self._ask(where, self._quarantined(limit, after))
 
@@ -57,6 +61,10 @@ class QuarantineMethods(QueueBase):
 
         Raises:
             InvalidArgument: A bad argument.
+
+        Example:
+            >>> queue.release_quarantined(engine, 17)
+            {17: 'missing'}
         """
         return self._ask(where, self._end(message_ids, release=True), settles=True)
 
@@ -69,6 +77,10 @@ class QuarantineMethods(QueueBase):
 
         Raises:
             InvalidArgument: A bad argument.
+
+        Example:
+            >>> queue.purge_quarantined(engine, 17)
+            {17: 'missing'}
         """
         return self._ask(where, self._end(message_ids, release=False))
 

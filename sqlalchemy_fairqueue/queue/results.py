@@ -107,6 +107,14 @@ class ResultMethods(HandlerMethods):
             UnknownMessage: The queue never had such a message.
             PayloadError: What was kept is not the codec's, or does not fit the job's annotation.
             InvalidArgument: A bad argument, or a timeout with a session or Connection.
+
+        Example:
+            >>> queue.configure(engine, results=timedelta(hours=1))
+            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=20)
+            >>> [delivery] = queue.dequeue(engine)
+            >>> queue.complete(engine, delivery, result=delivery.payload + 1)
+            >>> queue.result(engine, message_id, timeout=timedelta(seconds=5))
+            21
         """
         return self._value(message_id, self._result(where, message_id, timeout), timeout)
 

@@ -92,6 +92,11 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
         Raises:
             InvalidArgument: A bad argument: an expression that is none or never comes, an unknown time zone.
             PayloadError: The codec cannot encode the payload.
+
+        Example:
+            >>> queue.schedule(engine, "nightly", channel="customer-7", cron="0 3 * * *", timezone="Europe/Berlin")
+            >>> [schedule.name for schedule in queue.schedules(engine)]
+            ['nightly']
         """
         message = _message(channel, kind, job, payload=payload, headers=headers, max_attempts=max_attempts)
         recurrence = Recurrence(cron=cron, every=every, timezone=timezone, catch_up=catch_up, jitter=jitter)
@@ -104,6 +109,12 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
 
         Raises:
             InvalidArgument: A bad name.
+
+        Example:
+            >>> queue.schedule(engine, "nightly", channel="customer-7", cron="0 3 * * *")
+            >>> queue.unschedule(engine, "nightly", channel="customer-7")
+            >>> queue.schedules(engine)
+            []
         """
         self._perform(where, [RemoveSchedule(self._target, *_checked(channel, name))])
 
@@ -115,11 +126,21 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
         Raises:
             InvalidArgument: A bad name.
             UnknownSchedule: The channel has no such schedule. On a session it comes from the COMMIT, which fails whole.
+
+        Example:
+            >>> queue.schedule(engine, "nightly", channel="customer-7", cron="0 3 * * *")
+            >>> queue.pause_schedule(engine, "nightly", channel="customer-7")
         """
         self._perform(where, [PauseSchedule(self._target, *_checked(channel, name), True)])
 
     def resume_schedule(self, where: AnySession | Connection | Engine, name: str, *, channel: str) -> None:
-        """Go on with the slots of a schedule, from the first one after now. Locks and errors as the pause."""
+        """Go on with the slots of a schedule, from the first one after now. Locks and errors as the pause.
+
+        Example:
+            >>> queue.schedule(engine, "nightly", channel="customer-7", cron="0 3 * * *")
+            >>> queue.pause_schedule(engine, "nightly", channel="customer-7")
+            >>> queue.resume_schedule(engine, "nightly", channel="customer-7")
+        """
         self._perform(where, [PauseSchedule(self._target, *_checked(channel, name), False)])
 
     def run_schedule(self, where: Where, name: str, *, channel: str) -> int | None:
@@ -134,6 +155,12 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
             InvalidArgument: A bad name.
             UnknownSchedule: The channel has no such schedule.
             ChannelFull: The channel is full, and its policy is to raise.
+
+        Example:
+            >>> queue.schedule(engine, "nightly", channel="customer-7", cron="0 3 * * *", kind="report")
+            >>> message_id = queue.run_schedule(engine, "nightly", channel="customer-7")
+            >>> queue.message(engine, message_id).kind
+            'report'
         """
         return self._ask(where, self._run_schedule(channel, name))
 
@@ -157,6 +184,11 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
 
         Raises:
             InvalidArgument: A bad argument.
+
+        Example:
+            >>> queue.schedule(engine, "hourly", channel="customer-7", every=timedelta(hours=1))
+            >>> [schedule.name for schedule in queue.schedules(engine, channel="customer-7")]
+            ['hourly']
         """
         return self._ask(where, self._schedules(channel, name, limit, after))
 
@@ -254,6 +286,13 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
 
         Raises:
             InvalidArgument: As :meth:`schedule` and :meth:`handler`; the channel has a schedule of that name already.
+
+        Example:
+            >>> @queue.periodic(channel="system", every=timedelta(hours=6))
+            ... def tidy_up(delivery: Delivery) -> None:
+            ...     print("tidying up")
+            >>> list(queue.periodic_schedules)
+            [('system', 'tidy_up')]
         """
         recurrence = Recurrence(cron=cron, every=every, timezone=timezone, catch_up=catch_up, jitter=jitter)
 

@@ -32,6 +32,11 @@ class StatsMethods(QueueBase):
 
         It reads a little of each channel that has messages (10 us), and what is scheduled, prioritised, leased and
         dead, but neither the ready messages nor the state of idle channels.
+
+        Example:
+            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> queue.stats(engine).ready
+            1
         """
         return self._ask(where, partial(database.stats, target=self._target))
 
@@ -57,6 +62,11 @@ class StatsMethods(QueueBase):
 
         Raises:
             InvalidArgument: A bad argument.
+
+        Example:
+            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> [(channel.channel, channel.ready) for channel in queue.channels(engine)]
+            [('customer-7', 1)]
         """
         return self._ask(where, self._channels(channel, limit, after, busy=busy))
 
@@ -66,6 +76,11 @@ class StatsMethods(QueueBase):
         Args:
             where: As for the class.
             name: Only this one, if it exists. None: all.
+
+        Example:
+            >>> queue.configure_limit(engine, "mail", max_concurrency=3)
+            >>> [(limit.name, limit.max_concurrency) for limit in queue.limits(engine, "mail")]
+            [('mail', 3)]
         """
         return self._ask(where, self._limits(name))
 
@@ -80,6 +95,10 @@ class StatsMethods(QueueBase):
 
         Raises:
             InvalidArgument: A bad argument.
+
+        Example:
+            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> contention = queue.contention(engine)
         """
         check_count("limit", limit, 1, 100_000)
         return self._ask(where, partial(database.contention, target=self._target, limit=limit))
@@ -93,6 +112,10 @@ class StatsMethods(QueueBase):
 
         Raises:
             InvalidArgument: A bad argument.
+
+        Example:
+            >>> queue.consumers(engine)
+            []
         """
         check_count("limit", limit, 1, 100_000)
         return self._ask(where, partial(database.consumers, target=self._target, limit=limit))

@@ -42,6 +42,10 @@ class StopMethods(QueueBase):
 
         Raises:
             InvalidArgument: A bad name.
+
+        Example:
+            >>> queue.stop_worker(engine, "worker-1", by="alice")  # nobody of that name works on the queue
+            False
         """
         return self._ask(where, self._stop_worker(consumer, by))
 

@@ -36,6 +36,11 @@ class WithdrawalMethods(QueueBase):
 
         Raises:
             InvalidArgument: No message can have this id.
+
+        Example:
+            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> queue.cancel(engine, message_id).outcome
+            'cancelled'
         """
         cancel = self._cancel(message_id)
         self._perform(where, [cancel])
@@ -56,6 +61,11 @@ class WithdrawalMethods(QueueBase):
 
         Raises:
             InvalidArgument: A bad name.
+
+        Example:
+            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> queue.purge(engine, "customer-7").purged
+            1
         """
         purge = self._purge(channel)
         self._perform(where, [purge])

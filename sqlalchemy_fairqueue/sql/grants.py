@@ -35,6 +35,10 @@ class RoleGrant:
     Raises:
         ValueError: A value cannot be granted.
         TypeError: Queues or channels are a single string.
+
+    Example:
+        >>> RoleGrant("web", "producer", queues=("documents",)).kind
+        'producer'
     """
 
     role: str

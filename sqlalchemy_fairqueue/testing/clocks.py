@@ -42,6 +42,14 @@ class DatabaseClock:
 
     Raises:
         InvalidArgument: It is not installed there, or in several schemas.
+
+    Example:
+        >>> clock = DatabaseClock(engine)
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, delay=timedelta(days=3))
+        >>> clock.advance(timedelta(days=3))
+        >>> len(queue.dequeue(engine))
+        1
+        >>> clock.reset()
     """
 
     def __init__(self, engine: Engine, schema: str | None = None) -> None:

@@ -56,6 +56,10 @@ def make_delivery(
 
     Raises:
         InvalidArgument, PayloadError: As ``enqueue`` does.
+
+    Example:
+        >>> make_delivery(queue, {"file": "a.pdf"}, kind="parse", attempt=2).attempt
+        2
     """
     message = Enqueue(channel=channel, payload=payload, kind=kind, headers=headers, max_attempts=max_attempts)
     sent = queue._encoded(message)  # noqa: SLF001 - it refuses the arguments that enqueue refuses
@@ -97,6 +101,10 @@ def make_context(
         lost: Whether the lease is lost.
         timed_out: Whether the handler's timeout has passed.
         queue: The queue, to let the handler add members to the group of the delivery.
+
+    Example:
+        >>> make_context(make_delivery(queue, 1), cancelled=True).cancelled
+        True
     """
     served = None if queue is None else SimpleNamespace(queue=queue)
     lease = TrackedLease(delivery.lease.id, math.inf, monotonic)

@@ -77,6 +77,12 @@ def all_enqueued(session: AnySession, queue: Queue | AnyJob, **wanted: Any) -> l
 
     Raises:
         InvalidArgument: It is no session, or an async one; a name in *wanted* is none of these.
+
+    Example:
+        >>> with rolled_back(engine) as session:
+        ...     receipt = queue.enqueue(session, channel="customer-7", payload=1)
+        ...     print(len(all_enqueued(session, queue)))
+        1
     """
     found = sync_session_of(session)
     arguments = queue.schema.signature.parameters if isinstance(queue, Job) else ()
@@ -115,6 +121,13 @@ def assert_enqueued(
 
     Raises:
         AssertionError: With what was wanted and what was enqueued.
+
+    Example:
+        >>> with rolled_back(engine) as session:
+        ...     receipt = queue.enqueue(session, channel="customer-7", payload={"file": "a.pdf"})
+        ...     [message] = assert_enqueued(session, queue, channel="customer-7", payload={"file": "a.pdf"})
+        >>> message.payload
+        {'file': 'a.pdf'}
     """
     queue, wanted = _resolved(queue, wanted)
     found = all_enqueued(session, queue, **wanted)
@@ -132,6 +145,10 @@ def refute_enqueued(session: AnySession, queue: Queue | AnyJob, **wanted: Any) -
 
     Raises:
         AssertionError: With what was enqueued.
+
+    Example:
+        >>> with rolled_back(engine) as session:
+        ...     refute_enqueued(session, queue, channel="customer-7")
     """
     queue, wanted = _resolved(queue, wanted)
     if found := all_enqueued(session, queue, **wanted):

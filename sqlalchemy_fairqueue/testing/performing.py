@@ -85,6 +85,13 @@ def perform(
             :func:`aperform` must be awaited.
         TypeError, PayloadError: The arguments are not those of the job.
         Exception: What the handler raised, which a worker would take for a failure.
+
+    Example:
+        >>> @queue.handler("add")
+        ... def add(delivery: Delivery) -> Bury | None:
+        ...     return Bury("too much") if sum(delivery.payload) > 100 else None
+        >>> perform(queue, [60, 50], kind="add").reason
+        'too much'
     """
     queue, payload, kind, message = _resolved(queue, payload, kind, message)
     handler = _handler(queue, kind)
@@ -144,6 +151,15 @@ def drain(
         InvalidArgument: It is no session, or an async one; a kind has no handler, or an async one; the limit is
             reached.
         Exception: What a handler raised, which a worker would take for a failure. Its savepoint is rolled back.
+
+    Example:
+        >>> @queue.handler("add")
+        ... def add(delivery: Delivery) -> None:
+        ...     print(sum(delivery.payload))
+        >>> with rolled_back(engine) as session:
+        ...     receipt = queue.enqueue(session, channel="customer-7", payload=[1, 2], kind="add")
+        ...     performed = drain(session, queue)
+        3
     """
     found = sync_session_of(session)
     performed = []

@@ -52,6 +52,13 @@ def rolled_back(
         session_factory: A sessionmaker of the application, or a class such as SQLModel's Session, that makes the
             session. Default: Session.
         options: Further arguments of the session.
+
+    Example:
+        >>> with rolled_back(engine) as session:
+        ...     receipt = queue.enqueue(session, channel="customer-7", payload=1)
+        ...     session.commit()
+        >>> queue.stats(engine).ready
+        0
     """
     factory = session_factory or Session
     with engine.connect() as connection, connection.begin() as transaction:
@@ -118,6 +125,15 @@ def inline(
     Raises:
         InvalidArgument: It is no Session, or its engine is not that of one connection: nothing could be rolled back.
         Exception: From the ``commit()``: what a handler raised.
+
+    Example:
+        >>> @queue.handler("add")
+        ... def add(delivery: Delivery) -> None:
+        ...     print(sum(delivery.payload))
+        >>> with rolled_back(engine) as session, inline(session, queue) as performed:
+        ...     receipt = queue.enqueue(session, channel="customer-7", payload=[1, 2], kind="add")
+        ...     session.commit()
+        3
     """
     if isinstance(session, AsyncSession):
         raise InvalidArgument(f"session is {session!r:.80}, an AsyncSession; write async with ainline(session, queue)")

@@ -113,17 +113,17 @@ def check_open(root: SessionTransaction, innermost: SessionTransaction) -> None:
         failure = _failure(innermost) or _failure(root)
         if failure is not None:
             raise UnsentWork(
-                "the transaction was rolled back when a flush failed, so that queue work can join it no more "
-                f"({type(failure).__name__}: {said(failure)}); let such an error out, call rollback() after it, "
+                "a flush failed and rolled the transaction back, so no queue work can be added to it "
+                f"({type(failure).__name__}: {said(failure)}); let the error out, or call rollback() after it, "
                 "or flush what may fail within begin_nested()"
             ) from failure
         raise UnsentWork(
-            "the transaction was rolled back, so that queue work can join it no more; call rollback() first, "
+            "the transaction was rolled back, so no queue work can be added to it; call rollback() first, "
             "or enqueue in after_soft_rollback when the session is active again"
         )
     if _state(root) in {SessionTransactionState.COMMITTED, SessionTransactionState.PREPARED}:
         raise UnsentWork(
-            "the transaction was committed or prepared already, so that queue work can join it no more; "
+            "the transaction was committed or prepared already, so no queue work can be added to it; "
             "enqueue in before_commit, or in a transaction of its own"
         )
 

@@ -86,6 +86,12 @@ class Delivery:
             committed, on a Connection when it was sent.
         is_timed: Whether its queue is fair by seconds, so that a worker measures how long the handler takes.
         keeps_result: Whether its queue kept results when it was delivered, so that its completion keeps one.
+
+    Example:
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload={"file": "a.pdf"}, kind="parse")
+        >>> [delivery] = queue.dequeue(engine)
+        >>> delivery.channel, delivery.kind, delivery.payload["file"], delivery.attempt
+        ('customer-7', 'parse', 'a.pdf', 1)
     """
 
     message_id: int

@@ -64,6 +64,10 @@ class Enqueue:
             period begins anew with this unique_for; once a consumer holds it or it has ended, this one is a duplicate.
             A message that outlives its period keeps the key until it ends.
         unique_from: When unique_for begins. "enqueue": when this message is sent. "completion": when it ends.
+
+    Example:
+        >>> Enqueue(channel="customer-7", payload={"file": "a.pdf"}, kind="parse", delay=timedelta(minutes=5)).kind
+        'parse'
     """
 
     channel: str

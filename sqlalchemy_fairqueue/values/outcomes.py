@@ -29,6 +29,13 @@ class Retry(Outcome):
     Args:
         delay: Not before so much time. None: as the retry policy says.
         error: What to keep with the message. None: the exception that it was raised from, if any.
+
+    Example:
+        >>> @queue.handler("call")
+        ... def call(delivery: Delivery) -> Retry | None:
+        ...     return Retry(delay=timedelta(minutes=1), error="busy") if delivery.payload == "busy" else None
+        >>> perform(queue, "busy", kind="call").error
+        'busy'
     """
 
     def __init__(self, *, delay: timedelta | None = None, error: str | None = None) -> None:
@@ -50,6 +57,13 @@ class Release(Outcome):
 
     Args:
         delay: Not before so much time. None: at once, where it stood in its channel.
+
+    Example:
+        >>> @queue.handler("call")
+        ... def call(delivery: Delivery) -> Release:
+        ...     return Release(delay=timedelta(seconds=10))
+        >>> isinstance(perform(queue, 1, kind="call"), Release)
+        True
     """
 
     def __init__(self, *, delay: timedelta | None = None) -> None:
@@ -68,6 +82,13 @@ class Bury(Outcome):
 
     Args:
         reason: Why, shown with the dead letter.
+
+    Example:
+        >>> @queue.handler("call")
+        ... def call(delivery: Delivery) -> None:
+        ...     raise Bury("there is no such number")
+        >>> perform(queue, 1, kind="call").reason
+        'there is no such number'
     """
 
     def __init__(self, reason: str) -> None:
@@ -93,6 +114,12 @@ class RetryPolicy:
         max_attempts: Attempts after which the message becomes a dead letter. The message's own ``max_attempts`` holds
             as well: the lower one counts, also for attempts whose process died or whose lease was lost. None: the
             message's alone.
+
+    Example:
+        >>> policy = RetryPolicy(first=timedelta(seconds=5), factor=2, cap=timedelta(minutes=10), max_attempts=8)
+        >>> @queue.handler("call", retry=policy)
+        ... def call(delivery: Delivery) -> None:
+        ...     print("calling")
     """
 
     first: timedelta = timedelta(seconds=1)

@@ -91,6 +91,10 @@ class ChannelPolicy(PolicyFields):
     Raises:
         InvalidArgument: A value cannot be kept.
         TypeError: An argument has no name, or the name of no field.
+
+    Example:
+        >>> policy = ChannelPolicy(weight=3, max_concurrency=4, rate=Rate(10))
+        >>> queue.configure_channel(engine, "customer-7", policy)
     """
 
     if TYPE_CHECKING:

@@ -45,6 +45,10 @@ class Rate:
 
     Raises:
         InvalidArgument: A value cannot be kept.
+
+    Example:
+        >>> Rate(50, per=timedelta(seconds=1), burst=10) == Rate.parse("50/s, burst 10")
+        True
     """
 
     count: float

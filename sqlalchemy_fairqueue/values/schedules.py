@@ -40,6 +40,10 @@ class Recurrence:
         catch_up: What becomes of slots to which a worker comes more than a minute late: "last", the default: the newest
             one runs, unless a later slot is on time; "skip": none runs; "all": each one runs.
         jitter: Each message is delivered up to so much later than its slot, by a share that the slot decides.
+
+    Example:
+        >>> Recurrence(cron="0 3 * * *", timezone="Europe/Berlin").timezone
+        'Europe/Berlin'
     """
 
     cron: str | None = None

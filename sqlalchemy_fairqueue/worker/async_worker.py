@@ -52,6 +52,14 @@ class AsyncWorker:
         session_factory: Makes the AsyncSessions of async functions. Default: ``async_sessionmaker(engine)``.
         sync_session_factory: Makes the Sessions of plain functions that take one: ``sessionmaker(sync_engine)``, to the
             same database. No default: the worker cannot know the arguments of such an engine.
+
+    Example:
+        >>> @queue.handler
+        ... async def greet(delivery: Delivery) -> None:
+        ...     print("hello", delivery.channel)
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> asyncio.run(AsyncWorker(async_engine, queue, concurrency=50).run(drain=True))
+        hello customer-7
     """
 
     def __init__(

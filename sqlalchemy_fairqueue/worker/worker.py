@@ -73,6 +73,14 @@ class Worker:
 
     Raises:
         InvalidArgument: A bad argument.
+
+    Example:
+        >>> @queue.handler
+        ... def greet(delivery: Delivery) -> None:
+        ...     print("hello", delivery.channel)
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> Worker(engine, queue, concurrency=8).run(drain=True)
+        hello customer-7
     """
 
     def __init__(

@@ -50,7 +50,7 @@ class BatchWriter(Shipped, DataSourceArrowWriter):
         """
         if any(isinstance(one, _TableCreated) for one in messages):
             raise BadOption(
-                "a table of format fairqueue was to be created, and nobody could read it: nothing was enqueued; write "
+                "format fairqueue creates no tables, since nobody could read them; nothing was enqueued; write "
                 "df.write.format('fairqueue').mode('append').options(...).save(), without saveAsTable, writeTo or "
                 "create table"
             )
