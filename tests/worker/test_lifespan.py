@@ -225,7 +225,7 @@ def test_refused(queue: Queue) -> None:
         (queue.on_stop, yielding, "do not yield"),
         (queue.on_stop, stray, "no resource"),
         (queue.handler(), two, "may be any of the resources number, other"),
-        (queue.handler(), unknown, "declared before: number, other"),
+        (queue.handler(), unknown, "declared before it: number, other"),
         (queue.handler(isolation="process"), _takes_number, "a resource cannot leave its process"),
     ]
     for decorate, function, words in refused:
