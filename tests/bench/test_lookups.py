@@ -6,6 +6,7 @@ import os
 import random
 from datetime import timedelta
 from functools import partial
+from math import ceil
 from typing import TYPE_CHECKING
 
 from sqlalchemy import create_engine, make_url
@@ -28,7 +29,7 @@ _QUEUE = Queue("bench", schema="fairqueue")
 _HOUR = timedelta(hours=1)
 _CHANNELS = 1_000
 _MESSAGES = {True: 10_000_000, False: 100_000}
-_ROUNDS = 20
+_ROUNDS = 40
 _REACH_SECONDS = 0.05
 
 
@@ -46,7 +47,7 @@ def test_pages_and_reasons(stage: Stage, report: Report, *, full: bool) -> None:
     stage.drop(filled)
     assert reasons.keys() == {*Reason}
     for what, seconds in {**{f"the reason {reason}": found for reason, found in reasons.items()}, **pages}.items():
-        p95 = sorted(seconds)[int(len(seconds) * 0.95)]
+        p95 = sorted(seconds)[ceil(len(seconds) * 0.95) - 1]
         name = f"{what}, {messages:,} messages, processor time of client and server, p95"
         report.add(Figure(name, "ms", [p95 * 1000], [_REACH_SECONDS * 1000], "50 ms", 1.0, "less"))
 
