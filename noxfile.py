@@ -158,7 +158,7 @@ def drivers(session: nox.Session, driver: str, server: int) -> None:
     if programs is None:
         session.skip(f"PostgreSQL {server}: none found in the distribution's folders")
     names = ("drivers", "unit_of_work", "queue", "worker", "testing", "fairness", "model")
-    folders = [f"tests/{name}" for name in names]
+    folders = [*(f"tests/{name}" for name in names), "tests/chaos/test_kills.py"]
     env = {"FAIRQUEUE_DRIVER": driver, "FAIRQUEUE_POSTGRES_BIN": str(programs)}
     session.run("pytest", *(session.posargs or folders), env=env)
 
