@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import pwd
 import subprocess
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,19 @@ class Account:
 
     @classmethod
     def for_server(cls) -> Account:
-        """``nobody`` if this process runs as root, else its own account."""
+        """``nobody`` if this process runs as root, else its own account.
+
+        Raises:
+            EmbeddedServerError: this is Windows, which the server and its supervisor are not made for.
+        """
+        if sys.platform == "win32":
+            message = (
+                "the embedded server needs a POSIX system, this is Windows; name a running server in "
+                f"{DATABASE_URL_VARIABLE}"
+            )
+            raise EmbeddedServerError(message)
+        import pwd  # noqa: PLC0415 - not on every system
+
         if os.geteuid() != 0:
             return cls()
         try:

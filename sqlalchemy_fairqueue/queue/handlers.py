@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from sqlalchemy_fairqueue.errors import InvalidArgument, UnhandledKindWarning
 from sqlalchemy_fairqueue.queue.lifespan import LifespanFunction, LifespanMethods, resources_taken
 from sqlalchemy_fairqueue.queue.middleware import is_asynchronous
+from sqlalchemy_fairqueue.queue.signatures import parameters_of
 from sqlalchemy_fairqueue.values import RetryPolicy, check_duration, check_name
 
 if TYPE_CHECKING:
@@ -228,7 +229,7 @@ def _wanted(function: object, known: Mapping[str, LifespanFunction]) -> tuple[se
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise InvalidArgument(f"handler {function!r:.80} is a generator, which nobody would run; do not yield")
     kinds = inspect.Parameter
-    parameters = list(inspect.signature(function).parameters.values())
+    parameters = parameters_of(function)
     if not parameters or parameters[0].kind not in {
         kinds.POSITIONAL_ONLY,
         kinds.POSITIONAL_OR_KEYWORD,

@@ -14,6 +14,7 @@ from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.queue.contexts import Context
 from sqlalchemy_fairqueue.queue.results import ResultMethods
 from sqlalchemy_fairqueue.queue.schedules import ScheduleMethods
+from sqlalchemy_fairqueue.queue.signatures import parameters_of
 from sqlalchemy_fairqueue.values import Bury, Enqueue, EnqueueOptions, check_name
 
 if TYPE_CHECKING:
@@ -387,7 +388,7 @@ def _parameters(kind: str, function: Callable[..., Any]) -> tuple[tuple[str, ...
     """The names of context and session as far as the function takes them, and its further parameters."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise InvalidArgument(f"job {kind!r} is a generator, which nobody would run; do not yield")
-    parameters = list(inspect.signature(function).parameters.values())
+    parameters = parameters_of(function)
     leading: list[str] = []
     for name in ("context", "session"):
         first = parameters[0] if parameters else None

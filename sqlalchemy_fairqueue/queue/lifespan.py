@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_h
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import QueueBase
+from sqlalchemy_fairqueue.queue.signatures import annotations_of, parameters_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -188,7 +189,7 @@ def _declared(function: object, verb: str, known: Mapping[str, LifespanFunction]
             f"{verb} function {function.__name__!r} is decorated, and what it yields would not be used; leave out "
             "@contextmanager and the like: the worker goes on after the yield by itself"
         )
-    parameters = list(inspect.signature(function).parameters.values())
+    parameters = parameters_of(function)
     taken = resources_taken(function, parameters, known)
     for one in parameters:
         if one.name not in taken and one.default is _KINDS.empty:
@@ -219,7 +220,7 @@ def _resource_type(function: Callable[..., Any], *, yields: bool) -> Any:
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     """The types of a function's annotations, as far as they can be resolved."""
     plain = inspect.unwrap(function)
-    annotations = dict(getattr(plain, "__annotations__", {}))
+    annotations = annotations_of(plain)
     hints: dict[str, Any] = {}
     for name, annotation in annotations.items():
         # One by one: an annotation that only type checkers know must not hide the others.

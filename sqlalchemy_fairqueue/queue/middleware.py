@@ -14,6 +14,7 @@ from sqlalchemy_fairqueue.errors import InvalidArgument, WorkerError
 from sqlalchemy_fairqueue.queue.base import QueueBase
 from sqlalchemy_fairqueue.queue.contexts import Context
 from sqlalchemy_fairqueue.queue.instrumentation import installed
+from sqlalchemy_fairqueue.queue.signatures import parameters_of
 
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue.handlers import Handler
@@ -88,7 +89,7 @@ def check_middleware(function: object) -> None:
             f"middleware {function!r:.80} is a generator, which nobody would run; call proceed() and return its result"
         )
     try:
-        inspect.signature(function).bind(None, None)
+        inspect.Signature(parameters_of(function)).bind(None, None)
     except TypeError:
         raise InvalidArgument(
             f"middleware {function!r:.80} does not take context and proceed; give it these two parameters"

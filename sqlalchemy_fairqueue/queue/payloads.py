@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, Union, get_args, 
 import msgspec
 
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError, said
+from sqlalchemy_fairqueue.queue.signatures import annotations_of
 from sqlalchemy_fairqueue.values import EnqueueOptions, Outcome
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ _UNKNOWN: Any = object()
 def _result_type(function: Callable[..., Any]) -> Any:
     """The returned type of a function besides outcomes, by its annotation, if it can be converted."""
     plain = inspect.unwrap(function)
-    annotation = getattr(plain, "__annotations__", {}).get("return", _UNKNOWN)
+    annotation = annotations_of(plain).get("return", _UNKNOWN)
     if annotation is _UNKNOWN:
         return _UNKNOWN
     annotated: Any = type("Annotated", (), {})()

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import socket
+import sys
 import threading
 from abc import ABC, abstractmethod
 from concurrent.futures import Future
@@ -217,7 +217,8 @@ class AsyncDedicatedConnection(DedicatedConnection):
     def _in_loop(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """As for DedicatedConnection."""
         if self._loop is None:
-            self._loop = asyncio.new_event_loop()
+            # Windows' own loop waits for no socket that it has not made, as psycopg and a listener need it.
+            self._loop = asyncio.SelectorEventLoop() if sys.platform == "win32" else asyncio.new_event_loop()
         return self._loop.run_until_complete(coroutine)
 
     async def _arun(self, work: Callable[[Connection], R], within: float | None) -> R:
@@ -321,7 +322,7 @@ class SocketWatch:
     def watch(self, connection: Any) -> None:
         """A driver's connection was made."""
         with contextlib.suppress(OSError):
-            own = self._socket = socket.socket(fileno=os.dup(self._driver.fileno(connection)))
+            own = self._socket = socket.socket(fileno=socket.dup(self._driver.fileno(connection)))
             if own.family in {socket.AF_INET, socket.AF_INET6}:
                 for name, level, value in _OPTIONS:
                     option = getattr(socket, name, None)  # not every system has all

@@ -124,8 +124,8 @@ class Listening:
         self._backoff = Backoff(
             "listen for notifications", f"process {os.getpid()}", options.clock, options.timings, cap=10.0
         )
-        # One byte through this pipe tells the thread to stop.
-        self._stop_reader, self._stop_writer = os.pipe()
+        # One byte tells the thread to stop. Not through a pipe, which Windows cannot wait for beside a socket.
+        self._stop_reader, self._stop_writer = socket.socketpair()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="fairqueue-listener", daemon=True)
 
@@ -142,7 +142,7 @@ class Listening:
             if self._key is not None:
                 _listeners.pop(self._key, None)
             # First: once it may stop, its thread closes this.
-            os.write(self._stop_writer, b"x")
+            self._stop_writer.send(b"x")
             self._stopping = True
 
     def _run(self) -> None:
@@ -159,8 +159,8 @@ class Listening:
                     selector.select(wait)
         self.is_listening = False
         self._connection.close()
-        os.close(self._stop_reader)
-        os.close(self._stop_writer)
+        self._stop_reader.close()
+        self._stop_writer.close()
 
     def _listen(self) -> None:
         listener = self._connection.listener()
@@ -173,7 +173,7 @@ class Listening:
         while not self._stopping:
             # First: what the driver has read with an answer ends no wait.
             self._receive(listener)
-            listener.wait(self._stop_reader, max(0.0, check_at - self._clock()))
+            listener.wait(self._stop_reader.fileno(), max(0.0, check_at - self._clock()))
             if self._clock() >= check_at:
                 before = self.is_listening
                 self._check(listener)

@@ -163,8 +163,11 @@ def signals_wake_loop(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
     """Let signals wake the loop of this thread, whichever thread the system gives them to.
 
     The loop's own signal handlers would not do: they run only when nothing blocks the loop any more, and they replace
-    the program's.
+    the program's. Windows' own loop has no such readers; asyncio lets signals wake it by itself.
     """
+    if sys.platform == "win32" and isinstance(loop, asyncio.ProactorEventLoop):
+        yield
+        return
     reader, writer = socket.socketpair()
     reader.setblocking(False)
     writer.setblocking(False)

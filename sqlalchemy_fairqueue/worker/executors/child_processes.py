@@ -51,6 +51,11 @@ def check_isolated(queues: Iterable[Queue]) -> None:
             f"queue {isolated[0][0].name!r} has a handler with isolation='process', and this is a daemonic process of "
             "multiprocessing, which may have no children; start it with daemon=False"
         )
+    if isolated and not hasattr(os, "killpg"):
+        raise WorkerError(
+            f"queue {isolated[0][0].name!r} has a handler with isolation='process', and {sys.platform} has no groups "
+            "of processes to kill it by; leave isolation out there"
+        )
     for queue, handler in isolated:
         function = handler.function
         problem: str | None = None

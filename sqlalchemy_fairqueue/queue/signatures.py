@@ -1,0 +1,43 @@
+"""Signatures and annotations of functions, read so that names for type checkers alone need not be defined.
+
+Python 3.14 evaluates annotations when somebody asks for them, and raises NameError for such a name. Here it stays what
+it is under ``from __future__ import annotations``: a text.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from typing import TYPE_CHECKING, Any, ForwardRef
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+if sys.version_info >= (3, 14):
+    from annotationlib import Format, get_annotations
+
+    def _signature(function: Callable[..., Any]) -> inspect.Signature:
+        return inspect.signature(function, annotation_format=Format.FORWARDREF)
+
+    def _annotations(function: object) -> dict[str, Any]:
+        return get_annotations(function, format=Format.FORWARDREF) if callable(function) else {}
+else:
+    _signature = inspect.signature
+
+    def _annotations(function: object) -> dict[str, Any]:
+        return dict(getattr(function, "__annotations__", {}))
+
+
+def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters of a function, in their order."""
+    found = _signature(function).parameters.values()
+    return [one.replace(annotation=_text(one.annotation)) for one in found]
+
+
+def annotations_of(function: object) -> dict[str, Any]:
+    """The annotations of a function by name, ``return`` among them; none of what has none."""
+    return {name: _text(annotation) for name, annotation in _annotations(function).items()}
+
+
+def _text(annotation: Any) -> Any:
+    return annotation.__forward_arg__ if isinstance(annotation, ForwardRef) else annotation

@@ -1,0 +1,66 @@
+"""Systems and versions of Python that the tests do not run on: what can be told without them."""
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from sqlalchemy_fairqueue import Delivery, Queue
+from sqlalchemy_fairqueue.embedded import EmbeddedServerError, embedded_server
+from sqlalchemy_fairqueue.errors import WorkerError
+from sqlalchemy_fairqueue.worker.executors.child_processes import check_isolated
+
+_NOT_ON_WINDOWS = ("fcntl", "grp", "pwd", "resource", "termios")
+_IMPORTS = f"""
+import sys
+sys.modules |= dict.fromkeys({_NOT_ON_WINDOWS!r})
+import sqlalchemy_fairqueue, sqlalchemy_fairqueue.cli, sqlalchemy_fairqueue.embedded
+import sqlalchemy_fairqueue.testing.plugin
+"""
+_HANDLERS = """
+def plain(delivery: Delivery, session: ForTypeCheckers) -> ForTypeCheckers: ...
+def typed(session: ForTypeCheckers, number: int) -> ForTypeCheckers: ...
+def client() -> ForTypeCheckers: ...
+def around(context: ForTypeCheckers, proceed: ForTypeCheckers) -> ForTypeCheckers: ...
+"""
+
+
+def test_nothing_is_imported_that_only_posix_has() -> None:
+    """A producer, a worker, the command and the plugin of pytest can be imported without modules of POSIX."""
+    subprocess.run([sys.executable, "-c", _IMPORTS], check=True)
+
+
+def test_the_embedded_server_is_refused_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says what to use instead."""
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(EmbeddedServerError, match="this is Windows; name a running server in FAIRQUEUE_DATABASE_URL"):
+        embedded_server().__enter__()
+
+
+def isolated(delivery: Delivery) -> None:
+    """A handler at the top of a module."""
+
+
+def test_child_processes_are_refused_without_groups_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker refuses at its start what it could not kill."""
+    queue = Queue("documents")
+    queue.handler(isolation="process")(isolated)
+    check_isolated([queue])
+    monkeypatch.delattr(os, "killpg")
+    with pytest.raises(WorkerError, match="has no groups of processes to kill it by"):
+        check_isolated([queue])
+
+
+def test_annotations_for_type_checkers_need_not_be_defined() -> None:
+    """Python 3.14 evaluates them when they are asked for, others keep them as texts."""
+    future = "" if sys.version_info >= (3, 14) else "from __future__ import annotations"
+    found: dict[str, Any] = {"Delivery": Delivery, "__name__": __name__}
+    exec(future + _HANDLERS, found)  # noqa: S102 - as a module of an application
+    queue = Queue("documents")
+    queue.on_start(found["client"])
+    queue.middleware(found["around"])
+    queue.handler("plain")(found["plain"])
+    queue.job(found["typed"])
+    assert set(queue.handlers) == {"plain", "typed"}
