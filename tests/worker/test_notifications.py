@@ -140,41 +140,36 @@ def test_the_last_subscriber_leaves(
     worker = start(queue, poll_interval=_NEVER)
     until(_waits(database), "it waits")
     (listener,) = notifications._listeners.values()
-    write = os.write
+    own = listener._stop_writer
 
-    def write_late(file: int, data: bytes) -> int:
-        if file == listener._stop_writer and listener._stopping:
-            # The listener may be as quick as this.
-            write(file, data)
-            listener._thread.join()
-        return write(file, data)
+    class Late:
+        """A socket whose message comes when the thread may have ended."""
 
-    monkeypatch.setattr(os, "write", write_late)
+        close = own.close
+
+        @staticmethod
+        def send(data: bytes) -> int:
+            if listener._stopping:
+                # The listener may be as quick as this.
+                own.send(data)
+                listener._thread.join()
+            return own.send(data)
+
+    monkeypatch.setattr(listener, "_stop_writer", Late)
     worker.stop()
     listener._thread.join()
     until(lambda: database.value(LISTENERS) == 0, "the server has seen it go")
     assert not seen
 
 
-def test_no_file_is_left_behind(
-    queue: Queue, database: Database, start: StartWorker, monkeypatch: pytest.MonkeyPatch, seen: list[object]
-) -> None:
-    """What the listener is told through is closed at both ends when the last subscriber has left, and only once."""
-    closed: list[int] = []
-    close = os.close
-
-    def note(file: int) -> None:
-        closed.append(file)
-        close(file)
-
+def test_no_file_is_left_behind(queue: Queue, database: Database, start: StartWorker, seen: list[object]) -> None:
+    """What the listener is told through is closed at both ends when the last subscriber has left."""
     worker = start(queue, poll_interval=_NEVER)
     until(_waits(database), "it waits")
     (listener,) = notifications._listeners.values()
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "close", note)
-        worker.stop()
-        listener._thread.join()
-    assert [closed.count(file) for file in (listener._stop_reader, listener._stop_writer)] == [1, 1]
+    worker.stop()
+    listener._thread.join()
+    assert [one.fileno() for one in (listener._stop_reader, listener._stop_writer)] == [-1, -1]
     assert not seen
 
 
