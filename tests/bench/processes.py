@@ -30,6 +30,7 @@ class Watch:
         counts: how many messages each batch held.
         ids: the messages, in order.
         backend_cpu: seconds of processor time that its server process used, where that can be seen.
+        client_cpu: seconds of processor time of the process itself, where the work tells them.
     """
 
     started: float = 0.0
@@ -37,6 +38,7 @@ class Watch:
     counts: array[int] = field(default_factory=lambda: array("q"))
     ids: array[int] = field(default_factory=lambda: array("q"))
     backend_cpu: float = 0.0
+    client_cpu: float = 0.0
 
     def add(self, ids: Sequence[bytes]) -> None:
         """A batch was done with just now."""

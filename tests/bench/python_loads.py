@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+import secrets
 import struct
 import threading
 import time
@@ -11,18 +13,32 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from sqlalchemy import create_engine
+import psycopg
+from sqlalchemy import create_engine, make_url
+from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import BytesCodec, Delivery, Queue
+from sqlalchemy_fairqueue import AsyncWorker, BytesCodec, Delivery, Queue
 from sqlalchemy_fairqueue.worker import Worker
 from tests.bench.processes import Watch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from multiprocessing.synchronize import Barrier
 
 _LEASE = timedelta(seconds=30)
 _BATCH = 100
+_BARE_DEQUEUE = (
+    "update plain.message m set lease_id = %s, attempts = m.attempts + 1, deliveries = m.deliveries + 1"
+    " from (select r.ctid as row from plain.message r where r.lease_id is null order by r.id limit %s"
+    " for update skip locked) t where m.ctid = t.row"
+    " returning m.id, m.ctid, m.channel_id, 'channel-' || m.channel_id, m.kind, m.content, m.headers, m.enqueued_at,"
+    " m.attempts, m.max_attempts, m.deliveries, m.lease_id"
+)
+_BARE_COMPLETE = (
+    "delete from plain.message m using unnest(%s::bigint[], %s::bigint[], %s::integer[]) u(id, lease_id, deliveries)"
+    " where m.id = u.id and m.lease_id is not distinct from u.lease_id and m.deliveries = u.deliveries"
+)
 # A consumer that finds nothing may have met another's locks: it is asked again.
 _ASKED_AGAIN = 20
 
@@ -123,13 +139,58 @@ def loops(barrier: Barrier, job: Load) -> Watch:
                 queue.complete(engine, batch)
             empty = 0 if batch else empty + 1
 
+    return _by_threads(barrier, job, tally, loop)
+
+
+def bare_loops(barrier: Barrier, job: Load) -> Watch:
+    """Threads that take and complete batches of the unfair bound by psycopg alone until its table is empty."""
+    tally = _Tally(job.enough)
+
+    def loop() -> None:
+        url = make_url(job.url).set(drivername="postgresql").render_as_string(hide_password=False)
+        lease = secrets.randbits(63)
+        with psycopg.connect(url, autocommit=True, prepare_threshold=0) as connection:
+            cursor = connection.cursor(binary=True)
+            while rows := cursor.execute(_BARE_DEQUEUE, (lease, _BATCH)).fetchall():
+                tally.started.extend([time.monotonic()] * len(rows))
+                tally.ids.extend([row[0] for row in rows])
+                cursor.execute(
+                    _BARE_COMPLETE, ([row[0] for row in rows], [row[11] for row in rows], [row[10] for row in rows])
+                )
+
+    return _by_threads(barrier, job, tally, loop)
+
+
+def drain_async(barrier: Barrier, job: Load) -> Watch:
+    """An AsyncWorker whose handler does nothing, on the driver of the URL, until the queue is empty."""
+    queue, tally = _queue(), _Tally(job.enough)
+
+    async def count(delivery: Delivery) -> None:
+        tally.count(delivery)
+
+    queue.handler("default")(count)
+
+    async def run() -> None:
+        engine = create_async_engine(job.url, pool_size=job.threads)
+        await AsyncWorker(engine, queue, concurrency=job.threads, lease=_LEASE).run(drain=True)
+        await engine.dispose()
+
+    barrier.wait()
+    watch, used = Watch(time.monotonic()), time.process_time()
+    asyncio.run(run())
+    watch.client_cpu = time.process_time() - used
+    return _told(watch, tally)
+
+
+def _by_threads(barrier: Barrier, job: Load, tally: _Tally, loop: Callable[[], None]) -> Watch:
     threads = [threading.Thread(target=loop) for _ in range(job.threads)]
     barrier.wait()
-    watch = Watch(time.monotonic())
+    watch, used = Watch(time.monotonic()), time.process_time()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    watch.client_cpu = time.process_time() - used
     return _told(watch, tally)
 
 

@@ -60,6 +60,8 @@ class Contestant:
 LIBRARY: Final = Contestant("fairqueue", "with_fairqueue", speed=8_000, limits=True, leases=True)
 WITHOUT_PREFETCH: Final = Contestant("fairqueue_prefetch_0", "with_fairqueue", ("0",), only=("whale", "newcomers"))
 """The library's worker when it holds no message that no handler is free for."""
+ON_ENGINE: Final = Contestant("fairqueue_engine", "with_fairqueue", ("", "1", "engine"), only=("enqueue",))
+"""The library with bulk enqueues on an engine, for producers that have no session."""
 LONG_TURNS: Final = Contestant("fairqueue_turns_4", "with_fairqueue", ("", "4"), only=("whale", "newcomers", "zipf"))
 """The library with turns of four messages: every tenant has a weight of 4."""
 BATCH: Final = "8"

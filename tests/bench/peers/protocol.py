@@ -90,12 +90,12 @@ async def _enqueue(
     size: int = CHUNK,
     later: bool = False,
 ) -> dict[str, Any]:
-    """Add messages; each was sent when its call began and committed when it returned."""
+    """Add messages; each was sent when its call began and committed when it returned; "cpu" is of the process."""
     messages = [(tenant, first + number) for number, tenant in enumerate(tenants)]
     sent: list[float] = []
     committed: list[float] = []
     size = size if bulk else 1
-    began = time.monotonic()
+    began, used = time.monotonic(), _cpu()
     for start in range(0, len(messages), size):
         if pace:
             await asyncio.sleep(max(0.0, began + pace[start] - time.monotonic()))
@@ -103,7 +103,7 @@ async def _enqueue(
         sent += [time.monotonic()] * len(some)
         await peer.enqueue(some, _TOMORROW if later else None)
         committed += [time.monotonic()] * len(some)
-    return {"sent": sent, "committed": committed}
+    return {"sent": sent, "committed": committed, "cpu": _cpu() - used}
 
 
 async def _transact(peer: Peer, clients: int, each: int, sleep: float, *, enqueue: bool) -> dict[str, Any]:
@@ -117,9 +117,9 @@ async def _transact(peer: Peer, clients: int, each: int, sleep: float, *, enqueu
             await peer.transact(message, f"select pg_sleep({sleep})")
             taken.append(time.monotonic() - began)
 
-    began = time.monotonic()
+    began, used = time.monotonic(), _cpu()
     await asyncio.gather(*(client(number) for number in range(clients)))
-    return {"taken": taken, "seconds": time.monotonic() - began}
+    return {"taken": taken, "seconds": time.monotonic() - began, "cpu": _cpu() - used}
 
 
 def _cpu() -> float:

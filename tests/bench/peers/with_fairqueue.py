@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 class Fairqueue:
     """See `tests.bench.peers.protocol.Peer`."""
 
-    def __init__(self, url: str, prefetch: str = "", weight: str = "1") -> None:
+    def __init__(self, url: str, prefetch: str = "", weight: str = "1", bulk: str = "session") -> None:
         self._prefetch = int(prefetch or MOST_PREFETCH)
         self._url = url
         self._engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://", 1), pool_size=20)
         self._queue = Queue("bench", schema="fairqueue", defaults=ChannelPolicy(weight=int(weight)))
         self._worker: Worker | None = None
+        self._in_session = bulk == "session"
 
     async def prepare(self) -> None:
         """See there."""
@@ -47,10 +48,12 @@ class Fairqueue:
             ((tenant, number),) = messages
             self._queue.enqueue_now(self._engine, channel=tenant, payload=number, delay=later)
             return
+        many = [Enqueue(channel=tenant, payload=number, delay=later) for tenant, number in messages]
+        if not self._in_session:
+            self._queue.enqueue_many(self._engine, many)
+            return
         with Session(self._engine) as session, session.begin():
-            self._queue.enqueue_many(
-                session, [Enqueue(channel=tenant, payload=number, delay=later) for tenant, number in messages]
-            )
+            self._queue.enqueue_many(session, many)
 
     async def transact(self, message: tuple[str, int] | None, afterwards: str) -> None:
         """See there."""
