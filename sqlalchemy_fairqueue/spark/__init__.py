@@ -19,6 +19,8 @@ _FUNCTIONS: dict[str, str] = {
     "archive": "sqlalchemy_fairqueue.spark.archiving",
     "read_archive": "sqlalchemy_fairqueue.spark.archiving",
     "history_lag": "sqlalchemy_fairqueue.spark.reading.history_lag",
+    "LagListener": "sqlalchemy_fairqueue.spark.reading.lag_listener",
+    "StreamLag": "sqlalchemy_fairqueue.spark.reading.lag_listener",
     "enqueue": "sqlalchemy_fairqueue.spark.writing.enqueue",
     "Scenario": "sqlalchemy_fairqueue.simulation.scenarios",
     "report": "sqlalchemy_fairqueue.spark.reporting",

@@ -183,8 +183,9 @@ def test_live_tables(database: Database) -> None:
     """Messages, channels and dead letters come with their types; contents as bytes."""
     queue, engine = Queue("documents"), create_engine(database.url)
     with Session(engine) as session, session.begin():
-        queue.configure_channel(session, "a", ChannelPolicy(rate="1/2s", weight=3))
-        queue.enqueue(session, channel="a", payload={"n": 1}, kind="parse", priority=5, headers={"trace": "x"})
+        queue.configure_plan(session, "gold", ChannelPolicy(rate="1/2s", weight=3))
+        queue.configure_channel(session, "a", plan="gold")
+        queue.enqueue(session, channel="a", payload={"n": 1}, kind="parse", priority=5, headers={"trace": "x"}, cost=7)
         queue.enqueue(session, channel="b", payload={"n": 2}, kind="index", key="k")
     (dead,) = [one for one in queue.dequeue(engine, limit=2, lease=timedelta(minutes=1)) if one.channel == "b"]
     queue.bury(engine, dead, reason="poison")
@@ -194,10 +195,11 @@ def test_live_tables(database: Database) -> None:
     assert (message["priority"], message["due_at"], message["deliveries"]) == (5, None, 1)
     assert message["lease_id"] is not None
     assert message["cancelled"] is False
-    channels = read(database, table="channels", columns="channel,rate_interval,weight,paused_at")
+    assert (message["cost"], message["group"]) == (7, None)
+    channels = read(database, table="channels", columns="channel,rate_interval,weight,paused_at,plan")
     assert sorted(channels, key=lambda row: str(row["channel"])) == [
-        {"channel": "a", "rate_interval": timedelta(seconds=2), "weight": 3, "paused_at": None},
-        {"channel": "b", "rate_interval": timedelta(0), "weight": 1, "paused_at": None},
+        {"channel": "a", "rate_interval": timedelta(seconds=2), "weight": 3, "paused_at": None, "plan": "gold"},
+        {"channel": "b", "rate_interval": timedelta(0), "weight": 1, "paused_at": None, "plan": None},
     ]
     (letter,) = read(database, table="dead_letters", channels="b", numPartitions=2)
     assert (letter["content"], letter["dedupe_key"], letter["reason"]) == (b'{"n":2}', "k", "poison")

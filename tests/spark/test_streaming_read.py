@@ -1,11 +1,14 @@
 """Following the history: each attempt comes once, whatever order transactions commit in, and a gap is never silent."""
 
+import json
+import logging
 import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
 
 import psycopg
@@ -15,6 +18,7 @@ from psycopg import pq
 from sqlalchemy_fairqueue.spark.errors import BadOption
 from sqlalchemy_fairqueue.spark.reading import schema, stream_reader
 from sqlalchemy_fairqueue.spark.reading.data_loss import DataLoss
+from sqlalchemy_fairqueue.spark.reading.lag_listener import LagListener, StreamLag, lags_of
 from sqlalchemy_fairqueue.spark.reading.limits import LIMITS_ARE_KNOWN, ReadMaxRows
 from sqlalchemy_fairqueue.spark.reading.offsets import offset_of
 from sqlalchemy_fairqueue.spark.reading.origin import OriginChanged
@@ -206,6 +210,42 @@ def test_a_stream_that_is_held_back_from_its_start_has_a_lag(database: Database,
         report = again.reader.reportLatestOffset()
     assert report is not None
     assert (report["rows"], report["held_rows"]) == (0, 3)
+
+
+def test_a_lag_is_exported_for_each_history_that_a_query_reads(caplog: pytest.LogCaptureFixture) -> None:
+    """Sources of other kinds, and those that have not reported yet, have none; an export that fails is logged."""
+    known = {"rows": 4, "seconds": 2, "held_rows": 3, "held_seconds": 60, "held_by": 77, "xid": "5", "id": 9}
+    reported = [None, "text", '{"topic": {"0": 5}}', json.dumps(known)]
+    sources = [SimpleNamespace(latestOffset=one, numInputRows=8) for one in reported]
+    progress = SimpleNamespace(name=None, id="query-1", batchId=12, sources=sources)
+    exported: list[StreamLag] = []
+
+    def export(lag: StreamLag) -> None:
+        exported.append(lag)
+        raise ValueError("the monitoring system is away")
+
+    event: Any = SimpleNamespace(progress=progress)
+    LagListener(export).onQueryProgress(event)
+    (found,) = exported
+    assert found == StreamLag(
+        query="query-1", batch=12, read=8, rows=4, seconds=2, held_rows=3, held_seconds=60, held_by=77
+    )
+    assert "the lag of query query-1 could not be exported" in caplog.text
+    with caplog.at_level(logging.INFO):
+        LagListener().onQueryProgress(event)
+    assert json.dumps(asdict(found)) in caplog.text
+
+
+@needs_limits
+def test_a_reader_reports_what_the_listener_takes(database: Database, follow: Follow) -> None:
+    """The end of the history that a stream reports has every field of a lag."""
+    add(database, 6)
+    follower = follow()
+    follower.batch(ReadMaxRows(2))
+    source = SimpleNamespace(latestOffset=json.dumps(follower.reader.reportLatestOffset()), numInputRows=2)
+    progress: Any = SimpleNamespace(name="attempts", id="query-1", batchId=0, sources=[source])
+    (lag,) = lags_of(progress)
+    assert (lag.query, lag.read, lag.rows, lag.held_rows, lag.held_by) == ("attempts", 2, 4, 0, 0)
 
 
 def test_where_a_stream_begins(database: Database, follow: Follow) -> None:

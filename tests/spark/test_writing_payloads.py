@@ -199,6 +199,7 @@ def test_each_bad_value_is_told() -> None:
     found = columns(
         channel=StringType(), payload=StringType(), kind=StringType(), key=StringType(),
         at=TimestampType(), delay=DayTimeIntervalType(), priority=LongType(), max_attempts=LongType(),
+        cost=IntegerType(),
     )  # fmt: skip
     good: dict[str, Any] = dict.fromkeys(found.indexes) | {"channel": "c", "payload": "p"}
     wrong: list[tuple[dict[str, Any], str]] = [
@@ -213,11 +214,13 @@ def test_each_bad_value_is_told() -> None:
         ({"priority": 0}, "priority is 0; give 1 to"),
         ({"priority": 2**31}, "priority is 2147483648"),
         ({"max_attempts": 0}, "max_attempts is 0"),
+        ({"cost": 0}, "cost is 0; give 1 to 1000000000"),
         ({"at": datetime.now(UTC), "delay": timedelta(1)}, "at and delay are both given"),
     ]
     rows: list[dict[str, Any]] = [good | bad for bad, _ in wrong] + [good]
     kinds = {
-        "at": pa.timestamp("us", "UTC"), "delay": pa.duration("us"), "priority": pa.int64(), "max_attempts": pa.int64()
+        "at": pa.timestamp("us", "UTC"), "delay": pa.duration("us"), "priority": pa.int64(), "max_attempts": pa.int64(),
+        "cost": pa.int32(),
     }  # fmt: skip
     arrays = [pa.array([row[name] for row in rows], kinds.get(name, pa.string())) for name in found.indexes]
     _, problems = found.rows(pa.record_batch(arrays, list(found.indexes)))

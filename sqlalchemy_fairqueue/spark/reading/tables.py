@@ -119,6 +119,8 @@ _TABLES = (
             Column("priority", _LONG, "m.priority::bigint"),
             *_plain("m", attempts=_INTEGER, max_attempts=_INTEGER, deliveries=_INTEGER, lease_id=_LONG),
             *_plain("m", cancelled=_BOOLEAN, error=_STRING),
+            Column("cost", _INTEGER, "coalesce(m.cost, 1)"),
+            Column("group", _STRING, "m.group_id::text"),
         ),
         "{schema}.fq_message m " + _CHANNEL_OF.format(alias="m").format(schema="{schema}"),
         key="m.id",

@@ -37,11 +37,15 @@ _ACCEPTED: dict[str, tuple[tuple[type[types.DataType], ...], str]] = {
     "key": (_TEXT, "a string"),
     "headers": ((*_NESTED, *_TEXT), "a map, a struct, or a string that is a JSON object"),
     "max_attempts": (_WHOLE, "a whole number"),
+    "cost": (_WHOLE, "a whole number"),
 }
 _REQUIRED = ("channel", "payload")
 # Types that can be encoded as JSON, besides structs, maps with text keys and arrays of these.
 _JSON_SCALARS = (*_TEXT, *_WHOLE, types.BooleanType, types.FloatType, types.DoubleType, types.NullType)
-_NUMBERS = {"delay": (0, 3_153_600_000_000_000), "priority": (1, 2**31 - 1), "max_attempts": (1, 2**31 - 1)}
+_NUMBERS = {
+    "delay": (0, 3_153_600_000_000_000), "priority": (1, 2**31 - 1), "max_attempts": (1, 2**31 - 1),
+    "cost": (1, 1_000_000_000),
+}  # fmt: skip
 _STAGED = {"payload": "content"}
 
 

@@ -186,4 +186,5 @@ _COLUMNS: dict[str, tuple[str, pa.DataType, Callable[[Any], Any] | None]] = {
     "key": ("string", pa.string(), _text),
     "headers": ("string", pa.string(), None),
     "max_attempts": ("bigint", pa.int64(), _whole),
+    "cost": ("bigint", pa.int64(), _whole),
 }

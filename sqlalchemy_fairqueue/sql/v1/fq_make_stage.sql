@@ -69,6 +69,7 @@ begin
     '  priority integer,'
     '  key text collate "C",'
     '  max_attempts integer,'
+    '  cost integer,'
     '  constraint content_check check (octet_length(content) <= 268435456),'
     '  constraint names_check check ('
     '    octet_length(channel) between 1 and 512 and octet_length(kind) between 1 and 512'
@@ -79,7 +80,8 @@ begin
     '    delay between 0 and 3153600000000000 and at <= 253402300799999999 and priority >= 1'
     '    and num_nonnulls(delay, at) <= 1'
     '  ),'
-    '  constraint attempts_check check (max_attempts >= 1)'
+    '  constraint attempts_check check (max_attempts >= 1),'
+    '  constraint cost_check check (cost between 1 and 1000000000)'
     ') with (autovacuum_enabled = false)',
     v_schema, v_name
   );

@@ -188,9 +188,10 @@ begin
   -- that is not above any of theirs, so one goes first.
   v_insert := format(
     'insert into %s.fq_message ('
-    '  channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, priority, max_attempts'
+    '  channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, priority, max_attempts, cost'
     ' )'
-    ' select c.id, s.kind, s.content, s.headers, %s, %s, s.key, s.priority, coalesce(s.max_attempts, 20)'
+    ' select c.id, s.kind, s.content, s.headers, %s, %s, s.key, s.priority, coalesce(s.max_attempts, 20),'
+    '  s.cost'
     ' from %s s'
     ' join %s c(channel, id) on c.channel = s.channel'
     ' where c.id <> all (%L::bigint[])',
@@ -258,7 +259,8 @@ begin
         '  array_agg(n.content order by n.position) as contents, array_agg(n.headers order by n.position) as headers,'
         '  array_agg(n.delay order by n.position) as delays, array_agg(n.at order by n.position) as ats,'
         '  array_agg(n.priority order by n.position) as priorities, array_agg(n.key order by n.position) as keys,'
-        '  array_agg(n.max_attempts order by n.position) as max_attempts, count(*)::integer as messages'
+        '  array_agg(n.max_attempts order by n.position) as max_attempts,'
+        '  array_agg(n.cost order by n.position) as costs, count(*)::integer as messages'
         ' from ('
         '   select s.*, row_number() over (order by s.channel, s.key nulls first, s.attempt, s.row) as position'
         '   from %s s'
@@ -279,8 +281,8 @@ begin
       from fairqueue.fq_enqueue(
         p_queue, r.channels::text[], r.kinds::text[], r.contents::bytea[], r.headers::jsonb[], r.delays::bigint[],
         r.ats::bigint[], r.priorities::integer[], r.keys::text[], r.max_attempts::integer[], null::jsonb,
-        array_fill(p_on_duplicate, array[r.messages])::text[], false::boolean, null::bigint[], null::integer[],
-        null::uuid[]
+        array_fill(p_on_duplicate, array[r.messages])::text[], false::boolean, null::bigint[],
+        r.costs::integer[], null::uuid[]
       ) e;
       if v_full is not null then
         raise exception 'channel % of queue % has no room for the messages of job %',

@@ -159,6 +159,7 @@ def test_times_and_priorities(kernel: Kernel) -> None:
         at=[None, now + 2 * HOUR, 1, None],
         priority=[*nothing[:3], 5],
         max_attempts=[*nothing[:3], 3],
+        cost=[7, *nothing[:3]],
         headers=['{"x": 1}', *nothing[:3]],
     )
     rows = {
@@ -170,6 +171,7 @@ def test_times_and_priorities(kernel: Kernel) -> None:
     assert rows["c"]["dequeue_at"] == rows["c"]["enqueued_at"]
     assert (rows["d"]["dequeue_at"], rows["d"]["max_attempts"], rows["a"]["max_attempts"]) == (-5, 3, 20)
     assert rows["a"]["headers"] == {"x": 1}
+    assert (rows["a"]["cost"], rows["b"]["cost"]) == (7, None)
 
 
 @pytest.mark.parametrize(
@@ -260,3 +262,11 @@ def test_a_stage_that_is_gone(kernel: Kernel) -> None:
     with pytest.raises(errors.UndefinedTable):
         merge(kernel, stage, 0)
     assert kernel.value("select count(*) from fq_load") == 0
+
+
+def test_costs_are_kept_where_messages_are_enqueued_one_by_one(kernel: Kernel) -> None:
+    """In a channel with a bound too, and under a key, a message has the cost that the stage has."""
+    kernel.value("select fq_configure_queue('q', jsonb_build_object('max_backlog', 10))")
+    load(kernel, *"aab", cost=[7, None, 9], key=["k", None, None])
+    rows = kernel.rows("select m.cost from fq_message m order by m.cost")
+    assert [row["cost"] for row in rows] == [7, 9, None]

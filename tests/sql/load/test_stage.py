@@ -67,6 +67,8 @@ def test_a_time_to_live_is_needed(kernel: Kernel) -> None:
         ({"priority": [0]}, "times_check"),
         ({"delay": [1], "at": [1]}, "times_check"),
         ({"max_attempts": [0]}, "attempts_check"),
+        ({"cost": [0]}, "cost_check"),
+        ({"cost": [1_000_000_001]}, "cost_check"),
     ],
 )
 def test_values_are_bounded(kernel: Kernel, columns: dict[str, Any], constraint: str) -> None:

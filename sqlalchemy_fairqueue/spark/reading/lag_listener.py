@@ -1,0 +1,102 @@
+"""Listener of streaming queries that hands the lag of each stream of the history to a monitoring system.
+
+It opens no connection: the lag is in the progress that the stream reports (PySpark 4.2 or later).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+        StreamingQueryProgress,
+    )
+
+_log = logging.getLogger(__name__)
+_FIELDS = ("rows", "seconds", "held_rows", "held_seconds", "held_by")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamLag:
+    """The lag of a stream of the history after a micro-batch.
+
+    Attributes:
+        query: Name of the query, else its id.
+        batch: Number of the micro-batch.
+        read: Rows that it read.
+        rows: Rows that can be read now and are unread, counted up to 100,000.
+        seconds: How long the first of them has been there.
+        held_rows: Committed rows that wait for an open transaction, counted alike.
+        held_seconds: The age of the oldest open transaction that has written anything.
+        held_by: That transaction's process id; 0: there is none.
+    """
+
+    query: str
+    batch: int
+    read: int
+    rows: int
+    seconds: int
+    held_rows: int
+    held_seconds: int
+    held_by: int
+
+
+def log_lag(lag: StreamLag) -> None:
+    """Log a lag as one line of JSON, at level INFO."""
+    _log.info("lag of a stream of the history: %s", json.dumps(asdict(lag)))
+
+
+class LagListener(StreamingQueryListener):
+    """Calls a function with the lag of each stream of the history after each micro-batch.
+
+    Args:
+        export: Called in a thread of the driver. An error that it raises is logged, and the query goes on. None: each
+            lag is logged.
+    """
+
+    def __init__(self, export: Callable[[StreamLag], None] | None = None) -> None:
+        self._export = export or log_lag
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        """Nothing to export yet."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        """Export the lags of the query's streams."""
+        for lag in lags_of(event.progress):
+            try:
+                self._export(lag)
+            except Exception:  # noqa: BLE001 - whatever a monitoring system raises, the query goes on
+                _log.exception("the lag of query %s could not be exported", lag.query)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        """Nothing new."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        """Nothing to export any more."""
+
+
+def lags_of(progress: StreamingQueryProgress) -> Iterator[StreamLag]:
+    """The lags in the progress of a query: one for each of its sources that is a history."""
+    for source in progress.sources:
+        try:
+            end = json.loads(source.latestOffset or "null")
+        except ValueError:
+            continue
+        if isinstance(end, dict) and all(isinstance(end.get(name), int) for name in _FIELDS):
+            yield StreamLag(
+                query=progress.name or str(progress.id),
+                batch=progress.batchId,
+                read=source.numInputRows,
+                **{name: end[name] for name in _FIELDS},
+            )
