@@ -35,10 +35,17 @@ MISSING = not (_CHROMIUM and _DRIVER)
 
 @dataclass
 class Chromium:
-    """A browser at the dashboard."""
+    """A browser at the dashboard.
+
+    Attributes:
+        driver: The driver.
+        address: Of the dashboard.
+        keyboard: Whether buttons, fields, choices and boxes are reached and used by keys alone.
+    """
 
     driver: Any
     address: str
+    keyboard: bool = False
 
     def open(self, page: str = "") -> None:
         """Open a page, which comes when the first figures are there."""
@@ -54,13 +61,16 @@ class Chromium:
 
     def click(self, button: str) -> None:
         """Press a button, by its text."""
+        if self.keyboard:
+            self.go_to(button)
+            return
         self._patiently(lambda: self.driver.find_element(By.XPATH, f"//button[normalize-space()='{button}']").click())
 
     def fill(self, field: str, text: str) -> None:
         """Write into a field what it has not."""
 
         def write() -> None:
-            found = self.driver.find_element(By.NAME, field)
+            found = self._field(field)
             found.send_keys(Keys.CONTROL, "a")
             found.send_keys(text)
 
@@ -68,11 +78,31 @@ class Chromium:
 
     def choose(self, field: str, text: str) -> None:
         """Choose an option, by its text."""
+        if self.keyboard:
+            self._patiently(lambda: self._field(field).send_keys(text))
+            return
         self._patiently(lambda: Select(self.driver.find_element(By.NAME, field)).select_by_visible_text(text))
 
     def tick(self, field: str) -> None:
         """Tick a box."""
+        if self.keyboard:
+            self._patiently(lambda: self._field(field).send_keys(Keys.SPACE))
+            return
         self._patiently(lambda: self.driver.find_element(By.NAME, field).click())
+
+    def _field(self, name: str) -> Any:
+        """A field by its name, reached by the tab key where there is no mouse."""
+        if not self.keyboard:
+            return self.driver.find_element(By.NAME, name)
+        return self._tab_to(lambda active: active.get_attribute("name") == name, name)
+
+    def _tab_to(self, is_it: Callable[[Any], bool], what: str) -> Any:
+        for _ in range(120):
+            active = self.driver.switch_to.active_element
+            if is_it(active):
+                return active
+            active.send_keys(Keys.TAB)
+        raise AssertionError(f"{what!r} is not reached")
 
     def press(self, button: str, *then: str) -> None:
         """Press a button and wait for a text; and again, as often as there are more of both."""
@@ -93,15 +123,15 @@ class Chromium:
 
     def go_to(self, button: str) -> None:
         """Reach a button by the tab key, and press it by the enter key."""
+        self._go_to("button", button)
 
+    def follow(self, link: str) -> None:
+        """Reach a link by the tab key, and follow it by the enter key."""
+        self._go_to("a", link)
+
+    def _go_to(self, tag: str, text: str) -> None:
         def reach() -> None:
-            for _ in range(80):
-                active = self.driver.switch_to.active_element
-                if active.tag_name == "button" and active.text == button:
-                    active.send_keys(Keys.ENTER)
-                    return
-                active.send_keys(Keys.TAB)
-            raise AssertionError(f"no button {button!r} is reached")
+            self._tab_to(lambda active: active.tag_name == tag and active.text == text, text).send_keys(Keys.ENTER)
 
         self._patiently(reach)
 
@@ -139,14 +169,20 @@ Open = Callable[..., Chromium]
 
 @pytest.fixture
 def chromium(engine: Engine, tmp_path: Path) -> Iterator[Open]:
-    """Open a browser as an operator: ``chromium(scripts=False)``."""
+    """Open a browser as an operator, a viewer or a stranger: ``chromium("viewer", scripts=False)``."""
     opened: list[Any] = []
-    access = Access("dana@example.com", Role.OPERATOR, payloads=True)
-    app = create_dashboard(engine, authorize=lambda _: access, keep=timedelta(milliseconds=200))
+    users = {
+        "operator": Access("dana@example.com", Role.OPERATOR, payloads=True),
+        "viewer": Access("vera@example.com"),
+        "stranger": None,
+    }
+    now = ["operator"]
+    app = create_dashboard(engine, authorize=lambda _: users[now[0]], keep=timedelta(milliseconds=200))
 
     with served(app) as address:
 
-        def begin(*, scripts: bool = True) -> Chromium:
+        def begin(user: str = "operator", *, scripts: bool = True) -> Chromium:
+            now[0] = user
             options = Options()
             options.binary_location = _CHROMIUM or ""
             for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--hide-scrollbars"):
