@@ -112,8 +112,8 @@ def test_programs_of_plans(engine: Engine, seed: int, fair_by: str) -> None:
 @pytest.mark.parametrize(
     ("function", "right", "wrong"),
     [
-        ("fq_follow_plans", "set slots = m.slots | 1", "set slots = m.slots"),
-        ("fq_follow_plans", "s.current_concurrency + w.marks", "s.current_concurrency"),
+        ("fq_begin_limits", "set slots = m.slots | 1", "set slots = m.slots"),
+        ("fq_begin_limits", "s.current_concurrency + greatest(w.marks, 0)", "s.current_concurrency"),
         ("fq_follow_plans", "when 'max_concurrency' = any (c.overridden) then o.max", "when false then o.max"),
         ("fq_configure_channel", "(v_of_plan - v_overridden)", "v_of_plan"),
         ("fq_configure_plan", "    spread_after = 0,\n", "    spread_after = null,\n"),

@@ -1,0 +1,91 @@
+-- fq_begin_limits: give channels the max_concurrency of their plan where they have had none, and count their leased
+-- messages, which hold a slot of it from now on. Returns how many channels must wait, because another transaction has
+-- one of their leased messages locked, which could not be counted; they are due again after as long as the change is
+-- old, 10 ms at least and a second at most.
+-- Guarantees: exact as fq_configure_channel: its caller has locked the state rows, so nobody takes further messages.
+-- Locks: leased messages that hold no slot, for no key update and skip locked: it waits for none.
+-- Index: fq_channel_state_newest_ix, fq_channel_plan_pkey, fq_plan_pkey, fq_lease_expires_ix, fq_message_lease_ix; rows
+-- by ctid. Errors: none.
+create function fairqueue.fq_begin_limits(p_queue text, p_channel_ids bigint[])
+returns integer
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+declare
+  v_now bigint := fairqueue.fq_now();
+  v_rows tid[];
+  v_of bigint[];
+  v_locked tid[];
+  v_marks integer[];
+begin
+  select array_agg(m.ctid), array_agg(u.ord)
+  into v_rows, v_of
+  from fairqueue.fq_lease e
+  join fairqueue.fq_message m on m.lease_id = e.id
+  join unnest(p_channel_ids) with ordinality u(id, ord) on u.id = m.channel_id
+  where e.queue = p_queue
+    and m.slots & 1 = 0;
+  select array_agg(l.row) into v_locked
+  from (
+    select m.ctid as row
+    from unnest(v_rows) u(row)
+    join fairqueue.fq_message m on m.ctid = u.row and num_nonnulls(m.lease_id) = 1
+    for no key update of m skip locked
+  ) l;
+  -- A channel of which one could not be locked stays as it is for now.
+  select array_agg(case when t.whole then t.messages else -1 end order by t.ord) into v_marks
+  from (
+    select i.ord, count(u.row)::integer as messages,
+      count(u.row) = count(u.row) filter (where u.row = any (v_locked)) as whole
+    from generate_series(1, cardinality(p_channel_ids)) i(ord)
+    left join unnest(v_rows, v_of) u(row, of) on u.of = i.ord
+    group by i.ord
+  ) t;
+  update fairqueue.fq_message m
+  set slots = m.slots | 1
+  from unnest(v_rows, v_of) u(row, of)
+  where m.ctid = u.row
+    and v_marks[u.of] > 0;
+  update fairqueue.fq_channel_state s
+  set row_version = s.row_version + 1,
+    max_concurrency = case when w.marks >= 0 then w.max_concurrency end,
+    current_concurrency = s.current_concurrency + greatest(w.marks, 0),
+    next_dequeue_at = case
+      when w.marks < 0 then greatest(s.next_dequeue_at, v_now + least(greatest(v_now - w.revision, 10000), 1000000))
+      else s.next_dequeue_at
+    end
+  from (
+    select newest.row, u.marks, n.max_concurrency, n.revision
+    from unnest(p_channel_ids, v_marks) u(id, marks)
+    cross join lateral (
+      select c.ctid as row
+      from fairqueue.fq_channel_state c
+      where c.channel_id = u.id
+      order by c.channel_id desc, c.row_version desc
+      limit 1
+    ) newest
+    cross join lateral (
+      select (p.policy ->> 'max_concurrency')::integer as max_concurrency, p.revision
+      from fairqueue.fq_channel_plan o
+      join fairqueue.fq_plan p on p.queue = p_queue and p.name = o.plan
+      where o.channel_id = u.id
+      limit 1
+    ) n
+  ) w
+  where s.ctid = w.row
+    and (w.marks >= 0 or s.next_dequeue_at is not null);
+  return (
+    select count(*)
+    from unnest(v_marks) u(marks)
+    where u.marks < 0
+  );
+end
+$$;
