@@ -1,6 +1,7 @@
 -- fq_complete: delete messages whose work is done, in the caller's transaction, and signal the slots they free.
 -- Guarantees: only the holder of the newest hand-out completes a message: its token is (id, lease id, deliveries), and
--- the message is of this queue. A token with a null is lost.
+-- the message is of this queue. A token with a null is lost. One signal frees all slots of the queue that are of no
+-- channel's limit, by the name of one of the channels: to hear a signal a channel would write each state for nothing.
 -- Returns the lost ones, for which nothing changed. A completion after the lease expired counts as long as nobody else
 -- took the message. An attempt that was handed out while the queue recorded its history is appended to it as
 -- 'completed'. Members of groups are noted, all of a call at once.
@@ -113,10 +114,10 @@ begin
       ),
       signalled as (
         insert into fairqueue.fq_signal (queue, channel_id, freed, queue_freed)
-        select p_queue, d.channel_id, sum(d.slots & 1), sum(d.slots >> 1)
+        select p_queue, min(d.channel_id), sum(d.slots & 1), sum(d.slots >> 1)
         from done d
         where d.slots > 0
-        group by d.channel_id
+        group by case when d.slots & 1 > 0 then d.channel_id end
       )
       select
         array_agg(d.id),

@@ -49,6 +49,24 @@ def test_one_of_several_free_slots_fills_a_call(kernel: Kernel) -> None:
     assert kernel.dequeue(10).hands == []
 
 
+def test_a_completion_frees_the_slots_of_all_its_channels_by_one_signal(kernel: Kernel) -> None:
+    """Only a channel that has a limit of its own is signalled itself; each slot of the queue is used again."""
+    limit(kernel, 4)
+    kernel.configure("own", max_concurrency=1)
+    kernel.enqueue("a", "b", "c", "own")
+    kernel.hear()
+    hands = kernel.dequeue(10).hands
+    kernel.enqueue(*"defgh")
+    kernel.hear()
+    assert kernel.complete(*hands) == {}
+    assert kernel.rows("select freed, queue_freed from fq_signal order by freed") == [
+        {"freed": 0, "queue_freed": 3},
+        {"freed": 1, "queue_freed": 1},
+    ]
+    assert kernel.dequeue(10).channels == ["d", "e", "f", "g"]
+    assert count(kernel) == 4
+
+
 def test_at_the_limit_a_consumer_waits_until_a_lease_ends(kernel: Kernel) -> None:
     """Nothing comes before a slot is freed or a lease expires, so that is when something may be due."""
     limit(kernel, 1)
