@@ -52,3 +52,12 @@ def test_percentiles_are_values_that_were_seen() -> None:
     assert [percentile(range(1, 101), share) for share in (50, 95, 99, 100)] == [50, 95, 99, 100]
     assert percentile([7.0], 99) == 7.0
     assert waits([Service("a", 1.0, 0.9)])["max"] == 0.0
+
+
+def test_shares_are_shares_of_cost() -> None:
+    """A tenant whose messages cost ten gets a tenth of the messages of one whose messages cost one."""
+    cheap = [Service(f"cheap-{number % 10}", 0.0, 0.001 * number) for number in range(4000)]
+    dear = [Service(f"dear-{number % 10}", 0.0, 0.01 * number, 10) for number in range(400)]
+    assert min(jain([*cheap, *dear])) > 0.99
+    counted = jain([*cheap, *(Service(one.tenant, 0.0, one.started) for one in dear)])
+    assert counted[0] < 0.7

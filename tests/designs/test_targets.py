@@ -61,3 +61,15 @@ def test_runs_are_told_together(tmp_path: Path) -> None:
     assert "| fairqueue | 20 (10 to 30) |" in found
     assert "| fairqueue | 0.995 |" in found
     assert found.endswith("first:\n\n| for tomorrow |\n| --- |\n| 0.916 |\n")
+
+
+def test_who_is_unfair_by_cost_is_named() -> None:
+    """The table says whose costly tenants get more than the cheap ones, and how much more."""
+    told = FieldReport(contestants=dict.fromkeys(("fairqueue", "fairqueue_by_cost", "pgqueuer", "oban"), "1"))
+    for name, ratio in {"fairqueue": 9.5, "fairqueue_by_cost": 1.02, "pgqueuer": 8.7}.items():
+        told.outcomes.append(Outcome("costs", name, 0, {"costly to cheap": ratio, "jain by cost, least": 0.6}))
+    found = tables(told)
+    assert "\nFair by cost: fairqueue_by_cost (1.02).\nUnfair by cost: fairqueue (9.5), pgqueuer (8.7).\n" in found
+    assert "fair by cost" not in tables(_told(fairqueue=[10.0])).lower()
+    line = next(line for line in rows(told) if line.what == "Jain's index by cost, least second")
+    assert (line.verdict, line.others) == ("missed", {"fairqueue": [0.6], "pgqueuer": [0.6]})

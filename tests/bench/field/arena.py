@@ -93,6 +93,11 @@ class RunningWorkers:
             # It only watches: when each message was taken is noted by whoever took it.
             time.sleep(_LOOK)
 
+    def during(self, seconds: float) -> None:
+        """Return when they have worked for so long."""
+        # What they did is noted by themselves; there is nothing to wait for but the time.
+        time.sleep(seconds)
+
 
 @dataclass(slots=True)
 class Arena:
@@ -176,9 +181,14 @@ class Arena:
 
     def load(self, tenants: list[str], *, first: int = 0, later: bool = False) -> None:
         """Add a message for each of *tenants*, numbered from *first*, in bulk, and tidy up."""
-        for start in range(0, len(tenants), _LOAD):
-            some = tenants[start : start + _LOAD]
-            self.producer().ask("enqueue", tenants=some, first=first + start, bulk=True, pace=[], later=later)
+        self.load_numbered([(tenant, first + number) for number, tenant in enumerate(tenants)], later=later)
+
+    def load_numbered(self, messages: list[tuple[str, int]], *, later: bool = False) -> None:
+        """Add messages, each a tenant and its number, in bulk, and tidy up."""
+        for start in range(0, len(messages), _LOAD):
+            some = messages[start : start + _LOAD]
+            tenants, numbers = [tenant for tenant, _ in some], [number for _, number in some]
+            self.producer().ask("enqueue", tenants=tenants, numbers=numbers, bulk=True, pace=[], later=later)
         with self.connected() as wire:
             wire.run("vacuum analyze")
 

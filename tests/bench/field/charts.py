@@ -13,6 +13,8 @@ CHARTS: Final = (
     ("newcomers", "whale to alone", "When a whale is done, against without these", False),
     ("zipf", "jain, least", "Jain's index to the max-min fair share, least of the seconds", False),
     ("zipf", "longest starvation, ms", "Longest starvation of a tenant, ms", True),
+    ("costs", "costly to cheap", "Workers' time of tenants with costs of 10 to those with costs of 1", False),
+    ("costs", "jain by cost, least", "Jain's index by cost, least of the seconds", False),
     ("drain", "messages/s", "Throughput of a drain, messages a second", False),
     ("one_by_one", "messages/s", "The same one by one", False),
     ("steady", "messages/s", "In and out at once, messages a second", False),

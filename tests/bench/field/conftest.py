@@ -9,6 +9,8 @@ import pytest
 
 from tests.bench.field.arena import Arena, prepare
 from tests.bench.field.environments import (
+    BY_COST,
+    BY_SECONDS,
     DESIGNS,
     FAIRER,
     LIBRARY,
@@ -70,7 +72,7 @@ def field(stage: Stage, report: Report, pytestconfig: pytest.Config, *, full: bo
     environments = pytestconfig.cache.mkdir("peers")
     designs = [design for design in DESIGNS if full or design.name in _QUICK_DESIGNS]
     named = {*pytestconfig.getoption("--bench-field").split(",")} - {""}
-    for contestant in (LIBRARY, WITHOUT_PREFETCH, LONG_TURNS, *designs, *PEERS, *FAIRER):
+    for contestant in (LIBRARY, WITHOUT_PREFETCH, LONG_TURNS, BY_COST, BY_SECONDS, *designs, *PEERS, *FAIRER):
         if named and contestant.name not in named:
             continue
         try:

@@ -64,6 +64,14 @@ ON_ENGINE: Final = Contestant("fairqueue_engine", "with_fairqueue", ("", "1", "e
 """The library with bulk enqueues on an engine, for producers that have no session."""
 LONG_TURNS: Final = Contestant("fairqueue_turns_4", "with_fairqueue", ("", "4"), only=("whale", "newcomers", "zipf"))
 """The library with turns of four messages: every tenant has a weight of 4."""
+BY_COST: Final = Contestant(
+    "fairqueue_by_cost", "with_fairqueue", ("", "1", "session", "cost"), speed=8_000, only=("costs",)
+)
+"""The library when the queue shares by the costs that messages tell."""
+BY_SECONDS: Final = Contestant(
+    "fairqueue_by_seconds", "with_fairqueue", ("", "1", "session", "seconds"), speed=8_000, only=("costs",)
+)
+"""The library when the queue shares by the seconds that its workers measure, and messages tell nothing."""
 BATCH: Final = "8"
 """Messages that a thread of a published design takes at once where batches are allowed."""
 DESIGNS: Final = [
@@ -74,7 +82,7 @@ DESIGNS: Final = [
     Contestant("priority", "with_design", ("priority", "1")),
     Contestant("channels", "with_design", ("channels", "1"), limits=True),
 ]
-_FAIRNESS: Final = ("whale", "newcomers", "zipf", "limited")
+_FAIRNESS: Final = ("whale", "newcomers", "zipf", "costs", "limited")
 PEERS: Final = [
     Contestant("procrastinate", "with_procrastinate", package="procrastinate==3.*", speed=500, bulk=100_000),
     Contestant("pgqueuer", "with_pgqueuer", package="pgqueuer[asyncpg]==1.*", bulk=400_000, leases=True),

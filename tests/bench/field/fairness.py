@@ -18,11 +18,13 @@ class Service:
         tenant: whose.
         asked: when it was there to be had: its commit, or the workers' start if that was later.
         started: when its handler was called.
+        cost: what it cost.
     """
 
     tenant: str
     asked: float
     started: float
+    cost: int = 1
 
     @property
     def wait(self) -> float:
@@ -70,6 +72,8 @@ def fair_shares(wanted: Mapping[str, int], room: int) -> dict[str, float]:
 def jain(services: Sequence[Service], *, window: float = 1.0, least: int = 20) -> list[float]:
     """Jain's index of what tenants got, relative to their fair shares, for each window in which enough were backlogged.
 
+    What they got is the cost of the messages that were begun, which is their number where each costs 1.
+
     Args:
         services: all that was handled, of a backlog that was there from the beginning.
         window: seconds.
@@ -79,10 +83,11 @@ def jain(services: Sequence[Service], *, window: float = 1.0, least: int = 20) -
         One index a window: 1 where all got their shares, 1/n where one of n got all.
     """
     begin = min(service.started for service in services)
-    left = Counter(service.tenant for service in services)
+    left: Counter[str] = Counter()
     windows: dict[int, Counter[str]] = defaultdict(Counter)
     for service in services:
-        windows[int((service.started - begin) / window)][service.tenant] += 1
+        left[service.tenant] += service.cost
+        windows[int((service.started - begin) / window)][service.tenant] += service.cost
     indexes = []
     for number in range(max(windows) + 1):
         got = windows[number]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _PAGE: Final = Path(__file__).with_name("page.html")
+_EVEN: Final = 1.5
 
 
 def machine() -> str:
@@ -88,6 +89,16 @@ class FieldReport:
         """The same, one value a round."""
         return list(self.by_round(workload, contestant, figure).values())
 
+    def by_cost(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Who shares by cost and who does not: what costly tenants got to what cheap ones got, by contestant.
+
+        Fair is who gives neither of them half as much again as the others.
+        """
+        got = {name: self.values("costs", name, "costly to cheap") for name in self.contestants}
+        ratios = {name: median(found) for name, found in got.items() if found}
+        fair = {name: ratio for name, ratio in ratios.items() if 1 / _EVEN <= ratio <= _EVEN}
+        return fair, {name: ratio for name, ratio in ratios.items() if name not in fair}
+
     @classmethod
     def read(cls, paths: Iterable[Path]) -> Self:
         """The runs that these files tell as one: workloads that were run apart, and those who took part in each."""
@@ -132,7 +143,7 @@ class FieldReport:
         environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
         environment.filters["told"] = told
         return environment.from_string(_PAGE.read_text(encoding="utf-8")).render(
-            run=self, reached=rows(self), charts=charts, tables=tables
+            run=self, reached=rows(self), by_cost=self.by_cost(), charts=charts, tables=tables
         )
 
     def _table(self, workload: str) -> tuple[list[str], list[tuple[str, list[str]]], list[Outcome]]:

@@ -28,6 +28,8 @@ _COLUMNS: Final = {
         ("newcomers", "whale to alone", "whale's time with newcomers to without"),
         ("zipf", "jain, least", "Jain's index, Zipf, least"),
         ("zipf", "longest starvation, ms", "longest starvation, ms"),
+        ("costs", "costly to cheap", "costs 10 and 1, costly tenants' time to cheap ones'"),
+        ("costs", "jain by cost, least", "Jain's index by cost, least"),
     ),
     "Throughput, messages/s": (
         ("drain", "messages/s", "drain in batches"),
@@ -84,6 +86,10 @@ def tables(told_of: FieldReport) -> str:
         parts += ["The same ratios of the others:", "", *_table(heads, _filled(cells)), ""]
     for title, columns in _COLUMNS.items():
         parts += _columns(title, columns, told_of, list(told_of.contestants))
+    fair, unfair = told_of.by_cost()
+    if fair or unfair:
+        sides = (("Fair by cost", fair), ("Unfair by cost", unfair))
+        parts += [f"{verdict}: {_named(found) if found else 'nobody'}." for verdict, found in sides] + [""]
     depth = _columns("", _DEPTH, told_of, [LIBRARY.name])
     return "\n".join([*parts, *([_DEPTH_TITLE, "", *depth] if depth else [])])
 
@@ -99,6 +105,10 @@ def _columns(title: str, columns: Columns, told_of: FieldReport, contestants: Se
         return []
     heads = [title, *(columns[index][2] for index in shown)]
     return [*(_table(heads, rows) if title else _table(heads[1:], [row[1:] for row in rows])), ""]
+
+
+def _named(found: dict[str, float]) -> str:
+    return ", ".join(f"{name} ({told([ratio])})" for name, ratio in found.items())
 
 
 def _filled(cells: dict[str, list[str]]) -> list[list[str]]:

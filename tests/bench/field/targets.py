@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Final, Literal
 
-from tests.bench.field.environments import LIBRARY, PEERS
+from tests.bench.field.environments import BY_COST, BY_SECONDS, LIBRARY, PEERS
 from tests.bench.figures import Figure
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ class _Target:
     Attributes:
         against: what the workload's own ratio compares with; empty: the best of *among*.
         among: the peers that the best is chosen from, round by round.
+        ours: which contestant is the library here.
     """
 
     what: str
@@ -70,6 +71,7 @@ class _Target:
     better: Literal["more", "less"]
     against: str = ""
     among: tuple[str, ...] = ()
+    ours: str = LIBRARY.name
 
     def line(self, told: FieldReport) -> Row:
         values = {name: told.by_round(self.workload, name, self.figure) for name in told.contestants}
@@ -87,7 +89,7 @@ class _Target:
                 for name, rounds in values.items()
             }
         ratios = {name: list(rounds.values()) for name, rounds in values.items() if rounds}
-        return Row(self.what, against, self.reach, self.better, ratios.pop(LIBRARY.name, []), ratios)
+        return Row(self.what, against, self.reach, self.better, ratios.pop(self.ours, []), ratios)
 
 
 def bound_of(figures: Iterable[Figure]) -> list[float]:
@@ -113,6 +115,10 @@ _LEASING: Final = tuple(peer.name for peer in PEERS if peer.leases)
 _ASKED: Final = (
     _Target("a minnow's wait beside a whale, p99", "whale", "p99 to alone", 2.0, "less", "its wait alone"),
     _Target("Jain's index, Zipf tenants, least second", "zipf", "jain, least", 0.99, "more", "max-min fair"),
+    _Target(
+        "Jain's index by cost, least second", "costs", "jain by cost, least", 0.99, "more", "even", ours=BY_COST.name
+    ),
+    _Target("the same, by seconds", "costs", "jain by cost, least", None, "more", "even", ours=BY_SECONDS.name),
     _Target("drain in batches", "drain", "messages/s", 2.0, "more", among=_PYTHON),
     _Target("drain in batches, native peers too", "drain", "messages/s", None, "more", among=_PEERS),
     _Target("drain one by one", "one_by_one", "messages/s", 1.0, "more", among=_PYTHON),

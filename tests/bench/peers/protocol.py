@@ -1,9 +1,10 @@
 """The protocol of every queue's script: commands as lines of JSON on standard input, one answer each on output.
 
-Commands: ``prepare`` (make the tables), ``enqueue`` (tenants, first, bulk, pace, size, later), ``transact`` (clients,
-each, sleep, enqueue), ``limit`` (tenants, most), ``work`` (slots, seconds), ``count``, ``stop`` (what was handled, and
-the processor time it took), ``quit``. Times are those of the machine's monotonic clock, the same in all processes. A
-message is its tenant and its number.
+Commands: ``prepare`` (make the tables), ``enqueue`` (tenants, first or numbers, bulk, pace, size, later),
+``transact`` (clients, each, sleep, enqueue), ``limit`` (tenants, most), ``work`` (slots, seconds), ``count``, ``stop``
+(what was handled, and the processor time it took), ``quit``. Times are those of the
+machine's monotonic clock, the same in all processes. A message is its tenant and its number; the number says what it
+costs (`cost_of`), and its handler takes that much longer.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ CHUNK: Final = 500
 
 BUSINESS: Final = "insert into business (content) values (repeat('x', 100))"
 """Statement that a business transaction runs before it enqueues."""
+COSTLY: Final = 1_000_000_000
+"""Messages of cost *c*, where that is above 1, are numbered from this times *c* on."""
 _TOMORROW: Final = timedelta(days=1)
 _THREADS: Final = 16
 
@@ -60,11 +63,16 @@ class Peer(Protocol):
         """Let what is in hand end, and stop."""
 
 
+def cost_of(number: int) -> int:
+    """What a message costs; its handler takes that many times as long as one of cost 1."""
+    return max(1, number // COSTLY)
+
+
 def note(number: int) -> float:
     """A message is being handled now; return the seconds that its handler shall take."""
     _started.append(time.monotonic())
     _numbers.append(number)
-    return _seconds
+    return _seconds * cost_of(number)
 
 
 async def handled(number: int) -> None:
@@ -83,15 +91,16 @@ def handled_in_thread(number: int) -> None:
 async def _enqueue(
     peer: Peer,
     tenants: list[str],
-    first: int,
+    first: int = 0,
     *,
+    numbers: list[int] | None = None,
     bulk: bool,
     pace: list[float],
     size: int = CHUNK,
     later: bool = False,
 ) -> dict[str, Any]:
     """Add messages; each was sent when its call began and committed when it returned; "cpu" is of the process."""
-    messages = [(tenant, first + number) for number, tenant in enumerate(tenants)]
+    messages = list(zip(tenants, numbers or range(first, first + len(tenants)), strict=True))
     sent: list[float] = []
     committed: list[float] = []
     size = size if bulk else 1

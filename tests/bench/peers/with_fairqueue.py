@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, cast
 
 import psycopg
 from sqlalchemy import create_engine, text
@@ -14,17 +14,23 @@ from sqlalchemy_fairqueue import ChannelPolicy, Delivery, Enqueue, Queue
 from sqlalchemy_fairqueue.sql import install_statements, latest_version
 from sqlalchemy_fairqueue.worker import Worker
 from sqlalchemy_fairqueue.worker.options import MOST_PREFETCH
-from tests.bench.peers.protocol import BUSINESS, handled_in_thread, speak
+from tests.bench.peers.protocol import BUSINESS, cost_of, handled_in_thread, speak
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
 
 class Fairqueue:
-    """See `tests.bench.peers.protocol.Peer`."""
+    """See `tests.bench.peers.protocol.Peer`.
 
-    def __init__(self, url: str, prefetch: str = "", weight: str = "1", bulk: str = "session") -> None:
+    *fair_by* is what the queue shares by; messages tell their costs where that is the cost.
+    """
+
+    def __init__(
+        self, url: str, prefetch: str = "", weight: str = "1", bulk: str = "session", fair_by: str = "messages"
+    ) -> None:
         self._prefetch = int(prefetch or MOST_PREFETCH)
+        self._fair_by = cast("Literal['messages', 'cost', 'seconds']", fair_by)
         self._url = url
         self._engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://", 1), pool_size=20)
         self._queue = Queue("bench", schema="fairqueue", defaults=ChannelPolicy(weight=int(weight)))
@@ -37,6 +43,7 @@ class Fairqueue:
             connection.execute("create schema fairqueue")
             for statement in install_statements(latest_version(), "fairqueue"):
                 connection.execute(statement.encode())
+        self._queue.configure(self._engine, fair_by=self._fair_by)
 
     async def open(self) -> None:
         """See there."""
@@ -48,7 +55,11 @@ class Fairqueue:
             ((tenant, number),) = messages
             self._queue.enqueue_now(self._engine, channel=tenant, payload=number, delay=later)
             return
-        many = [Enqueue(channel=tenant, payload=number, delay=later) for tenant, number in messages]
+        by_cost = self._fair_by == "cost"
+        many = [
+            Enqueue(channel=tenant, payload=number, delay=later, cost=cost_of(number) if by_cost else 1)
+            for tenant, number in messages
+        ]
         if not self._in_session:
             self._queue.enqueue_many(self._engine, many)
             return

@@ -43,6 +43,7 @@ WORKLOADS: Final = {
         Work(fairness.whale, "all"),
         Work(fairness.newcomers, "all"),
         Work(fairness.zipf, "all"),
+        Work(fairness.costs, "all"),
         Work(transactions.business_5ms, "all"),
         Work(transactions.business_2s, "nobody"),
         Work(depth.backlog_100k),

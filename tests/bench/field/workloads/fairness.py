@@ -1,4 +1,4 @@
-"""Fairness among tenants: a whale and its minnows, newcomers, and tenants by Zipf's law."""
+"""Fairness among tenants: a whale and its minnows, newcomers, tenants by Zipf's law, and tenants of unequal costs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Final
 from tests.bench.field.arena import SLOTS, WORKERS, Seen
 from tests.bench.field.fairness import Service, jain, percentile, waits
 from tests.bench.field.workloads.measures import HANDLER, TENANTS, Figures, by_tenant, served, waiting
+from tests.bench.peers.protocol import COSTLY, cost_of
 
 if TYPE_CHECKING:
     from tests.bench.field.arena import Arena
 
 _MINNOWS: Final = 99
 _WARM: Final = 50
+_OF_EACH: Final = 6
+_UNIT: Final = 0.005
+"""Seconds that a cost of 1 takes."""
 
 
 def whale(arena: Arena, *, full: bool) -> Figures:
@@ -111,3 +115,53 @@ def zipf(arena: Arena, *, full: bool) -> Figures:
     found = {"jain, least": min(indexes), "jain, median": percentile(indexes, 50)} if indexes else {}
     medians = [waits(mine)["p50"] for mine in by_tenant(services)]
     return found | {"greatest median wait of a tenant, ms": max(medians)} | waiting(services) | served(seen)
+
+
+def costs(arena: Arena, *, full: bool) -> Figures:
+    """Six tenants with messages of cost 1 and six with messages of cost 10; a handler takes 5 ms times the cost.
+
+    All of them stay backlogged for as long as is measured. What the costly tenants get of the workers' time against
+    the cheap ones is 1 where costs are shared, and 10 where messages are counted.
+    """
+    dear, seconds = 10, 8.0 if full else 3.0
+    # As many as 16 slots could begin of them at best, if costs were shared evenly, or messages; and a bit more.
+    units = WORKERS * SLOTS / _UNIT * seconds / (2 * _OF_EACH)
+    cheap_each = round(1.3 * units)
+    dear_each = round(1.3 * 2 * units / (1 + dear))
+    order = [
+        (f"{kind}-{tenant}", number)
+        for turn in range(cheap_each)
+        for tenant in range(_OF_EACH)
+        for kind, number, each in (
+            ("cheap", turn * _OF_EACH + tenant, cheap_each),
+            ("dear", dear * COSTLY + turn * _OF_EACH + tenant, dear_each),
+        )
+        if turn < each
+    ]
+    arena.load_numbered(order)
+    tenants = {number: tenant for tenant, number in order}
+    seen = Seen()
+    with arena.workers(seen, seconds=_UNIT) as workers:
+        workers.until(1)
+        workers.during(seconds)
+    services = [
+        Service(tenants[number], seen.begin, started, cost_of(number))
+        for number, started in seen.started.items()
+        if started < seen.begin + seconds
+    ]
+    # What was left counts as begun after the end, so that every tenant is seen to want more.
+    left = [
+        Service(tenant, seen.begin, seen.begin + seconds + 1.0, cost_of(number))
+        for tenant, number in order
+        if number not in seen.started
+    ]
+    indexes = jain([*services, *left], least=2 * _OF_EACH)[: int(seconds)]
+    found = {"jain by cost, least": min(indexes), "jain by cost, median": percentile(indexes, 50)} if indexes else {}
+    got = {
+        kind: sum(service.cost for service in services if service.tenant.startswith(kind)) for kind in ("cheap", "dear")
+    }
+    return (
+        found
+        | {"costly to cheap": got["dear"] / max(got["cheap"], 1), "cost/s": sum(got.values()) / seconds}
+        | served(seen)
+    )
