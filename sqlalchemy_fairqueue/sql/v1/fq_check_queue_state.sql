@@ -4,7 +4,8 @@
 -- the queue, which the first has locked.
 -- Locks: the row of fq_queue, for no key update; fq_limit_queue has it already. Index: fq_queue_pkey,
 -- fq_queue_state_newest_ix.
--- Errors: 23503 the queue has no row; 23505 it has a state row; 23514 a bad value; QF003 above READ COMMITTED, as fq_limit_queue.
+-- Errors: 23503 the queue has no row; 23505 it has a state row; 23514 a bad value; QF003 above READ COMMITTED, as
+-- fq_limit_queue.
 create function fairqueue.fq_check_queue_state()
 returns trigger
 language plpgsql
