@@ -343,9 +343,15 @@ class GroupMethods(EnqueueMethods):
         found = session_of(session)
         if found is None:
             raise self._no_session(session)
-        found_messages = list(messages)
+        found_messages: list[Any] = list(messages)
         for message in found_messages:
-            _check_member(message)
+            # In place: for each of many a call would cost as much as what it asks.
+            if (
+                not isinstance(message, Enqueue)
+                or message.on_duplicate == "replace"
+                or (message.headers is not None and GROUP_HEADER in message.headers)
+            ):
+                raise _no_member(message)
         membership = Membership(group_id, adder)
         sent, added = self._sent(found_messages, membership)
         members = [self._operation(each, membership, added) for each in sent]
@@ -354,13 +360,12 @@ class GroupMethods(EnqueueMethods):
         return [one.receipt for one in members]
 
 
-def _check_member(message: Any) -> None:
+def _no_member(message: Any) -> InvalidArgument:
     if not isinstance(message, Enqueue):
-        raise InvalidArgument(f"messages has {message!r:.80} where an Enqueue is needed")
+        return InvalidArgument(f"messages has {message!r:.80} where an Enqueue is needed")
     if message.on_duplicate == "replace":
-        raise InvalidArgument(
+        return InvalidArgument(
             "a member of a group has on_duplicate='replace'; it would rewrite a message that may belong to another "
             "group: leave it out, or enqueue the message outside of the group"
         )
-    if GROUP_HEADER in (message.headers or {}):
-        raise InvalidArgument(f"a member of a group has a header {GROUP_HEADER!r}, which the group sets; rename it")
+    return InvalidArgument(f"a member of a group has a header {GROUP_HEADER!r}, which the group sets; rename it")

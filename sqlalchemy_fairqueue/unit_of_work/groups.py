@@ -103,22 +103,16 @@ def members_by_target(
     found: dict[ConnectedTarget, Members] = {}
     for connection, target, makes in by_queue(groups):
         found.setdefault((connection, target), Members()).makes += makes
-    before = where = None
+    before = adder = sent_to = where = None
     for connection, one in enqueues:
-        if one.group_id is None:
+        if (group_id := one.group_id) is None:
             continue
         # Those that were added together have the same objects, which are compared at less cost than they are hashed.
-        if (
-            before is not None
-            and one.group_id is before.group_id
-            and one.adder is before.adder
-            and one.target is before.target
-            and connection is where
-        ):
+        if group_id is before and one.adder is adder and one.target is sent_to and connection is where:
             continue
-        before, where = one, connection
+        before, adder, sent_to, where = group_id, one.adder, one.target, connection
         to = connection, one.target
-        found.setdefault(to, Members()).adders[one.group_id] = one.adder
+        found.setdefault(to, Members()).adders[group_id] = one.adder
         if one.adder is not None:
             leased.setdefault(to, []).append(one.adder.message_id)
     return found
