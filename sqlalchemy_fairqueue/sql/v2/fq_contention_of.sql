@@ -5,7 +5,8 @@
 -- p_scan leases that expire first; at most p_scan of the ready channels are rivals, those served next, and of signals
 -- that nobody has heard the first p_scan count. Up to those numbers messages_out, leased, current_concurrency,
 -- queue_concurrency and rival_weight are as fq_contention has them, but for channels whose head was cancelled or is
--- locked by others. backlog and oldest_ready_at, of own rows: as in fq_channel_stats, up to p_scan prioritised messages.
+-- locked by others. backlog and oldest_ready_at, of own rows: as in fq_channel_stats, up to p_scan prioritised
+-- messages.
 -- consumers: whether a consumer of the queue has a lease that has not expired. served_cost, queue_cost: as in
 -- fq_contention.
 -- Cost: p_scan index entries of each kind, three probes a row of the answer, two more a row of p_channels with up to
