@@ -11,6 +11,7 @@ from sqlalchemy.orm import Mapped, declared_attr, mapped_column
 from sqlalchemy.sql.elements import conv
 
 from sqlalchemy_fairqueue.models.base import FairqueueMixin
+from sqlalchemy_fairqueue.models.relationships import Related  # noqa: TC001 - SQLAlchemy reads the annotations
 from sqlalchemy_fairqueue.models.types import Duration, Instant
 
 
@@ -23,7 +24,7 @@ class KeyPeriodMixin(FairqueueMixin):
 
     __fairqueue_verbs__ = "queue.enqueue(session, ..., key=..., unique_for=...) writes it"
     __tablename__ = "fq_key_period"
-    __fairqueue_related__: ClassVar = {}
+    __fairqueue_related__: ClassVar[dict[str, Related]] = {}
 
     queue: Mapped[str] = mapped_column(Text(collation="C"))
     channel: Mapped[str] = mapped_column(Text(collation="C"))

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Mapped, declared_attr, mapped_column
 from sqlalchemy.sql.elements import conv
 
 from sqlalchemy_fairqueue.models.base import FairqueueMixin
+from sqlalchemy_fairqueue.models.relationships import Related  # noqa: TC001 - SQLAlchemy reads the annotations
 from sqlalchemy_fairqueue.models.types import Instant
 
 
@@ -24,7 +25,7 @@ class ResultMixin(FairqueueMixin):
 
     __fairqueue_verbs__ = "use queue.configure(session, results=...) and queue.result(session, ...)"
     __tablename__ = "fq_result"
-    __fairqueue_related__: ClassVar = {}
+    __fairqueue_related__: ClassVar[dict[str, Related]] = {}
 
     message_id: Mapped[int] = mapped_column(BigInteger, autoincrement=False)
     queue: Mapped[str] = mapped_column(Text(collation="C"))
@@ -56,7 +57,7 @@ class ResultWaitMixin(FairqueueMixin):
 
     __fairqueue_verbs__ = "queue.result(engine, ..., timeout=...) writes it"
     __tablename__ = "fq_result_wait"
-    __fairqueue_related__: ClassVar = {}
+    __fairqueue_related__: ClassVar[dict[str, Related]] = {}
 
     message_id: Mapped[int] = mapped_column(BigInteger, autoincrement=False)
     waiter: Mapped[UUID] = mapped_column(Uuid)

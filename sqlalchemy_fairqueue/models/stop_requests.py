@@ -11,6 +11,7 @@ from sqlalchemy.orm import Mapped, declared_attr, mapped_column
 from sqlalchemy.sql.elements import conv
 
 from sqlalchemy_fairqueue.models.base import FairqueueMixin
+from sqlalchemy_fairqueue.models.relationships import Related  # noqa: TC001 - SQLAlchemy reads the annotations
 from sqlalchemy_fairqueue.models.types import Instant
 
 
@@ -22,7 +23,7 @@ class StopRequestMixin(FairqueueMixin):
 
     __fairqueue_verbs__ = "use queue.stop_worker(session, ...)"
     __tablename__ = "fq_stop_request"
-    __fairqueue_related__: ClassVar = {}
+    __fairqueue_related__: ClassVar[dict[str, Related]] = {}
 
     queue: Mapped[str] = mapped_column(Text(collation="C"))
     consumer: Mapped[str] = mapped_column(Text(collation="C"))

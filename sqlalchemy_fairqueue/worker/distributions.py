@@ -60,7 +60,7 @@ class Distribution:
         self._bounds = bounds
         self._counts = [0] * (len(bounds) + 1)
         self._examples: list[Example | None] = [None] * (len(bounds) + 1)
-        self.sum = 0.0
+        self.sum: float = 0.0
         """The sum of all values."""
 
     def add(self, value: float, channel: str, at: float) -> None:
@@ -87,9 +87,9 @@ class AttemptDistributions:
     """
 
     def __init__(self) -> None:
-        self.wait = Distribution(SECONDS)
-        self.service = Distribution(SECONDS)
-        self.attempt = Distribution(ATTEMPTS)
+        self.wait: Distribution = Distribution(SECONDS)
+        self.service: Distribution = Distribution(SECONDS)
+        self.attempt: Distribution = Distribution(ATTEMPTS)
         self._lock = threading.Lock()
 
     def add(self, channel: str, attempt: int, enqueued_at: float, took: float) -> None:
