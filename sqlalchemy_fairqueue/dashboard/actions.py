@@ -280,12 +280,13 @@ class Actions:
 
     async def _confirm(self, call: _Call, question: str, button: str, **values: Any) -> Response:
         figures = await self._reading.figures.aget()
-        return self._pages.answer(
+        page = self._pages.answer(
             call.request, "confirm.html", call.access, figures,
             question=question, button=button, address=link("act", **dict(call.request.query_params)),
             back=call.page, fields=[(name, text) for name, text in call.form.items() if name != "csrf"],
             changes=values.get("changes"), effect=values.get("effect"),
         )  # fmt: skip
+        return self._pages.personal(call.request, call.access, page)
 
     def _done(
         self, call: _Call, done: str, outcome: str, *, count: int | None = None, to: str | None = None

@@ -82,20 +82,20 @@ def create_dashboard(
         schema = queues[0].schema
     reading = Reading(engine, queues, schema=schema, keep=keep)
     pages = Pages(reading, authorize, trace_url)
-    actions = Actions(pages)
+    actions, page = Actions(pages), pages.page
     routes = [
-        Route("/", pages.overview),
-        Route("/tenants", pages.tenants),
-        Route("/tenant", pages.tenant),
-        Route("/message", pages.message),
-        Route("/plans", pages.plans),
-        Route("/plan", pages.plan),
-        Route("/groups", pages.groups),
-        Route("/group", pages.group),
-        Route("/dead", pages.dead),
-        Route("/schedules", pages.schedules),
-        Route("/workers", pages.workers),
-        Route("/health", pages.health),
+        Route("/", page(pages.overview, shared=True)),
+        Route("/tenants", page(pages.tenants, shared=True)),
+        Route("/tenant", page(pages.tenant, shared=True)),
+        Route("/message", page(pages.message)),
+        Route("/plans", page(pages.plans)),
+        Route("/plan", page(pages.plan)),
+        Route("/groups", page(pages.groups)),
+        Route("/group", page(pages.group)),
+        Route("/dead", page(pages.dead)),
+        Route("/schedules", page(pages.schedules)),
+        Route("/workers", page(pages.workers, shared=True)),
+        Route("/health", page(pages.health)),
         Route("/live", live(reading, authorize)),
         Route("/act", actions.act, methods=["POST"]),
         *(Route(f"/static/{name}", _static(name, kind)) for name, kind in _STATIC.items()),

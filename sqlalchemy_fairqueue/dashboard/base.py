@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import secrets
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import escape
 from starlette.exceptions import HTTPException
-from starlette.responses import HTMLResponse
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
 
 from sqlalchemy_fairqueue.dashboard.access import CSRF_COOKIE, access_of, csrf_token
 from sqlalchemy_fairqueue.dashboard.reading import seconds_ago
-from sqlalchemy_fairqueue.dashboard.rendering import rendered
+from sqlalchemy_fairqueue.dashboard.rendering import name_text, rendered
 from sqlalchemy_fairqueue.dashboard.words import reason_detail, shares_of, waits_words
 from sqlalchemy_fairqueue.database import Target
 from sqlalchemy_fairqueue.figures import figures_now
 from sqlalchemy_fairqueue.values import tenant_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
     from datetime import timedelta
 
     from sqlalchemy import Connection
-    from starlette.requests import Request
-    from starlette.responses import Response
 
     from sqlalchemy_fairqueue.dashboard.access import Access, Authorize
     from sqlalchemy_fairqueue.dashboard.reading import Reading
@@ -68,6 +69,12 @@ DONE = {
     "stop_worker_gone": "Asked, but no worker of that name has a lease: it has probably stopped.",
 }
 """The sentence after an action, by its name."""
+
+
+_NAME, _TOKEN = secrets.token_hex(16), secrets.token_hex(16)
+"""They stand in a page where each viewer's own name and token come. Nobody can guess them and put them into a name."""
+_ACCESS = "fairqueue.access"
+_MOST_SHARED_SECONDS = 0.5
 
 
 class Unread(Exception):
@@ -189,13 +196,47 @@ class PageBase:
 
     async def access(self, request: Request) -> Access:
         """The user that sends the request."""
-        return await access_of(request, self.authorize)
+        known: Access | None = request.scope.get(_ACCESS)
+        return await access_of(request, self.authorize) if known is None else known
+
+    def page(
+        self, make: Callable[[Request], Awaitable[Response]], *, shared: bool = False
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """The endpoint of a page.
+
+        Args:
+            make: Makes the page for the rights of a viewer, with their name and token left out.
+            shared: Viewers with the same rights who ask for it within a moment get the same one, with their own name
+                and token: what all open pages request at once is made once.
+        """
+
+        async def endpoint(request: Request) -> Response:
+            access = await self.access(request)
+            nameless = replace(access, name=_NAME)
+            asked = Request({**request.scope, _ACCESS: nameless})
+            if not shared:
+                return self.personal(request, access, await make(asked))
+            key = ("page", request.url.path, request.url.query, nameless)
+            seconds = min(self._moment, _MOST_SHARED_SECONDS)
+            answer = await self.reading.shared(key, lambda: make(asked), seconds, always=True)
+            return self.personal(request, access, answer)
+
+        return endpoint
+
+    def personal(self, request: Request, access: Access, answer: Response) -> Response:
+        """A page with the name and the token of its viewer."""
+        token = csrf_token(request)
+        name = escape(name_text(access.name)).encode()
+        body = bytes(answer.body).replace(_TOKEN.encode(), token.encode()).replace(_NAME.encode(), name)
+        page = HTMLResponse(body, answer.status_code)
+        secure = request.url.scheme == "https"
+        page.set_cookie(CSRF_COOKIE, token, httponly=True, samesite="strict", secure=secure)
+        return page
 
     def answer(
         self, request: Request, template: str, access: Access, figures: Figures, *, status: int = 200, **values: Any
     ) -> Response:
-        """A page with what every page has."""
-        token = csrf_token(request)
+        """A page with what every page has; :meth:`personal` gives it the name and the token of its viewer."""
         done = request.query_params.get("done", "")
         count = request.query_params.get("count", "")
         page = rendered(
@@ -204,15 +245,12 @@ class PageBase:
             access=access,
             figures=figures,
             at=figures.at,
-            csrf=token,
+            csrf=_TOKEN,
             done=DONE[done].format(count=int(count) if count.isdecimal() else 0) if done in DONE else None,
             ago=lambda instant: seconds_ago(instant, figures.at),
             **{"reasons_at": None} | values,
         )
-        answer = HTMLResponse(page, status)
-        secure = request.url.scheme == "https"
-        answer.set_cookie(CSRF_COOKIE, token, httponly=True, samesite="strict", secure=secure)
-        return answer
+        return HTMLResponse(page, status)
 
     async def begin(self, request: Request) -> tuple[Access, Figures]:
         """The user that sends the request, and the figures.

@@ -33,7 +33,7 @@ R = TypeVar("R")
 
 _HEALTH_KEPT = 60.0
 _HEALTH_PATIENCE = 0.1
-_MOST_KEPT = 500
+_MOST_KEPT = 200
 _FIRST_PATIENCE = 0.2
 
 
@@ -166,6 +166,8 @@ class Reading:
         found = self._kept.get(key)
         if found is not None and (not found.task.done() or found.is_good):
             return found
+        if len(self._kept) >= _MOST_KEPT:
+            self._kept = {one: kept for one, kept in self._kept.items() if not kept.task.done() or kept.is_good}
         if len(self._kept) >= _MOST_KEPT:
             self._kept.clear()
         before = found if found is not None and found.is_slow and not always else None

@@ -5,8 +5,10 @@ from datetime import timedelta
 import httpx
 import pytest
 from sqlalchemy import Engine, event, text
+from starlette.requests import Request
 
-from sqlalchemy_fairqueue.dashboard import create_dashboard
+from sqlalchemy_fairqueue.dashboard import Access, Role, create_dashboard
+from sqlalchemy_fairqueue.dashboard.rendering import rendered
 from tests.cli.messages import QUEUE, enqueue, lease
 from tests.dashboard.conftest import Page, served, visited
 
@@ -36,6 +38,35 @@ def test_many_pages_cost_one_reading(engine: Engine) -> None:
     assert sum("fq_contention" in statement for statement in read) == 1
     assert sum("fq_channel_stats" in statement for statement in read) == 1
     assert sum("fq_message_details" in statement for statement in read) == 1
+
+
+def test_open_pages_are_made_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Viewers with the same rights get one page within a moment, each with their own name and their own token."""
+    enqueue(engine, "customer-7")
+    made: list[str] = []
+
+    def counted(template: str, **values: object) -> str:
+        made.append(template)
+        return rendered(template, **values)
+
+    def authorize(request: Request) -> Access:
+        name, role = request.headers["user"].split()
+        return Access(name, Role(role))
+
+    monkeypatch.setattr("sqlalchemy_fairqueue.dashboard.base.rendered", counted)
+    app = create_dashboard(engine, authorize=authorize, keep=timedelta(hours=1))
+    address = "/tenant?queue=documents&channel=customer-7"
+    tokens = []
+    with visited(app) as client:
+        for user in ("<ann> operator", "ben operator", "cleo viewer"):
+            client.cookies.clear()
+            answer = client.get(address, headers={"user": user})
+            tokens.append(answer.cookies["fairqueue_csrf"])
+            names = {name for name in ("&lt;ann&gt;", "<ann>", "ben", "cleo") if name in answer.text}
+            assert names == {user.split()[0].replace("<", "&lt;").replace(">", "&gt;")}
+            assert f'name="csrf" value="{tokens[-1]}"' in answer.text or user == "cleo viewer"
+    assert len(set(tokens)) == 3
+    assert made == ["tenant.html", "tenant.html"]
 
 
 @pytest.fixture
