@@ -29,14 +29,16 @@ _FIELDS = ("rows", "seconds", "held_rows", "held_seconds", "held_by")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamLag:
-    """The lag of a stream of the history after a micro-batch.
+    """The lag of a stream of the history when a micro-batch began.
+
+    Spark reports what it found when it planned the batch, after it has run the batch.
 
     Attributes:
         query: Name of the query, else its id.
         batch: Number of the micro-batch.
-        read: Rows that it read.
-        rows: Rows that can be read now and are unread, counted up to 100,000.
-        seconds: How long the first of them has been there.
+        read: Rows that the batch then read.
+        rows: Rows that were unread and could be read, those that the batch read included, counted up to 100,000.
+        seconds: How long the first of them had been there.
         held_rows: Committed rows that wait for an open transaction, counted alike.
         held_seconds: The age of the oldest open transaction that has written anything.
         held_by: That transaction's process id; 0: there is none.
@@ -58,7 +60,7 @@ def log_lag(lag: StreamLag) -> None:
 
 
 class LagListener(StreamingQueryListener):
-    """Calls a function with the lag of each stream of the history after each micro-batch.
+    """Calls a function after each micro-batch, with the lag of each stream of the history when the batch began.
 
     Args:
         export: Called in a thread of the driver. An error that it raises is logged, and the query goes on. None: each
