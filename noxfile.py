@@ -296,8 +296,8 @@ def soak(session: nox.Session) -> None:
     """Kill, freeze and restart everything under 20,000 messages, and check that all is done once."""
     session.install("-e", ".[test]")
     session.run(
-        "pytest", "tests/chaos", "tests/groups", "-m", "soak", "-n", "0", "-p", "no:randomly", "-s", "--timeout=0",
-        *session.posargs,
+        "pytest", "tests/chaos", "tests/groups", "tests/schedules", "-m", "soak", "-n", "0", "-p", "no:randomly", "-s",
+        "--timeout=0", *session.posargs,
     )  # fmt: skip
 
 
