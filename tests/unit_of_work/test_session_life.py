@@ -73,7 +73,7 @@ def test_failed_flush(engine: Engine, database: Database) -> None:
         _enqueue(session, "lost")
         with pytest.raises(IntegrityError):
             session.commit()
-        with pytest.raises(UnsentWork, match="was rolled back"):
+        with pytest.raises(UnsentWork, match="rolled the transaction back"):
             _enqueue(session, "refused")
         session.rollback()
         _enqueue(session, "kept")

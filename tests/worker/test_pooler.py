@@ -30,7 +30,7 @@ _UNPREPARED: dict[str, dict[str, Any]] = {
         "prepared_statement_name_func": lambda: "",
     },
 }
-_OPTIONS: dict[str, Any] = {"notify": False, "poll_interval": timedelta(milliseconds=20), "retry": _AT_ONCE}
+_OPTIONS: dict[str, Any] = {"listen": False, "poll_interval": timedelta(milliseconds=20), "retry": _AT_ONCE}
 _INSERT = text("insert into effect values (:id, pg_backend_pid())")
 
 

@@ -1,7 +1,7 @@
 -- Waits of consumers for which no session listens; :queue null is all queues. A worker's listener is named by its host
 -- and process, which stand in the worker's name too, unless it was given another one: then any listener may be its own.
--- Connections of a transaction pooler may have the name of a listener and execute statements of others: a session counts
--- only if its last statement is one of a listener's, or the role may not see it.
+-- Connections of a transaction pooler may have the name of a listener and execute statements of others: a session
+-- counts only if its last statement is one of a listener's, or the role may not see it.
 -- Reads the leases and pg_stat_activity, whose names of sessions every role may see.
 select
   w.id,
