@@ -122,9 +122,15 @@ begin
         ) u
       )
     ) as since
-    from fairqueue.fq_channel c
-    where c.queue = p_queue
-      and c.name = any (p_channels)
+    from unnest(p_channels) p(name)
+    -- With a limit, or PostgreSQL 15 reads all channels of the queue.
+    cross join lateral (
+      select f.id
+      from fairqueue.fq_channel f
+      where f.queue = p_queue
+        and f.name = p.name
+      limit 1
+    ) c
   ),
   costs as materialized (
     select r.channel_id, r.cost
