@@ -88,7 +88,7 @@ class QueueFigures:
         channels take long.
         """
         lacking = (one.entitled - (one.used or 0.0) for one in self.tenants if one.wait is not None and one.entitled)
-        return max(0.0, *lacking, 0.0)
+        return max((0.0, *lacking))
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,9 +65,9 @@ class Distribution:
 
     def add(self, value: float, channel: str, at: float) -> None:
         """Add a value."""
-        place = bisect_left(self._bounds, value)
-        self._counts[place] += 1
-        self._examples[place] = Example(value, channel, at)
+        bucket = bisect_left(self._bounds, value)
+        self._counts[bucket] += 1
+        self._examples[bucket] = Example(value, channel, at)
         self.sum += value
 
     @property

@@ -1,4 +1,4 @@
-"""What OpenTelemetry adds to an insert and an enqueue in a session's transaction: the client's processor time."""
+"""Processor time that OpenTelemetry adds to an insert and an enqueue in a session's transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What doctor finds and repairs beside channels and messages after the server's clock was ahead for a while."""
+"""Findings and repairs of doctor, beside channels and messages, after the server's clock was ahead for a while."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

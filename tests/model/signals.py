@@ -1,4 +1,4 @@
-"""Which signals the enqueues of bounded channels may leave out when they add up what waits: no others."""
+"""Signals that an enqueue to a bounded channel may leave out when it adds up the backlog."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

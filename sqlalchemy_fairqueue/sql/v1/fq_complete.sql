@@ -1,7 +1,8 @@
 -- fq_complete: delete messages whose work is done, in the caller's transaction, and signal the slots they free.
 -- Guarantees: only the holder of the newest hand-out completes a message: its token is (id, lease id, deliveries), and
--- the message is of this queue. A token with a null is lost. One signal frees all slots of the queue that are of no
--- channel's limit, by the name of one of the channels: to hear a signal a channel would write each state for nothing.
+-- the message is of this queue. A token with a null is lost. Messages that hold a slot
+-- of the queue alone leave one signal together, in the name of one of their channels: with a signal for each channel,
+-- the dispatcher would write the state of each for nothing.
 -- Returns the lost ones, for which nothing changed. A completion after the lease expired counts as long as nobody else
 -- took the message. An attempt that was handed out while the queue recorded its history is appended to it as
 -- 'completed'. Members of groups are noted, all of a call at once.

@@ -1,6 +1,6 @@
--- fq_enqueue_members: fq_enqueue, for messages of which some are members of groups that the caller's transaction has
--- made, and count them as fq_join_group does: for callers that send it and COMMIT together, and so cannot count in
--- between what was created.
+-- fq_enqueue_members: enqueue messages as fq_enqueue does, and count the members of groups that this transaction has
+-- made, as fq_join_group does. A caller that sends this call together with COMMIT does not see what was created, so it
+-- cannot call fq_join_group afterwards.
 -- Guarantees: as fq_enqueue; one note a group.
 -- Locks: as fq_enqueue. Index: as fq_enqueue, fq_group_pkey, fq_group_note_pkey.
 -- Errors: as fq_enqueue; QF001 a group is another queue's, or was made by another transaction.
