@@ -1,4 +1,4 @@
-"""State rows: a channel and a queue have one each, whoever inserts a second one, and when."""
+"""State rows: a channel, a queue and a shared limit have one each, whoever inserts a second one, and when."""
 
 from collections.abc import Callable
 
@@ -134,3 +134,75 @@ def test_nobody_waits_for_a_new_channel_who_did_not_before(
     waits.unhindered(on(lambda free: free.configure("a", max_concurrency=2)))
     business.commit()
     assert len(kernel.dequeue().hands) == 1
+
+
+_LIMIT_STATE = "insert into fq_limit_state (limit_name, row_version) values ('shared', {})"
+_SHARE = "insert into fq_limit_share (limit_name, queue, row_version) values ('shared', 'q', {})"
+
+
+def _shared(kernel: Kernel) -> None:
+    """A shared limit from which the queue draws."""
+    kernel.rows("""select fq_configure_limit('shared', '{"max_concurrency": 1}')""")
+    kernel.rows("""select fq_limit_queue('q', '{"limits": ["shared"]}')""")
+
+
+@pytest.mark.parametrize("version", [0, 1, 1000])
+def test_a_second_row_of_a_shared_limit_is_refused(kernel: Kernel, version: int) -> None:
+    """A second state of the limit and a second share of a queue, before and after somebody has drawn from it."""
+    _shared(kernel)
+    for delivered in (0, 1):
+        with pytest.raises(UniqueViolation, match="the limit shared has a state row"):
+            kernel.rows(_LIMIT_STATE.format(version))
+        with pytest.raises(UniqueViolation, match="queue q has a share of the limit shared"):
+            kernel.rows(_SHARE.format(version))
+        kernel.enqueue("a")
+        assert len(kernel.dequeue(5).hands) == 1 - delivered
+    assert kernel.value("select count(*) from fq_limit_state") == 1
+
+
+def test_rows_of_a_shared_limit_belong_to_it(kernel: Kernel) -> None:
+    """A state and a share of no limit are refused."""
+    _shared(kernel)
+    for insert in (
+        "insert into fq_limit_state (limit_name) values ('other')",
+        "insert into fq_limit_share (limit_name, queue) values ('other', 'q')",
+    ):
+        with pytest.raises(ForeignKeyViolation):
+            kernel.rows(insert)
+
+
+@pytest.mark.parametrize("isolation", _LEVELS)
+def test_two_transactions_at_one_shared_limit(
+    kernel: Kernel, open_kernel: OpenKernel, waits: Waits, isolation: str
+) -> None:
+    """The second state of a limit waits for the first one, and so does the second share under READ COMMITTED."""
+    _shared(kernel)
+    kernel.rows("delete from fq_limit_state; delete from fq_limit_share")
+    first = open_kernel(isolation=isolation)
+    first.rows(_LIMIT_STATE.format(0))
+    second = waits.start(_inserted(_LIMIT_STATE.format(1))).blocked()
+    first.commit()
+    assert second.result() == "23505"
+    if isolation != "READ_COMMITTED":
+        with pytest.raises(psycopg.Error) as refused:
+            open_kernel(isolation=isolation).rows(_SHARE.format(0))
+        assert refused.value.sqlstate == "QF003"
+        return
+    first.rows(_SHARE.format(0))
+    second = waits.start(_inserted(_SHARE.format(1))).blocked()
+    first.commit()
+    assert second.result() == "23505"
+
+
+def test_rows_of_one_statement_are_checked_each(kernel: Kernel) -> None:
+    """One bad row among those of new channels fails the statement, and the channels are not made."""
+    insert = (
+        "with made as (insert into fq_channel (queue, name) select 'q', i::text from generate_series(1, 3) i"
+        " returning id) insert into fq_channel_state (channel_id, queue, weight)"
+        " select id, 'q', case row_number() over () when 2 then {} else 1 end from made"
+    )
+    with pytest.raises(psycopg.errors.CheckViolation, match="bad value"):
+        kernel.rows(insert.format(0))
+    assert kernel.value("select count(*) from fq_channel") == 0
+    kernel.rows(insert.format(7))
+    assert kernel.value("select sum(weight) from fq_channel_state") == 9

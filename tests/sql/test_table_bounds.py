@@ -56,6 +56,16 @@ _TABLES = {
     ),
     "fq_gate": Table({"queue": "'q'", "part": "0"}, {"queue": (_LONG,), "part": ("-2", "64")}),
     "fq_limit": Table({"name": "'shared'"}, _POLICY | {"name": ("''", _LONG)}),
+    "fq_limit_share": Table(
+        {"limit_name": "'shared'", "queue": "'q'"},
+        {"row_version": ("-1",), "tag": ("-1",), "contends_until": ("-1", _LATER)},
+        ("insert into fq_queue (name) values ('q')", "insert into fq_limit (name) values ('shared')"),
+    ),
+    "fq_limit_state": Table(
+        {"limit_name": "'shared'"},
+        {"row_version": ("-1",), "virtual_time": ("-1",), "rate_at": ("-1", _LATER)},
+        ("insert into fq_limit (name) values ('shared')",),
+    ),
     "fq_load": Table(
         {"queue": "'q'", "job_id": "'j'", "committed_at": "0"}
         | dict.fromkeys(("messages", "created", "replaced", "duplicates", "dropped", "rejected"), "0"),
