@@ -104,3 +104,27 @@ def test_signals_of_a_channel_that_is_not_there(kernel: Kernel, count: int) -> N
     kernel.rows("insert into fq_signal (queue, channel_id) select 'q', 99 from generate_series(1, %(n)s)", n=count)
     assert kernel.dequeue(10).channels == ["a"]
     assert kernel.value("select count(*) from fq_signal") == 0
+
+
+@pytest.mark.parametrize("size", [513, 2_000_000])
+def test_names_of_consumers(kernel: Kernel, size: int) -> None:
+    """A consumer's name has at most 512 bytes, since leases, letters and the history keep it; errors show its start."""
+    kernel.enqueue("a")
+    for call in (
+        "select * from fq_dequeue('q', 1, 1000000, repeat('c', %(n)s))",
+        "select * from fq_begin_wait('q', repeat('c', %(n)s), null, 1000000)",
+    ):
+        with pytest.raises(psycopg.Error, match=r"has .*consumer c{80}[^c]") as refused:
+            kernel.rows(call, n=size)
+        assert refused.value.sqlstate == "QF001"
+        assert "512 bytes" in (refused.value.diag.message_hint or "")
+    assert kernel.rows("select message_id from fq_dequeue('q', 1, 1000000, repeat('c', 512))")
+
+
+def test_a_lease_whose_consumer_has_an_endless_name(kernel: Kernel) -> None:
+    """It expires as others do: the letter of a message without further attempts names the consumer's first part."""
+    kernel.enqueue("a", "b", max_attempts=[1, 5])
+    assert len(kernel.dequeue(2).hands) == 2
+    kernel.rows("update fq_lease set consumer = repeat('c', 2000000), expires_at = fq_now() - 1")
+    assert kernel.dequeue(2).channels == ["b"]
+    assert kernel.value("select length(reason) from fq_dead_letter") < 600

@@ -35,9 +35,11 @@ begin
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
   perform fairqueue.fq_check_names(array[p_queue]::text[]);
-  if p_consumer is null or p_wait is null or p_wait not between 1 and 31536000000000 then
-    raise exception 'fq_begin_wait has consumer %, wait % microseconds', p_consumer, p_wait
-      using errcode = 'QF001', hint = 'name the consumer and let it wait for 1 microsecond to 365 days';
+  if p_consumer is null or octet_length(p_consumer) > 512 or p_wait is null or p_wait not between 1 and 31536000000000
+  then
+    raise exception 'fq_begin_wait has consumer %, wait % microseconds', left(p_consumer, 80), p_wait
+      using errcode = 'QF001',
+        hint = 'name the consumer in at most 512 bytes and let it wait for 1 microsecond to 365 days';
   end if;
   update fairqueue.fq_lease e
   set waiting_until = v_now + p_wait,

@@ -184,14 +184,14 @@ begin
   if p_queue is null
     or p_limit is null or p_limit not between 1 and 100000
     or p_lease is null or p_lease not between 1 and 31536000000000
-    or p_consumer is null
+    or p_consumer is null or octet_length(p_consumer) > 512
     or p_max_bytes < 1
   then
     raise exception 'fq_dequeue has queue %, limit %, lease % microseconds, consumer %, at most % bytes',
-        p_queue, p_limit, p_lease, p_consumer, p_max_bytes
+        left(p_queue, 80), p_limit, p_lease, left(p_consumer, 80), p_max_bytes
       using errcode = 'QF001',
-        hint = 'ask for 1 to 100000 messages under a lease of 1 microsecond to 365 days, with the name of a consumer, '
-          'and for at least 1 byte or any number (null)';
+        hint = 'ask for 1 to 100000 messages under a lease of 1 microsecond to 365 days, with the name of a consumer '
+          'of at most 512 bytes, and for at least 1 byte or any number (null)';
   end if;
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'fq_dequeue runs in a % transaction', current_setting('transaction_isolation')

@@ -36,7 +36,7 @@ begin
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
   if p_queue is null or p_after is null or p_limit is null or p_limit < 1 then
-    raise exception 'fq_hear has queue %, after %, limit %', p_queue, p_after, p_limit
+    raise exception 'fq_hear has queue %, after %, limit %', left(p_queue, 80), p_after, p_limit
       using errcode = 'QF001',
         hint = 'name a queue, a signal id to go on after (0: from the first) and a limit of 1 or more';
   end if;

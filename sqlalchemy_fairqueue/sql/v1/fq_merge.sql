@@ -86,7 +86,7 @@ begin
     or least(p_messages, p_rejected, p_batch_id) < 0
   then
     raise exception 'fq_merge has queue %, job %, stage %, % messages, on_duplicate %',
-        p_queue, left(p_job_id, 80), p_stage, p_messages, p_on_duplicate
+        left(p_queue, 80), left(p_job_id, 80), left(p_stage, 80), p_messages, left(p_on_duplicate, 80)
       using errcode = 'QF001',
         hint = 'name the queue, the job (1 to 512 bytes), the stage, its attempts and the number of their rows; '
           'on_duplicate is skip, raise or replace';

@@ -61,7 +61,9 @@ begin
       array_agg(x.id) filter (where x.exhausted),
       array_agg(x.row) filter (where x.exhausted),
       array_agg(
-        format('the lease of consumer %s expired at attempt %s of %s', x.consumer, x.attempts, x.max_attempts)
+        format(
+          'the lease of consumer %s expired at attempt %s of %s', left(x.consumer, 512), x.attempts, x.max_attempts
+        )
       ) filter (where x.exhausted)
     into v_taken, v_ids, v_rows, v_dead_ids, v_dead_rows, v_dead_reasons
     from (

@@ -26,7 +26,7 @@ begin
     when 'lost' then
       v_detail := v_detail || jsonb_build_object('holder', fairqueue.fq_holder(v_ids[1]::bigint));
     else
-      raise exception 'outcome % is none that a transaction fails for', quote_nullable(p_outcome)
+      raise exception 'outcome % is none that a transaction fails for', quote_nullable(left(p_outcome, 80))
         using errcode = 'QF001', hint = 'give duplicate, full or lost';
   end case;
   raise exception 'the transaction cannot be committed, an outcome is %', quote_literal(p_outcome)

@@ -40,7 +40,7 @@ begin
     where c.queue = p_queue
       and c.name = p_channel;
     if not found then
-      raise exception 'queue % has no channel %', p_queue, p_channel
+      raise exception 'queue % has no channel %', left(p_queue, 512), left(p_channel, 512)
         using errcode = 'QF008',
           hint = 'correct the name';
     end if;

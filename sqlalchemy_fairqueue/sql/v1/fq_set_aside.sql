@@ -38,7 +38,7 @@ begin
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
   if p_queue is null or p_limit is null or p_limit not between 1 and 100000 then
-    raise exception 'fq_set_aside has queue %, limit %', p_queue, p_limit
+    raise exception 'fq_set_aside has queue %, limit %', left(p_queue, 80), p_limit
       using errcode = 'QF001', hint = 'name a queue and the limit of the dequeue that failed, 1 to 100000';
   end if;
   if p_ids is not null then

@@ -38,7 +38,7 @@ begin
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
   if p_queue is null or p_limit is null or p_limit not between 1 and 1000000 then
-    raise exception 'fq_spread_plans has queue % and limit %', p_queue, p_limit
+    raise exception 'fq_spread_plans has queue % and limit %', left(p_queue, 80), p_limit
       using errcode = 'QF001', hint = 'name a queue, and visit 1 to 1000000 channels at once';
   end if;
   followed := 0;
