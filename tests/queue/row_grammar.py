@@ -2,8 +2,10 @@
 
 import json
 import random
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
+
+import psycopg
 
 _LAST = 253402300799999999
 _TEXTS = (
@@ -44,6 +46,28 @@ class Row:
     key: str | None
     max_attempts: int | None
     on_duplicate: str | None
+
+
+_TYPES = (
+    "text[]", "text[]", "bytea[]", "jsonb[]", "bigint[]", "bigint[]", "integer[]", "text[]", "integer[]", "text[]",
+)  # fmt: skip
+_NAMES = ("channels", "kinds", "contents", "headers", "delays", "ats", "priorities", "keys", "max_attempts")
+_CALL = "select * from fq_enqueue('documents', {})".format(
+    ", ".join(f"p_{name} => array[%s]::{type_}" for name, type_ in zip((*_NAMES, "on_duplicates"), _TYPES, strict=True))
+)
+
+
+def send(connection: psycopg.Connection[object], row: Row) -> bool:
+    """Pass a row as SQL; whether it was taken. A refusal is in words of ours or of the parser of a value."""
+    try:
+        connection.execute(_CALL, astuple(row))
+    except (psycopg.DataError, UnicodeEncodeError, psycopg.errors.StatementTooComplex):
+        return False
+    except psycopg.Error as error:
+        if error.sqlstate != "QF001":
+            raise AssertionError(f"{row!r:.500} is refused by {error}") from error
+        return False
+    return True
 
 
 class Grammar:

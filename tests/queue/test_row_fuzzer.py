@@ -4,7 +4,6 @@ FAIRQUEUE_FUZZ_ROWS is the number of rows, FAIRQUEUE_FUZZ_SEED the seed.
 """
 
 import os
-from dataclasses import astuple
 from datetime import timedelta
 
 import psycopg
@@ -12,7 +11,7 @@ from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import BytesCodec, Delivery, PayloadError, Queue, RetryPolicy
 from tests.fixtures.database import Database
-from tests.queue.row_grammar import Grammar, Row
+from tests.queue.row_grammar import Grammar, send
 from tests.worker.conftest import StartWorker, start
 from tests.worker.helpers import until
 
@@ -21,26 +20,6 @@ __all__ = ["start"]
 _ROWS = int(os.environ.get("FAIRQUEUE_FUZZ_ROWS", "200"))
 _SEED = int(os.environ.get("FAIRQUEUE_FUZZ_SEED", "1"))
 _ROUND = 20
-_TYPES = (
-    "text[]", "text[]", "bytea[]", "jsonb[]", "bigint[]", "bigint[]", "integer[]", "text[]", "integer[]", "text[]",
-)  # fmt: skip
-_NAMES = ("channels", "kinds", "contents", "headers", "delays", "ats", "priorities", "keys", "max_attempts")
-_CALL = "select * from fq_enqueue('documents', {})".format(
-    ", ".join(f"p_{name} => array[%s]::{type_}" for name, type_ in zip((*_NAMES, "on_duplicates"), _TYPES, strict=True))
-)
-
-
-def _send(connection: psycopg.Connection[object], row: Row) -> bool:
-    """Pass a row as SQL; whether it was taken. A refusal is in words of ours or of the parser of a value."""
-    try:
-        connection.execute(_CALL, astuple(row))
-    except (psycopg.DataError, UnicodeEncodeError, psycopg.errors.StatementTooComplex):
-        return False
-    except psycopg.Error as error:
-        if error.sqlstate != "QF001":
-            raise AssertionError(f"{row!r:.500} is refused by {error}") from error
-        return False
-    return True
 
 
 def _look(queue: Queue, engine: Engine) -> None:
@@ -68,7 +47,7 @@ def test_no_row_stops_a_queue(engine: Engine, database: Database, start: StartWo
     taken = 0
     with psycopg.connect(database.conninfo, autocommit=True) as connection:
         for number in range(0, _ROWS, _ROUND):
-            taken += sum(_send(connection, grammar.row()) for _ in range(_ROUND))
+            taken += sum(send(connection, grammar.row()) for _ in range(_ROUND))
             bystander = queue.enqueue_now(engine, channel="bystander", kind="work", payload=b"?")
             batch = queue.dequeue(engine, limit=1000)
             assert bystander in {one.message_id for one in batch}, f"seed {_SEED}, rows up to {number + _ROUND}"
