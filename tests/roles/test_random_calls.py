@@ -7,10 +7,10 @@ import os
 
 import psycopg
 import pytest
-from sqlalchemy.engine import Row
 
 from sqlalchemy_fairqueue import BytesCodec, Queue
 from sqlalchemy_fairqueue.sql import function_roles, latest_version
+from tests.fixtures.database import Database
 from tests.roles.conftest import SCHEMA, Installation
 from tests.roles.random_calls import Function, Known, RandomCalls
 
@@ -38,8 +38,9 @@ select array(select m.id from {SCHEMA}.fq_message m order by m.id desc limit 20)
 """
 
 
-def _known(row: Row[tuple[list[int], list[str], list[int]]]) -> Known:
-    return Known(row[0] or (1,), row[2] or (1,), row[1] or ("(0,1)",))
+def _known(database: Database) -> Known:
+    [row] = database.rows(_KNOWN)
+    return Known(row.message_ids or (1,), row.lease_ids or (1,), row.rows or ("(0,1)",))
 
 
 def _call(connection: psycopg.Connection[object], function: Function, arguments: list[object]) -> None:
@@ -76,7 +77,7 @@ def test_no_call_stops_a_queue(jobs: Installation, kind: str) -> None:
             if kind == "consumer":
                 lease = 1000 if number % 3 else 10**9
                 connection.execute(f"select from {SCHEMA}.fq_dequeue('documents', 2, {lease}, 'me')")
-            known = _known(jobs.database.rows(_KNOWN)[0])
+            known = _known(jobs.database)
             for _ in range(_ROUND):
                 function = calls.random.choice(functions)
                 _call(connection, function, calls.arguments(function, known))
