@@ -1,5 +1,6 @@
 """Messages that are not settled, found by their id and by their channel."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -10,6 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import InvalidArgument, Queue
+from tests.fixtures.database import Database
+from tests.queue.damage import lose
 
 queue = Queue("documents")
 
@@ -120,6 +123,29 @@ def test_a_bounded_page(engine: Engine) -> None:
         pages = _pages(engine, kind="print", scan=4, **asked)
         assert pages == [[], [], [last]]
         assert _found(engine, scan=3, **asked) == [*ids, last]
+
+
+@pytest.mark.parametrize("damaged", [[3], [1, 2, 7, 11], range(12)], ids=str)
+def test_kinds_that_cannot_be_read(engine: Engine, database: Database, damaged: Sequence[int]) -> None:
+    """A message whose kind cannot be read is found with no kind asked for, and of no kind; others are found as ever."""
+    ids = [_enqueue(engine, number, kind="print" if number % 3 else "parse")[0] for number in range(12)]
+    assert [one.message_id for one in queue.dequeue(engine, limit=4)] == ids[:4]
+    for number in damaged:
+        lose(database, ids[number], "kind")
+    printed = [one for number, one in enumerate(ids) if number % 3 and number not in damaged]
+    for asked in ({}, {"channel": "customer-7"}):
+        for limit in 1, 100:
+            for scan in 1, 5, 100:
+                find = partial(_found, engine, limit=limit, scan=scan, **asked)
+                assert find() == ids
+                assert find(kind="print") == printed
+                assert find(kind="print", state="leased") == [one for one in printed if one in ids[:4]]
+                assert find(kind="print", state="ready") == [one for one in printed if one in ids[4:]]
+                assert find(kind="none") == []
+    if 11 in damaged:
+        found = queue.message(engine, ids[11])
+        assert found is not None
+        assert found.unreadable is not None
 
 
 def test_pages_while_the_queue_lives(engine: Engine) -> None:

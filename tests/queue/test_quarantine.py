@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from sqlalchemy_fairqueue import ChannelPolicy, PayloadError, Queue
 from tests.fixtures.database import Database
+from tests.queue.damage import lose
 from tests.worker.conftest import StartWorker, start
 from tests.worker.helpers import expire_leases, until
 
@@ -43,29 +44,12 @@ def _drop_checks(database: Database, table: str) -> None:
         database.execute(f"alter table {table} drop constraint {row.conname}")
 
 
-def _lose_content(database: Database, message_id: int, column: str = "content") -> None:
-    """Let the stored value of a long content vanish, as a damaged disk does."""
-    database.execute("alter table fq_message alter content set storage external, alter headers set storage external")
-    value = "cast(repeat('x', 100000) as bytea)"
-    if column == "headers":
-        value = """jsonb_build_object('a', repeat('x', 50000))"""
-    database.execute(f"update fq_message set {column} = {value} where id = {message_id}")
-    toast = database.value("select reltoastrelid::regclass::text from pg_class where oid = 'fq_message'::regclass")
-    with database.own.connect() as connection:
-        connection.exec_driver_sql("set allow_system_table_mods = on")
-        for kind, sql in (("r", f"delete from {toast}"), ("t", "select 1")):
-            connection.exec_driver_sql(f"update pg_class set relkind = '{kind}' where oid = '{toast}'::regclass")
-            connection.exec_driver_sql(sql)
-        connection.exec_driver_sql("vacuum fq_message")
-        connection.exec_driver_sql("reset allow_system_table_mods")
-
-
 # headers that print as some 1.1 GB, and that PostgreSQL keeps in a few kB
 _ENDLESS = "jsonb_build_object('a', (select jsonb_agg(cast('1e131071' as numeric)) from generate_series(1, 8300)))"
 
 SPOILT: dict[str, tuple[Spoil, str]] = {
-    "content lost": (_lose_content, "quarantined"),
-    "headers lost": (lambda database, one: _lose_content(database, one, "headers"), "quarantined"),
+    "content lost": (lose, "quarantined"),
+    "headers lost": (lambda database, one: lose(database, one, "headers"), "quarantined"),
     "headers without end": (lambda database, one: _plant(database, one, headers=_ENDLESS), "quarantined"),
     "attempts": (lambda database, one: _plant(database, one, attempts="2147483647"), "dead"),
     "deliveries": (lambda database, one: _plant(database, one, deliveries="2147483647"), "dead"),
@@ -248,7 +232,7 @@ def test_release(queue: Queue, engine: Engine, database: Database) -> None:
     """What was quarantined is listed without its content, and is released once it can be delivered."""
     bad = queue.enqueue_now(engine, channel="a", payload=1) or 0
     lost = queue.enqueue_now(engine, channel="a", payload=2) or 0
-    _lose_content(database, lost)
+    lose(database, lost)
     _plant(database, bad, headers=_ENDLESS)
     assert queue.dequeue(engine, limit=10) == []
     first, second = queue.quarantined(engine)

@@ -5,8 +5,9 @@
 -- p_message_id are those of the last row of the page before.
 -- Guarantees: one snapshot. The last row has no message_id if there may be more, and says where to go on. At most
 -- p_scan messages are looked at, so that a page may have fewer than p_limit, or none, and still not be the last. A
--- message that keeps its step and place is on one page and no other, whatever is added or settled meanwhile. Cost: the
--- messages that are looked at; of steps 1 and 4 what the queue has of messages out. Locks: none.
+-- message that keeps its step and place is on one page and no other, whatever is added or settled meanwhile. A message
+-- whose kind cannot be read is of no kind. Cost: the messages that are looked at, after one that cannot be read a
+-- subtransaction each; of steps 1 and 4 what the queue has of messages out. Locks: none.
 -- Index: fq_message_ready_ix, fq_message_dedupe_key, fq_message_pkey, fq_channel_queue_name_key, fq_lease_expires_ix,
 -- fq_message_lease_ix. Errors: QF001 a bad limit or state, a key without a channel; QF007; none of a row's.
 create function fairqueue.fq_find_messages(
@@ -48,6 +49,8 @@ declare
   v_found integer := 0;
   v_scanned integer := 0;
   v_matches boolean;
+  v_singly boolean;
+  v_passed integer;
   r record;
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
@@ -89,92 +92,109 @@ begin
       v_from_id := 0;
     end if;
   end if;
-  for r in
-    select k.*
-    from (
-      select m.id, 1 as step, m.dequeue_at, m.lease_id, true as ours
-      from fairqueue.fq_message m
-      where p_key is not null
-        and v_step = 0
-        and m.channel_id = v_channel_id
-        and m.dedupe_key = p_key
-      limit 1
-    ) k
-    union all
-    select o.*
-    from (
-      select m.id, case when p_channel is null then 4 else 1 end, m.dequeue_at, m.lease_id, true
-      from fairqueue.fq_lease e
-      join fairqueue.fq_message m on m.lease_id = e.id
-      join fairqueue.fq_channel c on c.id = m.channel_id
-      where p_key is null
-        and (p_state = 'leased' or (p_state is null and p_channel is not null))
-        and v_step <> 2
-        and e.queue = p_queue
-        and (v_channel_id is null or m.channel_id = v_channel_id)
-        and m.id > v_after
-      order by m.id
-      limit p_scan
-    ) o
-    union all
-    select w.*
-    from (
-      select m.id, 2, m.dequeue_at, m.lease_id, true
-      from fairqueue.fq_message m
-      where p_key is null
-        and (p_state in ('ready', 'scheduled')) is not false
-        and m.channel_id = v_channel_id
-        and m.lease_id is null
-        and (m.dequeue_at, m.id) > (v_from, v_from_id)
-        and m.dequeue_at between v_least and v_most
-      order by m.channel_id, m.dequeue_at, m.id
-      limit p_scan
-    ) w
-    union all
-    select a.*
-    from (
-      select m.id, 3, m.dequeue_at, m.lease_id, c.queue = p_queue
-      from fairqueue.fq_message m
-      left join fairqueue.fq_channel c on c.id = m.channel_id
-      where p_channel is null
-        and p_state is distinct from 'leased'
-        and m.id > v_after
-      order by m.id
-      limit p_scan
-    ) a
-  loop
-    if v_found = p_limit or v_scanned = p_scan then
-      -- What was looked at last is where the next page begins.
-      message_id := null;
-      return next;
-      return;
-    end if;
-    v_scanned := v_scanned + 1;
-    v_matches := r.ours is true
-      and case p_state
-        when 'leased' then r.lease_id is not null
-        when 'ready' then r.lease_id is null and r.dequeue_at <= v_now
-        when 'scheduled' then r.lease_id is null and r.dequeue_at > v_now
-        else true
-      end;
-    if v_matches and p_kind is not null then
-      begin
-        select m.kind = p_kind into v_matches
-        from fairqueue.fq_message m
-        where m.id = r.id;
-      exception
-        when data_exception or program_limit_exceeded or internal_error then
-          v_matches := false;
-      end;
-    end if;
-    step := r.step;
-    at := r.dequeue_at;
-    last_id := r.id;
-    if v_matches then
-      message_id := r.id;
-      v_found := v_found + 1;
-      return next;
-    end if;
+  -- All kinds are read by one statement. If one of them cannot be read, the rest of the page is read kind by kind.
+  foreach v_singly in array array[false, true] loop
+    v_passed := 0;
+    begin
+      for r in
+        select k.*
+        from (
+          select m.id, 1 as step, m.dequeue_at, m.lease_id, true as ours, not v_singly and m.kind = p_kind as fits
+          from fairqueue.fq_message m
+          where p_key is not null
+            and v_step = 0
+            and m.channel_id = v_channel_id
+            and m.dedupe_key = p_key
+          limit 1
+        ) k
+        union all
+        select o.*
+        from (
+          select m.id, case when p_channel is null then 4 else 1 end, m.dequeue_at, m.lease_id, true,
+            not v_singly and m.kind = p_kind
+          from fairqueue.fq_lease e
+          join fairqueue.fq_message m on m.lease_id = e.id
+          join fairqueue.fq_channel c on c.id = m.channel_id
+          where p_key is null
+            and (p_state = 'leased' or (p_state is null and p_channel is not null))
+            and v_step <> 2
+            and e.queue = p_queue
+            and (v_channel_id is null or m.channel_id = v_channel_id)
+            and m.id > v_after
+          order by m.id
+          limit p_scan
+        ) o
+        union all
+        select w.*
+        from (
+          select m.id, 2, m.dequeue_at, m.lease_id, true, not v_singly and m.kind = p_kind
+          from fairqueue.fq_message m
+          where p_key is null
+            and (p_state in ('ready', 'scheduled')) is not false
+            and m.channel_id = v_channel_id
+            and m.lease_id is null
+            and (m.dequeue_at, m.id) > (v_from, v_from_id)
+            and m.dequeue_at between v_least and v_most
+          order by m.channel_id, m.dequeue_at, m.id
+          limit p_scan
+        ) w
+        union all
+        select a.*
+        from (
+          select m.id, 3, m.dequeue_at, m.lease_id, c.queue = p_queue, not v_singly and m.kind = p_kind
+          from fairqueue.fq_message m
+          left join fairqueue.fq_channel c on c.id = m.channel_id
+          where p_channel is null
+            and p_state is distinct from 'leased'
+            and m.id > v_after
+          order by m.id
+          limit p_scan
+        ) a
+      loop
+        v_passed := v_passed + 1;
+        continue when v_passed <= v_scanned;
+        if v_found = p_limit or v_scanned = p_scan then
+          -- What was looked at last is where the next page begins.
+          message_id := null;
+          return next;
+          return;
+        end if;
+        v_scanned := v_scanned + 1;
+        v_matches := r.ours is true
+          and case p_state
+            when 'leased' then r.lease_id is not null
+            when 'ready' then r.lease_id is null and r.dequeue_at <= v_now
+            when 'scheduled' then r.lease_id is null and r.dequeue_at > v_now
+            else true
+          end;
+        if v_matches and p_kind is not null and not v_singly then
+          v_matches := r.fits;
+        elsif v_matches and p_kind is not null then
+          begin
+            select m.kind = p_kind into v_matches
+            from fairqueue.fq_message m
+            where m.id = r.id;
+          exception
+            when data_exception or program_limit_exceeded or internal_error then
+              v_matches := false;
+          end;
+        end if;
+        step := r.step;
+        at := r.dequeue_at;
+        last_id := r.id;
+        if v_matches then
+          message_id := r.id;
+          v_found := v_found + 1;
+          return next;
+        end if;
+      end loop;
+      exit;
+    exception
+      when data_exception or program_limit_exceeded or internal_error then
+        if v_singly then
+          raise;
+        end if;
+    end;
   end loop;
   if v_scanned = p_scan and p_key is null then
     message_id := null;
