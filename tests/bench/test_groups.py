@@ -78,7 +78,10 @@ def test_members_beside_others(stage: Stage, report: Report, alternate: Alternat
         alternate(measure, ("members", "others"))
         engine.dispose()
     stage.drop(filled)
-    for step in ("enqueue", "dequeue, complete and fold"):
+    for side in ("members", "others"):
+        parts = zip(spent["enqueue", side], spent["dequeue, complete and fold", side], strict=True)
+        spent["all", side] = [sum(part) for part in parts]
+    for step in ("enqueue", "dequeue, complete and fold", "all"):
         what = f"{step} of {count:,} members of a group, processor time of client and server a message"
         members, others = spent[step, "members"], spent[step, "others"]
         report.add(Figure(what, "us", members, others, "without a group", 1 / _REACH, "less"))
