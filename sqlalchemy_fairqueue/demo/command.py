@@ -15,7 +15,7 @@ from sqlalchemy_fairqueue.demo.database import migrated_database
 from sqlalchemy_fairqueue.demo.errors import DemoError
 from sqlalchemy_fairqueue.demo.outcome import Outcome, measure
 from sqlalchemy_fairqueue.demo.progress_table import Screen
-from sqlalchemy_fairqueue.demo.report import Forecast, check_report, make_report, relative_wait
+from sqlalchemy_fairqueue.demo.report import Forecast, check_report, files_ahead, make_report
 from sqlalchemy_fairqueue.demo.run import perform
 from sqlalchemy_fairqueue.demo.scenario import BOB, make_scenario
 from sqlalchemy_fairqueue.demo.services import FAIR, FIFO, SERVICES
@@ -68,19 +68,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     draw(scenario, outcomes, options.output)
     console.print(f"\nWho was served when, as a picture: [bold]{options.output}[/]", highlight=False, soft_wrap=True)
     if forecast is not None:
-        for line in _told(forecast, *outcomes):
+        for line in _told(forecast, outcomes[-1]):
             console.print(line, highlight=False, soft_wrap=True)
         told = f"How fair it was, from {forecast.attempts:,} recorded attempts, as a page: [bold]{options.report}[/]"
         console.print(told, highlight=False, soft_wrap=True)
 
 
-def _told(forecast: Forecast, fair: Outcome, fifo: Outcome) -> list[str]:
+def _told(forecast: Forecast, fifo: Outcome) -> list[str]:
     """The forecast of the second half beside it."""
-    foreseen, happened = forecast.relative(fair), relative_wait(fifo, BOB)
-    before = f"a small customer's file waits [bold]{foreseen:.0%}[/] of the time that most files take"
+    foreseen, happened = forecast.files_ahead, files_ahead(fifo.served, BOB)
+    before = f"a small customer's file waits for [bold]{foreseen:,.0f}[/] others"
     return [
         f"\nFrom the fair half, a replay foresaw that first come, first served {before}.",
-        f"In the real second half it was [bold]{happened:.0%}[/].",
+        f"In the real second half it waited for [bold]{happened:,.0f}[/].",
         f"A replay of the first half itself is {forecast.error:.0%} off its record.",
     ]
 

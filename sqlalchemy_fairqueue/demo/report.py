@@ -6,8 +6,9 @@ the other half of the demo does for real. The forecast is held against that half
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from statistics import median
+from statistics import mean
 from typing import TYPE_CHECKING
 
 from sqlalchemy import select
@@ -15,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue.demo.app.models import Customer
 from sqlalchemy_fairqueue.demo.errors import DemoError
+from sqlalchemy_fairqueue.demo.outcome import Served
 from sqlalchemy_fairqueue.simulation.scenarios import Scenario
 
 if TYPE_CHECKING:
@@ -23,11 +25,9 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Engine
 
-    from sqlalchemy_fairqueue.demo.outcome import Outcome
     from sqlalchemy_fairqueue.reporting.history import RecordedHistory
 
 _TITLE = "Bob and the ten others: how fair it was"
-_MOST_OF_IT = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,22 +36,35 @@ class Forecast:
 
     Attributes:
         attempts: The attempts of the history.
-        waits: How long each file of a small customer waits for its result, first come, first served, in seconds.
+        served: All files, by channel instead of customer, as they would be served first come, first served.
+        bob: The channel of Bob.
         error: How far a replay of the record itself is from the record, as a part of the times in it.
     """
 
     attempts: int
-    waits: tuple[float, ...]
+    served: tuple[Served, ...]
+    bob: str
     error: float
 
-    def relative(self, fair: Outcome) -> float:
-        """The median wait in relation to the time in which nine tenths of the files were done in the fair half."""
-        return median(self.waits) / _time_of_most(fair)
+    @property
+    def files_ahead(self) -> float:
+        """How many files are done between the upload of a small customer's file and its result, on average."""
+        return files_ahead(self.served, self.bob)
 
 
-def relative_wait(fifo: Outcome, bob: str) -> float:
-    """The same of the real half, in relation to the time in which nine tenths of its own files were done."""
-    return median([one.wait for one in fifo.served if one.customer != bob]) / _time_of_most(fifo)
+def files_ahead(served: Sequence[Served], bob: str) -> float:
+    """How many files were done between the upload of a small customer's file and its result, on average.
+
+    It is a wait measured in work: it does not change with the machine's speed, which is never the same for two runs.
+
+    Args:
+        served: All files of a run.
+        bob: Whose files do not count.
+    """
+    ends = sorted(one.parsed for one in served)
+    return mean(
+        bisect_left(ends, one.parsed) - bisect_right(ends, one.uploaded) for one in served if one.customer != bob
+    )
 
 
 def check_report() -> None:
@@ -105,16 +118,12 @@ def forecast_of(history: RecordedHistory, *, error: float, workers: float | None
 
     scenario = Scenario(name="first come, first served", discipline="fifo", workers=workers)
     rows = measured_replay(history.attempts, scenario).to_pylist()
-    bob = min(rows, key=lambda row: row["enqueued_at"])["channel"]
-    waits = [
-        (row["finished_at"] - row["enqueued_at"]).total_seconds()
+    first = min(rows, key=lambda row: row["enqueued_at"])
+    served = tuple(
+        Served(
+            row["channel"], *((row[at] - first["enqueued_at"]).total_seconds() for at in ("enqueued_at", "finished_at"))
+        )
         for row in rows
-        if row["channel"] != bob and row["outcome"] == "completed"
-    ]
-    return Forecast(len(rows), tuple(waits), error)
-
-
-def _time_of_most(outcome: Outcome) -> float:
-    """The time in which nine tenths of the files were done; the files of a killed worker wait for its lease."""
-    ends: Sequence[float] = sorted(one.parsed for one in outcome.served)
-    return ends[int(len(ends) * _MOST_OF_IT)]
+        if row["outcome"] == "completed"
+    )
+    return Forecast(len(rows), served, first["channel"], error)
