@@ -119,6 +119,15 @@ def make_report(
         Path | None,
         typer.Option("--labels", metavar="FILE", help="A CSV file of channels and the names to show instead."),
     ] = None,
+    label_column: Annotated[
+        str | None,
+        typer.Option(
+            "--label-column",
+            metavar="NAME",
+            help="A column of the archive with the names to show instead.",
+            show_default=False,
+        ),
+    ] = None,
     tenant: Annotated[
         str | None,
         typer.Option(
@@ -146,10 +155,12 @@ def make_report(
         output = Path("fairness.html")
     if output is not None and (not output.parent.is_dir() or output.is_dir()):
         raise usage_error(f"--out {str(output)!r} cannot be written; name a file in a folder that is there")
+    if label_column is not None and (archive is None or labels is not None):
+        raise usage_error("--label-column names a column of an --archive, and goes without --labels")
     wanted = _scenarios(scenario or ())
     arguments: dict[str, Any] = {
         "scenarios": wanted, "output": output, "title": title, "window": window, "objective": objective,
-        "labels": _labels(labels), "tenant": tenant,
+        "labels": label_column or _labels(labels), "tenant": tenant,
     }  # fmt: skip
     try:
         made = _made(engine, options, archive, (since, until), arguments)
@@ -235,8 +246,9 @@ def _in_process(options: Options, archive: str | None, times: _Times, arguments:
                     settings = read_settings(installation.engine, queue=queue, schema=installation.schema)
                     plans = read_plans(installation.engine, queue=queue, schema=installation.schema)
                 history = read_archive(
-                    archive, queue=queue, since=since, until=until, policies=policies, settings=settings, plans=plans
-                )
+                    archive, queue=queue, since=since, until=until, policies=policies, settings=settings, plans=plans,
+                    label=arguments["labels"] if isinstance(arguments["labels"], str) else None,
+                )  # fmt: skip
         return report(history, **arguments, progress=step)
 
 

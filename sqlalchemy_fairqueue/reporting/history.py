@@ -16,6 +16,7 @@ from pyarrow import csv
 
 from sqlalchemy_fairqueue.reporting.copying import NULL, PARSE, copied_text, unescaped
 from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, HistoryTooLong, HistoryUnreadable, empty_history
+from sqlalchemy_fairqueue.reporting.labels import check_label_column
 from sqlalchemy_fairqueue.simulation.scenarios import QueueSettings
 from sqlalchemy_fairqueue.sql import quoted
 from sqlalchemy_fairqueue.times import duration, instant_microseconds
@@ -193,6 +194,7 @@ def read_archive(
     policies: Mapping[tuple[str, str], ChannelPolicy] | None = None,
     settings: Mapping[str, QueueSettings] | None = None,
     plans: Mapping[tuple[str, str], str] | None = None,
+    label: str | None = None,
 ) -> RecordedHistory:
     """Read an archive that Spark made, in a local folder.
 
@@ -204,10 +206,12 @@ def read_archive(
         policies: The policies of channels, which are not in an archive: what :func:`read_policies` gives.
         settings: The settings of queues: what :func:`read_settings` gives.
         plans: The plans that channels follow: what :func:`read_plans` gives.
+        label: A further column that is read, with labels of tenants.
 
     Raises:
         HistoryEmpty: It has no attempt.
         HistoryUnreadable: It is not there, or no archive.
+        InvalidArgument: It has no column *label*.
     """
     from pyarrow import dataset  # noqa: PLC0415 - a history in the database needs none
 
@@ -223,7 +227,10 @@ def read_archive(
             conditions.append(pc.field("finished_at") >= pa.scalar(since, _TIME))
         if until is not None:
             conditions.append(pc.field("finished_at") < pa.scalar(until, _TIME))
-        table = found.to_table(columns=list(COLUMNS), filter=reduce(and_, conditions))
+        if label is not None:
+            check_label_column(label, found.schema.names)
+        columns = dict.fromkeys([*COLUMNS, *([label] if label else [])])
+        table = found.to_table(columns=list(columns), filter=reduce(and_, conditions))
     except (OSError, pa.ArrowInvalid, pa.ArrowKeyError) as error:
         raise HistoryUnreadable(f"there is no archive at {str(path)!r}: {error}") from error
     if not len(table):

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from sqlalchemy_fairqueue.reporting.advice import advice_of
 from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, no_attempts_of
+from sqlalchemy_fairqueue.reporting.labels import check_label_column, labels_in, told_apart
 from sqlalchemy_fairqueue.reporting.measurement import measure_table
 from sqlalchemy_fairqueue.reporting.objectives import Objective
 from sqlalchemy_fairqueue.reporting.replaying import figures_policy, recorded_queues, replay_queues
@@ -36,7 +37,7 @@ def report(
     title: str = "Fairness report",
     window: timedelta | None = None,
     objective: Objective | str | None = None,
-    labels: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | str | None = None,
     tenant: str | None = None,
     replayed: bool = True,
     progress: Progress | None = None,
@@ -52,7 +53,8 @@ def report(
         title: Its title.
         window: Width of the windows over time. None: one that makes at most 240 of them.
         objective: A target for the waits of each tenant, such as "p95 < 2 s".
-        labels: The names of tenants on the page, by channel; others stand as they are.
+        labels: The names of tenants on the page, by channel, or the column of the history that holds them; others stand
+            as they are. Of a column the label of a channel's last attempt counts.
         tenant: A channel: the page is about it alone, on one sheet, and names no other. The figures are of all.
         replayed: Whether the record is replayed under its own policies, to tell how far forecasts can be trusted, and
             policies are tried for the tenant because of whom others were denied their share or miss the objective.
@@ -63,6 +65,9 @@ def report(
         InvalidArgument: A column is missing, the history is of several databases, or two scenarios have one name.
         ValueError: The objective cannot be read.
     """
+    if isinstance(labels, str):
+        check_label_column(labels, history.attempts.column_names)
+        labels = told_apart(labels_in(history.attempts, labels))
     if tenant is not None and not pc.any(pc.equal(history.attempts["channel"], tenant)).as_py():
         raise HistoryEmpty(no_attempts_of(tenant))
     target = Objective.parse(objective) if isinstance(objective, str) else objective
@@ -101,13 +106,9 @@ def report(
     )  # fmt: skip
     if made.path is not None:
         step()
-        made.path.write_text(written_page(made, tenant), encoding="utf-8")
+        from sqlalchemy_fairqueue.reporting.page import page_of  # noqa: PLC0415 - figures need no matplotlib
+        from sqlalchemy_fairqueue.reporting.tenant_page import tenant_page_of  # noqa: PLC0415
+
+        page = page_of(made) if tenant is None else tenant_page_of(made, tenant)
+        made.path.write_text(page, encoding="utf-8")
     return made
-
-
-def written_page(made: Report, tenant: str | None) -> str:
-    """The page of a report, or the one about a tenant."""
-    from sqlalchemy_fairqueue.reporting.page import page_of  # noqa: PLC0415 - figures need no matplotlib
-    from sqlalchemy_fairqueue.reporting.tenant_page import tenant_page_of  # noqa: PLC0415
-
-    return page_of(made) if tenant is None else tenant_page_of(made, tenant)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from sqlalchemy_fairqueue.reporting.columns import numbers, queues_of
+from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, empty_history
 from sqlalchemy_fairqueue.reporting.figures import Policy
 from sqlalchemy_fairqueue.reporting.measurement import measure_table
 from sqlalchemy_fairqueue.reporting.replays import Replay, ReplayedQueue
@@ -20,7 +21,7 @@ from sqlalchemy_fairqueue.times import duration
 from sqlalchemy_fairqueue.values import ChannelPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import timedelta
 
     from sqlalchemy_fairqueue.reporting.history import RecordedHistory
@@ -105,6 +106,21 @@ def replay_queues(
     figures = measure_table(pa.concat_tables(tables), policies=policies, window=window)
     name = REPLAYED if scenario is None else scenario.name
     return Replay(name, figures.channels, figures.queues, tuple(replayed))
+
+
+def merged_replay(name: str, queues: Sequence[Replay]) -> Replay:
+    """The replays of single queues as one of all.
+
+    Raises:
+        HistoryEmpty: There is none.
+    """
+    if not queues:
+        raise HistoryEmpty(empty_history())
+    channels = [channel for one in queues for channel in one.channels]
+    channels.sort(key=lambda one: (-one.denied_wait, -one.mean_wait, one.queue, one.channel))
+    whole = sorted((queue for one in queues for queue in one.queues), key=lambda one: one.queue)
+    replayed = sorted((queue for one in queues for queue in one.replayed), key=lambda one: one.queue)
+    return Replay(name, tuple(channels), tuple(whole), tuple(replayed))
 
 
 def figures_policy(policy: ChannelPolicy, plan: str | None = None) -> Policy:

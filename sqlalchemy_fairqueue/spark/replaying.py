@@ -8,17 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
-from pyspark.sql.types import DataType, IntegralType, StringType, TimestampNTZType, TimestampType
 
-from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, empty_history
-from sqlalchemy_fairqueue.reporting.replaying import recorded_queue, replay_queues
-from sqlalchemy_fairqueue.reporting.replays import Replay
+from sqlalchemy_fairqueue.reporting.replaying import merged_replay, recorded_queue, replay_queues
 from sqlalchemy_fairqueue.simulation.replay import replay_queue
 from sqlalchemy_fairqueue.simulation.scenarios import RECORDED, REPLAYED, check_scenarios
 from sqlalchemy_fairqueue.simulation.trace import COLUMNS, COST, PRIORITY
 from sqlalchemy_fairqueue.spark.executors import shipped
 from sqlalchemy_fairqueue.spark.reporting.groups import results_of
+from sqlalchemy_fairqueue.spark.reporting.history_columns import TYPES, check_replayed_columns
 from sqlalchemy_fairqueue.spark.reporting.policies import known_policies
 from sqlalchemy_fairqueue.values import ChannelPolicy
 
@@ -29,35 +26,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, GroupedData
 
+    from sqlalchemy_fairqueue.reporting.replays import Replay
     from sqlalchemy_fairqueue.simulation.scenarios import QueueSettings, Scenario
 
     Known = dict[str, dict[str, ChannelPolicy]]
 
-_TYPES = {
-    "id": "long",
-    "queue": "string",
-    "channel_id": "long",
-    "channel": "string",
-    "message_id": "long",
-    "kind": "string",
-    "consumer": "string",
-    "attempt": "int",
-    "enqueued_at": "timestamp",
-    "ready_at": "timestamp",
-    "started_at": "timestamp",
-    "finished_at": "timestamp",
-    "outcome": "string",
-    "error": "string",
-    "recorded_xid": "long",
-    "cost": "long",
-}
-_KINDS: dict[str, tuple[type[DataType], ...]] = {
-    "long": (IntegralType,),
-    "int": (IntegralType,),
-    "string": (StringType,),
-    "timestamp": (TimestampType, TimestampNTZType),
-}
-_SCHEMA = ", ".join(f"{name} {kind}" for name, kind in {"scenario": "string", **_TYPES}.items())
+_SCHEMA = ", ".join(f"{name} {kind}" for name, kind in {"scenario": "string", **TYPES}.items())
 
 
 def replay(
@@ -89,7 +63,7 @@ def replay(
     if not recorded:
         return replayed
     known = {COST: F.lit(1), **{name: F.col(name) for name in history.columns}}
-    whole = [known.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in _TYPES.items()]
+    whole = [known.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in TYPES.items()]
     return history.select(F.lit(RECORDED).alias("scenario"), *whole).unionByName(replayed)
 
 
@@ -126,7 +100,7 @@ def replays(
     names = [REPLAYED, *named]
     replay_rows = _measurer(named, _known(policies), settings or {}, window, policies_known=policies is not None)
     found = results_of(_groups(history, names), replay_rows)
-    return tuple(_together(name, [one for one in found if one.name == name]) for name in names)
+    return tuple(merged_replay(name, [one for one in found if one.name == name]) for name in names)
 
 
 def _known(policies: DataFrame | None) -> Known:
@@ -140,25 +114,10 @@ def _known(policies: DataFrame | None) -> Known:
 
 def _groups(history: DataFrame, names: Sequence[str]) -> GroupedData:
     """The rows of each scenario and queue."""
-    _check_columns(history)
+    check_replayed_columns(history)
     read = [*COLUMNS, *(name for name in (PRIORITY, COST) if name in history.columns)]
     rows = history.select(F.explode(F.array(*map(F.lit, names))).alias("scenario"), *read)
     return rows.groupBy("scenario", "queue")
-
-
-def _together(name: str, queues: Sequence[Replay]) -> Replay:
-    """The replays of queues as one.
-
-    Raises:
-        HistoryEmpty: There is none.
-    """
-    if not queues:
-        raise HistoryEmpty(empty_history())
-    channels = [channel for one in queues for channel in one.channels]
-    channels.sort(key=lambda one: (-one.denied_wait, -one.mean_wait, one.queue, one.channel))
-    whole = sorted((queue for one in queues for queue in one.queues), key=lambda one: one.queue)
-    replayed = sorted((queue for one in queues for queue in one.replayed), key=lambda one: one.queue)
-    return Replay(name, tuple(channels), tuple(whole), tuple(replayed))
 
 
 def _measurer(
@@ -184,18 +143,3 @@ def _replayer(named: Mapping[str, Scenario], known: Known) -> Callable[[pa.Table
         return replay_queue(rows, named[rows["scenario"][0].as_py()], policies)
 
     return replay_group
-
-
-def _check_columns(history: DataFrame) -> None:
-    missing = [name for name in COLUMNS if name not in history.columns]
-    if missing:
-        raise InvalidArgument(
-            f"the history lacks {', '.join(missing)}: it has {', '.join(history.columns)}; "
-            'read it by format("fairqueue") or from an archive'
-        )
-    wanted = {name: _TYPES[name] for name in COLUMNS}
-    wanted |= {name: kind for name, kind in ((PRIORITY, "int"), (COST, "long")) if name in history.columns}
-    for name, kind in wanted.items():
-        found = history.schema[name].dataType
-        if not isinstance(found, _KINDS[kind]):
-            raise InvalidArgument(f"column {name} of the history is {found.simpleString()}; make it {kind}")

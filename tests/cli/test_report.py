@@ -71,6 +71,7 @@ def test_an_objective_makes_the_status(cli: Cli) -> None:
         (["--out", "nowhere/page.html"], 2, "--out 'nowhere/page.html' cannot be written"),
         (["--labels", "nowhere.csv"], 1, "the labels in 'nowhere.csv' cannot be read"),
         (["--since", "yesterday"], 2, "'yesterday' is no time; give one like 2026-11-21T14:30:00Z, or 7d"),
+        (["--label-column", "customer"], 2, "--label-column names a column of an --archive"),
         (["--archive", "nowhere"], 5, "there is no archive at 'nowhere'"),
         (["--queue", "nothing"], 1, "the history has no attempts"),
     ],

@@ -50,7 +50,9 @@ def reads(spark: "SparkSession", private_server: Callable[..., Server]) -> Reads
 
 
 def test_replays_and_a_report_read_a_live_history_once_each(reads: Reads) -> None:
-    """One COPY of the history makes all replays, another one the report; one of the channels makes its policies."""
+    """One COPY of the history makes all replays, another one the report; one of the channels makes its policies. A
+    report that replays needs no more.
+    """
     history = reads.frame("history")
 
     found = replays(history, [Scenario(name="one line", discipline="fifo")])
@@ -59,6 +61,13 @@ def test_replays_and_a_report_read_a_live_history_once_each(reads: Reads) -> Non
     made = report(history, policies=reads.frame("channels"), output=None, replays=found)
     assert sum(channel.attempts for channel in made.figures.channels) == 1000
     assert (reads.count("fq_history"), reads.count("fq_channel")) == (2, 1)
+
+    whole = report(
+        history, policies=reads.frame("channels"), scenarios=[Scenario(name="one line", discipline="fifo")],
+        replayed=True, output=None,
+    )  # fmt: skip
+    assert [one.name for one in whole.replays] == [one.name for one in found]
+    assert (reads.count("fq_history"), reads.count("fq_channel")) == (3, 2)
 
 
 def test_a_history_that_the_caller_keeps_stays_kept(reads: Reads) -> None:
@@ -83,6 +92,7 @@ def test_one_shuffle_makes_the_figures(spark: "SparkSession") -> None:
     persisted = len(spark.sparkContext._jsc.getPersistentRDDs())
     for name, run in {
         "figures": lambda: report(rows, output=None),
+        "report": lambda: report(rows, scenarios=[Scenario(name="two", workers=2)], replayed=True, output=None),
         "replays": lambda: replays(rows, [Scenario(name=f"{number} workers", workers=number) for number in (1, 2, 3)]),
     }.items():
         context.setJobGroup(name, name)

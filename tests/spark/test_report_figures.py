@@ -1,16 +1,22 @@
 """The figures of the report by Spark: those of the process, which tests/reporting holds against PostgreSQL."""
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.reporting import Figures
+from sqlalchemy_fairqueue.reporting import Figures, Scenario, report
+from sqlalchemy_fairqueue.reporting.history import RecordedHistory
 from sqlalchemy_fairqueue.reporting.measurement import measure_table
+from sqlalchemy_fairqueue.simulation.scenarios import QueueSettings
 from tests.reporting.tables import known_policies, table
 from tests.spark.report_history import frame, nasty, policies, served_in_line_and_in_turn
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
     from tests.spark.report_history import Row
@@ -21,7 +27,7 @@ pytestmark = pytest.mark.timeout(900)
 @pytest.fixture(scope="module")
 def figures(spark: "SparkSession") -> Figures:
     """The figures that Spark takes."""
-    from sqlalchemy_fairqueue.spark.reporting.measurement import measure  # noqa: PLC0415
+    from sqlalchemy_fairqueue.spark.reporting import measure  # noqa: PLC0415
 
     return measure(frame(spark, nasty()), policies=policies(spark))
 
@@ -35,16 +41,65 @@ def test_both_engines_give_the_same_figures(figures: Figures) -> None:
 
 def test_both_engines_call_the_same_queue_fair(spark: "SparkSession") -> None:
     """So they do for a line and for turns."""
-    from sqlalchemy_fairqueue.spark.reporting.measurement import measure  # noqa: PLC0415
+    from sqlalchemy_fairqueue.spark.reporting import measure  # noqa: PLC0415
 
     rows: list[Row] = served_in_line_and_in_turn()
     found, expected = measure(frame(spark, rows)), measure_table(table(rows))
     assert found == expected
 
 
+def test_both_engines_make_the_same_report(spark: "SparkSession", tmp_path: "Path") -> None:
+    """With scenarios, an objective, labels from a column and advice, the whole report and its page are the same."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+    from sqlalchemy_fairqueue.spark import report as report_by_spark  # noqa: PLC0415
+
+    rows: list[Row] = served_in_line_and_in_turn()
+    labels = pa.array([f"tenant {row.channel}" for row in rows])
+    settings = {"in line": QueueSettings("messages", 3)}
+    history = RecordedHistory(table(rows).append_column("customer", labels), {}, policies_known=True, settings=settings)
+    wanted: dict[str, Any] = {
+        "scenarios": [Scenario(name="one line", discipline="fifo"), Scenario(name="two", workers=2)],
+        "objective": "p95 < 3 s", "labels": "customer", "replayed": True,
+    }  # fmt: skip
+    expected = report(history, **wanted, output=tmp_path / "expected.html")
+    assert expected.advice
+    assert [one.name for one in expected.replays] == ["as recorded, replayed", "one line", "two"]
+
+    found = report_by_spark(
+        frame(spark, rows).withColumn("customer", F.concat(F.lit("tenant "), "channel")),
+        policies=policies(spark).where("false"), settings=settings, **wanted, output=tmp_path / "found.html",
+    )  # fmt: skip
+    assert replace(found, path=None, made_at=expected.made_at) == replace(expected, path=None)
+    pages = [(tmp_path / name).read_text().replace(f"{one.made_at:%H:%M:%S}", "") for name, one in
+             (("expected.html", expected), ("found.html", found))]  # fmt: skip
+    assert pages[0] == pages[1]
+
+
+def test_a_tenant_page_and_refusals(spark: "SparkSession", tmp_path: "Path") -> None:
+    """The page about one tenant names no other. A tenant, a column, or a pair of arguments that cannot be is told."""
+    from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty  # noqa: PLC0415
+    from sqlalchemy_fairqueue.spark import replays  # noqa: PLC0415
+    from sqlalchemy_fairqueue.spark import report as report_by_spark  # noqa: PLC0415
+
+    rows = frame(spark, served_in_line_and_in_turn())
+    report_by_spark(rows, tenant="small-3", output=tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert ("small-3" in page, "small-4" in page) == (True, False)
+    scenario = Scenario(name="one line", discipline="fifo")
+    with pytest.raises(HistoryEmpty, match="no attempts of channel 'nobody'"):
+        report_by_spark(rows, tenant="nobody", output=None)
+    with pytest.raises(InvalidArgument, match="the history has no column 'customer' of labels"):
+        report_by_spark(rows, labels="customer", output=None)
+    with pytest.raises(InvalidArgument, match="both scenarios and replays"):
+        report_by_spark(rows, scenarios=[scenario], replays=replays(rows, [scenario]), output=None)
+    with pytest.raises(InvalidArgument, match="the history lacks id, message_id"):
+        report_by_spark(rows.drop("id", "message_id"), scenarios=[scenario], output=None)
+
+
 def test_a_history_of_several_databases_is_refused(spark: "SparkSession") -> None:
     """An id that stands for two channels is named."""
-    from sqlalchemy_fairqueue.spark.reporting.measurement import measure  # noqa: PLC0415
+    from sqlalchemy_fairqueue.spark.reporting import measure  # noqa: PLC0415
 
     rows = frame(spark, nasty(attempts=3))
     other = rows.withColumn("channel", rows.channel.substr(2, 9))
@@ -58,7 +113,7 @@ def test_a_history_of_several_databases_is_refused(spark: "SparkSession") -> Non
 def test_what_is_missing_is_named(spark: "SparkSession") -> None:
     """A frame that is no history, policies that are none, and an empty history are refused in words."""
     from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty  # noqa: PLC0415
-    from sqlalchemy_fairqueue.spark.reporting.measurement import measure  # noqa: PLC0415
+    from sqlalchemy_fairqueue.spark.reporting import measure  # noqa: PLC0415
 
     rows = frame(spark, nasty(attempts=1))
     with pytest.raises(InvalidArgument, match="the history lacks ready_at, outcome: it has id, "):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.cli.spark.history import history_of, settings_of
@@ -24,31 +23,17 @@ def report_by_spark(
     """
     since, until = times
     with spark_session("report", None) as spark, history_of(spark, options, archive) as (history, policies):
-        from pyspark import StorageLevel
         from pyspark.sql import functions as F  # noqa: N812
 
-        from sqlalchemy_fairqueue.reporting.process_report import written_page
-        from sqlalchemy_fairqueue.spark import replays, report
+        from sqlalchemy_fairqueue.spark import report
 
         narrowed = history
         if since is not None:
             narrowed = narrowed.where(F.col("finished_at") >= F.lit(since))
         if until is not None:
             narrowed = narrowed.where(F.col("finished_at") < F.lit(until))
-        # The report and the replays are of the same rows, also while the history grows.
-        kept = narrowed.persist(StorageLevel.DISK_ONLY)
-        scenarios, window = arguments["scenarios"], arguments["window"]
-        with progress("replaying the history"):
-            replayed = (
-                replays(kept, scenarios, policies=policies, settings=settings_of(options, archive), window=window)
-                if scenarios
-                else ()
-            )
         with progress("going through the history"):
             made: Report = report(
-                kept, policies=policies, output=None, title=arguments["title"], replays=replayed, window=window
+                narrowed, policies=policies, settings=settings_of(options, archive), replayed=True, **arguments
             )
-    made = replace(made, objective=arguments["objective"], labels=arguments["labels"], path=arguments["output"])
-    if made.path is not None:
-        made.path.write_text(written_page(made, arguments["tenant"]), encoding="utf-8")
     return made
