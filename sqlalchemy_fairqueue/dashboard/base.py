@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from dataclasses import dataclass, replace
+from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import escape
@@ -20,7 +23,7 @@ from sqlalchemy_fairqueue.figures import figures_now
 from sqlalchemy_fairqueue.values import tenant_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
     from datetime import timedelta
 
     from sqlalchemy import Connection
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.dashboard.reading import Reading
     from sqlalchemy_fairqueue.dashboard.words import Share
     from sqlalchemy_fairqueue.figures import Figures, QueueFigures, Tenant
+    from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.values import ChannelStats
 
 DONE = {
@@ -74,6 +78,11 @@ DONE = {
 _NAME, _TOKEN = secrets.token_hex(16), secrets.token_hex(16)
 """They stand in a page where each viewer's own name and token come. Nobody can guess them and put them into a name."""
 _ACCESS = "fairqueue.access"
+_AT_ONCE = 4
+"""Queues that a page of several reads at once."""
+_LATELY = 4
+"""A channel is read with the others of its queue until so many *keep* after a page asked for it."""
+_MOST_WANTED = 1_000
 _MOST_SHARED_SECONDS = 0.5
 
 
@@ -136,14 +145,15 @@ class PageBase:
         self.reading = reading
         self.authorize = authorize
         self.trace_url = trace_url
+        self._wanted: dict[str, dict[str, float]] = {}
 
     async def tenant_row(self, queue: QueueFigures, figures: Figures, channel: str) -> Row | None:
         """A tenant with the reason of its wait, also one that the figures do not list.
 
-        Where the figures are kept for longer than *keep*, the reason is read for this tenant alone.
+        Where the figures are kept for longer than *keep*, the reason is read with those of the other pages.
         """
         if self.reading.figures.are_kept_longer:
-            queue = await self._queue_now(("tenant", queue.name, channel), queue, [channel])
+            queue = await self._queue_now(queue, [channel])
         listed = next((one for one in queue.tenants if one.channel == channel), None)
         if listed is not None:
             return self.row(queue, listed, figures)
@@ -158,23 +168,54 @@ class PageBase:
         Those that wait come first, the longest first, then the others, the most messages out first. Where the figures
         are kept for no longer than *keep*, the reasons are theirs.
         """
+        chosen = list(queues)
+        limited = asyncio.Semaphore(_AT_ONCE)
+
+        async def read(queue: QueueFigures, names: Sequence[str]) -> QueueFigures:
+            async with limited:
+                return await self._queue_now(queue, names)
+
+        names = [[one.channel for one in queue.contention.channels] for queue in chosen]
+        now = chosen
+        if self.reading.figures.are_kept_longer:
+            now = await asyncio.gather(*map(read, chosen, names))
         found = []
-        for queue in queues:
-            names = dict.fromkeys(one.channel for one in queue.contention.channels)
-            now = queue
-            if names and self.reading.figures.are_kept_longer:
-                now = await self._queue_now(("tenants", queue.name), queue, list(names))
+        for queue, listed in zip(now, map(frozenset, names), strict=True):
             # Further ones have messages of the queue, and nothing else is known of them.
-            found += [(now, one) for one in now.tenants if now is queue or one.channel in names]
-        return sorted(found, key=lambda one: _suffering(one[1]))
+            found += [(queue, one) for one in queue.tenants if one.channel in listed]
+        return sorted(found, key=lambda one: suffering(one[1]))
 
-    async def _queue_now(self, key: Hashable, queue: QueueFigures, channels: Sequence[str]) -> QueueFigures:
+    async def _queue_now(self, queue: QueueFigures, channels: Sequence[str]) -> QueueFigures:
+        """Figures of a queue that are of this moment for some channels.
+
+        All open pages of the queue have one reading: it has the channels that were asked for lately. The first request
+        for others reads these alone.
+        """
+        if not channels:
+            return queue
         of = self.reading.queue(queue.name)
+        names = self._wanted_with(queue.name, channels)
 
-        def read(connection: Connection) -> QueueFigures:
-            return figures_now(connection, of, queue, channels)
+        def read(asked: Sequence[str]) -> Callable[[], Awaitable[tuple[frozenset[str], QueueFigures]]]:
+            work = partial(_read_now, of=of, queue=queue, channels=asked)
+            return lambda: self.reading.read(work)
 
-        return await self.reading.shared(key, lambda: self.reading.read(read), self._moment, always=True)
+        had, now = await self.reading.shared(("reasons", queue.name), read(names), self._moment, always=True)
+        if not had.issuperset(channels):
+            key = ("reasons", queue.name, tuple(channels))
+            _, now = await self.reading.shared(key, read(channels), self._moment, always=True)
+        return now
+
+    def _wanted_with(self, queue: str, channels: Sequence[str]) -> list[str]:
+        """The channels of a queue that pages asked for lately, with these."""
+        wanted, now = self._wanted.get(queue, {}), monotonic()
+        lately = now - _LATELY * self.reading.keep.total_seconds()
+        found = {channel: at for channel, at in wanted.items() if at >= lately}
+        for channel in channels:
+            found.pop(channel, None)
+            found[channel] = now
+        self._wanted[queue] = dict(list(found.items())[-_MOST_WANTED:])
+        return list(self._wanted[queue])
 
     def row(self, queue: QueueFigures, tenant: Tenant, figures: Figures) -> Row:
         """A tenant of the figures with its past."""
@@ -239,6 +280,7 @@ class PageBase:
         """A page with what every page has; :meth:`personal` gives it the name and the token of its viewer."""
         done = request.query_params.get("done", "")
         count = request.query_params.get("count", "")
+        began = monotonic()
         page = rendered(
             template,
             page=template.removesuffix(".html"),
@@ -250,6 +292,7 @@ class PageBase:
             ago=lambda instant: seconds_ago(instant, figures.at),
             **{"reasons_at": None} | values,
         )
+        self.reading.spent += monotonic() - began
         return HTMLResponse(page, status)
 
     async def begin(self, request: Request) -> tuple[Access, Figures]:
@@ -274,7 +317,13 @@ class PageBase:
         return Target(self.reading.schema, queue)
 
 
-def _suffering(tenant: Tenant) -> tuple[bool, float, int, str]:
+def _read_now(
+    connection: Connection, *, of: Queue, queue: QueueFigures, channels: Sequence[str]
+) -> tuple[frozenset[str], QueueFigures]:
+    return frozenset(channels), figures_now(connection, of, queue, channels)
+
+
+def suffering(tenant: Tenant) -> tuple[bool, float, int, str]:
     """The key by which tenants are sorted."""
     wait = tenant.wait.total_seconds() if tenant.wait else 0.0
     return tenant.wait is None, -wait, -tenant.demand.leased, tenant.channel

@@ -23,8 +23,36 @@ if TYPE_CHECKING:
 
 _OFTEN = 0.7
 """The part of *keep* after which pages have new reasons, where the figures are kept for longer than that."""
+_DUTY = 30
+"""Open pages are told to load anew after at least so many times as long as it takes to read and make them all."""
+_SELDOM = 5
+"""The most times *keep* between these instants, whatever it costs."""
 _LONGEST_SECONDS = 300
 """A stream ends then, and the browser asks for another one: access is checked again."""
+
+
+class Beat:
+    """The instants at which all open pages load anew, so that they share what is read and made.
+
+    Args:
+        reading: What they show.
+    """
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._next = 0.0
+        self._spent = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """The time until the next one, which comes later where the pages before cost more."""
+        now = monotonic()
+        if now >= self._next:
+            cost = self._reading.spent - self._spent
+            self._spent = self._reading.spent
+            keep = self._reading.keep.total_seconds()
+            self._next = now + max(_OFTEN * keep, 0.05, min(_DUTY * cost, _SELDOM * keep))
+        return self._next - now
 
 
 def live(reading: Reading, authorize: Authorize | None) -> Callable[[Request], Awaitable[Response]]:
@@ -32,18 +60,19 @@ def live(reading: Reading, authorize: Authorize | None) -> Callable[[Request], A
 
     The query may say in ``at`` which figures the page shows; it is empty where it shows none yet.
     """
+    beat = Beat(reading)
 
     async def events(request: Request) -> Response:
         await access_of(request, authorize)
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         return StreamingResponse(
-            _events(reading, request.query_params.get("at")), media_type="text/event-stream", headers=headers
+            _events(reading, beat, request.query_params.get("at")), media_type="text/event-stream", headers=headers
         )
 
     return events
 
 
-async def _events(reading: Reading, seen: str | None) -> AsyncIterator[str]:
+async def _events(reading: Reading, beat: Beat, seen: str | None) -> AsyncIterator[str]:
     until = monotonic() + _LONGEST_SECONDS
     yield "retry: 3000\n\n"
     while monotonic() < until:
@@ -59,9 +88,6 @@ async def _events(reading: Reading, seen: str | None) -> AsyncIterator[str]:
             if seen is not None and (at != seen or reading.figures.are_kept_longer):
                 yield f"event: figures\ndata: {at}\n\n"
             seen = at
-        period = max(reading.keep.total_seconds(), 0.05)
-        if reading.figures.are_kept_longer:
-            # All at once, so that all pages have one reading, and within *keep* with the time that it is kept.
-            period *= _OFTEN
-            period -= monotonic() % period
-        await asyncio.sleep(period)
+        # Reasons are kept for a part of *keep*, so that those of all pages are of one reading, and new within *keep*.
+        is_old = reading.figures.are_kept_longer
+        await asyncio.sleep(beat.seconds if is_old else max(reading.keep.total_seconds(), 0.05))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
+from heapq import nsmallest
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from starlette.exceptions import HTTPException
 
 from sqlalchemy_fairqueue import database
-from sqlalchemy_fairqueue.dashboard.base import chosen_queues, message_id_of, named_queue
+from sqlalchemy_fairqueue.dashboard.base import chosen_queues, message_id_of, named_queue, suffering
 from sqlalchemy_fairqueue.dashboard.group_pages import GroupPages
 from sqlalchemy_fairqueue.dashboard.plan_pages import PlanPages, values_of
 from sqlalchemy_fairqueue.dashboard.policies import EDITOR
@@ -20,7 +22,7 @@ from sqlalchemy_fairqueue.errors import NotGranted
 from sqlalchemy_fairqueue.figures import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from datetime import datetime
 
     from starlette.requests import Request
@@ -51,7 +53,7 @@ class Pages(GroupPages, PlanPages):
     async def overview(self, request: Request) -> Response:
         """All queues, and the tenants that wait longest."""
         access, figures = await self.begin(request)
-        found = await self.tenants_now(figures.queues.values())
+        found = await self.tenants_now(_suffering_most(figures.queues.values()))
         waiting = [each for each in found if each[1].wait is not None]
         health = self.reading.latest_health()
         snapshots = [one for one in health.findings if one.check == "snapshots" and one.level] if health else []
@@ -232,6 +234,15 @@ class Pages(GroupPages, PlanPages):
             return await self.reading.shared(key, lambda: self.reading.read(partial(read, content_bytes=0))), None
         except NotGranted as error:
             return (), str(error)
+
+
+def _suffering_most(queues: Collection[QueueFigures]) -> Iterable[QueueFigures]:
+    """The queues of the tenants that wait longest, or all if they are few: only their reasons are read again."""
+    if len(queues) <= _SUFFERING:
+        return queues
+    waiting = ((suffering(one), queue) for queue in queues for one in queue.tenants if one.wait is not None)
+    longest = nsmallest(_SUFFERING, waiting, key=itemgetter(0))
+    return {queue.name: queue for _, queue in longest}.values()
 
 
 def _newest(found: Iterable[tuple[QueueFigures, Tenant]], figures: Figures) -> datetime | None:

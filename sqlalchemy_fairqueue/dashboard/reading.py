@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 _HEALTH_KEPT = 60.0
+_HEALTH_DUTY = 200
 _HEALTH_PATIENCE = 0.1
 _MOST_KEPT = 200
 _FIRST_PATIENCE = 0.2
@@ -96,6 +97,9 @@ class Reading:
         queues: The queues. Empty: all of the installation.
         schema: The schema of the installation.
         keep: How long what was read is kept.
+
+    Attributes:
+        spent: The seconds that it took to read and make pages, but for the shared figures and those of health.
     """
 
     def __init__(
@@ -109,6 +113,7 @@ class Reading:
         self._kept: dict[Hashable, _Kept] = {}
         self._health: Health | None = None
         self._first: asyncio.Task[Figures] | None = None
+        self.spent = 0.0
 
     async def figures_at_hand(self) -> Figures | None:
         """The figures. None: they are being read for the first time, which takes longer than a page may."""
@@ -130,15 +135,23 @@ class Reading:
         self, work: Callable[..., R], awork: Callable[..., Awaitable[R]], *arguments: Any, **named: Any
     ) -> R:
         """Call a method of a queue on the engine, in a thread, or its awaited twin on an async one."""
-        if isinstance(self.engine, Engine):
-            return await asyncio.to_thread(work, self.engine, *arguments, **named)
-        return await awork(self.engine, *arguments, **named)
+        began = monotonic()
+        try:
+            if isinstance(self.engine, Engine):
+                return await asyncio.to_thread(work, self.engine, *arguments, **named)
+            return await awork(self.engine, *arguments, **named)
+        finally:
+            self.spent += monotonic() - began
 
     async def read(self, work: Callable[[Connection], R]) -> R:
         """Read from the database on a connection."""
-        if isinstance(self.engine, Engine):
-            return await asyncio.to_thread(run, self.engine, work)
-        return await arun(self.engine, work)
+        began = monotonic()
+        try:
+            if isinstance(self.engine, Engine):
+                return await asyncio.to_thread(run, self.engine, work)
+            return await arun(self.engine, work)
+        finally:
+            self.spent += monotonic() - began
 
     async def shared(
         self, key: Hashable, work: Callable[[], Awaitable[R]], seconds: float | None = None, *, always: bool = False
@@ -161,7 +174,12 @@ class Reading:
         return cast("R", await asyncio.shield(kept.task))
 
     def _kept_or_read(
-        self, key: Hashable, work: Callable[[], Awaitable[Any]], seconds: float | None, *, always: bool = False
+        self,
+        key: Hashable,
+        work: Callable[[], Awaitable[Any]],
+        seconds: float | None,
+        *,
+        always: bool = False,
     ) -> _Kept:
         found = self._kept.get(key)
         if found is not None and (not found.task.done() or found.is_good):
@@ -173,7 +191,8 @@ class Reading:
         before = found if found is not None and found.is_slow and not always else None
         kept = _Kept(asyncio.ensure_future(work()), before)
         period = self.keep.total_seconds() if seconds is None else seconds
-        kept.task.add_done_callback(partial(kept.finish, period, 0 if always else DUTY))
+        duty = _HEALTH_DUTY if key == "health" else 0 if always else DUTY
+        kept.task.add_done_callback(partial(kept.finish, period, duty))
         self._kept[key] = kept
         return kept
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -25,6 +25,10 @@ _FEW = 2
 _NONE = "\N{EN DASH}"
 _SMALL, _OVER = 0.1, 1.5
 _THOUSAND, _MILLION = 10_000, 1_000_000
+_LEVELS = {
+    "no consumer": "bad", "queue limit": "warn", "queue rate": "warn", "shared limit": "warn", "shared rate": "warn",
+    "own limit": "own", "rate": "own", "paused": "own", "queue paused": "own",
+}  # fmt: skip
 
 
 @cache
@@ -50,7 +54,12 @@ def templates() -> Environment:
         "sparkline": sparkline,
         "thinned": thinned,
     }
-    environment.globals |= {"share_bar": share_bar, "progress_bar": progress_bar, "link": link}
+    environment.globals |= {
+        "share_bar": share_bar,
+        "progress_bar": progress_bar,
+        "link": link,
+        "reason_chip": reason_chip,
+    }
     return environment
 
 
@@ -96,6 +105,7 @@ def name_text(value: str | None) -> str:
     return _NONE if value is None else clean(value)
 
 
+@lru_cache(2048)
 def link(page: str, **query: object) -> str:
     """A page with its arguments, relative to the others: wherever the dashboard is mounted."""
     given = {name: value for name, value in query.items() if value is not None}
@@ -140,6 +150,16 @@ def sparkline(values: Sequence[float], label: str) -> Markup:
     ).format(_SPARK_WIDTH, _SPARK_HEIGHT, named, points)
 
 
+@cache
+def reason_chip(reason: str | None) -> Markup:
+    """The reason of a wait."""
+    if not reason:
+        return Markup('<span class="faint">{}</span>').format(_NONE)
+    return Markup('<span class="chip reason {}">{}</span>').format(_LEVELS.get(str(reason), "calm"), str(reason))
+
+
+# The rows of a table have the same few shares.
+@lru_cache(1024)
 def share_bar(used: float | None, entitled: float | None) -> Markup:
     """A share that is used, beside the one that is entitled."""
     if used is None and entitled is None:

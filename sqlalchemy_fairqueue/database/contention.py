@@ -113,7 +113,7 @@ def contention_of(connection: Connection, target: Target, channel: str, *, scan:
     """
     # One more than a wait names: the channel itself may be among them.
     rows = _contention_of(connection, target, [channel], limit=TAKERS + 1, scan=scan)
-    return _channel_contention(target, replace(_contender(rows[0]), channel=channel), rows)
+    return replace(_contention_with(target, rows), contender=replace(_contender(rows[0]), channel=channel))
 
 
 def contentions_of(
@@ -129,7 +129,12 @@ def contentions_of(
         scan: As of contention_of.
     """
     rows = _contention_of(connection, target, list(channels), limit=rivals, scan=scan)
-    return [_channel_contention(target, _contender(row), rows) for row in rows if row.own and row.channel is not None]
+    found = [_contender(row) for row in rows if row.own and row.channel is not None]
+    if not found:
+        return []
+    # They compete with the same channels, so that these are made once.
+    first = _contention_with(target, rows)
+    return [replace(first, contender=one) for one in found]
 
 
 def _contention_of(
@@ -157,11 +162,12 @@ def _contender(row: Row[Any]) -> Contender:
     )
 
 
-def _channel_contention(target: Target, contender: Contender, rows: Sequence[Row[Any]]) -> ChannelContention:
+def _contention_with(target: Target, rows: Sequence[Row[Any]]) -> ChannelContention:
+    """What the first row's channel competes with."""
     whole = rows[0]
     return ChannelContention(
         queue=target.queue,
-        contender=contender,
+        contender=_contender(whole),
         channels=tuple(Rival(_text(row.channel) or "", row.leased, row.weight or 1) for row in rows if not row.own),
         leased=whole.messages_out,
         rival_weight=whole.rival_weight,

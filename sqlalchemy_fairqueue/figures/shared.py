@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.figures.queues import Figures, QueueFigures
     from sqlalchemy_fairqueue.queue import Queue
 
-DUTY = 30
+DUTY = 60
 """Figures are kept for at least so many times as long as it took to read them: the database works for no more than a
-thirtieth of the time for all viewers."""
+sixtieth of the time for all viewers."""
 LATELY = timedelta(minutes=5)
 """For how long completed attempts count as served lately, as costs do."""
 PATIENCE_SECONDS = 0.05
@@ -91,7 +91,7 @@ class SharedFigures:
             loop.
         queues: The queues. None: all of the installation.
         schema: The schema of the installation. None: the search_path finds it.
-        keep: How long figures are kept; longer where reading them takes longer than a thirtieth of it.
+        keep: How long figures are kept; longer where reading them takes longer than a sixtieth of it.
         points: How many figures of the past are kept for each queue.
     """
 

@@ -83,6 +83,7 @@ async def watch(address: str, pages: Sequence[str], until: Callable[[], bool]) -
         nonlocal loads
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
         writer.write(b"GET /live HTTP/1.1\r\nhost: x\r\n\r\n")
+        pages = await asyncio.open_connection(parts.hostname, parts.port)
         event = asyncio.ensure_future(reader.readuntil(b"event: figures"))
         try:
             while not until():
@@ -90,22 +91,25 @@ async def watch(address: str, pages: Sequence[str], until: Callable[[], bool]) -
                 if event.done():
                     event.result()
                     event = asyncio.ensure_future(reader.readuntil(b"event: figures"))
-                    await _load(parts.hostname or "", parts.port or 0, page)
+                    if pages[0].at_eof():
+                        # The server has closed it, since nothing came for long.
+                        pages = await asyncio.open_connection(parts.hostname, parts.port)
+                    await _load(*pages, page)
                     loads += 1
         finally:
             event.cancel()
             writer.close()
+            pages[1].close()
 
     await asyncio.gather(*map(view, pages))
     return loads
 
 
-async def _load(host: str, port: int, page: str) -> None:
-    reader, writer = await asyncio.open_connection(host, port)
-    writer.write(f"GET /{page} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".encode())
-    answer = await reader.read(-1)
-    writer.close()
-    assert answer.startswith(b"HTTP/1.1 200"), answer[:200]
+async def _load(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, page: str) -> None:
+    writer.write(f"GET /{page} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
+    head = await reader.readuntil(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200"), head
+    await reader.readexactly(int(re.findall(rb"content-length: (\d+)", head)[0]))
 
 
 def address_of(page: str, **query: object) -> str:

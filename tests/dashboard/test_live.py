@@ -7,7 +7,10 @@ import pytest
 from sqlalchemy import Engine, event, text
 from starlette.requests import Request
 
+from sqlalchemy_fairqueue import Enqueue, Queue
 from sqlalchemy_fairqueue.dashboard import Access, Role, create_dashboard
+from sqlalchemy_fairqueue.dashboard.live import Beat
+from sqlalchemy_fairqueue.dashboard.reading import Reading
 from sqlalchemy_fairqueue.dashboard.rendering import rendered
 from tests.cli.messages import QUEUE, enqueue, lease
 from tests.dashboard.conftest import Page, served, visited
@@ -132,6 +135,52 @@ def test_reasons_of_old_figures_cost_one_reading(engine: Engine) -> None:
         told = [line for line, _ in zip(lines, range(12), strict=False) if line.startswith("data:")]
     assert len(told) >= 2
     assert len(set(told)) == 1
+
+
+@pytest.mark.usefixtures("old_figures")
+def test_all_pages_of_a_queue_have_one_reading(engine: Engine) -> None:
+    """Tables and pages of tenants that are open together read the reasons of their queue once, also of several."""
+    enqueue(engine, "customer-7", "customer-8", "customer-9")
+    read: list[str] = []
+    app = create_dashboard(engine, keep=timedelta(hours=1))
+    event.listen(engine, "before_cursor_execute", lambda *arguments: read.append(arguments[2]))
+    paths = ["/", "/tenants", *(f"/tenant?queue=documents&channel=customer-{number}" for number in (7, 8, 9))]
+    with visited(app) as client:
+        for path in paths:
+            assert "no consumer" in client.get(path).text
+        app.state.reading.forget()
+        read.clear()
+        for path in reversed(paths):
+            assert "no consumer" in client.get(path).text
+    assert sum("fq_contention_of" in statement for statement in read) == 1
+
+
+@pytest.mark.usefixtures("old_figures")
+def test_many_queues_are_read_for_those_that_wait_longest(engine: Engine) -> None:
+    """The overview of many queues reads the reasons of those alone whose tenants it shows."""
+    queues = [Queue(f"queue-{number}") for number in range(8)]
+    for queue in queues:
+        queue.enqueue_many(engine, [Enqueue(channel="customer-7", payload=1)])
+    read: list[str] = []
+    event.listen(engine, "before_cursor_execute", lambda *arguments: read.append(arguments[2]))
+    with visited(create_dashboard(engine, keep=timedelta(hours=1))) as client:
+        assert client.get("/").text.count("no consumer") >= 5
+        assert sum("fq_contention_of" in statement for statement in read) == 5
+        text = client.get("/tenants").text
+        assert all(f"queue={queue.name}" in text for queue in queues)
+    assert sum("fq_contention_of" in statement for statement in read) == len(queues)
+
+
+def test_open_pages_load_less_often_where_they_cost_more(engine: Engine) -> None:
+    """The time between loads is thirty times what the last one took, from seven tenths of *keep* to five of it."""
+    reading = Reading(engine, [], schema=None, keep=timedelta(seconds=2))
+    for cost, seconds in ((0.0, 1.4), (0.04, 1.4), (0.1, 3.0), (5.0, 10.0)):
+        beat = Beat(reading)
+        reading.spent += cost
+        assert seconds - 0.1 < beat.seconds <= seconds
+        reading.spent += 1.0
+        assert seconds - 0.1 < beat.seconds <= seconds
+        reading.spent = 0.0
 
 
 def test_the_first_page_comes_at_once(engine: Engine) -> None:
