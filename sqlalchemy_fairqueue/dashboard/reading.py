@@ -79,13 +79,17 @@ class _Kept:
         return self.given_until > 0.0 and self._took >= PATIENCE_SECONDS
 
     def finish(self, seconds: float, duty: float, task: asyncio.Task[Any]) -> None:
-        """Keep what was read for so long, or for *duty* times as long as it took; what failed is read anew."""
+        """Keep what was read for so long, or for *duty* times as long as it took; what failed is read anew.
+
+        Without *duty* that counts from the begin, since what happened then may not be in it.
+        """
         self.before = None
         if task.cancelled() or task.exception() is not None:
             return
-        self._took = monotonic() - self._began
-        period = max(seconds, duty * self._took)
-        self._good_until = monotonic() + period
+        now = monotonic()
+        self._took = now - self._began
+        period = max(seconds, duty * self._took) if duty else max(seconds - self._took, seconds / 4)
+        self._good_until = now + period
         self.given_until = self._good_until + period
 
 

@@ -57,6 +57,7 @@ def test_open_pages_are_made_once(engine: Engine, monkeypatch: pytest.MonkeyPatc
         return Access(name, Role(role))
 
     monkeypatch.setattr("sqlalchemy_fairqueue.dashboard.base.rendered", counted)
+    monkeypatch.setattr("sqlalchemy_fairqueue.dashboard.base._MOST_SHARED_SECONDS", 3600)
     app = create_dashboard(engine, authorize=authorize, keep=timedelta(hours=1))
     address = "/tenant?queue=documents&channel=customer-7"
     tokens = []
@@ -181,6 +182,30 @@ def test_open_pages_load_less_often_where_they_cost_more(engine: Engine) -> None
         reading.spent += 1.0
         assert seconds - 0.1 < beat.seconds <= seconds
         reading.spent = 0.0
+
+
+async def test_what_is_kept_counts_from_its_begin(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was read slowly is kept for less, so that what happened meanwhile is seen as soon; a quarter is left."""
+    now = 100.0
+    monkeypatch.setattr("sqlalchemy_fairqueue.dashboard.reading.monotonic", lambda: now)
+    reading = Reading(engine, [], schema=None, keep=timedelta(seconds=2))
+    numbers = iter(range(100))
+
+    async def read(seconds: float) -> int:
+        nonlocal now
+        now += seconds
+        return next(numbers)
+
+    async def number(took: float) -> int:
+        return await reading.shared("reasons", lambda: read(took), 0.5, always=True)
+
+    assert await number(0.3) == 0
+    for later, found in ((0.19, 0), (0.02, 1)):
+        now += later
+        assert await number(2.0) == found
+    for later, found in ((0.124, 1), (0.002, 2)):
+        now += later
+        assert await number(0.0) == found
 
 
 def test_the_first_page_comes_at_once(engine: Engine) -> None:
