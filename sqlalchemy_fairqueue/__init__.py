@@ -4,6 +4,9 @@
 Session class: they send what was enqueued on a session right before its COMMIT.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from sqlalchemy_fairqueue import first_process  # noqa: F401 - before what takes long to import
 from sqlalchemy_fairqueue.codecs import BytesCodec, Codec, JsonCodec
 from sqlalchemy_fairqueue.database.installation import install_fairqueue
@@ -38,7 +41,7 @@ from sqlalchemy_fairqueue.errors import (
     UnsentWork,
     WorkerError,
 )
-from sqlalchemy_fairqueue.models import Channel, Message, RoleGrant, declare_grants, make_models
+from sqlalchemy_fairqueue.models import RoleGrant, declare_grants, make_models
 from sqlalchemy_fairqueue.queue import Group, Job, MemberGroup, Queue
 from sqlalchemy_fairqueue.queue.middleware import AsyncMiddleware, Middleware
 from sqlalchemy_fairqueue.values import (
@@ -78,6 +81,9 @@ from sqlalchemy_fairqueue.values import (
     Wait,
 )
 from sqlalchemy_fairqueue.worker import AsyncWorker, Context, Health, Worker, WorkerStats
+
+if TYPE_CHECKING:
+    from sqlalchemy_fairqueue.models import Channel, Message
 
 __all__ = [
     "AsyncMiddleware",
@@ -164,3 +170,16 @@ __all__ = [
     "install_fairqueue",
     "make_models",
 ]
+
+# Mapping the classes takes a fifth of the time of an import: it waits for the first use.
+_MAPPED = ("Channel", "Message")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MAPPED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("sqlalchemy_fairqueue.models"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MAPPED})

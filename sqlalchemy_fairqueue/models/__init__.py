@@ -4,11 +4,14 @@ They map what ``op.create_fairqueue`` installs, names included, so that Alembic 
 reading: a flush that would write a row is refused, and the error names the verb to use instead. There are three ways
 to use them: the classes here, on a MetaData of their own (:data:`metadata`); :func:`make_models` for the MetaData of
 your Base; and the mixins, for classes of your own.
+
+The classes here are mapped when a program asks for the first of them.
 """
 
 from __future__ import annotations
 
-from sqlalchemy.orm import DeclarativeBase
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.models.base import FairqueueMixin
 from sqlalchemy_fairqueue.models.channels import ChannelMixin, ChannelStateMixin
@@ -35,6 +38,41 @@ from sqlalchemy_fairqueue.models.schedules import ScheduleMixin, ScheduleSlotMix
 from sqlalchemy_fairqueue.models.stop_requests import StopRequestMixin
 from sqlalchemy_fairqueue.models.types import Duration, Instant, RoleName, Xid8, interval, timestamp
 from sqlalchemy_fairqueue.sql import RoleGrant
+
+if TYPE_CHECKING:
+    from sqlalchemy_fairqueue.models.mapped import (
+        Channel,
+        ChannelPlan,
+        ChannelState,
+        DeadLetter,
+        Gate,
+        Grant,
+        Group,
+        GroupFold,
+        GroupFollowup,
+        GroupNote,
+        History,
+        KeyPeriod,
+        Lease,
+        Limit,
+        LimitShare,
+        LimitState,
+        Load,
+        Message,
+        Plan,
+        Promotion,
+        PrunedHistory,
+        Quarantine,
+        QueueConfig,
+        QueueState,
+        Result,
+        ResultWait,
+        Schedule,
+        ScheduleSlot,
+        Signal,
+        StopRequest,
+        metadata,
+    )
 
 __all__ = [
     "Channel",
@@ -112,129 +150,14 @@ __all__ = [
     "timestamp",
 ]
 
-
-class _Base(DeclarativeBase):
-    pass
+_MAPPED = frozenset(name for name in __all__ if f"{name}Mixin" in globals()) | {"metadata"}
 
 
-class QueueConfig(QueueConfigMixin, _Base):
-    """A configured queue, in the connection's default schema."""
+def __getattr__(name: str) -> Any:
+    if name not in _MAPPED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("sqlalchemy_fairqueue.models.mapped"), name)
 
 
-class Gate(GateMixin, _Base):
-    """A part of the gate of a queue, in the connection's default schema."""
-
-
-class QueueState(QueueStateMixin, _Base):
-    """The concurrency of a queue that has a limit, in the connection's default schema."""
-
-
-class Channel(ChannelMixin, _Base):
-    """A channel, in the connection's default schema."""
-
-
-class ChannelState(ChannelStateMixin, _Base):
-    """The dispatcher's view of a channel, in the connection's default schema."""
-
-
-class ChannelPlan(ChannelPlanMixin, _Base):
-    """The plan that a channel follows, in the connection's default schema."""
-
-
-class Plan(PlanMixin, _Base):
-    """A plan, in the connection's default schema."""
-
-
-class Message(MessageMixin, _Base):
-    """A message, in the connection's default schema."""
-
-
-class DeadLetter(DeadLetterMixin, _Base):
-    """A dead letter, in the connection's default schema."""
-
-
-class Promotion(PromotionMixin, _Base):
-    """A message with a priority that is due later, in the connection's default schema."""
-
-
-class Quarantine(QuarantineMixin, _Base):
-    """A message in quarantine, in the connection's default schema."""
-
-
-class Signal(SignalMixin, _Base):
-    """A signal, in the connection's default schema."""
-
-
-class Lease(LeaseMixin, _Base):
-    """A lease, in the connection's default schema."""
-
-
-class History(HistoryMixin, _Base):
-    """An attempt that has ended, in the connection's default schema."""
-
-
-class Grant(GrantMixin, _Base):
-    """A kind of work that a role was granted, in the connection's default schema."""
-
-
-class Group(GroupMixin, _Base):
-    """A group of messages, in the connection's default schema."""
-
-
-class GroupFollowup(GroupFollowupMixin, _Base):
-    """A message that may follow a group, in the connection's default schema."""
-
-
-class GroupNote(GroupNoteMixin, _Base):
-    """A note about members of a group, in the connection's default schema."""
-
-
-class GroupFold(GroupFoldMixin, _Base):
-    """The row that a worker locks to fold notes, in the connection's default schema."""
-
-
-class KeyPeriod(KeyPeriodMixin, _Base):
-    """A key that stays taken for a period, in the connection's default schema."""
-
-
-class Result(ResultMixin, _Base):
-    """The result of a message that has ended, in the connection's default schema."""
-
-
-class ResultWait(ResultWaitMixin, _Base):
-    """A process that waits for the result of a message, in the connection's default schema."""
-
-
-class StopRequest(StopRequestMixin, _Base):
-    """A request to a worker to stop, in the connection's default schema."""
-
-
-class Limit(LimitMixin, _Base):
-    """See :class:`LimitMixin`."""
-
-
-class LimitShare(LimitShareMixin, _Base):
-    """See :class:`LimitShareMixin`."""
-
-
-class LimitState(LimitStateMixin, _Base):
-    """See :class:`LimitStateMixin`."""
-
-
-class Load(LoadMixin, _Base):
-    """A bulk load that was committed, in the connection's default schema."""
-
-
-class PrunedHistory(PrunedHistoryMixin, _Base):
-    """A record of pruned history, in the connection's default schema."""
-
-
-class Schedule(ScheduleMixin, _Base):
-    """A schedule, in the connection's default schema."""
-
-
-class ScheduleSlot(ScheduleSlotMixin, _Base):
-    """A slot of a schedule that was run, in the connection's default schema."""
-
-
-metadata = _Base.metadata
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MAPPED})

@@ -1,0 +1,33 @@
+"""The classes are mapped when a program asks for one: who only enqueues and works does not pay for it."""
+
+import subprocess
+import sys
+
+import pytest
+
+_MAPPED = "sqlalchemy_fairqueue.models.mapped"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "from sqlalchemy_fairqueue import Message",
+        "sqlalchemy_fairqueue.Channel.name",
+        "from sqlalchemy_fairqueue.models import metadata",
+        "from sqlalchemy_fairqueue.models import *",
+    ],
+)
+def test_mapped_at_the_first_use(use: str) -> None:
+    """An import of the package maps nothing; each way to name a class finds it, also after a name that is none."""
+    program = f"""
+import sys
+import sqlalchemy_fairqueue
+assert {_MAPPED!r} not in sys.modules
+assert not hasattr(sqlalchemy_fairqueue, "Msg") and not hasattr(sqlalchemy_fairqueue.models, "Msg")
+assert {_MAPPED!r} not in sys.modules
+{use}
+assert sqlalchemy_fairqueue.Message is sqlalchemy_fairqueue.models.Message
+assert {{"Message", "Channel"}} <= set(dir(sqlalchemy_fairqueue))
+assert set(sqlalchemy_fairqueue.models.__all__) <= set(dir(sqlalchemy_fairqueue.models))
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
