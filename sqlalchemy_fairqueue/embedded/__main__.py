@@ -5,11 +5,14 @@ from __future__ import annotations
 import signal
 import sys
 
-from sqlalchemy_fairqueue.embedded import EmbeddedServerError, embedded_server
+from sqlalchemy_fairqueue.embedded import DATABASE_URL_VARIABLE, EmbeddedServerError, embedded_server
 
 
 def main() -> None:
-    """Start a server, print its URL as a line for the shell, and remove the server and its data at the end."""
+    """Start a server, print its URL as lines for the shell, and remove the server and its data at the end.
+
+    The documents' programs read ``DATABASE_URL``, and the commands ``FAIRQUEUE_DATABASE_URL``.
+    """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with embedded_server() as server:
@@ -17,6 +20,7 @@ def main() -> None:
             sys.stdout.write(
                 f"PostgreSQL {server.version} runs until Ctrl-C, which removes it with all data. In another terminal:\n"
                 f"export DATABASE_URL='{url}'\n"
+                f'export {DATABASE_URL_VARIABLE}="$DATABASE_URL"\n'
             )
             sys.stdout.flush()
             signal.pause()

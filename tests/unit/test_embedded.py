@@ -207,12 +207,15 @@ def test_the_server_is_private() -> None:
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 def test_a_server_for_a_terminal(stop: signal.Signals) -> None:
-    """The command prints a URL that works, and removes everything when it is stopped."""
+    """The lines that it prints name the server to programs and commands; it removes everything when it is stopped."""
     command = [sys.executable, "-m", "sqlalchemy_fairqueue.embedded"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert "until Ctrl-C" in process.stdout.readline()
-        url = make_url(process.stdout.readline().removeprefix("export DATABASE_URL='").rstrip("'\n"))
+        pasted = "".join(process.stdout.readline() for _ in range(2)) + f'echo "$DATABASE_URL ${DATABASE_URL_VARIABLE}"'
+        told = subprocess.run(["sh", "-c", pasted], capture_output=True, text=True, check=True).stdout.split()  # noqa: S607
+        assert told[0] == told[1]
+        url = make_url(told[0])
         folder = Path(str(_ask(url, "show data_directory")))
         process.send_signal(stop)
         assert process.wait(PATIENCE.total_seconds()) == 0
