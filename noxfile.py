@@ -40,7 +40,18 @@ _ON_ONE_SERVER = (
 _ON_EVERY_VERSION = (
     "alembic", "cli", "database", "model", "orm", "queue", "roles", "schedules", "sql", "unit_of_work", "worker",
 )  # fmt: skip
-_QUICK = ("tests/unit", "tests/orm", "tests/queue", "tests/fairness")
+# Each layer once, in under a minute on two cores: of each test one variant. CONTRIBUTING says what it covers.
+_QUICK = (
+    *(f"tests/{file}.py" for file in (
+        "unit/test_architecture", "unit/test_values", "unit/test_codecs", "unit/test_errors",
+        "alembic/test_operations", "database/test_calls", "sql/test_enqueue", "sql/test_dequeue", "sql/test_settle",
+        "queue/test_enqueue", "queue/test_policies", "queue/test_keys", "unit_of_work/test_savepoints",
+        "worker/test_handling", "worker/test_outcomes", "fairness/test_turns", "orm/test_reading",
+        "groups/test_members", "results/test_results", "schedules/test_schedules", "roles/test_matrix",
+        "drivers/test_verbs", "cli/test_controls", "testing/test_enqueued",
+    )),
+    "--sample", "1",
+)  # fmt: skip
 _PYSPARKS = ("4.1", "4.2", "4.3")
 # Each version meets several of the others; the tests session has the newest of each and the oldest server.
 _MATRIX = (
@@ -88,11 +99,15 @@ def _second_programs(session: nox.Session) -> Path | None:
 def tests(session: nox.Session) -> None:
     """Run the suite on the embedded PostgreSQL 18, and a sample of it on a second version.
 
-    ``--quick``: a first look, in a minute. Other arguments go to pytest.
+    ``--quick``: a first look, in a minute. Other arguments go to pytest. Where the parameters of a test multiply, each
+    value is run once; `nox -s whole` runs all combinations.
     """
     quick = "--quick" in session.posargs
     arguments = [argument for argument in session.posargs if argument != "--quick"]
-    _install(session, ".[test]", "the library and what tests it, about 600 MB")
+    if quick and not arguments:
+        _install(session, ".[test-quick]", "the library and what a first look needs, about 60 MB")
+    else:
+        _install(session, ".[test]", "the library and what tests it, about 600 MB")
     # Of some arguments nothing is left for one of the runs; without any, a run that finds no test has failed.
     codes = [0, 5] if arguments else [0]
     named = os.environ.get("FAIRQUEUE_DATABASE_URL")
@@ -119,6 +134,13 @@ def tests(session: nox.Session) -> None:
         _install(session, ".[spark,test]", "Spark and a Java, about 800 MB more")
         # One session of Spark has both cores. A history is read up to the oldest transaction of the server: apart.
         session.run("pytest", "-m", _SPARK, "-n", "1", *_SLOWEST, *arguments, env=embedded, success_codes=codes)
+
+
+@nox.session
+def whole(session: nox.Session) -> None:
+    """Run all variants of all tests on PostgreSQL 18, also those that ``tests`` leaves out."""
+    session.install("-e", ".[test]")
+    session.run("pytest", "--whole", *_WITHOUT_SPARK, *session.posargs, env={"FAIRQUEUE_POSTGRES_BIN": ""})
 
 
 def _install(session: nox.Session, package: str, what: str) -> None:
@@ -160,7 +182,7 @@ def drivers(session: nox.Session, driver: str, server: int) -> None:
     names = ("drivers", "unit_of_work", "queue", "worker", "testing", "fairness", "model")
     folders = [*(f"tests/{name}" for name in names), "tests/chaos/test_kills.py"]
     env = {"FAIRQUEUE_DRIVER": driver, "FAIRQUEUE_POSTGRES_BIN": str(programs)}
-    session.run("pytest", *(session.posargs or folders), env=env)
+    session.run("pytest", "--whole", *(session.posargs or folders), env=env)
 
 
 @nox.session
@@ -187,7 +209,7 @@ def wheel(session: nox.Session) -> None:
     session.run("python", "-m", "build", "--wheel", "--outdir", str(folder / "dist"), silent=True)
     built = next((folder / "dist").glob("*.whl"))
     session.install("--force-reinstall", "--no-deps", str(built))
-    session.install(f"{built}[test]")
+    session.install(f"{built}[test-quick]")
 
     away = folder / "away"
     shutil.rmtree(away, ignore_errors=True)

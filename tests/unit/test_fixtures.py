@@ -1,4 +1,7 @@
 from datetime import UTC, datetime, timedelta
+from itertools import product
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pytest_postgresql.executors.noop import NoopExecutor
@@ -9,6 +12,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
+from tests.fixtures.options import sampled
 from tests.fixtures.waits import Waits
 
 
@@ -88,3 +92,28 @@ def test_pytest_postgresql_knows_the_server(postgresql_proc: NoopExecutor, serve
     """pytest-postgresql's executor reaches the server of the suite, of a version that we support."""
     assert server_version >= 15
     assert postgresql_proc.user
+
+
+def _variant(name: str, marks: list[str], **params: object) -> Any:
+    return SimpleNamespace(
+        nodeid=f"tests/a.py::{name}[{'-'.join(map(str, params.values()))}]",
+        callspec=SimpleNamespace(params=params),
+        iter_markers=lambda _: [SimpleNamespace(args=(names, ()), kwargs={}) for names in marks],
+        get_closest_marker=lambda _: None,
+    )
+
+
+def test_parameters_that_multiply_show_each_value() -> None:
+    """Of three drivers times four verbs at most six variants run; of four cases of two values each, all."""
+    verbs, drivers = ("complete", "retry", "release", "bury"), ("psycopg", "psycopg2", "asyncpg")
+    multiplied = [_variant("test_m", ["verb", "driver"], verb=v, driver=d) for v, d in product(verbs, drivers)]
+    cases = [_variant("test_c", ["given, expected"], given=g, expected=e) for g, e in product((1, 2), (3, 4))]
+    fixture = [_variant("test_f", ["verb"], verb=v, driver=d) for v, d in product(verbs, drivers)]
+    kept = sampled([*multiplied, *cases, *fixture], 100)
+    for variants in (multiplied, fixture):
+        found = [one.callspec.params for one in variants if one.nodeid in kept]
+        assert {one["verb"] for one in found} == set(verbs)
+        assert {one["driver"] for one in found} == set(drivers)
+        assert len(found) <= len(verbs) + len(drivers) - 1
+    assert {one.nodeid for one in cases} <= kept
+    assert len(sampled(multiplied, 2)) == 2
