@@ -138,6 +138,9 @@ class Reader:
             "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', '')}",
             "PYTHONPATH": str(self.folder),
             "PYTHONDONTWRITEBYTECODE": "1",
+            # Who follows a page has none of this suite's plugins, which take longer to import than the page's tests.
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PYTEST_PLUGINS": "anyio.pytest_plugin,sqlalchemy_fairqueue.testing.plugin",
             **self.environment,
         }
 
