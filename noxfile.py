@@ -32,10 +32,14 @@ _WITHOUT_SPARK = (
 _SLOWEST = ("--durations=20",)
 _SPARK = "spark and not long"
 _SPARK_FOLDER = Path("tests/spark")
-# What is hardly a matter of the server's version. The matrix has workers on every version.
+# What is hardly a matter of the server's version: much of it starts processes. The matrix has workers and commands on
+# every version.
 _ON_ONE_SERVER = (
-    "chaos", "dashboard", "demo", "designs", "docs", "drivers", "frameworks", "logs", "otel", "testing", "types",
-    "unit", "worker",
+    "chaos", "dashboard", "demo", "designs", "docs", "drivers", "frameworks", "logs", "otel", "reporting", "testing",
+    "types", "unit", "worker",
+    "cli/test_documentation.py", "cli/test_first_process.py", "cli/test_formats.py", "cli/test_report.py",
+    "cli/test_runner.py", "cli/test_worker.py", "cli/test_worker_application.py",
+    "groups/test_processes.py", "schedules/test_processes.py",
 )  # fmt: skip
 _ON_EVERY_VERSION = (
     "alembic", "cli", "database", "model", "orm", "queue", "roles", "schedules", "sql", "unit_of_work", "worker",
@@ -125,7 +129,7 @@ def tests(session: nox.Session) -> None:
     once = ["--ignore=tests/model/test_mutations.py"] if second else []
     session.run("pytest", *_WITHOUT_SPARK, *_SLOWEST, *once, *arguments, env=embedded, success_codes=codes)
     if second:
-        once = [f"--ignore=tests/{folder}" for folder in _ON_ONE_SERVER]
+        once = [f"--ignore=tests/{name}" for name in _ON_ONE_SERVER]
         # Of each test one variant: all of them run on every version by `nox -s matrix`.
         sample = [] if arguments else ["--sample", "1"]
         server = {"FAIRQUEUE_POSTGRES_BIN": str(second)}
@@ -140,7 +144,8 @@ def tests(session: nox.Session) -> None:
 def whole(session: nox.Session) -> None:
     """Run all variants of all tests on PostgreSQL 18, also those that ``tests`` leaves out."""
     session.install("-e", ".[test]")
-    session.run("pytest", "--whole", *_WITHOUT_SPARK, *session.posargs, env={"FAIRQUEUE_POSTGRES_BIN": ""})
+    env = {"FAIRQUEUE_POSTGRES_BIN": "", "FAIRQUEUE_LOCK_PAIRS": "1"}
+    session.run("pytest", "--whole", *_WITHOUT_SPARK, *session.posargs, env=env)
 
 
 def _install(session: nox.Session, package: str, what: str) -> None:
