@@ -206,8 +206,8 @@ def purge_dead(
     with open_installation(options) as installation:
         queue = installation.single_queue()
         confirm(f"delete {_selection(queue, channel, kind, older_than, ids)} for good?", yes=yes)
-        before = None if older_than is None else installation.now() - older_than
-        purged = queue.purge_dead(installation.engine, ids or None, channel=channel, kind=kind, before=before)
+        until = None if older_than is None else installation.now() - older_than
+        purged = queue.purge_dead(installation.engine, ids or None, channel=channel, kind=kind, until=until)
     missing = bool(ids) and purged < len(set(ids or ()))
     return Result(
         {"queue": queue.name, "purged": purged},

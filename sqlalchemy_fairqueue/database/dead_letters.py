@@ -158,9 +158,9 @@ def purge_dead_clause(schema: str | None) -> Clause:
     return call(schema, "fq_purge_dead", "fq_purge_dead as purged", queue="text", **types)
 
 
-def purge_dead(connection: Connection, target: Target, which: DeadLetterFilter, *, before: datetime | None) -> int:
-    """Delete dead letters for good, with *before* only those that died before then. Returns how many."""
-    parameters = which.parameters(target) | {"before": None if before is None else instant_microseconds(before)}
+def purge_dead(connection: Connection, target: Target, which: DeadLetterFilter, *, until: datetime | None) -> int:
+    """Delete dead letters for good, with *until* only those that died before then. Returns how many."""
+    parameters = which.parameters(target) | {"before": None if until is None else instant_microseconds(until)}
     [row] = fetch(
         connection, purge_dead_clause(target.schema), parameters, f"purge dead letters of queue {target.queue!r}"
     )

@@ -122,7 +122,7 @@ class DeadLetterMethods(QueueBase):
         *,
         channel: str | None = None,
         kind: str | None = None,
-        before: datetime | None = None,
+        until: datetime | None = None,
     ) -> int:
         """Delete dead letters for good. With no restriction all of the queue's go.
 
@@ -133,7 +133,7 @@ class DeadLetterMethods(QueueBase):
             message_ids: Only these, one or several.
             channel: Only those of this channel.
             kind: Only those of this kind.
-            before: Only those that died before this instant (aware).
+            until: Only those that died before then (aware).
 
         Returns:
             How many were deleted.
@@ -144,10 +144,10 @@ class DeadLetterMethods(QueueBase):
         Example:
             >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
             >>> queue.bury(engine, queue.dequeue(engine))
-            >>> queue.purge_dead(engine, before=datetime.now(UTC) + timedelta(days=1))
+            >>> queue.purge_dead(engine, until=datetime.now(UTC) + timedelta(days=1))
             1
         """
-        return self._ask(where, self._purge_dead(_filter(message_ids, channel, kind), before))
+        return self._ask(where, self._purge_dead(_filter(message_ids, channel, kind), until))
 
     async def adead_letters(
         self,
@@ -186,10 +186,10 @@ class DeadLetterMethods(QueueBase):
         *,
         channel: str | None = None,
         kind: str | None = None,
-        before: datetime | None = None,
+        until: datetime | None = None,
     ) -> int:
         """As :meth:`purge_dead`."""
-        return await self._aask(where, self._purge_dead(_filter(message_ids, channel, kind), before))
+        return await self._aask(where, self._purge_dead(_filter(message_ids, channel, kind), until))
 
     def _dead_letters(
         self, which: DeadLetterFilter, limit: int, after: DeadLetterInfo | None
@@ -204,10 +204,10 @@ class DeadLetterMethods(QueueBase):
         check_count("limit", limit, 1, 100_000)
         return partial(database.redrive, target=self._target, which=which, limit=limit, notify=self.notify)
 
-    def _purge_dead(self, which: DeadLetterFilter, before: datetime | None) -> Callable[[Connection], int]:
-        if before is not None:
-            check_instant("before", before)
-        return partial(database.purge_dead, target=self._target, which=which, before=before)
+    def _purge_dead(self, which: DeadLetterFilter, until: datetime | None) -> Callable[[Connection], int]:
+        if until is not None:
+            check_instant("until", until)
+        return partial(database.purge_dead, target=self._target, which=which, until=until)
 
 
 def _filter(  # noqa: PLR0917 - as dead_letters has them

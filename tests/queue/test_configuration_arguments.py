@@ -49,8 +49,8 @@ _LIMITS: list[tuple[dict[str, Any], str]] = [
         *[(verb, *one) for verb in ("dead_letters", "redrive", "purge_dead") for one in _WRONG],
         *[(verb, *one) for verb in ("dead_letters", "redrive") for one in _LIMITS],
         ("dead_letters", {"after": 17}, "after is 17; give the last DeadLetterInfo"),
-        ("purge_dead", {"before": "yesterday"}, "before is 'yesterday'; give an aware datetime"),
-        ("purge_dead", {"before": datetime(2026, 1, 1)}, "has no time zone"),  # noqa: DTZ001 - the point
+        ("purge_dead", {"until": "yesterday"}, "until is 'yesterday'; give an aware datetime"),
+        ("purge_dead", {"until": datetime(2026, 1, 1)}, "has no time zone"),  # noqa: DTZ001 - the point
     ],
 )
 async def test_dead_letters(queue: Queue, where: Where, verb: str, given: dict[str, Any], message: str) -> None:

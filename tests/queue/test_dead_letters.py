@@ -229,8 +229,8 @@ def test_purge_dead(queue: Queue, engine: Engine, dead: list[int]) -> None:
     assert queue.purge_dead(engine, []) == 0
     assert queue.purge_dead(engine, [dead[0], 10**12]) == 1
     assert queue.purge_dead(engine, channel="b", kind="x") == 1
-    assert queue.purge_dead(engine, before=letters[3].died_at) == 1
-    assert queue.purge_dead(engine, before=datetime.now(UTC) - timedelta(days=1)) == 0
+    assert queue.purge_dead(engine, until=letters[3].died_at) == 1
+    assert queue.purge_dead(engine, until=datetime.now(UTC) - timedelta(days=1)) == 0
     assert Queue("others").purge_dead(engine) == 0
     assert queue.purge_dead(engine) == 3
     assert queue.dead_letters(engine) == []
@@ -250,5 +250,5 @@ async def test_async_twins(queue: Queue, async_engine: AsyncEngine, dead: list[i
     [oldest] = await queue.adead_letters(async_engine, dead[2])
     assert await queue.apurge_dead(async_engine, channel="nobody") == 0
     assert await queue.apurge_dead(async_engine, kind="nobody") == 0
-    assert await queue.apurge_dead(async_engine, before=oldest.died_at) == 0
+    assert await queue.apurge_dead(async_engine, until=oldest.died_at) == 0
     assert await queue.apurge_dead(async_engine) == 4
