@@ -28,7 +28,12 @@ _END_POLL_SECONDS = 0.002
 
 
 def named_server(variable: str = DATABASE_URL_VARIABLE) -> URL | None:
-    """The server that the environment names in a variable, or None; always with the psycopg driver."""
+    """The server that the environment names in a variable, or None; always with the psycopg driver.
+
+    Example:
+        >>> named_server("A_VARIABLE_THAT_IS_NOT_SET") is None
+        True
+    """
     named = os.environ.get(variable, "").strip()
     return make_url(named).set(drivername="postgresql+psycopg") if named else None
 
@@ -40,6 +45,11 @@ def any_server(*, durable: bool = True, settings: Mapping[str, str] | None = Non
     Args:
         durable: see `embedded_server`; a named server keeps its own settings.
         settings: see `embedded_server`; a named server keeps its own.
+
+    Example:
+        >>> with any_server(durable=False) as url:
+        ...     url.drivername
+        'postgresql+psycopg'
     """
     if named := named_server():
         yield named
@@ -55,6 +65,13 @@ def scratch_database(server: URL, name: str | None = None) -> Iterator[URL]:
     Args:
         server: a URL with the right to create databases.
         name: default: a random one.
+
+    Example:
+        >>> with scratch_database(engine.url) as url:
+        ...     own = create_engine(url)
+        ...     print("installed" if install_fairqueue(own) else "there already")
+        ...     own.dispose()
+        installed
     """
     name = name or f"fairqueue_{uuid.uuid4().hex[:12]}"
     engine = create_engine(server, isolation_level="AUTOCOMMIT")

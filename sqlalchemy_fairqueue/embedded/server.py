@@ -83,6 +83,14 @@ def embedded_server(
 
     Raises:
         EmbeddedServerError: programs are missing or the server does not start.
+
+    Example:
+        >>> with embedded_server(durable=False) as server:
+        ...     own = create_engine(server.url())
+        ...     with own.connect() as connection:
+        ...         print(connection.scalar(text("select current_user")))
+        ...     own.dispose()
+        postgres
     """
     programs = programs or Programs.of_package()
     version = programs.version

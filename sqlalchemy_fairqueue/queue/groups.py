@@ -57,6 +57,16 @@ class _Members:
         Raises:
             TypeError, PayloadError: As ``Job.prepare``.
             InvalidArgument: The job is another queue's; further as :meth:`enqueue_many`.
+
+        Example:
+            >>> @queue.job
+            ... def parse(context: Context, *, page: int) -> None:
+            ...     print(page)
+            >>> with Session(engine) as session, session.begin():
+            ...     with queue.group(session) as group:
+            ...         receipts = [group.enqueue(parse, "customer-7", page=page) for page in (1, 2)]
+            >>> queue.group_status(engine, group.id).pending
+            2
         """
         other: object = job.queue
         if other is not self._queue:
@@ -74,6 +84,14 @@ class _Members:
             InvalidArgument: A bad message; one with ``on_duplicate="replace"``, which would rewrite a message that may
                 belong to another group; one with a header ``group`` of its own; the group takes no more members.
             PayloadError: A payload cannot be encoded.
+
+        Example:
+            >>> pages = [Enqueue(channel="customer-7", payload=page) for page in (1, 2, 3)]
+            >>> with Session(engine) as session, session.begin():
+            ...     with queue.group(session) as group:
+            ...         receipts = group.enqueue_many(pages)
+            >>> [receipt.outcome for receipt in receipts]
+            ['created', 'created', 'created']
         """
         if isinstance(messages, Enqueue) or not isinstance(messages, Iterable):
             raise InvalidArgument(f"messages is {messages!r:.80}; give a list of Enqueue")
@@ -124,7 +142,15 @@ class Group(_Members):
             discard(session, self.id)
 
     def enqueue_many(self, messages: Iterable[Enqueue]) -> list[Receipt]:
-        """Add messages to the group, as :meth:`MemberGroup.enqueue_many` does."""
+        """Add messages to the group, as :meth:`MemberGroup.enqueue_many` does.
+
+        Example:
+            >>> with Session(engine) as session, session.begin():
+            ...     with queue.group(session) as group:
+            ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
+            >>> queue.group_status(engine, group.id).pending
+            1
+        """
         if not self._is_open:
             raise InvalidArgument(
                 f"group {self.id} takes no more members: its block has ended, or its transaction; enqueue within the "
@@ -153,7 +179,20 @@ class MemberGroup(_Members):
         self.id = group_id
 
     def within(self, session: AnySession) -> MemberGroup:
-        """The same with a session of the handler's own, which it commits before it returns."""
+        """The same with a session of the handler's own, which it commits before it returns.
+
+        Example:
+            >>> @queue.handler("split")
+            ... def split(delivery: Delivery, context: Context) -> None:
+            ...     with Session(engine) as session, session.begin():
+            ...         context.group.within(session).enqueue_many([Enqueue(channel="customer-7", payload="page")])
+            >>> with Session(engine) as session, session.begin():
+            ...     with queue.group(session) as group:
+            ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload="file", kind="split")])
+            >>> Worker(engine, queue, concurrency=1).run(drain=True)
+            >>> queue.group_status(engine, group.id).total
+            2
+        """
         return MemberGroup(self._queue, session, self._delivery, self.id)
 
 

@@ -134,6 +134,15 @@ class Job(Generic[C, P, R_co]):
         Raises:
             TypeError, PayloadError: As :meth:`prepare`.
             FairQueueError: As ``Queue.enqueue``.
+
+        Example:
+            >>> @queue.job
+            ... def parse(context: Context, *, file: str) -> None:
+            ...     print(file)
+            >>> with Session(engine) as session, session.begin():
+            ...     receipt = parse.enqueue(session, "customer-7", file="a.pdf")
+            >>> receipt.outcome
+            'created'
         """
         payload = self.schema.encode(args, kwargs)
         return self.queue.enqueue(session, channel=channel, payload=payload, kind=self.kind, **self._options)
@@ -144,6 +153,14 @@ class Job(Generic[C, P, R_co]):
         Raises:
             TypeError, PayloadError: As :meth:`prepare`.
             FairQueueError: As ``Queue.enqueue_now``.
+
+        Example:
+            >>> @queue.job
+            ... def parse(context: Context, *, file: str) -> None:
+            ...     print(file)
+            >>> message_id = parse.enqueue_now(engine, "customer-7", file="a.pdf")
+            >>> queue.dequeue(engine)[0].message_id == message_id
+            True
         """
         payload = self.schema.encode(args, kwargs)
         return self.queue.enqueue_now(where, channel=channel, payload=payload, kind=self.kind, **self._options)
@@ -175,6 +192,15 @@ class Job(Generic[C, P, R_co]):
         Raises:
             TypeError, PayloadError: As :meth:`prepare`.
             FairQueueError: As ``Queue.schedule``.
+
+        Example:
+            >>> @queue.job
+            ... def parse(context: Context, *, file: str) -> None:
+            ...     print(file)
+            >>> nightly = Recurrence(cron="0 3 * * *", timezone="Europe/Berlin")
+            >>> parse.schedule(engine, "nightly", nightly, "customer-7", file="all.pdf")
+            >>> [schedule.name for schedule in queue.schedules(engine)]
+            ['nightly']
         """
         call = self.prepare(channel, *args, **kwargs)
         self.queue.schedule(where, name, job=call, **recurrence.words())
@@ -209,6 +235,16 @@ class Job(Generic[C, P, R_co]):
         Raises:
             ResultError: As ``Queue.result``; its subclasses say what became of the call.
             InvalidArgument: The message is none of this job.
+
+        Example:
+            >>> queue.configure(engine, results=timedelta(hours=1))
+            >>> @queue.job
+            ... def count(context: Context, *, text: str) -> int:
+            ...     return len(text.split())
+            >>> message_id = count.enqueue_now(engine, "customer-7", text="three short words")
+            >>> Worker(engine, queue, concurrency=1).run(drain=True)
+            >>> count.result(engine, message_id)
+            3
         """
         return self.queue._job_result(where, self.kind, message_id, timeout)  # noqa: SLF001 - a part of it
 

@@ -8,14 +8,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, MetaData, func, select
+from sqlalchemy import Engine, MetaData, create_engine, func, select, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import DeclarativeBase, Session
 
 import sqlalchemy_fairqueue
-from sqlalchemy_fairqueue import Queue, testing
+from sqlalchemy_fairqueue import Queue, embedded, testing
 
-_PACKAGES = (sqlalchemy_fairqueue, testing)
+_PACKAGES = (sqlalchemy_fairqueue, testing, embedded)
 # What a program makes or calls itself; errors and what calls return are shown by the calls.
 _MADE = {
     "AsyncWorker",
@@ -51,7 +51,7 @@ def _public() -> Iterator[tuple[str, Any]]:
                         yield f"{name}.{method}", function
 
 
-_EXAMPLES = {name: text for name, value in dict(_public()).items() if ">>>" in (text := inspect.getdoc(value) or "")}
+_EXAMPLES = {name: doc for name, value in dict(_public()).items() if ">>>" in (doc := inspect.getdoc(value) or "")}
 
 
 def _is_twin(name: str) -> bool:
@@ -60,11 +60,12 @@ def _is_twin(name: str) -> bool:
 
 
 def test_what_a_reader_calls_has_an_example() -> None:
-    """Functions, methods of Queue and classes that programs make have one; an awaited twin is shown by its like."""
+    """Functions, methods of queues, jobs and groups, and classes that programs make; a twin is shown by its like."""
+    owners = ("Queue.", "Job.", "Group.", "MemberGroup.")
     wanted = {
         name
         for name, value in _public()
-        if name in _MADE or name.startswith("Queue.") or (inspect.isroutine(value) and "." not in name)
+        if name in _MADE or name.startswith(owners) or (inspect.isroutine(value) and "." not in name)
     }
     assert sorted(n for n in wanted - set(_EXAMPLES) - _SHOWN_ELSEWHERE if not _is_twin(n)) == []
 
@@ -74,11 +75,11 @@ def test_the_examples_run(engine: Engine, async_engine: AsyncEngine) -> None:
     """Each of them prints what it shows, on a queue of its own."""
     reported: list[str] = []
     runner = doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS)
-    for number, (name, text) in enumerate(_EXAMPLES.items()):
+    for number, (name, example) in enumerate(_EXAMPLES.items()):
         names = {key: getattr(package, key) for package in _PACKAGES for key in package.__all__}
         names |= {"asyncio": asyncio, "datetime": datetime, "timedelta": timedelta, "UTC": UTC}
         names |= {"Session": Session, "DeclarativeBase": DeclarativeBase, "MetaData": MetaData}
-        names |= {"func": func, "select": select}
+        names |= {"func": func, "select": select, "create_engine": create_engine, "text": text}
         names |= {"engine": engine, "async_engine": async_engine, "queue": Queue(f"example-{number}")}
-        runner.run(doctest.DocTestParser().get_doctest(text, names, name, None, 0), out=reported.append)
+        runner.run(doctest.DocTestParser().get_doctest(example, names, name, None, 0), out=reported.append)
     assert runner.failures == 0, "".join(reported)
