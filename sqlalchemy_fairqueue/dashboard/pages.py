@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from functools import partial
 from heapq import nsmallest
@@ -100,11 +101,16 @@ class Pages(GroupPages, PlanPages):
         stats = await self.channel_stats(queue.name, channel)
         if stats is None:
             raise HTTPException(404, f"Queue {queue.name!r} has no tenant {channel!r}.")
-        messages, refused = await self._messages(queue.name, channel)
+        # At the same time, so that the slowest of them decides.
+        (messages, refused), row, plans = await asyncio.gather(
+            self._messages(queue.name, channel),
+            self.tenant_row(queue, figures, channel),
+            self.plans_of(queue.name),
+        )
         return self.answer(
             request, "tenant.html", access, figures,
-            queue=queue, stats=stats, row=await self.tenant_row(queue, figures, channel), messages=messages,
-            refused=refused, plans=await self.plans_of(queue.name), fields=EDITOR, values=values_of(stats),
+            queue=queue, stats=stats, row=row, messages=messages, refused=refused, plans=plans, fields=EDITOR,
+            values=values_of(stats),
         )  # fmt: skip
 
     async def message(self, request: Request) -> Response:

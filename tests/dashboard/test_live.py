@@ -172,16 +172,18 @@ def test_many_queues_are_read_for_those_that_wait_longest(engine: Engine) -> Non
     assert sum("fq_contention_of" in statement for statement in read) == len(queues)
 
 
-def test_open_pages_load_less_often_where_they_cost_more(engine: Engine) -> None:
+def test_open_pages_load_less_often_where_they_cost_more(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """The time between loads is thirty times what the last one took, from seven tenths of *keep* to five of it."""
+    now = 100.0
+    monkeypatch.setattr("sqlalchemy_fairqueue.dashboard.live.monotonic", lambda: now)
     reading = Reading(engine, [], schema=None, keep=timedelta(seconds=2))
+    beat = Beat(reading)
     for cost, seconds in ((0.0, 1.4), (0.04, 1.4), (0.1, 3.0), (5.0, 10.0)):
-        beat = Beat(reading)
         reading.spent += cost
-        assert seconds - 0.1 < beat.seconds <= seconds
-        reading.spent += 1.0
-        assert seconds - 0.1 < beat.seconds <= seconds
-        reading.spent = 0.0
+        assert beat.seconds == pytest.approx(seconds)
+        now += 1.0
+        assert beat.seconds == pytest.approx(seconds - 1.0)
+        now += seconds - 1.0 + 0.001
 
 
 async def test_what_is_kept_counts_from_its_begin(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
