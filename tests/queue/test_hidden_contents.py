@@ -2,6 +2,8 @@
 
 import logging
 import traceback
+from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from sqlalchemy import Engine, create_engine
@@ -13,6 +15,7 @@ from sqlalchemy_fairqueue import BytesCodec, Enqueue, Queue
 from tests.fixtures.database import Database
 
 _CARD = "the card is 4111"
+_HOUR = timedelta(hours=1)
 
 
 def _refuse(database: Database) -> None:
@@ -55,6 +58,53 @@ async def test_async_errors(async_engine: AsyncEngine, database: Database) -> No
     with pytest.raises(DBAPIError) as caught:
         await Queue("documents").aenqueue_now(async_engine, channel="a", payload=_CARD, kind="bad")
     assert "4111" not in _text(caught)
+
+
+def _schedule(queue: Queue, engine: Engine) -> None:
+    queue.schedule(engine, _CARD, every=_HOUR, channel="a", kind="k", payload=_CARD, headers={"card": _CARD})
+
+
+def _group(queue: Queue, engine: Engine) -> None:
+    then = Enqueue(channel="a", kind="k", payload=_CARD, headers={"card": _CARD})
+    with Session(engine) as session, session.begin(), queue.group(session, then=then) as group:
+        group.enqueue_many([Enqueue(channel="a", kind="k", payload=_CARD)])
+
+
+def _bury(queue: Queue, engine: Engine) -> None:
+    queue.enqueue_now(engine, channel="a", payload=_CARD, headers={"card": _CARD})
+    queue.bury(engine, queue.dequeue(engine), reason=_CARD, error=_CARD)
+
+
+def _complete(queue: Queue, engine: Engine) -> None:
+    queue.configure(engine, results=_HOUR)
+    queue.enqueue_now(engine, channel="a", payload=_CARD)
+    [delivery] = queue.dequeue(engine)
+    with Session(engine) as session, session.begin():
+        queue.complete(session, delivery, result=_CARD)
+
+
+def _enqueue_unique(queue: Queue, engine: Engine) -> None:
+    queue.enqueue_now(engine, channel="a", payload=_CARD, key=_CARD, unique_for=_HOUR)
+
+
+_CALLS: dict[str, Callable[[Queue, Engine], None]] = {
+    "fq_schedule": _schedule,
+    "fq_group_followup": _group,
+    "fq_dead_letter": _bury,
+    "fq_result": _complete,
+    "fq_key_period": _enqueue_unique,
+}
+
+
+@pytest.mark.parametrize("table", _CALLS)
+def test_errors_of_other_tables(engine: Engine, database: Database, table: str) -> None:
+    """What schedules, groups, dead letters, results and keys hold is in no text of an error either."""
+    database.execute(f"alter table {table} add constraint mine check (false)")
+    with pytest.raises(DBAPIError, match="violates check constraint") as caught:
+        _CALLS[table](Queue("documents"), engine)
+    text = _text(caught)
+    assert "Failing row contains (...)" in text
+    assert "4111" not in text
 
 
 @pytest.mark.parametrize("count", [1, 3])
