@@ -1,6 +1,8 @@
 """Allowances of channels: what a dequeue may return, and the check of a batch against it."""
 
+import json
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sqlalchemy_fairqueue import Batch
@@ -43,9 +45,9 @@ def offers(books: Books, others: Effects, now: int) -> dict[str, Offer]:
     return found
 
 
-def size_of(number: int) -> int:
-    """The bytes of the message of that number: its content, and its headers as text."""
-    return len(str(number)) + (len(f'{{"number": {number}}}') if number % 2 else 0)
+def _size_of(number: int, headers: Mapping[str, object] | None) -> int:
+    """The bytes of a message: its content, and its headers as text."""
+    return len(str(number)) + (len(json.dumps(headers)) if headers else 0)
 
 
 def check_batch(
@@ -66,11 +68,11 @@ def check_batch(
         expected = [one.id for one in offer.ready]
         assert ids == expected[: len(ids)], f"channel {name} gave {ids}, in order were {expected}"
         assert len(ids) <= offer.most, f"channel {name} gave {len(ids)}, its limits allow {offer.most}"
-    taken = sum(size_of(delivery.payload) for delivery in batch)
+    taken = sum(_size_of(delivery.payload, delivery.headers) for delivery in batch)
     assert taken <= max_bytes or len(batch) == 1, f"{taken} bytes, at most {max_bytes} were asked for"
     # The next message in turn order is the first one that some channel has not given.
     left = [offer.ready[len(given[name])] for name, offer in offered.items() if len(given[name]) < offer.most]
-    was_cut = 0 < len(batch) < limit and any(taken + size_of(one.number) > max_bytes for one in left)
+    was_cut = 0 < len(batch) < limit and any(taken + _size_of(one.number, one.headers) > max_bytes for one in left)
     if len(batch) < least and not was_cut:
         for name, offer in offered.items():
             count = len(given[name])

@@ -16,7 +16,7 @@ POLL_AGAIN = 12_000
 
 @dataclass(slots=True)
 class Message:
-    """A message that is present: ready, scheduled or in a consumer's hands."""
+    """A message that is present: ready, scheduled or in a consumer's hands. ``of_group``: headers."""
 
     id: int
     channel: str
@@ -33,11 +33,19 @@ class Message:
     cancelled: bool = False
     recorded: bool = False
     promoted_at: int | None = field(default=None, compare=False)
+    group_id: str | None = None
+    of_group: dict[str, object] = field(default_factory=dict, compare=False)
 
     @property
     def order(self) -> tuple[int, int]:
         """Where it stands in its channel."""
         return self.dequeue_at, self.id
+
+    @property
+    def headers(self) -> dict[str, object] | None:
+        """Its headers: each second message has one of its own."""
+        own: dict[str, object] = {"number": self.number} if self.number % 2 else {}
+        return own | self.of_group or None
 
     def give_back(self, *, counted: bool) -> None:
         """Out of its consumer's hands, in its channel again."""
@@ -93,6 +101,39 @@ class QueueLimits:
 
 
 @dataclass(slots=True)
+class Group:
+    """A group. ``pending``: its members that have not ended. ``is_finished``: it was followed, if by anything."""
+
+    total: int = 0
+    done: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    pending: set[int] = field(default_factory=set)
+    is_finished: bool = False
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What its follow-up is told."""
+        return {"total": self.total, "done": self.done, "failed": self.failed, "cancelled": self.cancelled}
+
+    def join(self, message_id: int) -> None:
+        """A member was added."""
+        assert not self.is_finished, f"message {message_id} came to a group that is finished"
+        self.total += 1
+        self.pending.add(message_id)
+
+    def end(self, message: Message, how: End) -> None:
+        """A member has ended: one that was withdrawn is cancelled, also if its consumer completed it."""
+        self.pending.remove(message.id)
+        if how in {"dead", "quarantined"}:
+            self.failed += 1
+        elif how == "completed" and not message.cancelled:
+            self.done += 1
+        else:
+            self.cancelled += 1
+
+
+@dataclass(slots=True)
 class Lease:
     """A consumer's lease."""
 
@@ -111,6 +152,7 @@ class Books:
     channels: dict[str, Channel] = field(default_factory=dict)
     leases: dict[int, Lease] = field(default_factory=dict)
     ended: dict[int, End] = field(default_factory=dict)
+    groups: dict[str, Group] = field(default_factory=dict)
     dead: dict[int, Message] = field(default_factory=dict)
     quarantined: dict[int, Message] = field(default_factory=dict)
     spoilt: dict[int, str] = field(default_factory=dict)
@@ -128,6 +170,8 @@ class Books:
         assert message.id not in self.messages, f"message {message.id} was added twice"
         assert message.id not in self.ended, f"the id of message {message.id} was used before"
         self.messages[message.id] = message
+        if message.group_id is not None:
+            self.groups[message.group_id].join(message.id)
         self.enqueued += 1
 
     def end(self, message_id: int, how: End) -> None:
@@ -136,6 +180,10 @@ class Books:
         message = self.messages.pop(message_id)
         self.ended[message_id] = how
         self.spoilt.pop(message_id, None)
+        if message.group_id is not None:
+            self.groups[message.group_id].end(message, how)
+            # It is outside of the group if it lives again.
+            message.group_id = None
         if how == "dead":
             self.dead[message_id] = message
         elif how == "quarantined":
@@ -166,6 +214,8 @@ class Books:
         message.number, message.dequeue_at, message.max_attempts, message.attempts = number, dequeue_at, max_attempts, 0
         self.spoilt.pop(message_id, None)
         message.priority = priority
+        # A member stays one; its headers are those of what replaced it.
+        message.of_group = {}
         return message
 
     def purge_letter(self, message_id: int) -> None:

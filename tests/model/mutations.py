@@ -7,7 +7,8 @@ from dataclasses import dataclass
 class Mutation:
     """A small mistake in a function.
 
-    ``slow``: many programs must run before one stumbles over it. ``limits``: the machine of limits runs them.
+    ``slow``: many programs must run before one stumbles over it. ``limits``, ``groups``: the machine of these
+    runs them.
     """
 
     name: str
@@ -16,6 +17,7 @@ class Mutation:
     wrong: str
     slow: bool = False
     limits: bool = False
+    groups: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -334,5 +336,63 @@ _LIMITS = [
         limits=True,
     ),
 ]
+_GROUPS = [
+    Mutation(
+        "a group is followed before its last member has ended",
+        "fq_fold_groups",
+        "and g.added + s.added <= g.done",
+        "and g.added + s.added <= 1 + g.done",
+        slow=True,
+        groups=True,
+    ),
+    Mutation(
+        "a fold forgets what was added before",
+        "fq_fold_groups",
+        "set added = g.added + s.added,",
+        "set added = s.added,",
+        groups=True,
+    ),
+    Mutation(
+        "what a failure asks for does not follow",
+        "fq_fold_groups",
+        "(not f.on_failure or g.failed + g.cancelled > 0)",
+        "not f.on_failure",
+        groups=True,
+    ),
+    Mutation(
+        "what a member adds is not counted",
+        "fq_join_group",
+        "values (0, p_group_id, p_added)",
+        "values (0, p_group_id, 0)",
+        groups=True,
+    ),
+    Mutation(
+        "members that end together count as one",
+        "fq_end_members",
+        "count(*) filter (where not p_failed)",
+        "max((not p_failed)::integer)",
+        slow=True,
+        groups=True,
+    ),
+    Mutation(
+        "an open transaction is forgotten when the floor of the notes rises past it",
+        "fq_fold_groups",
+        "where x.xid < pg_snapshot_xmax(v_snapshot)",
+        "where false",
+        slow=True,
+        groups=True,
+    ),
+    Mutation(
+        "a member that cannot be delivered is cancelled, too",
+        "fq_fail_member",
+        "    cancelled = 0,\n",
+        "",
+        slow=True,
+        groups=True,
+    ),
+]
 
-MUTATIONS = [*_KERNEL, *_FLOOR, *_COSTS, *_PRIORITY, *_SERVING, *_KEYS, *_BOUNDS, *_ROLES, *_SPOILT, *_LIMITS]
+MUTATIONS = [
+    *(*_KERNEL, *_FLOOR, *_COSTS, *_PRIORITY, *_SERVING, *_KEYS, *_BOUNDS, *_ROLES, *_SPOILT, *_LIMITS),
+    *_GROUPS,
+]

@@ -12,7 +12,7 @@ from tests.model.signals import Signal
 _MESSAGES = """
 select m.id, c.name as channel, convert_from(m.content, 'UTF8')::integer as number, m.dedupe_key as key, m.dequeue_at,
   m.enqueued_at, m.max_attempts, m.priority, m.attempts, m.deliveries, m.lease_id, m.slots, m.cancelled,
-  m.delivered_at is not null as recorded
+  m.delivered_at is not null as recorded, m.group_id
 from fq_message m
 join fq_channel c on c.id = m.channel_id
 where c.queue = 'model'
@@ -34,6 +34,14 @@ from fq_signal g
 join fq_channel c on c.id = g.channel_id
 join fq_channel_state s on s.channel_id = g.channel_id
 where c.queue = 'model'
+"""
+_GROUPS = """
+select g.group_id as id, g.finished_at is not null as is_finished, g.added + coalesce(sum(n.added), 0) as total,
+  g.done + coalesce(sum(n.done), 0) as done, g.failed + coalesce(sum(n.failed), 0) as failed,
+  g.cancelled + coalesce(sum(n.cancelled), 0) as cancelled
+from fq_group g
+left join fq_group_note n on n.group_id = g.group_id
+group by g.group_id
 """
 
 HIDDEN = """
@@ -58,6 +66,7 @@ class Sight:
     history: list[dict[str, Any]]
     channels: list[dict[str, Any]]
     signals: list[dict[str, Any]]
+    groups: list[dict[str, Any]]
     broken: list[dict[str, str]]
 
     def present(self) -> dict[int, Message]:
@@ -98,6 +107,7 @@ def _sight() -> str:
         "history": _HISTORY,
         "channels": _CHANNELS,
         "signals": _SIGNALS,
+        "groups": _GROUPS,
         "broken": f"select b.line from ({HELD}) b(line)",
     }
     parts = (

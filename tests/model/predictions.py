@@ -6,13 +6,13 @@ work raises, or that the work would wait for another transaction. The machine ne
 
 from typing import Literal
 
-from sqlalchemy_fairqueue import LeaseLost, LockOrderError
+from sqlalchemy_fairqueue import LeaseLost, LockOrderError, MessageCancelled, UnknownGroup
 from sqlalchemy_fairqueue.unit_of_work import Verb
 from tests.model.administration_model import administer, hold
 from tests.model.books import Outcome
 from tests.model.enqueue_model import EnqueueModel
 from tests.model.transactions import Plan, Scene, Transaction
-from tests.model.work import Cancelled, Settled, Wanted, Work
+from tests.model.work import Cancelled, Grouped, Settled, Wanted, Work
 
 Ending = Literal["completed", "dead", "cancelled", "returned"]
 
@@ -30,16 +30,27 @@ def plan(scene: Scene, own: Transaction, works: list[Work]) -> Plan:
     if least is not None and (own.settled or (own.furthest is not None and least < own.furthest)):
         found.error = LockOrderError
         return found
-    later = frozenset(one.message_id for one in ends)
+    adders = [one.adder.message_id for one in wanted if one.adder is not None]
+    later = frozenset([*(one.message_id for one in ends), *adders])
+    found.effects.grouped += [one for one in works if isinstance(one, Grouped)]
     held = hold(scene, works, found) if len(works) > 1 else None
     if wanted:
         EnqueueModel(scene, found, wanted, later | (held or frozenset()), _cancelled(own, works)).run()
         if found.error is not None:
             return found
-    if held is not None or len({type(work) for work in ends}) > 1:
-        # Settlements and cancels, or configurations too: all of their messages are locked together before one changes.
+    if held is not None or adders or len({type(work) for work in ends}) > 1:
+        # Settlements and cancels, configurations, or members that add some: all of their messages are locked together
+        # before one changes.
         found.waits |= bool((later | (held or frozenset())) & scene.others.messages)
-    administer(scene, works, found)
+    for one in wanted:
+        _join(scene, one, found)
+    if found.error is None:
+        administer(scene, works, found)
+        _end(scene, works, found)
+    return found
+
+
+def _end(scene: Scene, works: list[Work], found: Plan) -> None:
     for verb in Verb:
         same = {work.token: work for work in works if isinstance(work, Settled) and work.verb is verb}
         if _settle(scene, same, found):
@@ -47,7 +58,21 @@ def plan(scene: Scene, own: Transaction, works: list[Work]) -> Plan:
     for work in works:
         if isinstance(work, Cancelled):
             _cancel(scene, work, found)
-    return found
+
+
+def _join(scene: Scene, work: Wanted, found: Plan) -> None:
+    """A member adds others to its group, and only while its delivery is its holder's."""
+    adder = work.adder
+    if adder is None:
+        return
+    message = scene.books.messages.get(adder.message_id)
+    if message is None or (message.lease_id, message.deliveries) != (adder.lease.id, adder.deliveries):
+        found.error = LeaseLost
+    elif message.group_id != work.group_id:
+        found.error = UnknownGroup
+    elif message.cancelled:
+        found.error = MessageCancelled
+    found.effects.messages.add(adder.message_id)
 
 
 def _cancelled(own: Transaction, works: list[Work]) -> dict[int, int]:

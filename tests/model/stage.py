@@ -8,10 +8,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from sqlalchemy_fairqueue import ChannelPolicy
 from sqlalchemy_fairqueue.unit_of_work import Verb
-from tests.model.books import Books, Channel, Message
+from tests.model.books import Books, Channel, Group, Message
 from tests.model.signals import Signals
 from tests.model.turns import Turns
-from tests.model.work import QUEUE, Addition, Effects, Settled, Wanted
+from tests.model.work import QUEUE, Addition, Effects, Grouped, Settled, Wanted
 from tests.model.world import World
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ class Stage(RuleBasedStateMachine):
         self.windows: dict[int, tuple[int, int]] = {}
         self.given: list[Delivery] = []
         self.awaited: set[int] = set()
+        self.followups: dict[str, Grouped] = {}
         self.brought = ChannelPolicy()
         self.numbers = 0
 
@@ -57,9 +58,14 @@ class Stage(RuleBasedStateMachine):
             due = dict(self.world.rows("select id, dequeue_at from fq_message"))
         for name, policy in effects.made.items():
             self.books.channels[name] = Channel(policy)
+        for grouped in effects.grouped:
+            self.books.groups[grouped.id] = Group()
+            self.followups[grouped.id] = grouped
         self._enqueue(effects)
         for message_id, outcome in effects.attempts.items():
             self.books.record(message_id, outcome)
+        for message_id in effects.withdrawn & effects.ended.keys():
+            self.books.messages[message_id].cancelled = True
         for message_id, how in effects.ended.items():
             self.books.end(message_id, how)
         for message_id, work in effects.returned.items():
@@ -97,6 +103,8 @@ class Stage(RuleBasedStateMachine):
                     *(receipt.message_id, wanted.channel, wanted.number, wanted.key),
                     *(addition.at, addition.now, wanted.max_attempts, wanted.when.priority),
                     promoted_at=addition.promoted_at,
+                    group_id=wanted.group_id,
+                    of_group={} if wanted.group_id is None else {"group": wanted.group_id},
                 )
             )
             if wanted.number in self.awaited and wanted.on_duplicate == "replace":
@@ -205,6 +213,8 @@ class Stage(RuleBasedStateMachine):
         assert seen.letters() == {id_: one.key for id_, one in self.books.dead.items()}
         assert {row["id"] for row in seen.quarantined} == self.books.quarantined.keys()
         assert seen.attempts() == sorted(self.books.history), "one row an attempt that began while it was recorded"
+        groups = {each: one.counts | {"is_finished": one.is_finished} for each, one in self.books.groups.items()}
+        assert {row.pop("id"): row for row in seen.groups} == groups, "the counts of groups"
         self.books.check_balance()
         assert not seen.broken, "\n".join(row["line"] for row in seen.broken)
         kept = {name: (one.policy, one.paused, one.dropped) for name, one in self.books.channels.items()}

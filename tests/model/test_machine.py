@@ -6,6 +6,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 from sqlalchemy_fairqueue import FairQueueError, Queue
 from tests.fixtures.drivers import DRIVER
+from tests.model.groups import GroupsMachine
 from tests.model.limits import LimitsMachine
 from tests.model.machine import FairQueueMachine
 from tests.model.runner import run
@@ -63,13 +64,26 @@ _REACHED_BY_LIMITS = {
     "the rival took messages": 0.3,
     "the rival was held back": 0.2,
 }
+_REACHED_BY_GROUPS = {
+    "a member was added by a transaction": 0.5,
+    "a member was added by a member": 0.1,
+    "a group was followed": 0.3,
+    "a group was followed by what its failure asks for": 0.1,
+    "what follows a group waited": 0.005,
+    "cancel of a group": 0.1,
+    "MessageCancelled at commit, as predicted": 0.005,
+}
 
 
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize(
     ("machine", "share", "expected"),
-    [(FairQueueMachine, 1, _REACHED), (LimitsMachine, 2, _REACHED_BY_LIMITS)],
-    ids=["transactions and consumers", "limits of queues"],
+    [
+        (FairQueueMachine, 1, _REACHED),
+        (LimitsMachine, 2, _REACHED_BY_LIMITS),
+        (GroupsMachine, 4, _REACHED_BY_GROUPS),
+    ],
+    ids=["transactions and consumers", "limits of queues", "groups"],
 )
 def test_every_program_keeps_the_invariants(
     world: World, machine: type[FairQueueMachine], share: int, expected: dict[str, float]
@@ -96,7 +110,7 @@ def test_every_program_keeps_the_invariants(
 def test_some_programs_on_the_other_drivers(make_world: Callable[[str], World], driver: str) -> None:
     """The same rules through the engines and sessions of another driver: async ones of asyncpg."""
     world = make_world(driver)
-    for machine in (FairQueueMachine, LimitsMachine):
+    for machine in (FairQueueMachine, LimitsMachine, GroupsMachine):
         run(world, _sample(_SAMPLE), machine)
 
 

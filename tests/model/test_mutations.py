@@ -6,6 +6,7 @@ from sqlalchemy.exc import OperationalError
 
 from sqlalchemy_fairqueue import FairQueueError
 from sqlalchemy_fairqueue.sql import NEEDED_VERSION, functions, in_schema
+from tests.model.groups import GroupsMachine
 from tests.model.limits import LimitsMachine
 from tests.model.machine import FairQueueMachine
 from tests.model.mutations import MUTATIONS, Mutation
@@ -45,7 +46,13 @@ def test_the_machine_notices_a_mistake_in_the_sql(world: World, mutation: Mutati
                 phases=(Phase.generate,),
                 suppress_health_check=list(HealthCheck),
             ),
-            LimitsMachine if mutation.limits else FairQueueMachine,
+            _machine_of(mutation),
         )
     # Running out of time is no noticing.
     assert "pytest-timeout" not in str(noticed.value)
+
+
+def _machine_of(mutation: Mutation) -> type[FairQueueMachine]:
+    if mutation.groups:
+        return GroupsMachine
+    return LimitsMachine if mutation.limits else FairQueueMachine

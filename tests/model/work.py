@@ -23,7 +23,11 @@ NOW = When()
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A message to be enqueued. ``when``: microseconds of delay, and a priority."""
+    """A message to be enqueued. ``when``: microseconds of delay, and a priority.
+
+    ``group_id``: of the group that it becomes a member of. ``adder``: the member whose handler adds it; None: the
+    transaction makes the group.
+    """
 
     number: int
     channel: str
@@ -32,11 +36,23 @@ class Wanted:
     max_attempts: int
     on_duplicate: OnDuplicate
     receipt: Receipt = field(repr=False, compare=False)
+    group_id: str | None = None
+    adder: Delivery | None = field(default=None, repr=False, compare=False)
 
     @property
     def position(self) -> tuple[str, str]:
         """Where it stands in the lock order (names are ASCII)."""
         return self.channel, self.key or ""
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """A group to be made. ``brought``: the policy of the channel of what follows it, if that is new by then."""
+
+    id: str
+    then: Wanted | None
+    on_failure: Wanted | None
+    brought: ChannelPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +147,7 @@ class Limited:
         return replace(before, **{name: getattr(self.limits, name) for name in self.names})
 
 
-Work = Wanted | Settled | Cancelled | Configured | Defaulted | Paused | Recorded | Limited | Purged
+Work = Wanted | Grouped | Settled | Cancelled | Configured | Defaulted | Paused | Recorded | Limited | Purged
 Holder = Message | Wanted | None
 
 
@@ -165,13 +181,15 @@ class Addition:
 class Effects:
     """What an open transaction has done, to be seen when it commits, and the rows that it has locked by it.
 
-    ``made``: channels, and the policies they start with. ``unkeyed``: messages that are out and gave their key up.
-    ``attempts``: how attempts ended. ``redriven``: dead letters, and between which instants. ``purged``: messages, by
-    id, and ``purged_new``: by the number of what the transaction itself added. ``cancels``, ``purges``: what receipts
-    must say. ``queue`` and ``queue_state``: the queue's own rows; ``gate``: what no dequeue passes.
+    ``made``: channels, and the policies they start with. ``grouped``: groups that are made. ``unkeyed``: messages
+    that are out and gave their key up. ``attempts``: how attempts ended. ``redriven``: dead letters, and between
+    which instants. ``purged``: messages, by id, and ``purged_new``: by the number of what the transaction itself
+    added. ``cancels``, ``purges``: what receipts must say. ``queue`` and ``queue_state``: the queue's own rows;
+    ``gate``: what no dequeue passes.
     """
 
     made: dict[str, ChannelPolicy] = field(default_factory=dict)
+    grouped: list[Grouped] = field(default_factory=list)
     added: list[Addition] = field(default_factory=list)
     unkeyed: set[int] = field(default_factory=set)
     ended: dict[int, End] = field(default_factory=dict)
@@ -230,7 +248,7 @@ class Effects:
         self.gate |= later.gate
 
 
-_LISTS = ("added", "configured", "defaults", "paused", "recorded", "limited", "cancels", "purges")
+_LISTS = ("grouped", "added", "configured", "defaults", "paused", "recorded", "limited", "cancels", "purges")
 _SETS = (
     *("unkeyed", "withdrawn", "purged", "purged_new", "purged_letters"),
     *("messages", "letters", "states", "leases"),

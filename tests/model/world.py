@@ -39,6 +39,9 @@ _TABLES = (
     "fq_dead_letter",
     "fq_quarantine",
     "fq_history",
+    "fq_group",
+    "fq_group_followup",
+    "fq_group_note",
 )
 _TICKING = """
 create or replace function public.fq_now() returns bigint language sql volatile as $$
@@ -61,6 +64,7 @@ class World:
         # The floor of the signals rises past open transactions where that saves many ids.
         database.execute("alter sequence fq_signal_id_seq increment by 150")
         self.failures = 0
+        self.sends_with_commit = driver == "psycopg"
         self._face = face_of(driver)
         self._owner = self.engine = self._engine(database)
         self._database = database
