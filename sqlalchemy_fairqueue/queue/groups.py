@@ -265,6 +265,9 @@ class GroupMethods(EnqueueMethods):
     ) -> list[GroupStatus]:
         """Groups of the queue, the newest first, as workers have counted them up to the last second or so.
 
+        A group that no worker has counted yet is listed with no members: 0 pending of 0. :meth:`group_status` has the
+        counts of this moment.
+
         Args:
             where: A session, connection or engine.
             is_open: Only those that are open, or with False only those that are finished.
