@@ -50,7 +50,7 @@ def list_groups(
     limit: Annotated[int, typer.Option("--limit", min=1, max=99_999, metavar="N", help="At most so many.")] = 100,
     after: Annotated[str | None, typer.Option("--after", metavar="ID", help="The page after this group.")] = None,
 ) -> Result:
-    """List the groups of a queue, the newest first, as workers have counted them up to the last second or so."""
+    """List the groups of a queue, the newest first, with the counts of this moment."""
     with open_installation(options) as installation:
         queue = installation.single_queue(may_be_new=True)
         found = queue.groups(

@@ -178,7 +178,7 @@ def groups(
     before: GroupStatus | None = None,
     limit: int = 1000,
 ) -> list[GroupStatus]:
-    """Groups of a queue, the newest first, as far as workers have folded them.
+    """Groups of a queue, the newest first, with the counts of this moment.
 
     Args:
         connection: Where to ask.

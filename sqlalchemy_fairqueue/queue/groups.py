@@ -263,10 +263,9 @@ class GroupMethods(EnqueueMethods):
     def groups(
         self, where: Where, *, is_open: bool | None = None, limit: int = 1000, before: GroupStatus | None = None
     ) -> list[GroupStatus]:
-        """Groups of the queue, the newest first, as workers have counted them up to the last second or so.
+        """Groups of the queue, the newest first, with the counts of this moment.
 
-        A group that no worker has counted yet is listed with no members: 0 pending of 0. :meth:`group_status` has the
-        counts of this moment.
+        It reads what workers have not counted yet, of the last second or so.
 
         Args:
             where: A session, connection or engine.

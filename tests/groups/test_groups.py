@@ -202,6 +202,34 @@ def test_groups_are_listed_and_pruned(
     assert [one.id for one in queue.groups(engine)] == ids[:0:-1]
 
 
+def test_a_list_counts_what_no_worker_has_counted(engine: Engine, database: Database, queue: Queue, make: Make) -> None:
+    """Each group of a list has the counts that it has alone, before workers count, after, and in between."""
+    first, second, empty = make(1, 2, 3), make(4), make()
+
+    def agree() -> None:
+        assert {one.id: one for one in queue.groups(engine)} == {
+            each: queue.group_status(engine, each) for each in (first, second, empty)
+        }
+
+    assert {one.id: one.pending for one in queue.groups(engine)} == {first: 3, second: 1, empty: 0}
+    agree()
+    taken = queue.dequeue(engine, limit=4)
+    queue.complete(engine, taken[:2])
+    agree()
+    with Session(engine) as session:
+        # It has written before the fold, and notes the end of a member after it.
+        queue.enqueue_now(session, channel="b", payload=5)
+        fold(database)
+        agree()
+        queue.bury(session, taken[2], reason="bad")
+        session.commit()
+    agree()
+    queue.cancel_group(engine, first)
+    agree()
+    fold(database)
+    agree()
+
+
 def test_a_worker_finishes_groups(engine: Engine) -> None:
     """Jobs in a group add calls of jobs; a worker that drains ends with what follows, which gets the counts."""
     queue = Queue("documents")

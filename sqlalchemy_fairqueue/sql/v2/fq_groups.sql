@@ -1,7 +1,9 @@
 -- fq_groups: groups of a queue, the newest first. p_open: only those that are not finished, or with false only those
--- that are; null: both. p_before_at with p_before_id: only those before that one of the order. The counts are those
--- that are folded. Times are microseconds since the epoch.
--- Locks: none. Index: fq_group_queue_ix. Errors: QF001 bad limit; QF007.
+-- that are; null: both. p_before_at with p_before_id: only those before that one of the order. The counts are
+-- those of this moment, as those of fq_group_status. Times are microseconds since the epoch.
+-- Cost: the groups that are returned, and the notes that are not folded, of the last second where workers run.
+-- Locks: none. Index: fq_group_queue_ix, fq_group_note_pkey from floor_xid on and by open_xids.
+-- Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_groups(
   p_queue text, p_open boolean, p_before_at bigint, p_before_id uuid, p_limit integer
 )
@@ -23,12 +25,14 @@ set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
-set enable_hashjoin = off
 set enable_mergejoin = off
 set enable_material = off
 set jit = off
 as $$
 #variable_conflict use_column
+declare
+  v_floor xid8;
+  v_open xid8[];
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
     perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[])
@@ -38,16 +42,43 @@ begin
     raise exception 'fq_groups has limit %', coalesce(p_limit::text, 'null')
       using errcode = 'QF001', hint = 'list 1 to 100000 groups at once';
   end if;
+  select f.floor_xid, f.open_xids::text[]::xid8[] into v_floor, v_open
+  from fairqueue.fq_group_fold f
+  where f.single = 1
+    -- a restored dump may come from a server that was further
+    and f.floor_xid <= pg_snapshot_xmax(pg_current_snapshot());
+  v_floor := coalesce(v_floor, '0'::xid8);
   return query
-  select g.group_id, g.added, g.done, g.failed, g.cancelled, g.created_at, g.finished_at, g.message_id, g.problem
-  from fairqueue.fq_group g
-  where g.queue = p_queue
-    and (num_nulls(p_open) = 1 or p_open = (num_nulls(g.finished_at) = 1))
-    and (
-      num_nulls(p_before_at) = 1
-      or (g.created_at, g.group_id) < (p_before_at, p_before_id)
-    )
-  order by g.queue desc, g.created_at desc, g.group_id desc
-  limit p_limit;
+  with page as materialized (
+    select g.*
+    from fairqueue.fq_group g
+    where g.queue = p_queue
+      and (num_nulls(p_open) = 1 or p_open = (num_nulls(g.finished_at) = 1))
+      and (
+        num_nulls(p_before_at) = 1
+        or (g.created_at, g.group_id) < (p_before_at, p_before_id)
+      )
+    order by g.queue desc, g.created_at desc, g.group_id desc
+    limit p_limit
+  ),
+  since as materialized (
+    select u.group_id, sum(u.added)::bigint as added, sum(u.done)::bigint as done, sum(u.failed)::bigint as failed,
+      sum(u.cancelled)::bigint as cancelled
+    from (
+      select n.group_id, n.added, n.done, n.failed, n.cancelled
+      from fairqueue.fq_group_note n
+      where n.xid >= v_floor
+      union all
+      select o.group_id, o.added, o.done, o.failed, o.cancelled
+      from fairqueue.fq_group_note o
+      where o.xid = any (v_open)
+    ) u
+    group by u.group_id
+  )
+  select p.group_id, p.added + coalesce(s.added, 0), p.done + coalesce(s.done, 0), p.failed + coalesce(s.failed, 0),
+    p.cancelled + coalesce(s.cancelled, 0), p.created_at, p.finished_at, p.message_id, p.problem
+  from page p
+  left join since s on s.group_id = p.group_id
+  order by p.created_at desc, p.group_id desc;
 end
 $$;
