@@ -1,5 +1,5 @@
--- fq_check_limit_share: refuse a share of a queue in a shared limit that is not there, or of which the queue has a share
--- already, and values out of their bounds. The trigger of fq_limit_share calls it for each row that is inserted.
+-- fq_check_limit_share: refuse a share of a queue in a shared limit that is not there, or of which the queue has a
+-- share already, and values out of their bounds. The trigger of fq_limit_share calls it for each row that is inserted.
 -- Guarantees: of two transactions that insert a share of one queue the second is refused: it waits for the row of the
 -- queue, which the first has locked. A queue without a row is taken: a restore of data fills fq_queue later.
 -- Locks: the row of fq_queue, for no key update, then that of fq_limit, for key share; fq_limit_queue has both already.
