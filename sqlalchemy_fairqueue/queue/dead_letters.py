@@ -123,6 +123,7 @@ class DeadLetterMethods(QueueBase):
         channel: str | None = None,
         kind: str | None = None,
         until: datetime | None = None,
+        before: datetime | None = None,
     ) -> int:
         """Delete dead letters for good. With no restriction all of the queue's go.
 
@@ -134,6 +135,7 @@ class DeadLetterMethods(QueueBase):
             channel: Only those of this channel.
             kind: Only those of this kind.
             until: Only those that died before then (aware).
+            before: Another name of *until*, which it had first. Give one of the two.
 
         Returns:
             How many were deleted.
@@ -147,7 +149,7 @@ class DeadLetterMethods(QueueBase):
             >>> queue.purge_dead(engine, until=datetime.now(UTC) + timedelta(days=1))
             1
         """
-        return self._ask(where, self._purge_dead(_filter(message_ids, channel, kind), until))
+        return self._ask(where, self._purge_dead(_filter(message_ids, channel, kind), until, before))
 
     async def adead_letters(
         self,
@@ -187,9 +189,10 @@ class DeadLetterMethods(QueueBase):
         channel: str | None = None,
         kind: str | None = None,
         until: datetime | None = None,
+        before: datetime | None = None,
     ) -> int:
         """As :meth:`purge_dead`."""
-        return await self._aask(where, self._purge_dead(_filter(message_ids, channel, kind), until))
+        return await self._aask(where, self._purge_dead(_filter(message_ids, channel, kind), until, before))
 
     def _dead_letters(
         self, which: DeadLetterFilter, limit: int, after: DeadLetterInfo | None
@@ -204,10 +207,15 @@ class DeadLetterMethods(QueueBase):
         check_count("limit", limit, 1, 100_000)
         return partial(database.redrive, target=self._target, which=which, limit=limit, notify=self.notify)
 
-    def _purge_dead(self, which: DeadLetterFilter, until: datetime | None) -> Callable[[Connection], int]:
-        if until is not None:
-            check_instant("until", until)
-        return partial(database.purge_dead, target=self._target, which=which, until=until)
+    def _purge_dead(
+        self, which: DeadLetterFilter, until: datetime | None, before: datetime | None
+    ) -> Callable[[Connection], int]:
+        for name, time in (("until", until), ("before", before)):
+            if time is not None:
+                check_instant(name, time)
+        if until is not None and before is not None:
+            raise InvalidArgument(f"until is {until} and before is {before}: both say the same; give one")
+        return partial(database.purge_dead, target=self._target, which=which, until=until or before)
 
 
 def _filter(  # noqa: PLR0917 - as dead_letters has them

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -29,6 +29,7 @@ def where(engine: Engine, async_engine: AsyncEngine) -> Iterator[Where]:
         yield Where(session, async_engine)
 
 
+_NOW = datetime.now(UTC)
 _WRONG: list[tuple[dict[str, Any], str]] = [
     ({"message_ids": "17"}, "message_ids is '17'; give an id or several"),
     ({"message_ids": 0}, "message_ids is 0; give an int from 1"),
@@ -51,6 +52,8 @@ _LIMITS: list[tuple[dict[str, Any], str]] = [
         ("dead_letters", {"after": 17}, "after is 17; give the last DeadLetterInfo"),
         ("purge_dead", {"until": "yesterday"}, "until is 'yesterday'; give an aware datetime"),
         ("purge_dead", {"until": datetime(2026, 1, 1)}, "has no time zone"),  # noqa: DTZ001 - the point
+        ("purge_dead", {"before": "yesterday"}, "before is 'yesterday'; give an aware datetime"),
+        ("purge_dead", {"until": _NOW, "before": _NOW}, "both say the same; give one"),
     ],
 )
 async def test_dead_letters(queue: Queue, where: Where, verb: str, given: dict[str, Any], message: str) -> None:

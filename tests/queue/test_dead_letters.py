@@ -231,6 +231,7 @@ def test_purge_dead(queue: Queue, engine: Engine, dead: list[int]) -> None:
     assert queue.purge_dead(engine, channel="b", kind="x") == 1
     assert queue.purge_dead(engine, until=letters[3].died_at) == 1
     assert queue.purge_dead(engine, until=datetime.now(UTC) - timedelta(days=1)) == 0
+    assert queue.purge_dead(engine, before=datetime.now(UTC) - timedelta(days=1)) == 0
     assert Queue("others").purge_dead(engine) == 0
     assert queue.purge_dead(engine) == 3
     assert queue.dead_letters(engine) == []
