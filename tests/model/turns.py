@@ -29,6 +29,7 @@ class Turns:
     pairs: dict[tuple[str, str], dict[str, Fraction]] = field(default_factory=dict)
     by_cost: bool = False
     late: set[str] = field(default_factory=set)
+    changed: set[str] = field(default_factory=set)
     always: set[str] | None = None
 
     def corrected(self, channel: str) -> None:
@@ -38,7 +39,11 @@ class Turns:
             self.configured(channel)
 
     def configured(self, channel: str) -> None:
-        """A policy changed: its pairs begin anew."""
+        """A policy changed: its pairs begin anew once it was served.
+
+        The tag that it has by now is of its old weight, so that others may lead by what was fair with that.
+        """
+        self.changed.add(channel)
         self.pairs = {pair: given for pair, given in self.pairs.items() if channel not in pair}
 
     def served(self, batch: Batch, backlog: Mapping[str, int], weights: Mapping[str, int]) -> None:
@@ -65,8 +70,12 @@ class Turns:
             if not left[name]:
                 self.pairs = {pair: given for pair, given in self.pairs.items() if name not in pair}
                 continue
+            if name in self.changed:
+                self.changed.remove(name)
+                self.pairs |= {pair: dict.fromkeys(pair, Fraction()) for pair in self.pairs if name in pair}
+                continue
             for pair, given in self.pairs.items():
-                if name in pair:
+                if name in pair and self.changed.isdisjoint(pair):
                     given[name] += Fraction(cost_of(delivery.payload) if self.by_cost else 1, weights[name])
                     self._check(name, pair[pair[0] == name], given, weights)
 
