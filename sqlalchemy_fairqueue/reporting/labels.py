@@ -11,8 +11,10 @@ import pyarrow.compute as pc
 from sqlalchemy_fairqueue.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
+
+    LastLabels = dict[str, tuple[datetime, str]]
 
 
 def check_label_column(column: str, names: Sequence[str]) -> None:
@@ -25,10 +27,8 @@ def check_label_column(column: str, names: Sequence[str]) -> None:
         raise InvalidArgument(f"the history has no column {column!r} of labels: it has {', '.join(names)}")
 
 
-def labels_in(attempts: pa.Table, column: str) -> dict[str, str]:
-    """The labels of channels that a column holds: of each channel that of its last attempt with one.
-
-    Channels without a label are left out.
+def last_labels(attempts: pa.Table, column: str) -> LastLabels:
+    """The label of each channel's last attempt that has one, with the time at which that ended.
 
     Args:
         attempts: A history, with the columns channel and finished_at.
@@ -39,16 +39,23 @@ def labels_in(attempts: pa.Table, column: str) -> dict[str, str]:
         "label": attempts[column].cast(pa.string()),
         "finished_at": attempts["finished_at"],
     }).filter(pc.is_valid(attempts[column]))  # fmt: skip
-    last: dict[str, tuple[datetime, str]] = {}
-    for row in table.group_by(["channel", "label"]).aggregate([("finished_at", "max")]).to_pylist():
-        found = (row["finished_at_max"], row["label"])
-        last[row["channel"]] = max(last.get(row["channel"], found), found)
-    return {channel: label for channel, (_, label) in last.items()}
+    rows = table.group_by(["channel", "label"]).aggregate([("finished_at", "max")]).to_pylist()
+    return _last((row["channel"], (row["finished_at_max"], row["label"])) for row in rows)
 
 
-def told_apart(labels: Mapping[str, str]) -> dict[str, str]:
-    """Labels with their channels behind those that several channels have."""
+def labels_of(parts: Iterable[LastLabels]) -> dict[str, str]:
+    """The labels of channels, from the parts of a history; those that several channels have, with the channel behind.
+
+    Channels without a label are left out.
+    """
+    last = _last(item for part in parts for item in part.items())
+    labels = {channel: label for channel, (_, label) in sorted(last.items())}
     times = Counter(labels.values())
-    return {
-        channel: label if times[label] == 1 else f"{label} ({channel})" for channel, label in sorted(labels.items())
-    }
+    return {channel: label if times[label] == 1 else f"{label} ({channel})" for channel, label in labels.items()}
+
+
+def _last(found: Iterable[tuple[str, tuple[datetime, str]]]) -> LastLabels:
+    last: LastLabels = {}
+    for channel, label in found:
+        last[channel] = max(last.get(channel, label), label)
+    return last

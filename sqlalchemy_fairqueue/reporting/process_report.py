@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from sqlalchemy_fairqueue.reporting.advice import advice_of
 from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, no_attempts_of
-from sqlalchemy_fairqueue.reporting.labels import check_label_column, labels_in, told_apart
+from sqlalchemy_fairqueue.reporting.labels import check_label_column, labels_of, last_labels
 from sqlalchemy_fairqueue.reporting.measurement import measure_table
 from sqlalchemy_fairqueue.reporting.objectives import Objective
 from sqlalchemy_fairqueue.reporting.replaying import figures_policy, recorded_queues, replay_queues
@@ -67,7 +67,7 @@ def report(
     """
     if isinstance(labels, str):
         check_label_column(labels, history.attempts.column_names)
-        labels = told_apart(labels_in(history.attempts, labels))
+        labels = labels_of([last_labels(history.attempts, labels)])
     if tenant is not None and not pc.any(pc.equal(history.attempts["channel"], tenant)).as_py():
         raise HistoryEmpty(no_attempts_of(tenant))
     target = Objective.parse(objective) if isinstance(objective, str) else objective

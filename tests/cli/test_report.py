@@ -1,11 +1,13 @@
 from pathlib import Path
 
 import pytest
+from pyarrow import parquet
 from sqlalchemy import Engine
 
 from tests.cli.conftest import Cli
 from tests.fixtures.database import Database
-from tests.spark.report_history import served_in_line_and_in_turn, store
+from tests.reporting.tables import labelled
+from tests.spark.report_history import GIANT, served_in_line_and_in_turn, store
 
 _SCENARIOS = """
 [[scenario]]
@@ -94,6 +96,22 @@ def test_a_page_of_one_tenant(cli: Cli, tmp_path: Path) -> None:
     assert ("small-3" in page, "small-4" in page, "giant" in page) == (True, False, False)
     nobody = cli("report", "--queue", "in line", "--tenant", "nobody")
     assert (nobody.status, "no attempts of channel 'nobody'" in nobody.err) == (1, True)
+
+
+@pytest.mark.usefixtures("recorded")
+def test_names_from_a_column_of_an_archive(cli: Cli, tmp_path: Path) -> None:
+    """--label-column names tenants on the page; the document keeps the channels."""
+    (tmp_path / "archive").mkdir()
+    parquet.write_table(labelled({GIANT: "Big & Co."}), tmp_path / "archive" / "part.parquet")
+    made = cli(
+        "report", "--queue", "in line", "--archive", "archive", "--label-column", "customer", "--out", "page.html",
+        "--json",
+    )  # fmt: skip
+    assert made.status == 0, made.err
+    assert GIANT in {one["channel"] for one in made.document["channels"]}
+    assert "Big &amp; Co." in (tmp_path / "page.html").read_text()
+    wrong = cli("report", "--archive", "archive", "--label-column", "owner")
+    assert (wrong.status, "no column 'owner' of labels: it has id, queue" in wrong.err) == (2, True), wrong.err
 
 
 @pytest.mark.usefixtures("recorded")

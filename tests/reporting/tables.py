@@ -1,17 +1,24 @@
 """Histories of tests as Arrow tables."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
 from sqlalchemy_fairqueue.reporting import Policy
 from sqlalchemy_fairqueue.times import duration
-from tests.spark.report_history import POLICIES, Row
+from tests.spark.report_history import POLICIES, Row, served_in_line_and_in_turn
 
 
 def table(rows: Sequence[Row]) -> pa.Table:
     """The rows as a table."""
     return pa.table({name: [getattr(row, name) for row in rows] for name in Row.__dataclass_fields__})
+
+
+def labelled(labels: Mapping[str, str]) -> pa.Table:
+    """A history with a column ``customer`` of labels, null for other channels."""
+    rows = table(served_in_line_and_in_turn())
+    column = pa.array([labels.get(channel) for channel in rows["channel"].to_pylist()], pa.string())
+    return rows.append_column("customer", column)
 
 
 def concat(*tables: pa.Table) -> pa.Table:

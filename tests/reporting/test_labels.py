@@ -9,18 +9,11 @@ from pyarrow import parquet
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.reporting import read_archive, report
 from sqlalchemy_fairqueue.reporting.history import RecordedHistory
-from tests.reporting.tables import table
-from tests.spark.report_history import GIANT, nasty, served_in_line_and_in_turn
+from tests.reporting.tables import labelled, table
+from tests.spark.report_history import GIANT, nasty
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def labelled(labels: dict[str, str]) -> pa.Table:
-    """A history with a column of labels, null for other channels."""
-    rows = table(served_in_line_and_in_turn())
-    column = pa.array([labels.get(channel) for channel in rows["channel"].to_pylist()], pa.string())
-    return rows.append_column("customer", column)
 
 
 def test_a_column_names_tenants(tmp_path: "Path") -> None:

@@ -55,7 +55,8 @@ def test_both_engines_make_the_same_report(spark: "SparkSession", tmp_path: "Pat
     from sqlalchemy_fairqueue.spark import report as report_by_spark  # noqa: PLC0415
 
     rows: list[Row] = served_in_line_and_in_turn()
-    labels = pa.array([f"tenant {row.channel}" for row in rows])
+    # A tenant of two queues has the name of its last attempt in either.
+    labels = pa.array([f"tenant {row.channel} {row.queue}" for row in rows])
     settings = {"in line": QueueSettings("messages", 3)}
     history = RecordedHistory(table(rows).append_column("customer", labels), {}, policies_known=True, settings=settings)
     wanted: dict[str, Any] = {
@@ -64,10 +65,11 @@ def test_both_engines_make_the_same_report(spark: "SparkSession", tmp_path: "Pat
     }  # fmt: skip
     expected = report(history, **wanted, output=tmp_path / "expected.html")
     assert expected.advice
+    assert {label.rpartition(" ")[2] for label in expected.labels.values()} == {"line", "turns"}
     assert [one.name for one in expected.replays] == ["as recorded, replayed", "one line", "two"]
 
     found = report_by_spark(
-        frame(spark, rows).withColumn("customer", F.concat(F.lit("tenant "), "channel")),
+        frame(spark, rows).withColumn("customer", F.concat(F.lit("tenant "), "channel", F.lit(" "), "queue")),
         policies=policies(spark).where("false"), settings=settings, **wanted, output=tmp_path / "found.html",
     )  # fmt: skip
     assert replace(found, path=None, made_at=expected.made_at) == replace(expected, path=None)

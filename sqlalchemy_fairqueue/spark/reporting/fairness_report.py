@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.reporting.columns import COLUMNS, check_columns
 from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, no_attempts_of
-from sqlalchemy_fairqueue.reporting.labels import check_label_column, told_apart
+from sqlalchemy_fairqueue.reporting.labels import check_label_column, labels_of
 from sqlalchemy_fairqueue.reporting.measurement import figures_of
 from sqlalchemy_fairqueue.reporting.objectives import Objective
 from sqlalchemy_fairqueue.reporting.page import page_of
@@ -98,7 +97,7 @@ def report(
         raise HistoryEmpty(no_attempts_of(tenant))
     names = [REPLAYED, *named] if replayed or named else []
     if labels is None or isinstance(labels, str):
-        labels = told_apart(ChainMap(*(one.labels for one in found)))
+        labels = labels_of(one.labels for one in found)
     made = Report(
         title=title,
         figures=figures,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy_fairqueue.reporting.advice import advice_of
-from sqlalchemy_fairqueue.reporting.labels import labels_in
+from sqlalchemy_fairqueue.reporting.labels import last_labels
 from sqlalchemy_fairqueue.reporting.measurement import figures_of, measure_queue
 from sqlalchemy_fairqueue.reporting.replaying import figures_policy, recorded_queue, replay_queues
 from sqlalchemy_fairqueue.values import ChannelPolicy
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from sqlalchemy_fairqueue.reporting.labels import LastLabels
     from sqlalchemy_fairqueue.reporting.measurement import MeasuredQueue
     from sqlalchemy_fairqueue.reporting.objectives import Objective
     from sqlalchemy_fairqueue.reporting.replays import Advice, Replay
@@ -29,13 +30,13 @@ class QueueReport(NamedTuple):
         measured: Its figures.
         replays: The replay of the record and that of each scenario; empty: nothing was to be replayed.
         advice: A policy for it.
-        labels: The labels of its channels.
+        labels: The labels of its channels, each with the time of the attempt that has it.
     """
 
     measured: MeasuredQueue
     replays: tuple[Replay, ...]
     advice: tuple[Advice, ...]
-    labels: dict[str, str]
+    labels: LastLabels
 
 
 class Asked(NamedTuple):
@@ -70,7 +71,7 @@ def maker_of(asked: Asked) -> Callable[[pa.Table], QueueReport]:
 
     def make(rows: pa.Table) -> QueueReport:
         measured = measure_queue(rows, shown, asked.window)
-        labels = {} if asked.label is None else labels_in(rows, asked.label)
+        labels = {} if asked.label is None else last_labels(rows, asked.label)
         if not asked.replayed and not asked.scenarios:
             return QueueReport(measured, (), (), labels)
         name = rows["queue"][0].as_py()
