@@ -281,19 +281,18 @@ class PageBase:
         """A page with what every page has; :meth:`personal` gives it the name and the token of its viewer."""
         done = request.query_params.get("done", "")
         count = request.query_params.get("count", "")
-        began = monotonic()
-        page = rendered(
-            template,
-            page=template.removesuffix(".html"),
-            access=access,
-            figures=figures,
-            at=figures.at,
-            csrf=_TOKEN,
-            done=DONE[done].format(count=int(count) if count.isdecimal() else 0) if done in DONE else None,
-            ago=lambda instant: seconds_ago(instant, figures.at),
-            **{"reasons_at": None} | values,
-        )
-        self.reading.spent += monotonic() - began
+        with self.reading.spending():
+            page = rendered(
+                template,
+                page=template.removesuffix(".html"),
+                access=access,
+                figures=figures,
+                at=figures.at,
+                csrf=_TOKEN,
+                done=DONE[done].format(count=int(count) if count.isdecimal() else 0) if done in DONE else None,
+                ago=lambda instant: seconds_ago(instant, figures.at),
+                **{"reasons_at": None} | values,
+            )
         return HTMLResponse(page, status)
 
     async def begin(self, request: Request) -> tuple[Access, Figures]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -20,7 +21,7 @@ from sqlalchemy_fairqueue.figures import DUTY, PATIENCE_SECONDS, SharedFigures
 from sqlalchemy_fairqueue.queue import Queue
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Hashable, Sequence
+    from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
     from datetime import datetime
 
     from sqlalchemy import Connection
@@ -139,26 +140,35 @@ class Reading:
         self, work: Callable[..., R], awork: Callable[..., Awaitable[R]], *arguments: Any, **named: Any
     ) -> R:
         """Call a method of a queue on the engine, in a thread, or its awaited twin on an async one."""
-        began = monotonic()
-        try:
+        with self.spending():
             if isinstance(self.engine, Engine):
                 return await asyncio.to_thread(work, self.engine, *arguments, **named)
             return await awork(self.engine, *arguments, **named)
-        finally:
-            self.spent += monotonic() - began
 
     async def read(self, work: Callable[[Connection], R]) -> R:
         """Read from the database on a connection."""
-        began = monotonic()
-        try:
+        with self.spending():
             if isinstance(self.engine, Engine):
                 return await asyncio.to_thread(run, self.engine, work)
             return await arun(self.engine, work)
+
+    @contextmanager
+    def spending(self) -> Iterator[None]:
+        """Count the time that the block takes."""
+        began = monotonic()
+        try:
+            yield
         finally:
             self.spent += monotonic() - began
 
     async def shared(
-        self, key: Hashable, work: Callable[[], Awaitable[R]], seconds: float | None = None, *, always: bool = False
+        self,
+        key: Hashable,
+        work: Callable[[], Awaitable[R]],
+        seconds: float | None = None,
+        duty: float = DUTY,
+        *,
+        always: bool = False,
     ) -> R:
         """The result of *work*, kept for a moment, so that all who ask for the same cost as much as one.
 
@@ -168,10 +178,11 @@ class Reading:
             key: What is asked for.
             work: Reads it.
             seconds: For how long it is kept. None: as long as the figures.
+            duty: It is kept for at least so many times as long as it took.
             always: It is kept for no longer, however long it takes, and never given afterwards. Only for what reads a
                 bounded part of a queue.
         """
-        kept = self._kept_or_read(key, work, seconds, always=always)
+        kept = self._kept_or_read(key, work, seconds, duty, always=always)
         before = kept.before
         if not kept.task.done() and before is not None and monotonic() < before.given_until:
             return cast("R", before.task.result())
@@ -182,6 +193,7 @@ class Reading:
         key: Hashable,
         work: Callable[[], Awaitable[Any]],
         seconds: float | None,
+        duty: float,
         *,
         always: bool = False,
     ) -> _Kept:
@@ -195,8 +207,7 @@ class Reading:
         before = found if found is not None and found.is_slow and not always else None
         kept = _Kept(asyncio.ensure_future(work()), before)
         period = self.keep.total_seconds() if seconds is None else seconds
-        duty = _HEALTH_DUTY if key == "health" else 0 if always else DUTY
-        kept.task.add_done_callback(partial(kept.finish, period, duty))
+        kept.task.add_done_callback(partial(kept.finish, period, 0 if always else duty))
         self._kept[key] = kept
         return kept
 
@@ -221,8 +232,8 @@ class Reading:
         return self._health
 
     @property
-    def _examination(self) -> tuple[str, Callable[[], Awaitable[Health]], float]:
-        return "health", lambda: asyncio.to_thread(self._examine), _HEALTH_KEPT
+    def _examination(self) -> tuple[str, Callable[[], Awaitable[Health]], float, float]:
+        return "health", lambda: asyncio.to_thread(self._examine), _HEALTH_KEPT, _HEALTH_DUTY
 
     def _examine(self) -> Health:
         # Doctor waits between its samples: never in the event loop.
