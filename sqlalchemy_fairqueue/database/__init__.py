@@ -24,7 +24,14 @@ from sqlalchemy_fairqueue.database.configuration import (
     resume,
     retain_dead_letters,
 )
-from sqlalchemy_fairqueue.database.contention import COMPETING, consumers, contention, contention_of, contentions_of
+from sqlalchemy_fairqueue.database.contention import (
+    COMPETING,
+    COUNTED,
+    consumers,
+    contention,
+    contention_of,
+    contentions_of,
+)
 from sqlalchemy_fairqueue.database.costs import share_by
 from sqlalchemy_fairqueue.database.dead_letters import (
     DeadLetterFilter,
@@ -144,6 +151,7 @@ from sqlalchemy_fairqueue.database.withdrawals import purge_channel, withdraw
 
 __all__ = [
     "COMPETING",
+    "COUNTED",
     "LONGEST_WAIT",
     "Call",
     "CommitRefused",

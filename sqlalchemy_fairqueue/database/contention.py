@@ -34,7 +34,10 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.targets import Target
 
 COMPETING = 3000
-"""Messages out, and ready channels, that the contention of one channel is read from."""
+"""Channels with messages out, and ready channels, that the contention of one channel is read from."""
+
+COUNTED = 20 * COMPETING
+"""Messages out that are counted for it: a microsecond each, where a channel's weight takes five."""
 
 HEARD = timedelta(seconds=10)
 """A worker that its database answers has heard of a request to stop by then."""
@@ -98,26 +101,29 @@ def contention_of_clause(schema: str | None) -> Clause:
         "rate_allows_at, oldest_ready_at, last_dequeue_at, served_cost, queue_paused_at, queue_concurrency, "
         "queue_max_concurrency, queue_rate_allows_at, consumers, messages_out, rival_weight, queue_cost"
     )
-    types = {"channels": "text[]", "limit": "integer", "scan": "integer"}
+    types = {"channels": "text[]", "limit": "integer", "scan": "integer", "count": "integer"}
     return call(schema, "fq_contention_of", f"{_CHANNEL}, {columns}", queue="text", **types)
 
 
-def contention_of(connection: Connection, target: Target, channel: str, *, scan: int = COMPETING) -> ChannelContention:
+def contention_of(
+    connection: Connection, target: Target, channel: str, *, scan: int = COMPETING, count: int = COUNTED
+) -> ChannelContention:
     """What a channel competes with, and what else holds it back.
 
     Args:
         connection: Where to ask.
         target: The queue.
         channel: The channel, which is there.
-        scan: Most messages out, ready channels and signals to read.
+        scan: Most channels with messages out, ready channels and signals to read.
+        count: Most messages out to count.
     """
     # One more than a wait names: the channel itself may be among them.
-    rows = _contention_of(connection, target, [channel], limit=TAKERS + 1, scan=scan)
+    rows = _contention_of(connection, target, [channel], limit=TAKERS + 1, scan=scan, count=count)
     return replace(_contention_with(target, rows), contender=replace(_contender(rows[0]), channel=channel))
 
 
 def contentions_of(
-    connection: Connection, target: Target, channels: Sequence[str], *, rivals: int, scan: int = COMPETING
+    connection: Connection, target: Target, channels: Sequence[str], *, rivals: int
 ) -> list[ChannelContention]:
     """The same for each of several channels that is there, by one reading.
 
@@ -126,9 +132,8 @@ def contentions_of(
         target: The queue.
         channels: The channels.
         rivals: Most channels with messages out to list.
-        scan: As of contention_of.
     """
-    rows = _contention_of(connection, target, list(channels), limit=rivals, scan=scan)
+    rows = _contention_of(connection, target, list(channels), limit=rivals)
     found = [_contender(row) for row in rows if row.own and row.channel is not None]
     if not found:
         return []
@@ -138,9 +143,15 @@ def contentions_of(
 
 
 def _contention_of(
-    connection: Connection, target: Target, channels: list[str], *, limit: int, scan: int
+    connection: Connection,
+    target: Target,
+    channels: list[str],
+    *,
+    limit: int,
+    scan: int = COMPETING,
+    count: int = COUNTED,
 ) -> Sequence[Row[Any]]:
-    parameters = {"queue": target.queue, "channels": channels, "limit": limit, "scan": scan}
+    parameters = {"queue": target.queue, "channels": channels, "limit": limit, "scan": scan, "count": count}
     doing = f"read what channels of queue {target.queue!r} compete with"
     return fetch(connection, contention_of_clause(target.schema), parameters, doing)
 

@@ -81,7 +81,7 @@ def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, cha
     now = database.sample_context(connection, queue.schema).at
     limits = database.limits(connection, queue.schema, queue=queue.name)
     before = {one.channel: one for one in figures.contention.channels}
-    whole, is_all = found[0], found[0].leased < database.COMPETING
+    whole, is_all = found[0], found[0].leased < database.COUNTED
     demands = {one.contender.channel: _demand(one.contender, before, is_all=is_all) for one in found}
     for rival in whole.channels:
         demands.setdefault(rival.channel, _rival(rival, before, is_all=is_all))

@@ -121,10 +121,23 @@ def test_beyond_the_bound_it_counts_so_many(engine: Engine) -> None:
     enqueue(engine, *"ghijkl")
     assert lease(engine, 1) != []
     with engine.connect() as connection:
-        found = database.contention_of(connection, TARGET, "l", scan=2)
+        found = database.contention_of(connection, TARGET, "l", scan=2, count=2)
     assert (found.contender.channel, found.contender.leased, found.leased, len(found.channels)) == ("l", 0, 2, 2)
     # Two that hold messages, two that are ready, and itself, which may be one of these.
     assert 4 <= found.rival_weight <= 5
+
+
+def test_who_has_most_is_found_among_all_that_are_counted(engine: Engine) -> None:
+    """Weights are read of a part of the channels with messages out, messages are counted of all, the own ones too."""
+    enqueue(engine, *"abcdef")
+    assert len(lease(engine, 6)) == 6
+    enqueue(engine, *["whale"] * 3, "f")
+    assert len(lease(engine, 4)) == 4
+    enqueue(engine, "a")
+    with engine.connect() as connection:
+        found = database.contention_of(connection, TARGET, "a", scan=2)
+    assert [(one.channel, one.leased) for one in found.channels[:2]] == [("whale", 3), ("f", 2)]
+    assert (found.contender.leased, found.leased, found.rival_weight) == (1, 10, 3)
 
 
 def test_several_channels_are_read_at_once(engine: Engine) -> None:
@@ -138,7 +151,7 @@ def test_several_channels_are_read_at_once(engine: Engine) -> None:
         assert database.contentions_of(connection, TARGET, ["nobody"], rivals=4) == []
 
 
-@pytest.mark.parametrize("arguments", ["0, 1", "null, 1", "1, 0", "1, null"])
+@pytest.mark.parametrize("arguments", ["0, 1, 1", "null, 1, 1", "1, 0, 1", "1, null, 1", "1, 1, 0", "1, 1, null"])
 def test_bounds_that_are_none(database: Database, arguments: str) -> None:
     """A limit and a bound below 1 are refused."""
     with pytest.raises(Exception, match="fq_contention_of has limit"):

@@ -1,21 +1,23 @@
 -- fq_contention_of: what fq_contention says of the channels that compete with some channels of a queue, p_channels, and
 -- of what holds these back, at a cost that does not grow with the queue. The first rows, own, are those of p_channels
 -- that exist, or one without a channel if none does; then come those with the most messages out, up to p_limit.
--- Guarantees: one snapshot; times in microseconds since the epoch. At most p_scan messages out are counted, of the
--- p_scan leases that expire first; at most p_scan of the ready channels are rivals, those served next, and of signals
--- that nobody has heard the first p_scan count. Up to those numbers messages_out, leased, current_concurrency,
--- queue_concurrency and rival_weight are as fq_contention has them, but for channels whose head was cancelled or is
--- locked by others. backlog and oldest_ready_at, of own rows: as in fq_channel_stats, up to p_scan prioritised
--- messages.
+-- Guarantees: one snapshot; times in microseconds since the epoch. At most p_count messages out are counted, those
+-- whose leases expire first. Rivals are at most p_scan channels with messages out, those with the most, and at most
+-- p_scan ready ones, those served next; of signals that nobody has heard the first p_scan count. Up to those numbers
+-- messages_out, leased, current_concurrency, queue_concurrency and rival_weight are as fq_contention has them, but for
+-- channels whose head was cancelled or is locked by others. backlog and oldest_ready_at, of own rows: as in
+-- fq_channel_stats, up to p_scan prioritised messages.
 -- consumers: whether a consumer of the queue has a lease that has not expired. served_cost, queue_cost: as in
 -- fq_contention.
--- Cost: p_scan index entries of each kind, three probes a row of the answer, two more a row of p_channels with up to
--- p_scan of its prioritised messages, one each for channels with messages out or signals, and at most 2,000 rows of the
--- history in queues that do not share by messages. Locks: none.
+-- Cost: p_count messages out, p_scan index entries of each other kind, three probes a row of the answer, two more a row
+-- of p_channels with up to p_scan of its prioritised messages, one each for up to 2 p_scan channels with messages out or
+-- signals, and at most 2,000 rows of the history in queues that do not share by messages. Locks: none.
 -- Index: fq_channel_queue_name_key, fq_channel_pkey, fq_channel_state_newest_ix, fq_channel_state_ready_ix,
 -- fq_lease_expires_ix, fq_message_lease_ix, fq_message_ready_ix, fq_signal_pkey, fq_queue_pkey,
 -- fq_queue_state_newest_ix; those of fq_recent_costs. Errors: QF001 bad limit; QF007.
-create function fairqueue.fq_contention_of(p_queue text, p_channels text[], p_limit integer, p_scan integer)
+create function fairqueue.fq_contention_of(
+  p_queue text, p_channels text[], p_limit integer, p_scan integer, p_count integer
+)
 returns table (
   channel text,
   own boolean,
@@ -62,8 +64,8 @@ begin
     perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[])
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
-  if p_limit is null or p_limit < 1 or p_scan is null or p_scan < 1 then
-    raise exception 'fq_contention_of has limit %, scan %', p_limit, p_scan
+  if least(p_limit, p_scan, p_count) < 1 or num_nulls(p_limit, p_scan, p_count) > 0 then
+    raise exception 'fq_contention_of has limit %, scan %, count %', p_limit, p_scan, p_count
       using errcode = 'QF001', hint = 'ask for 1 channel or more, and let 1 message out or more be counted';
   end if;
   select q.* into v_queue
@@ -84,10 +86,10 @@ begin
         from fairqueue.fq_lease e
         where e.queue = p_queue
         order by e.queue, e.expires_at
-        limit p_scan
+        limit p_count
       ) l
       join fairqueue.fq_message m on m.lease_id = l.id
-      limit p_scan
+      limit p_count
     ) o
     group by o.channel_id
   ),
@@ -155,8 +157,16 @@ begin
         limit p_scan
       )
       union all
+      (
+        select h.channel_id, null, h.messages, true, 0, 0, false, null, null
+        from held h
+        order by h.messages desc, h.channel_id
+        limit p_scan
+      )
+      union all
       select h.channel_id, null, h.messages, true, 0, 0, false, null, null
       from held h
+      where h.channel_id in (select n.channel_id from named n)
       union all
       select t.channel_id, null, null, (t.dequeue_at <= v_now) is true, t.freed, t.added, false, null, null
       from told t
@@ -190,7 +200,7 @@ begin
         )
       )
     ) filter (where r.due or r.freed > 0) as rival_weight,
-    sum(r.messages)::bigint as messages_out,
+    (select sum(h.messages)::bigint from held h) as messages_out,
     exists (
       select
       from fairqueue.fq_lease e

@@ -92,7 +92,7 @@ def test_the_reason_of_a_wait_reads_a_bounded_part(full: Kernel) -> None:
         " select 'q', m.channel_id, 0, m.id, 1 from fq_message m where m.id % 97 = 1"
     )
     found: list[dict[str, Any]] = []
-    call = "select * from fq_contention_of('q', '{c1}', 4, 50)"
+    call = "select * from fq_contention_of('q', '{c1}', 4, 50, 50)"
     assert_frugal(full, 3 * 50 + BOUND, lambda: found.extend(full.rows(call)))
     assert (found[0]["channel"], found[0]["messages_out"], len(found)) == ("c1", 50, 1 + 4)
     assert found[0]["rival_weight"] <= 3 * 50 + 1
@@ -107,6 +107,6 @@ def test_leases_without_messages_are_bounded(kernel: Kernel) -> None:
         " select n + 1000, 'q', 'w' || n, fq_now() + 3600000000 + n from generate_series(1, 5000) n"
     )
     found: list[dict[str, Any]] = []
-    call = "select * from fq_contention_of('q', '{a}', 4, 50)"
+    call = "select * from fq_contention_of('q', '{a}', 4, 50, 50)"
     assert_frugal(kernel, 3 * 50 + BOUND, lambda: found.extend(kernel.rows(call)))
     assert found[0]["messages_out"] == 1
