@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
+from unittest.mock import create_autospec, patch
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.types import StringType, StructField, StructType
 
 from sqlalchemy_fairqueue.spark.writing.columns import columns_of
@@ -22,6 +24,12 @@ def start(database: Database, job_id: str | None = "job", **options: Any) -> Loa
     return begin(chosen, columns_of(_SCHEMA, chosen))
 
 
+def begin_batch(database: Database, job_id: str = "job") -> Load:
+    """A stream begins a micro-batch."""
+    chosen = WriteOptions(dsn=database.conninfo, queue="q", job_id=job_id)
+    return begin(chosen, columns_of(_SCHEMA, chosen), stream=True)
+
+
 def stage(load: Load, attempt: int, *rows: tuple[str, str, str | None], partition: int = 0) -> Staged:
     """One task copies its rows."""
     return stage_batches(load, attempt, iter([rows]), partition=partition)
@@ -36,6 +44,15 @@ def stage_batches(
         return said
     columns = (load.columns.rows(_batch(rows))[0] for rows in batches)
     return replace(said, messages=copy_rows(load.options, load.stage, attempt, load.columns.staged, columns))
+
+
+def stage_by_task(load: Load, attempt: int, *rows: tuple[str, str, str | None], partition: int = 0) -> Staged:
+    """One task of Spark stages its rows."""
+    context = create_autospec(TaskContext, instance=True)
+    context.partitionId.return_value, context.taskAttemptId.return_value = partition, attempt
+    context.getLocalProperty.return_value = None
+    with patch.object(TaskContext, "get", return_value=context):
+        return load.stage_rows([_batch(rows)])
 
 
 def messages(database: Database) -> list[tuple[str, str]]:

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Literal
@@ -19,9 +19,9 @@ from sqlalchemy_fairqueue.embedded import Server
 from sqlalchemy_fairqueue.spark.errors import BadOption, PipelineError, StageIncomplete
 from tests.fixtures.database import Database, install
 from tests.fixtures.waits import Waits
-from tests.spark.staged_loads import messages, stage, stage_batches, stages, start
+from tests.spark.staged_loads import begin_batch, messages, stage, stage_batches, stage_by_task, stages, start
 
-ROWS = [("a", "1", None), ("b", "2", None)]
+ROWS: list[tuple[str, str, str | None]] = [("a", "1", None), ("b", "2", None)]
 HOLD_KEY = """
 select * from fq_enqueue('q', '{a}', '{x}', '{x}', '{null}', '{null}', '{null}', '{null}', '{held}', '{null}')
 """
@@ -117,28 +117,77 @@ def test_a_task_that_fails_leaves_nothing_behind(database: Database) -> None:
 
 
 def test_a_driver_killed_before_the_merge(database: Database, driver: Callable[[str], "subprocess.Popen[str]"]) -> None:
-    """Nothing is enqueued; the job is run again, and what was left behind goes when it is old."""
+    """Nothing is enqueued; the job is run again, and drops what was left behind, but no stage of another job."""
     process = driver("before")
     assert said(process) == "staged"
     kill(process)
     assert (messages(database), stages(database)) == ([], 1)
+    others = [start(database, "another job"), start(database, None)]
     load = start(database)
     assert load.merge([stage(load, 1, *ROWS)]).merged
     assert len(messages(database)) == 2
-    database.execute("select fq_make_stage(0)")
-    assert stages(database) == 1
+    assert stages(database) == 2
+    for other in others:
+        assert other.merge([stage(other, 1, *ROWS)]).merged
+    assert stages(database) == 0
 
 
 def test_a_driver_killed_after_the_merge(database: Database, driver: Callable[[str], "subprocess.Popen[str]"]) -> None:
-    """All is enqueued, and the job that is run again finds that out before its tasks copy anything."""
+    """All is enqueued; the job that is run again finds that out before its tasks copy anything, and cleans up."""
     process = driver("after")
     assert [said(process), said(process)] == ["staged", "merged"]
     kill(process)
+    assert stages(database) == 1
     load = start(database)
-    assert load.stage is None
+    assert (load.stage, stages(database)) == (None, 0)
     result = load.merge([stage(load, 1, *ROWS)])
     assert (result.merged, result.created) == (False, 2)
     assert len(messages(database)) == 2
+
+
+@pytest.mark.parametrize("until", ["begun", "staged", "merging"])
+def test_two_runs_of_a_job_at_once(database: Database, until: str) -> None:
+    """The first to merge drops the other's stage; the other, which lives, finds the job merged, wherever it is."""
+    other = start(database)
+    reports = [stage(other, 1, *ROWS)] if until != "begun" else []
+    load = start(database)
+    merged = load.merge([stage(load, 1, *ROWS, ("c", "3", None))])
+    assert (merged.merged, merged.created, stages(database)) == (True, 3, 0)
+    if until != "merging":
+        reports.append(stage_by_task(other, 2, *ROWS, partition=1))
+        assert reports[-1].superseded
+    assert other.merge(reports) == replace(merged, merged=False)
+    assert (len(messages(database)), stages(database)) == (3, 0)
+
+
+def test_a_run_that_copies_keeps_its_stage(database: Database) -> None:
+    """The other run of its job does not wait for it; nor does it fail, for the job is merged then."""
+    other = start(database)
+
+    def batches() -> Iterator[Sequence[tuple[str, str, str | None]]]:
+        yield ROWS
+        load = start(database)
+        assert load.merge([stage(load, 1, *ROWS)]).merged
+        yield ROWS
+
+    report = stage_batches(other, 1, batches())
+    assert (report.messages, stages(database)) == (4, 1)
+    assert not other.merge([report]).merged
+    assert (len(messages(database)), stages(database)) == (2, 0)
+
+
+def test_a_micro_batch_drops_stages_of_its_job(database: Database) -> None:
+    """The one that merges does; one that was merged before drops none, as the other run may be at the next."""
+    runs = [begin_batch(database) for _ in range(3)]
+    staged = [replace(stage(run, 1, *ROWS), source="query") for run in runs]
+    later = begin_batch(database)
+    assert runs[2].merge([staged[2]], 7).merged
+    assert stages(database) == 1
+    following = begin_batch(database)
+    assert not later.merge([replace(stage(later, 1, *ROWS), source="query")], 7).merged
+    assert stages(database) == 1
+    assert following.merge([replace(stage(following, 1, *ROWS), source="query")], 8).merged
+    assert (len(messages(database)), stages(database)) == (4, 0)
 
 
 def test_a_driver_killed_in_the_merge(

@@ -157,7 +157,7 @@ def test_a_load_beside_overloads(kernel: Kernel, database: Database) -> None:
 def loaders(kernel: Kernel) -> Iterator[list[str]]:
     """Two roles that may load."""
     names = [f"{kernel.value('select current_database()')}_{number}" for number in (1, 2)]
-    verbs = "fq_make_stage, fq_make_stage_channels, fq_merge, fq_drop_stage"
+    verbs = "fq_make_stage, fq_make_stage_channels, fq_merge, fq_drop_stage, fq_job_stages"
     for name in names:
         kernel.rows(f'create role "{name}"')
         kernel.rows(f'grant execute on function {verbs} to "{name}"')
@@ -175,9 +175,12 @@ def test_a_stage_is_of_the_role_that_made_it(kernel: Kernel, loaders: list[str])
     """The role of SET ROLE inserts, merges and drops; another loader may do nothing with the table."""
     mine, other = loaders
     kernel.rows(f'set role "{mine}"')
-    stage = kernel.value("select fq_make_stage(0)")
+    stage = kernel.value("select fq_make_stage(0, 'q', 'job')")
     copy(kernel, stage, "a")
+    of_the_job = "select count(*) from fq_job_stages('q', 'job')"
+    assert kernel.value(of_the_job) == 1
     kernel.rows(f'set role "{other}"')
+    assert kernel.value(of_the_job) == 0
     merge = "select created from fq_merge('q', 'job', %(stage)s, '{1}', 1)"
     kernel.commit()
     for refused in (

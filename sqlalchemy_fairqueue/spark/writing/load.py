@@ -10,18 +10,27 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import psycopg
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
+from sqlalchemy_fairqueue.errors import FairQueueError
 from sqlalchemy_fairqueue.spark.connections import connect, find_installation
 from sqlalchemy_fairqueue.spark.errors import BadOption, BadRows, PipelineError
 from sqlalchemy_fairqueue.spark.writing.merge import Attempts, LoadResult, committed, merge
 from sqlalchemy_fairqueue.spark.writing.rejected_rows import RejectedRows, file_system
-from sqlalchemy_fairqueue.spark.writing.stage import Stage, copy_rows, drop_stage, make_stage
+from sqlalchemy_fairqueue.spark.writing.stage import (
+    Stage,
+    copy_rows,
+    drop_left_behind,
+    drop_stage,
+    job_stages,
+    make_stage,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from sqlalchemy_fairqueue.spark.connections import Installation
     from sqlalchemy_fairqueue.spark.writing.columns import Columns
@@ -45,6 +54,7 @@ class Staged(WriterCommitMessage):
         examples: Descriptions of bad rows, if they fail the load.
         source: The streaming query, which goes with its checkpoint.
         stage: The staging table: Spark makes one writer for the tasks of a micro-batch, and another for its commit.
+        superseded: Whether the task staged nothing, because another run of the job has merged it.
     """
 
     partition: int
@@ -54,6 +64,7 @@ class Staged(WriterCommitMessage):
     examples: tuple[str, ...]
     source: str | None
     stage: Stage | None
+    superseded: bool = False
 
 
 class _BadRowFound(Exception):
@@ -71,6 +82,8 @@ class Load:
         job_id: The id of the job.
         stage: The staging table; None if the job was committed before, so that nothing is to be done.
         before: The result of that run.
+        left: Tables of other runs of the job, which were there when this run began. They are of no use once the job is
+            merged: then a run that still lives has nothing to merge either.
     """
 
     options: WriteOptions
@@ -79,6 +92,7 @@ class Load:
     job_id: str
     stage: Stage | None
     before: LoadResult | None = None
+    left: tuple[Stage, ...] = ()
 
     def stage_rows(self, batches: Iterable[pa.RecordBatch]) -> Staged:
         """Task: copy its rows to the stage, and reject bad ones."""
@@ -103,6 +117,10 @@ class Load:
         except _BadRowFound:
             task.collect_examples(rest)
             return replace(staged, examples=tuple(task.examples))
+        except FairQueueError as error:
+            if not _stage_is_gone(error) or self._merged_before() is None:
+                raise
+            return replace(staged, superseded=True)
         finally:
             task.close()
         return replace(staged, messages=messages, rejected=task.rejected)
@@ -114,11 +132,17 @@ class Load:
             return self.before
         load = replace(self, stage=next((one.stage for one in staged), self.stage))
         try:
-            return load._merge(staged, batch_id)  # noqa: SLF001 - it is the same class
+            result = load._merge(staged, batch_id)  # noqa: SLF001 - it is the same class
         finally:
             self.drop(staged)
+        # A micro-batch that was merged before says nothing of the stages: one may be of the next micro-batch.
+        if result.merged or batch_id is None:
+            self.drop_left_behind({one.stage for one in staged})
+        return result
 
     def _merge(self, staged: Sequence[Staged], batch_id: int | None) -> LoadResult:
+        if any(one.superseded for one in staged) and (before := self._merged_before()):
+            return before
         self._refuse_bad_rows(staged)
         if self.rejects is not None:
             kept = {one.partition: one.attempt for one in staged if one.rejected}
@@ -129,7 +153,12 @@ class Load:
             sum(one.rejected for one in staged),
         )
         source = None if batch_id is None else next((one.source for one in staged), None)
-        return merge(self.options, self.installation, self.existing_stage, self.job_id, attempts, batch_id, source)
+        try:
+            return merge(self.options, self.installation, self.existing_stage, self.job_id, attempts, batch_id, source)
+        except FairQueueError as error:
+            if batch_id is None and _stage_is_gone(error) and (before := self._merged_before()):
+                return before
+            raise
 
     def drop(self, staged: Iterable[Staged | None] = ()) -> None:
         """Clean up after success and failure alike."""
@@ -139,6 +168,29 @@ class Load:
             if load.rejects is not None:
                 with contextlib.suppress(OSError, pa.ArrowException, BadOption):
                     load.rejects.delete_work()
+
+    def drop_left_behind(self, own: Collection[Stage | None] = ()) -> None:
+        """Drop what other runs of the job left behind. To be called when the job was merged.
+
+        Args:
+            own: Tables of this run.
+        """
+        left = [stage for stage in self.left if stage not in own]
+        if not left:
+            return
+        # The messages are enqueued: whatever fails here is left to the next run, or to the age of the tables.
+        with contextlib.suppress(FairQueueError, psycopg.Error, OSError, pa.ArrowException):
+            with contextlib.closing(connect(self.options, "cleanup", autocommit=True)) as connection:
+                dropped = drop_left_behind(connection, left)
+            if self.options.rejects_path is not None:
+                for stage in dropped:
+                    RejectedRows(self.options.rejects_path, stage.name).delete_work()
+
+    def _merged_before(self) -> LoadResult | None:
+        """The result of another run that has merged the job; None without one, and for a stream."""
+        with contextlib.closing(connect(self.options, "load", autocommit=True)) as connection:
+            known = committed(connection, self.installation, self.options.queue, self.job_id)
+        return known[0] if known is not None and known[1] is None else None
 
     @property
     def existing_stage(self) -> Stage:
@@ -161,6 +213,10 @@ class Load:
                 "with badRows=reject and rejectsPath",
                 examples[:EXAMPLES],
             )
+
+
+def _stage_is_gone(error: FairQueueError) -> bool:
+    return isinstance(error.__cause__, psycopg.errors.UndefinedTable)
 
 
 class _Task:
@@ -224,8 +280,12 @@ def begin(options: WriteOptions, columns: Columns, *, stream: bool = False) -> L
     job_id = options.job_id or str(uuid.uuid4())
     with contextlib.closing(connect(options, "load", autocommit=True)) as connection:
         installation = find_installation(connection, options.schema)
+        left = tuple(job_stages(connection, installation, options))
         if not stream and options.job_id is not None:
             known = committed(connection, installation, options.queue, job_id)
             if known is not None and known[1] is None:
-                return Load(options, columns, installation, job_id, None, known[0])
-        return Load(options, columns, installation, job_id, make_stage(connection, installation, options))
+                merged = Load(options, columns, installation, job_id, None, known[0], left)
+                merged.drop_left_behind()
+                return merged
+        stage = make_stage(connection, installation, options)
+        return Load(options, columns, installation, job_id, stage, left=left)

@@ -6,6 +6,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import psycopg
 import pyarrow as pa
 from pyarrow import csv
 
@@ -16,13 +17,13 @@ from sqlalchemy_fairqueue.times import microseconds
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    import psycopg
-
     from sqlalchemy_fairqueue.spark.connections import Installation
     from sqlalchemy_fairqueue.spark.options import TargetOptions
     from sqlalchemy_fairqueue.spark.writing.options import WriteOptions
 
 _DROP_WAIT = "5s"
+# A stage that a task is copying to is left to the run that it belongs to.
+_LEFT_BEHIND_WAIT = "100ms"
 # Nulls are empty and texts quoted, as COPY reads CSV by default.
 _CSV = csv.WriteOptions(include_header=False, quoting_style="needed")
 
@@ -51,21 +52,49 @@ def make_stage(connection: psycopg.Connection, installation: Installation, optio
     """Make the table of one run, and drop old tables of runs that died, by the option staging_ttl."""
     with translated_errors("make a staging table"):
         row = connection.execute(
-            f"select {installation.quoted}.fq_stage_schema(), {installation.quoted}.fq_make_stage(%s::bigint)".encode(),
-            [microseconds(options.staging_ttl)],
+            f"select {installation.quoted}.fq_stage_schema(),"
+            f" {installation.quoted}.fq_make_stage(%s::bigint, %s::text, %s::text)".encode(),
+            [microseconds(options.staging_ttl), options.queue, options.job_id],
         ).fetchone()
     assert row is not None  # noqa: S101 - a function returns a row
     return Stage(installation, *row)
 
 
 def drop_stage(target: TargetOptions, stage: Stage) -> None:
-    """Drop the table if its lock is free within a few seconds; else a later load drops it, when it is old enough.
+    """Drop the table if its lock is free within a few seconds; else a later load drops it (job_stages, staging_ttl).
 
     A task that Spark has given up may still be copying to it.
     """
     with contextlib.suppress(Exception), contextlib.closing(connect(target, "cleanup", autocommit=True)) as connection:
         connection.execute(f"set lock_timeout = '{_DROP_WAIT}'".encode())
         connection.execute(f"select {stage.installation.quoted}.fq_drop_stage(%s::text)".encode(), [stage.name])
+
+
+def job_stages(connection: psycopg.Connection, installation: Installation, options: WriteOptions) -> list[Stage]:
+    """The tables of all runs of the job, oldest first. A job without an id has none."""
+    statement = (
+        f"select {installation.quoted}.fq_stage_schema(), s "  # noqa: S608 - quoted
+        f"from {installation.quoted}.fq_job_stages(%s::text, %s::text) s"
+    )
+    rows = connection.execute(statement.encode(), [options.queue, options.job_id]).fetchall()
+    return [Stage(installation, *row) for row in rows]
+
+
+def drop_left_behind(connection: psycopg.Connection, stages: Iterable[Stage]) -> list[Stage]:
+    """Drop tables of other runs of a job that was merged, those apart that are in use; returns the dropped ones.
+
+    Args:
+        connection: A connection in autocommit mode.
+        stages: Tables that were there before the job was merged. Their runs, dead or not, have nothing to merge.
+    """
+    dropped = []
+    connection.execute(f"set lock_timeout = '{_LEFT_BEHIND_WAIT}'".encode())
+    for stage in stages:
+        with contextlib.suppress(psycopg.Error):
+            connection.execute(f"select {stage.installation.quoted}.fq_drop_stage(%s::text)".encode(), [stage.name])
+            dropped.append(stage)
+    connection.execute("reset lock_timeout")
+    return dropped
 
 
 def copy_rows(

@@ -1,4 +1,4 @@
-"""fq_make_stage: each load has a table of its own, and what loads that died left behind goes."""
+"""fq_make_stage, fq_job_stages: each load has a table of its own, and what loads that died left behind goes."""
 
 from datetime import timedelta
 from typing import Any
@@ -41,6 +41,28 @@ def test_a_stage_in_use_stays(kernel: Kernel, open_kernel: OpenKernel, clock: Cl
     newest = make_stage(kernel, HOUR)
     assert old not in stages(kernel)
     assert newest in stages(kernel)
+
+
+def test_stages_of_a_job(kernel: Kernel, clock: Clock) -> None:
+    """The job finds those that its runs made, the oldest first; a load without a name has none."""
+
+    def make(queue: str | None, job: str | None) -> str:
+        clock.advance(timedelta(seconds=1))
+        name: str = kernel.value("select fq_make_stage(%(ttl)s, %(queue)s, %(job)s)", ttl=HOUR, queue=queue, job=job)
+        return name
+
+    def found(queue: str | None, job: str | None) -> list[str]:
+        rows = kernel.rows("select s from fq_job_stages(%(queue)s, %(job)s) s", queue=queue, job=job)
+        return [row["s"] for row in rows]
+
+    first = make("q", "job")
+    for others in (("q", "job 2"), ("q2", "job"), ("q", None), (None, None)):
+        make(*others)
+    second = make("q", "job")
+    assert found("q", "job") == [first, second]
+    assert found("q", None) == found(None, None) == found("q", "job 3") == []
+    assert kernel.value("select fq_drop_stage(%(stage)s)", stage=first) is True
+    assert found("q", "job") == [second]
 
 
 def test_a_crash_empties_it_and_costs_no_log(kernel: Kernel) -> None:
