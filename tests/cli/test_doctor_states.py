@@ -1,5 +1,6 @@
 """Doctor's findings of states that stand twice, and the statements that it gives."""
 
+import pytest
 from sqlalchemy import Engine, create_engine
 
 from sqlalchemy_fairqueue import ChannelPolicy, Queue
@@ -55,6 +56,26 @@ def test_two_states_of_a_queue(findings: Findings, engine: Engine, database: Dat
     assert found["message"] == "queue 'documents' has 2 state rows; its limit does not hold"
     repair(database, found["remedy"])
     assert levels(findings("quarantine")) == ["ok"]
+    assert len(lease(engine)) == 1
+
+
+@pytest.mark.parametrize("table", ["fq_limit_state", "fq_limit_share"])
+def test_two_states_of_a_shared_limit(findings: Findings, engine: Engine, database: Database, table: str) -> None:
+    """They are a problem, told to who examines a queue of the limit, until the newest row alone is left."""
+    QUEUE.configure_limit(engine, "api", max_concurrency=2)
+    QUEUE.configure(engine, limits=["api"])
+    enqueue(engine, "a", "b", "c")
+    assert len(lease(engine, 1)) == 1
+    repeat(database, table, row_version=1000)
+
+    [found] = findings("quarantine")
+
+    assert (found["level"], found["values"]) == ("problem", {"limit": "api", "rows": 2})
+    assert levels(findings("quarantine", "--queue", "documents")) == ["problem"]
+    assert levels(findings("quarantine", "--queue", "another")) != ["problem"]
+    repair(database, found["remedy"])
+    assert levels(findings("quarantine")) == ["ok"]
+    assert database.value(f"select row_version from {table}") == 1000
     assert len(lease(engine)) == 1
 
 

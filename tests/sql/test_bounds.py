@@ -4,6 +4,8 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+from sqlalchemy_fairqueue.sql import latest_version
+from sqlalchemy_fairqueue.sql.roles import function_roles
 from tests.sql.client import Kernel
 
 pytestmark = pytest.mark.installed
@@ -128,3 +130,24 @@ def test_a_lease_whose_consumer_has_an_endless_name(kernel: Kernel) -> None:
     kernel.rows("update fq_lease set consumer = repeat('c', 2000000), expires_at = fq_now() - 1")
     assert kernel.dequeue(2).channels == ["b"]
     assert kernel.value("select length(reason) from fq_dead_letter") < 600
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_limits_of_pages(kernel: Kernel, limit: int) -> None:
+    """Each function with a limit that a role may call, but for stages, refuses one below 1 in words of its own."""
+    kernel.enqueue("a")
+    functions = kernel.rows(
+        "select p.proname as name, p.proargnames[1:p.pronargs] as arguments,"
+        " array(select format_type(t, null) from unnest(p.proargtypes) with ordinality u(t, i) order by i) as types"
+        " from pg_proc p where 'p_limit' = any (p.proargnames[1:p.pronargs])"
+    )
+    roles = function_roles(latest_version())
+    functions = [one for one in functions if {*roles.get(one["name"], ())} - {"loader"}]
+    assert len(functions) > 5
+    for function in functions:
+        values = {"p_queue": "'q'", "p_limit": str(limit), "p_scan": "1", "p_count": "1"}
+        named = dict(zip(function["arguments"], function["types"], strict=True))
+        arguments = ", ".join(f"{name} => {values.get(name, 'null')}::{type_}" for name, type_ in named.items())
+        with pytest.raises(psycopg.Error) as raised:
+            kernel.rows(f"select * from {function['name']}({arguments})")
+        assert (raised.value.sqlstate, function["name"]) == ("QF001", function["name"])

@@ -1,12 +1,12 @@
 -- fq_dead_letters: dead letters of a queue, the oldest death first. Null restricts nothing; p_died_at and p_message_id
 -- are those of the last one of the page before. p_error: a text that the reason or the error contains. p_since,
--- p_until: died from then on, died before then.
+-- p_until: died from then on, died before then. p_limit null: all.
 -- Guarantees: one row a letter. Of one that cannot be read the texts, the content and the headers are null, and
 -- unreadable says why: it costs no other one.
 -- Cost: what is returned. With p_error, which no index has: the letters between the times, or after the page before, of
 -- the channel or the kind, until there are p_limit; with both a channel and a kind, those of one of them. Locks: none.
 -- Index: fq_dead_letter_died_ix, fq_dead_letter_kind_ix, fq_dead_letter_channel_ix or fq_dead_letter_pkey,
--- fq_channel_pkey, fq_channel_queue_name_key. Errors: QF007; none of a row's.
+-- fq_channel_pkey, fq_channel_queue_name_key. Errors: QF001 bad limit; QF007; none of a row's.
 create function fairqueue.fq_dead_letters(
   p_queue text,
   p_ids bigint[] default null,
@@ -52,6 +52,10 @@ declare
   v_channel_id bigint;
   r record;
 begin
+  if p_limit < 1 then
+    raise exception 'fq_dead_letters has limit %', p_limit
+      using errcode = 'QF001', hint = 'ask for 1 letter or more';
+  end if;
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
     perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);

@@ -1,6 +1,6 @@
 -- fq_quarantined: the messages of a queue that stand in the quarantine, the oldest first, without their contents.
--- p_after: only those after this id. content_size and headers_size are in bytes, as stored; null: not kept.
--- Locks: none. Index: fq_quarantine_pkey, fq_channel_pkey. Errors: QF007.
+-- p_after: only those after this id. p_limit null: all. content_size and headers_size: bytes as stored; null: not kept.
+-- Locks: none. Index: fq_quarantine_pkey, fq_channel_pkey. Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_quarantined(p_queue text, p_after bigint default 0, p_limit integer default 100)
 returns table (
   id bigint,
@@ -23,6 +23,10 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin
+  if p_limit < 1 then
+    raise exception 'fq_quarantined has limit %', p_limit
+      using errcode = 'QF001', hint = 'ask for 1 message or more';
+  end if;
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
     perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[])
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);

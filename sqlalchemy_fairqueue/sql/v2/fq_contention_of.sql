@@ -10,8 +10,8 @@
 -- consumers: whether a consumer of the queue has a lease that has not expired. served_cost, queue_cost: as in
 -- fq_contention.
 -- Cost: p_count messages out, p_scan index entries of each other kind, three probes a row of the answer, two more a row
--- of p_channels with up to p_scan of its prioritised messages, one each for up to 2 p_scan channels with messages out or
--- signals, and at most 2,000 rows of the history in queues that do not share by messages. Locks: none.
+-- of p_channels with up to p_scan of its prioritised messages, one each for up to twice p_scan channels with messages
+-- out or signals, and at most 2,000 rows of the history in queues that do not share by messages. Locks: none.
 -- Index: fq_channel_queue_name_key, fq_channel_pkey, fq_channel_state_newest_ix, fq_channel_state_ready_ix,
 -- fq_lease_expires_ix, fq_message_lease_ix, fq_message_ready_ix, fq_signal_pkey, fq_queue_pkey,
 -- fq_queue_state_newest_ix; those of fq_recent_costs. Errors: QF001 bad limit; QF007.

@@ -1,8 +1,8 @@
 -- fq_schedules: the schedules of a queue, in the order of channel and name, without the contents of their messages.
 -- p_queue null: of all queues. p_channel, p_name: only these. p_after_channel with p_after_name: only those after that
--- one of the queue. Times are microseconds
--- since the epoch, read_at among them: the clock's. content_size is in bytes.
--- Locks: none. Index: fq_schedule_name_key. Errors: QF007.
+-- one of the queue. p_limit null: all. Times are microseconds since the epoch, read_at among them: the clock's.
+-- content_size is in bytes.
+-- Locks: none. Index: fq_schedule_name_key. Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_schedules(
   p_queue text,
   p_channel text,
@@ -47,6 +47,10 @@ set jit = off
 as $$
 #variable_conflict use_column
 begin
+  if p_limit < 1 then
+    raise exception 'fq_schedules has limit %', p_limit
+      using errcode = 'QF001', hint = 'ask for 1 schedule or more';
+  end if;
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
     perform fairqueue.fq_check_grant(
       array['producer', 'monitor', 'operator']::text[], p_queue,
