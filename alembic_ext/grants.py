@@ -22,6 +22,10 @@ class GrantFairqueueOp(FairqueueOp):
     Attributes:
         grant: The role, its kind of work and the bounds.
         before: The grant of this kind that the role has had until now, if that is known.
+
+    Example:
+        >>> GrantFairqueueOp(RoleGrant("web", "producer")).reverse().to_diff_tuple()
+        ('revoke_fairqueue', 'web', 'producer', None)
     """
 
     verb = "grant_fairqueue"
@@ -57,6 +61,10 @@ class GrantFairqueueOp(FairqueueOp):
         Raises:
             ValueError: A value cannot be granted, the schema's name cannot be kept, or the database is not PostgreSQL.
             SchemaMismatch: The schema does not hold a version that this library knows. Nothing was changed.
+
+        Example:
+            >>> op.execute("create role web")
+            >>> op.grant_fairqueue("web", "producer", queues=["documents"])
         """
         operations.invoke(cls(RoleGrant(role, kind, queues, channels), schema))
 
@@ -93,6 +101,10 @@ class RevokeFairqueueOp(FairqueueOp):
         role: The role.
         kind: The kind of work. None: all that it was granted.
         before: The grant that the role has had until now, if that is known: the inverse grants it.
+
+    Example:
+        >>> RevokeFairqueueOp("web", before=RoleGrant("web", "producer")).reverse().grant.kind
+        'producer'
     """
 
     verb = "revoke_fairqueue"
@@ -123,6 +135,11 @@ class RevokeFairqueueOp(FairqueueOp):
         Raises:
             ValueError: The kind is not known, the schema's name cannot be kept, or the database is not PostgreSQL.
             SchemaMismatch: The schema does not hold a version that this library knows. Nothing was changed.
+
+        Example:
+            >>> op.execute("create role web")
+            >>> op.grant_fairqueue("web", "producer")
+            >>> op.revoke_fairqueue("web", "producer")
         """
         operations.invoke(cls(role, kind, schema))
 

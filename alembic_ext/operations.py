@@ -94,7 +94,12 @@ class _LadderOp(FairqueueOp):
 
 @Operations.register_operation("create_fairqueue")
 class CreateFairqueueOp(_InstallationOp):
-    """Install fairqueue; the inverse is :class:`DropFairqueueOp`."""
+    """Install fairqueue; the inverse is :class:`DropFairqueueOp`.
+
+    Example:
+        >>> CreateFairqueueOp(2).reverse().to_diff_tuple()
+        ('drop_fairqueue', 2, None)
+    """
 
     verb = "create_fairqueue"
 
@@ -111,6 +116,10 @@ class CreateFairqueueOp(_InstallationOp):
         Raises:
             ValueError: The version is not known, the schema's name cannot be kept, or the database is not PostgreSQL.
             SchemaMismatch: The schema is missing, or names that fairqueue needs are taken in it. Nothing was changed.
+
+        Example:
+            >>> op.execute("create schema queues")
+            >>> op.create_fairqueue(version=2, schema="queues")
         """
         operations.invoke(cls(version, schema))
 
@@ -125,7 +134,12 @@ class CreateFairqueueOp(_InstallationOp):
 
 @Operations.register_operation("drop_fairqueue")
 class DropFairqueueOp(_InstallationOp):
-    """Take fairqueue away; the inverse is :class:`CreateFairqueueOp`."""
+    """Take fairqueue away; the inverse is :class:`CreateFairqueueOp`.
+
+    Example:
+        >>> DropFairqueueOp(2).reverse().to_diff_tuple()
+        ('create_fairqueue', 2, None)
+    """
 
     verb = "drop_fairqueue"
 
@@ -141,6 +155,9 @@ class DropFairqueueOp(_InstallationOp):
         Raises:
             ValueError: The version is not known, the schema's name cannot be kept, or the database is not PostgreSQL.
             SchemaMismatch: The schema does not hold this version. Nothing was changed.
+
+        Example:
+            >>> op.drop_fairqueue(version=2)
         """
         operations.invoke(cls(version, schema))
 
@@ -155,7 +172,12 @@ class DropFairqueueOp(_InstallationOp):
 
 @Operations.register_operation("upgrade_fairqueue")
 class UpgradeFairqueueOp(_LadderOp):
-    """Make a newer version of an installed one; the inverse is :class:`DowngradeFairqueueOp`."""
+    """Make a newer version of an installed one; the inverse is :class:`DowngradeFairqueueOp`.
+
+    Example:
+        >>> UpgradeFairqueueOp(1, 2).reverse().to_diff_tuple()
+        ('downgrade_fairqueue', 2, 1, None)
+    """
 
     verb = "upgrade_fairqueue"
 
@@ -173,6 +195,9 @@ class UpgradeFairqueueOp(_LadderOp):
             ValueError: A version is not known, *new* is not newer, the schema's name cannot be kept, or the database is
                 not PostgreSQL.
             SchemaMismatch: The schema does not hold *old*, or names that *new* adds are taken. Nothing was changed.
+
+        See Also:
+            :meth:`DowngradeFairqueueOp.downgrade_fairqueue`
         """
         operations.invoke(cls(old, new, schema))
 
@@ -187,7 +212,12 @@ class UpgradeFairqueueOp(_LadderOp):
 
 @Operations.register_operation("downgrade_fairqueue")
 class DowngradeFairqueueOp(_LadderOp):
-    """Make an older version of an installed one; the inverse is :class:`UpgradeFairqueueOp`."""
+    """Make an older version of an installed one; the inverse is :class:`UpgradeFairqueueOp`.
+
+    Example:
+        >>> DowngradeFairqueueOp(2, 1).reverse().to_diff_tuple()
+        ('upgrade_fairqueue', 1, 2, None)
+    """
 
     verb = "downgrade_fairqueue"
 
@@ -207,6 +237,10 @@ class DowngradeFairqueueOp(_LadderOp):
             ValueError: A version is not known, *old* is not older, the schema's name cannot be kept, or the database is
                 not PostgreSQL.
             SchemaMismatch: The schema does not hold *new*. Nothing was changed.
+
+        Example:
+            >>> op.downgrade_fairqueue(2, 1)
+            >>> op.upgrade_fairqueue(1, 2)
         """
         operations.invoke(cls(new, old, schema))
 
@@ -225,6 +259,10 @@ class RepairFairqueueOp(_InstallationOp):
 
     Attributes:
         reasons: What was found to differ, a line each, printed as comments above the call.
+
+    Example:
+        >>> RepairFairqueueOp(2).reverse().to_diff_tuple()
+        ('nothing',)
     """
 
     verb = "repair_fairqueue"
@@ -248,6 +286,10 @@ class RepairFairqueueOp(_InstallationOp):
         Raises:
             ValueError: The version is not known, the schema's name cannot be kept, or the database is not PostgreSQL.
             SchemaMismatch: The schema does not hold this version. Nothing was changed.
+
+        Example:
+            >>> op.execute("drop function fq_wake")
+            >>> op.repair_fairqueue(version=2)
         """
         operations.invoke(cls(version, schema))
 

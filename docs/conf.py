@@ -6,6 +6,8 @@ import sys
 from importlib.metadata import version as version_of
 from pathlib import Path
 
+import alembic_ext  # noqa: F401 - makes the methods of Alembic's op that a page documents
+
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 project = "sqlalchemy-fairqueue"

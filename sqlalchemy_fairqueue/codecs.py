@@ -28,6 +28,16 @@ class Codec(Protocol):
     """The interface of a codec.
 
     Every process that uses a queue must be given one that understands the others' content.
+
+    Example:
+        >>> class CompressedJson:
+        ...     def encode(self, payload: object) -> bytes:
+        ...         return zlib.compress(json.dumps(payload).encode())
+        ...     def decode(self, content: bytes) -> object:
+        ...         return json.loads(zlib.decompress(content))
+        >>> codec = Queue("documents", codec=CompressedJson()).codec
+        >>> codec.decode(codec.encode({"file": "a.pdf"}))
+        {'file': 'a.pdf'}
     """
 
     def encode(self, payload: Any) -> bytes:
@@ -50,8 +60,9 @@ class JsonCodec:
             that can. None refuses such values. To convert back is up to the caller.
 
     Example:
-        >>> Queue("documents", codec=JsonCodec()).codec.encode({"file": "a.pdf"})
-        b'{"file":"a.pdf"}'
+        >>> codec = JsonCodec(default=str)
+        >>> codec.decode(codec.encode({"file": "a.pdf", "at": date(2026, 11, 1)}))
+        {'file': 'a.pdf', 'at': '2026-11-01'}
     """
 
     def __init__(self, default: Callable[[Any], Any] | None = None) -> None:
@@ -180,7 +191,8 @@ class BytesCodec:
     """Bytes as they are.
 
     Example:
-        >>> Queue("pictures", codec=BytesCodec()).codec.encode(b"any bytes")
+        >>> pictures = Queue("pictures", codec=BytesCodec())
+        >>> pictures.codec.decode(pictures.codec.encode(b"any bytes"))
         b'any bytes'
     """
 

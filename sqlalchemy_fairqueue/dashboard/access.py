@@ -29,7 +29,11 @@ _TOKEN_BYTES = 32
 
 
 class Role(StrEnum):
-    """The rights of a user."""
+    """The rights of a user.
+
+    See Also:
+        :class:`Access`
+    """
 
     VIEWER = "viewer"
     OPERATOR = "operator"
@@ -43,6 +47,11 @@ class Access:
         name: Who it is, for the record of actions.
         role: A viewer sees; an operator also changes.
         payloads: Whether they see payloads, headers, results and error texts of messages.
+
+    Example:
+        >>> support, on_call = Access("ann"), Access("ben", Role.OPERATOR, payloads=True)
+        >>> support.operates, on_call.operates
+        (False, True)
     """
 
     name: str

@@ -73,6 +73,14 @@ def create_dashboard(
 
     Raises:
         InvalidArgument: *trace_url* is no http address with ``{trace_id}`` in it.
+
+    Example:
+        >>> def authorize(request: Request) -> Access | None:
+        ...     user = request.headers.get("x-forwarded-user")
+        ...     return Access(user, Role.OPERATOR) if user else None
+        >>> app = Starlette(routes=[Mount("/queues", create_dashboard(engine, queue, authorize=authorize))])
+        >>> [route.path for route in app.routes]
+        ['/queues']
     """
     if trace_url is not None and not (trace_url.startswith(("https://", "http://")) and "{trace_id}" in trace_url):
         raise InvalidArgument(

@@ -10,4 +10,12 @@ TEST_SERVER_URL_VARIABLE = "FAIRQUEUE_TEST_SERVER_URL"
 
 
 class EmbeddedServerError(RuntimeError):
-    """The private server could not be found, started or stopped. The message ends with what to do."""
+    """The private server could not be found, started or stopped. The message ends with what to do.
+
+    Example:
+        >>> try:
+        ...     Programs.in_directory("/srv/postgresql")
+        ... except EmbeddedServerError as error:
+        ...     print(error)
+        directory '/srv/postgresql' holds no PostgreSQL server: postgres, initdb, pg_ctl is missing; name the folder ...
+    """

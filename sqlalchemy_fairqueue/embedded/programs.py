@@ -23,6 +23,11 @@ class Programs:
 
     Attributes:
         directory: where ``postgres``, ``initdb`` and ``pg_ctl`` are.
+
+    Example:
+        >>> programs = Programs.of_package()
+        >>> Programs.in_directory(programs.directory).version.split(".")[0]
+        '18'
     """
 
     directory: Path

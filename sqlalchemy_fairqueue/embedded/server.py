@@ -29,6 +29,12 @@ class Server:
     Attributes:
         directory: the folder with the socket and everything that the server writes; it goes when the server stops.
         version: PostgreSQL's version, such as ``18.6``.
+
+    Example:
+        >>> with embedded_server(durable=False) as server:
+        ...     server.restart("immediate")  # as if it had crashed
+        ...     print(server.url("postgres").database, server.data_directory.is_dir(), server.log_path.name)
+        postgres True server.log
     """
 
     directory: Path

@@ -6,7 +6,15 @@ from sqlalchemy_fairqueue.errors.base import FairQueueError
 
 
 class SchemaMismatch(FairQueueError, codes=("QF004", "42883", "42P01", "3F000", "42703")):
-    """The queue is not installed in the schema that was named, or in a version that this library cannot use."""
+    """The queue is not installed in the schema that was named, or in a version that this library cannot use.
+
+    Example:
+        >>> try:
+        ...     Queue("documents", schema="elsewhere").stats(engine)
+        ... except SchemaMismatch as error:
+        ...     print(error)
+        fairqueue is not installed in schema 'elsewhere'; put op.create_fairqueue(version=2, schema='elsewhere') ...
+    """
 
 
 class NotGranted(FairQueueError, codes=("QF007",)):

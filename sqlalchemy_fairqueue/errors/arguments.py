@@ -6,7 +6,15 @@ from sqlalchemy_fairqueue.errors.base import FairQueueError
 
 
 class InvalidArgument(FairQueueError, ValueError, codes=("QF001",)):
-    """An argument has a value that cannot be kept."""
+    """An argument has a value that cannot be kept.
+
+    Example:
+        >>> try:
+        ...     Rate(0)
+        ... except InvalidArgument as error:
+        ...     print(error)
+        the count of a rate is 0; give a number above 0, such as 50
+    """
 
 
 class PayloadError(FairQueueError, ValueError):
@@ -14,6 +22,13 @@ class PayloadError(FairQueueError, ValueError):
 
     Attributes:
         path: Where in the payload, like ``$.pages[3].size``; ``$`` is the payload itself.
+
+    Example:
+        >>> try:
+        ...     queue.enqueue_now(engine, channel="customer-7", payload={"pages": [{"at": datetime.now(UTC)}]})
+        ... except PayloadError as error:
+        ...     print(error.path)
+        $.pages[0].at
     """
 
     def __init__(self, problem: str, path: str = "$") -> None:

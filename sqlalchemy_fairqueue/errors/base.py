@@ -10,6 +10,13 @@ class FairQueueError(Exception):
 
     Attributes:
         of_sqlstate: The class for each SQLSTATE that has one.
+
+    Example:
+        >>> try:
+        ...     queue.pause(engine, "custmer-7")
+        ... except FairQueueError as error:
+        ...     print(type(error).__name__)
+        UnknownChannel
     """
 
     of_sqlstate: ClassVar[dict[str, type[FairQueueError]]] = {}
@@ -26,4 +33,8 @@ class FairQueueError(Exception):
 
 
 class FairQueueWarning(UserWarning):
-    """Base of every warning of this package."""
+    """Base of every warning of this package.
+
+    Example:
+        >>> warnings.filterwarnings("error", category=FairQueueWarning)  # in tests: each is an error
+    """

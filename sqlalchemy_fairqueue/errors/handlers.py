@@ -66,6 +66,14 @@ class HandlerTimeout(FairQueueError):
         message_id: The message.
         kind: Its kind.
         timeout: How long the handler may take.
+
+    Example:
+        >>> late = make_context(make_delivery(queue, 1, kind="parse"), timed_out=True)
+        >>> try:
+        ...     late.check()
+        ... except HandlerTimeout as error:
+        ...     print(error)
+        the handler of message 1 took longer than kind 'parse' may ...; end sooner, or give the kind more time by ...
     """
 
     def __init__(self, message_id: int, kind: str, timeout: timedelta | None = None) -> None:
@@ -90,6 +98,10 @@ class HandlerCrashed(FairQueueError):
         message_id: The message.
         kind: Its kind.
         exitcode: The exit status of the process, or the negative number of the signal that killed it; None: not known.
+
+    Example:
+        >>> print(HandlerCrashed(17, "parse", exitcode=-9))  # as the last error of the message says it
+        the process of the handler of message 17, kind 'parse', was killed by signal 9 (SIGKILL) before the handler ...
     """
 
     def __init__(self, message_id: int, kind: str, exitcode: int | None) -> None:
@@ -119,6 +131,14 @@ class MessageCancelled(FairQueueError):
 
     Attributes:
         message_id: The message.
+
+    Example:
+        >>> cancelled = make_context(make_delivery(queue, 1), cancelled=True)
+        >>> try:
+        ...     cancelled.check()
+        ... except MessageCancelled as error:
+        ...     print(error)
+        message 1 was cancelled; stop working on it
     """
 
     def __init__(self, message_id: int) -> None:
@@ -131,7 +151,18 @@ class MessageCancelled(FairQueueError):
 
 
 class WorkerError(FairQueueError):
-    """A worker cannot do what it was asked to: a kind without a handler, a handler it cannot call, a second start."""
+    """A worker cannot do what it was asked to: a kind without a handler, a handler it cannot call, a second start.
+
+    Example:
+        >>> @queue.handler("call")
+        ... def call(delivery: Delivery) -> None: ...
+        >>> with Worker(engine, queue, concurrency=1) as worker:
+        ...     try:
+        ...         worker.run()
+        ...     except WorkerError as error:
+        ...         print(error)
+        worker ... runs already; stop it first, or make another
+    """
 
 
 class StartError(WorkerError):
@@ -141,6 +172,18 @@ class StartError(WorkerError):
         queue: The queue.
         function: The name of the function.
         problem: What it raised, in words.
+
+    Example:
+        >>> @queue.on_start
+        ... def mailer() -> object:
+        ...     raise ConnectionError("mail.example does not answer")
+        >>> @queue.handler("mail")
+        ... def mail(delivery: Delivery) -> None: ...
+        >>> try:
+        ...     Worker(engine, queue, concurrency=1).run(drain=True)
+        ... except StartError as error:
+        ...     print(error.function, error.problem)
+        mailer ConnectionError: mail.example does not answer
     """
 
     def __init__(self, queue: str, function: str, problem: str) -> None:
@@ -158,8 +201,21 @@ class StartError(WorkerError):
 
 
 class HandlerTransactionWarning(FairQueueWarning):
-    """A handler commits the session that the worker gave it, so that its effects may happen more than once."""
+    """A handler commits the session that the worker gave it, so that its effects may happen more than once.
+
+    Example:
+        >>> warnings.filterwarnings("error", category=HandlerTransactionWarning)  # such an attempt fails
+    """
 
 
 class UnhandledKindWarning(FairQueueWarning):
-    """A message is enqueued whose kind has no handler, by a Queue object that has handlers for other kinds."""
+    """A message is enqueued whose kind has no handler, by a Queue object that has handlers for other kinds.
+
+    Example:
+        >>> @queue.handler("parse")
+        ... def parse(delivery: Delivery) -> None: ...
+        >>> with warnings.catch_warnings(record=True, action="always") as found:
+        ...     message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, kind="prase")
+        >>> [warning.category.__name__ for warning in found]
+        ['UnhandledKindWarning']
+    """

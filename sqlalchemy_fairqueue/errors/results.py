@@ -15,6 +15,14 @@ class ResultError(FairQueueError):
 
     Attributes:
         message_id: The message.
+
+    Example:
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> try:
+        ...     queue.result(engine, message_id)
+        ... except ResultError as error:
+        ...     print(type(error).__name__)
+        ResultNotReady
     """
 
     message_id: int
@@ -26,6 +34,14 @@ class ResultNotReady(ResultError, TimeoutError):
     Attributes:
         message_id: The message.
         timeout: How long it was waited for. None: not at all.
+
+    Example:
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> try:
+        ...     queue.result(engine, message_id)
+        ... except ResultNotReady as error:
+        ...     print(error)
+        message ... has not ended; ask again later, or wait by result(..., timeout=...)
     """
 
     def __init__(self, message_id: int, timeout: timedelta | None = None) -> None:
@@ -47,6 +63,15 @@ class MessageFailed(ResultError):
         message_id: The message.
         reason: Why it will not be tried again.
         error: Its last error, with the traceback; or None.
+
+    Example:
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> queue.bury(engine, queue.dequeue(engine), reason="there is no such number")
+        >>> try:
+        ...     queue.result(engine, message_id)
+        ... except MessageFailed as error:
+        ...     print(error.reason)
+        there is no such number
     """
 
     def __init__(self, message_id: int, reason: str, error: str | None = None) -> None:
@@ -69,6 +94,16 @@ class ResultCancelled(ResultError):
 
     Attributes:
         message_id: The message.
+
+    Example:
+        >>> queue.configure(engine, results=timedelta(hours=1))
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> outcome = queue.cancel(engine, message_id)
+        >>> try:
+        ...     queue.result(engine, message_id)
+        ... except ResultCancelled as error:
+        ...     print(error)
+        message ... was cancelled and has no result; enqueue it anew if it is needed
     """
 
     def __init__(self, message_id: int) -> None:
@@ -86,6 +121,15 @@ class ResultNotKept(ResultError):
     Attributes:
         message_id: The message.
         problem: Why, as far as is known.
+
+    Example:
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> queue.complete(engine, queue.dequeue(engine))
+        >>> try:
+        ...     queue.result(engine, message_id)
+        ... except ResultNotKept as error:
+        ...     print(error.problem)
+        it expired and was deleted, or queue ... kept no results when the message was delivered: see queue.configure(...
     """
 
     def __init__(self, message_id: int, problem: str) -> None:
@@ -104,6 +148,13 @@ class UnknownMessage(ResultError):
     Attributes:
         message_id: The id.
         queue: The queue.
+
+    Example:
+        >>> try:
+        ...     queue.result(engine, 1_000_000)
+        ... except UnknownMessage as error:
+        ...     print(error)
+        queue ... never had a message 1000000; correct the id, or ask the message's queue
     """
 
     def __init__(self, message_id: int, queue: str) -> None:

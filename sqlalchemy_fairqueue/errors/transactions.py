@@ -11,6 +11,15 @@ class LockOrderError(FairQueueError):
     Attributes:
         sent: What the transaction has sent before: (schema, queue, channel, key), or "completion".
         refused: What came after it although it sorts before it.
+
+    Example:
+        >>> with Session(engine) as session:
+        ...     message_id = queue.enqueue_now(session, channel="b", payload=1, key="invoice-12")
+        ...     try:
+        ...         message_id = queue.enqueue_now(session, channel="a", payload=1, key="invoice-12")
+        ...     except LockOrderError as error:
+        ...         print(error.refused[2:])
+        ('a', 'invoice-12')
     """
 
     def __init__(self, problem: str, sent: object = None, refused: object = None) -> None:
@@ -20,11 +29,30 @@ class LockOrderError(FairQueueError):
 
 
 class AutocommitError(FairQueueError):
-    """Queue work was asked of a connection in AUTOCOMMIT, where it could not be atomic with the business writes."""
+    """Queue work was asked of a connection in AUTOCOMMIT, where it could not be atomic with the business writes.
+
+    Example:
+        >>> autocommit = engine.execution_options(isolation_level="AUTOCOMMIT")
+        >>> try:
+        ...     with Session(autocommit) as session, session.begin():
+        ...         receipt = queue.enqueue(session, channel="customer-7", payload=1)
+        ... except AutocommitError as error:
+        ...     print(error)
+        the connection to ... is in AUTOCOMMIT, where queue work would not be atomic with the business writes; ...
+    """
 
 
 class IsolationError(FairQueueError, codes=("QF003",)):
-    """A dequeue, or a limit on a whole queue, was asked for in a transaction that is not READ COMMITTED."""
+    """A dequeue, or a limit on a whole queue, was asked for in a transaction that is not READ COMMITTED.
+
+    Example:
+        >>> strict = engine.execution_options(isolation_level="SERIALIZABLE")
+        >>> try:
+        ...     queue.configure(strict, max_concurrency=20)
+        ... except IsolationError as error:
+        ...     print(error)
+        cannot limit queue ...: fq_limit_queue runs in a serializable transaction; run it in a READ COMMITTED ...
+    """
 
 
 class UnsentWork(FairQueueError):
@@ -33,4 +61,14 @@ class UnsentWork(FairQueueError):
     There are two ways to get here. An earlier commit failed while it sent the work: only a rollback is possible then.
     Or the call came when the transaction had already been committed, prepared or rolled back: from a hook that runs so
     late, or after a failed flush whose error was caught. That error is the cause. Nothing was recorded.
+
+    Example:
+        >>> with Session(engine) as session:
+        ...     message_id = queue.enqueue_now(session, channel="customer-7", payload=1)
+        ...     event.listen(session, "after_commit", lambda session: queue.pause(session, "customer-7"))
+        ...     try:
+        ...         session.commit()
+        ...     except UnsentWork as error:
+        ...         print(error)
+        the transaction was committed or prepared already, so no queue work can be added to it; ...
     """

@@ -18,6 +18,13 @@ class UnknownChannel(FairQueueError, codes=("QF008",)):
     Attributes:
         queue: The queue.
         channel: The channel that it does not have.
+
+    Example:
+        >>> try:
+        ...     queue.pause(engine, "custmer-7")
+        ... except UnknownChannel as error:
+        ...     print(error.channel)
+        custmer-7
     """
 
     def __init__(self, problem: str, queue: str | None = None, channel: str | None = None) -> None:
@@ -35,6 +42,13 @@ class UnknownSchedule(FairQueueError, codes=("QF009",)):
         queue: The queue.
         channel: The channel.
         schedule: The schedule that the channel does not have.
+
+    Example:
+        >>> try:
+        ...     queue.run_schedule(engine, "nihgtly", channel="customer-7")
+        ... except UnknownSchedule as error:
+        ...     print(error.schedule)
+        nihgtly
     """
 
     def __init__(
@@ -55,6 +69,13 @@ class UnknownGroup(FairQueueError):
     Attributes:
         queue: The queue.
         group_id: The group.
+
+    Example:
+        >>> try:
+        ...     queue.group_status(engine, "0b4c2a5e-6a6e-4c1c-9b9e-0d3e1f3a7c11")
+        ... except UnknownGroup as error:
+        ...     print(error.group_id)
+        0b4c2a5e-6a6e-4c1c-9b9e-0d3e1f3a7c11
     """
 
     def __init__(self, problem: str, queue: str | None = None, group_id: UUID | None = None) -> None:

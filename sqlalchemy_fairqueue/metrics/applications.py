@@ -33,6 +33,12 @@ def wsgi_application(collector: QueueCollector, *others: Collector) -> WSGIAppli
     Args:
         collector: Made with an Engine.
         others: More collectors to export, as ``prometheus_client.REGISTRY``.
+
+    Example:
+        >>> app = flask.Flask("shop")
+        >>> app.wsgi_app = wsgi_application(QueueCollector(engine, queue))
+        >>> "fairqueue_up 1.0" in app.test_client().get("/metrics").text
+        True
     """
     application: WSGIApplication = make_wsgi_app(_registry(collector, *others))
     return application
@@ -46,6 +52,11 @@ def asgi_application(collector: QueueCollector, *others: Collector) -> ASGIAppli
     Args:
         collector: Made with an Engine or an AsyncEngine, which must be of the application's event loop.
         others: More collectors to export, as ``prometheus_client.REGISTRY``.
+
+    Example:
+        >>> app = Starlette(routes=[Mount("/metrics", asgi_application(QueueCollector(engine, queue)))])
+        >>> [route.path for route in app.routes]
+        ['/metrics']
     """
 
     async def metrics(

@@ -39,6 +39,13 @@ class QueueCollector(Collector):
         schema: The schema of the installation. None: the queues' own, or where the search_path finds it.
         workers: Workers of this process.
         figures: Figures to use in place of *engine* and *queues*, as those of a dashboard in the same process.
+
+    Example:
+        >>> registry = CollectorRegistry()  # as a rule prometheus_client.REGISTRY
+        >>> registry.register(QueueCollector(engine, queue))
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> registry.get_sample_value("fairqueue_messages", {"queue": queue.name, "state": "ready"})
+        1
     """
 
     def __init__(
@@ -96,6 +103,12 @@ class WorkerCollector(Collector):
 
     Args:
         workers: The workers.
+
+    Example:
+        >>> registry = CollectorRegistry()
+        >>> registry.register(WorkerCollector(Worker(engine, queue, concurrency=1, name="calls-1")))
+        >>> registry.get_sample_value("fairqueue_worker_events_total", {"worker": "calls-1", "event": "completed"})
+        0
     """
 
     def __init__(self, *workers: Worker | AsyncWorker) -> None:

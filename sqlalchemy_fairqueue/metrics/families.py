@@ -39,6 +39,11 @@ class MetricDefinition:
         meaning: Its value, in a sentence.
         labels: The names of its labels.
         suffixes: What the names of its series end with, of histograms.
+
+    Example:
+        >>> [messages] = [metric for metric in METRICS if metric.name == "fairqueue_messages"]
+        >>> messages.meaning, messages.series
+        ('Messages by state: ready, scheduled, leased.', {'fairqueue_messages': ('queue', 'state')})
     """
 
     name: str

@@ -47,7 +47,14 @@ class QueueState(QueueStateMixin, _Base):
 
 
 class Channel(ChannelMixin, _Base):
-    """A channel, in the connection's default schema."""
+    """A channel, in the connection's default schema.
+
+    Example:
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> with Session(engine) as session:
+        ...     print(session.scalars(select(Channel.name).where(Channel.queue == queue.name)).all())
+        ['customer-7']
+    """
 
 
 class ChannelState(ChannelStateMixin, _Base):
@@ -63,7 +70,15 @@ class Plan(PlanMixin, _Base):
 
 
 class Message(MessageMixin, _Base):
-    """A message, in the connection's default schema."""
+    """A message, in the connection's default schema.
+
+    Example:
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload={"file": "a.pdf"})
+        >>> with Session(engine) as session:
+        ...     message = session.get(Message, message_id)
+        ...     print(message.channel.name, message.kind, message.attempts)
+        customer-7 default 0
+    """
 
 
 class DeadLetter(DeadLetterMixin, _Base):

@@ -60,6 +60,14 @@ def instrument(
 
     Raises:
         InvalidArgument: *process* or *send* is something else.
+
+    Example:
+        >>> instrument(tracer_provider=TracerProvider(), meter_provider=MeterProvider())
+        >>> with TracerProvider().get_tracer("shop").start_as_current_span("upload"):
+        ...     message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> print(queue.message(engine, message_id).headers)
+        {"traceparent": "00-..."}
+        >>> uninstrument()
     """
     if process not in {"link", "child"}:
         raise InvalidArgument(f"process is {process!r:.80}; give 'link' or 'child'")
@@ -75,7 +83,11 @@ def instrument(
 
 
 def uninstrument() -> None:
-    """Trace and measure nothing any more."""
+    """Trace and measure nothing any more.
+
+    See Also:
+        :func:`instrument`
+    """
     installed.instrumentation = None
 
 

@@ -70,6 +70,12 @@ def observe_queues(
         queues: The queues. Default: all of the installation.
         schema: The schema of the installation. None: the queues' own, or where the search_path finds it.
         meter_provider: Default: the global one.
+
+    Example:
+        >>> reader = InMemoryMetricReader()  # as a rule a PeriodicExportingMetricReader
+        >>> observe_queues(engine, queue, meter_provider=MeterProvider([reader]))
+        >>> [metric.name for metric in reader.get_metrics_data().resource_metrics[0].scope_metrics[0].metrics][:2]
+        ['fairqueue.messages', 'fairqueue.channel.wait']
     """
     if schema is None and queues:
         schema = queues[0].schema

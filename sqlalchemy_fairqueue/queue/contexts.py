@@ -78,7 +78,15 @@ class Context:
 
     @property
     def delivery(self) -> Delivery:
-        """The delivery."""
+        """The delivery.
+
+        Example:
+            >>> @queue.handler("call")
+            ... def call(delivery: Delivery, context: Context) -> None:
+            ...     print(f"attempt {context.delivery.attempt} of {context.max_attempts}")
+            >>> perform(queue, 1, kind="call", attempt=2, max_attempts=5)
+            attempt 2 of 5
+        """
         return self._held.delivery
 
     @property
@@ -86,6 +94,18 @@ class Context:
         """The session that the handler takes: a Session, of an async handler an AsyncSession; None: it takes none.
 
         What a middleware writes with it belongs to the handler's transaction. It must not commit.
+
+        Example:
+            >>> @queue.middleware
+            ... def as_tenant(context: Context, proceed: Callable[[], object]) -> object:
+            ...     context.session.execute(select(func.set_config("app.tenant", context.delivery.channel, True)))
+            ...     return proceed()
+            >>> @queue.handler("call")
+            ... def call(delivery: Delivery, session: Session) -> None:
+            ...     print(session.scalar(select(func.current_setting("app.tenant"))))
+            >>> with Session(engine) as session:
+            ...     perform(queue, 1, kind="call", channel="customer-7", session=session)
+            customer-7
         """
         return self._session
 
@@ -94,6 +114,13 @@ class Context:
         """The resources of the queue's :meth:`~sqlalchemy_fairqueue.Queue.on_start` functions, by their names.
 
         In a child process (``isolation="process"``) there are none.
+
+        Example:
+            >>> @queue.handler("call")
+            ... def call(delivery: Delivery, context: Context) -> None:
+            ...     print(sorted(context.resources), context.resource(dict))
+            >>> perform(queue, 1, kind="call", resources={"numbers": {"customer-7": 555}})
+            ['numbers'] {'customer-7': 555}
         """
         return self._resources
 
@@ -121,6 +148,9 @@ class Context:
 
         They are added with the session that the handler takes. None: it is in no group, or the handler has a process of
         its own.
+
+        See Also:
+            :meth:`MemberGroup.within`
         """
         group_id, queue = group_of_headers(self.delivery.headers), self._held.enqueues
         if group_id is None or queue is None:
@@ -129,12 +159,22 @@ class Context:
 
     @property
     def after_group(self) -> GroupCounts | None:
-        """The group that the message follows, with its counts; None: it follows none."""
+        """The group that the message follows, with its counts; None: it follows none.
+
+        See Also:
+            :class:`~sqlalchemy_fairqueue.GroupCounts`
+        """
         return counts_of_headers(self.delivery.headers)
 
     @property
     def cancelled(self) -> bool:
-        """Whether somebody withdrew the message: stop, nothing of this attempt counts."""
+        """Whether somebody withdrew the message: stop, nothing of this attempt counts.
+
+        Example:
+            >>> context = make_context(make_delivery(queue, 1), cancelled=True)
+            >>> context.cancelled, context.stopping, context.lost, context.timed_out
+            (True, False, False, False)
+        """
         return self._held.cancelled
 
     @cancelled.setter
@@ -169,6 +209,15 @@ class Context:
 
         Raises:
             InvalidArgument: It is set to something else than an int of 0 to 1,000,000,000, or None.
+
+        Example:
+            >>> @queue.handler("ask")
+            ... def ask(delivery: Delivery, context: Context) -> None:
+            ...     context.cost = 412  # tokens that the answer took
+            >>> context = make_context(make_delivery(queue, "why?"))
+            >>> perform(queue, "why?", kind="ask", context=context)
+            >>> context.cost
+            412
         """
         return self._held.cost
 

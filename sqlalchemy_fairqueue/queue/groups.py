@@ -112,6 +112,9 @@ class Group(_Members):
 
     Attributes:
         id: Its id, for ``queue.group_status``. Known from the beginning.
+
+    See Also:
+        :meth:`~sqlalchemy_fairqueue.Queue.group`
     """
 
     def __init__(
@@ -171,6 +174,9 @@ class MemberGroup(_Members):
 
     Attributes:
         id: Its id.
+
+    See Also:
+        :meth:`within`
     """
 
     def __init__(self, queue: GroupMethods, session: AnySession | None, delivery: Delivery, group_id: UUID) -> None:

@@ -68,7 +68,14 @@ class HandlerMethods(LifespanMethods):
 
     @property
     def handlers(self) -> Mapping[str, Handler]:
-        """The handlers that were declared so far, by kind."""
+        """The handlers that were declared so far, by kind.
+
+        Example:
+            >>> @queue.handler("parse", timeout=timedelta(minutes=5))
+            ... def parse(delivery: Delivery) -> None: ...
+            >>> {kind: str(handler.timeout) for kind, handler in queue.handlers.items()}
+            {'parse': '0:05:00'}
+        """
         return MappingProxyType(self._handlers)
 
     @overload

@@ -51,6 +51,9 @@ class Job(Generic[C, P, R_co]):
         kind: The kind of its messages.
         function: The function.
         schema: Converts its arguments to a payload and back.
+
+    See Also:
+        :meth:`~sqlalchemy_fairqueue.Queue.job`
     """
 
     __name__: str

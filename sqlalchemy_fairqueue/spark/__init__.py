@@ -35,6 +35,13 @@ def register(spark: SparkSession) -> None:
     It also adds the options that hold secrets to those that the session redacts in plans and logs
     (``spark.sql.redaction.options.regex``), and lets the server evaluate filters
     (``spark.sql.python.filterPushdown.enabled``).
+
+    Example:
+        >>> register(spark)
+        >>> queue.configure_channel(engine, "customer-7", weight=3)
+        >>> channels = spark.read.format("fairqueue").options(dsn=dsn, queue="documents", table="channels").load()
+        >>> channels.select("channel", "weight").collect()
+        [Row(channel='customer-7', weight=3)]
     """
     from sqlalchemy_fairqueue.spark.source import (  # noqa: PLC0415 - imports Spark
         FairQueueSource,

@@ -37,8 +37,8 @@ class RoleGrant:
         TypeError: Queues or channels are a single string.
 
     Example:
-        >>> RoleGrant("web", "producer", queues=("documents",)).kind
-        'producer'
+        >>> RoleGrant("web", "producer", queues=("documents",)).arguments  # of op.grant_fairqueue()
+        ("'web'", "'producer'", "queues=['documents']")
     """
 
     role: str

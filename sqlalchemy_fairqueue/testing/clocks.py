@@ -68,7 +68,11 @@ class DatabaseClock:
                 )
 
     def now(self) -> datetime:
-        """The time that the library takes for now, in UTC."""
+        """The time that the library takes for now, in UTC.
+
+        See Also:
+            :meth:`move_to`
+        """
         return _EPOCH + timedelta(microseconds=self._value(f"select {self._schema}.fq_now()"))
 
     def advance(self, by: timedelta) -> None:
@@ -79,7 +83,16 @@ class DatabaseClock:
         self._value(_ADVANCE.format(sequence=sequence), us=by // _MICROSECOND)
 
     def move_to(self, instant: datetime) -> None:
-        """Put the clock forward to an instant (aware), which must not be past."""
+        """Put the clock forward to an instant (aware), which must not be past.
+
+        Example:
+            >>> clock = DatabaseClock(engine)
+            >>> tomorrow = clock.now() + timedelta(days=1)
+            >>> clock.move_to(tomorrow)
+            >>> clock.now() >= tomorrow
+            True
+            >>> clock.reset()
+        """
         if instant.tzinfo is None:
             raise InvalidArgument(f"instant is {instant!r}; give an aware datetime")
         self.advance(instant - self.now())

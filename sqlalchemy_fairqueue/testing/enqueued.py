@@ -46,6 +46,13 @@ class Enqueued:
         at: When it is due, of a message that was sent and was scheduled; or ``enqueue(at=)`` of one that was not sent.
         message_id: Its id; None: it is recorded on the session, and not sent yet.
         unique_for: The period of its key.
+
+    Example:
+        >>> with rolled_back(engine) as session:
+        ...     receipt = queue.enqueue(session, channel="customer-7", payload={"file": "a.pdf"}, kind="parse")
+        ...     [message] = all_enqueued(session, queue)
+        >>> message.kind, message.payload, message.message_id
+        ('parse', {'file': 'a.pdf'}, None)
     """
 
     channel: str

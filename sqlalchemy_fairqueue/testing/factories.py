@@ -20,10 +20,21 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue.base import AnySession, Where
 
 
+__all__ = ["ChannelFactory", "DeliveryFactory", "MessageFactory"]
+
+
 class MessageFactory(Factory[Any]):
     """Messages. ``build(...)`` makes an :class:`Enqueue`, ``create(session=, queue=, ...)`` enqueues it.
 
     ``create`` returns the receipt. Further arguments are those of ``Queue.enqueue``; each message has another payload.
+
+    Example:
+        >>> MessageFactory.build(kind="parse", channel="customer-7").kind
+        'parse'
+        >>> with Session(engine) as session, session.begin():
+        ...     receipts = MessageFactory.create_batch(5, session=session, queue=queue, channel="customer-7")
+        >>> queue.stats(engine).ready
+        5
     """
 
     class Meta:
@@ -46,6 +57,11 @@ class DeliveryFactory(Factory[Delivery]):
     """Deliveries as a worker would give them to a handler, without a message: arguments of ``make_delivery``.
 
     ``DeliveryFactory(queue=queue, kind="parse", attempt=2)``; each has another id and payload.
+
+    Example:
+        >>> delivery = DeliveryFactory(queue=queue, kind="parse", attempt=2)
+        >>> delivery.kind, delivery.attempt, delivery.channel
+        ('parse', 2, 'customer-1')
     """
 
     class Meta:
@@ -63,6 +79,11 @@ class ChannelFactory(Factory[Any]):
 
     ``create`` returns the channel's name, which is another one each time unless it is given: ``name="customer-7"``.
     Further arguments are those of ChannelPolicy.
+
+    Example:
+        >>> channel = ChannelFactory.create(where=engine, queue=queue, name="customer-7", weight=5)
+        >>> [(found.channel, found.weight) for found in queue.channels(engine)]
+        [('customer-7', 5)]
     """
 
     class Meta:

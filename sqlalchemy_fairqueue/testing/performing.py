@@ -48,6 +48,16 @@ class Performed:
         outcome: What the handler returned or raised; None: the message is completed.
         result: What else it returned. ``queue.result(session, delivery.message_id)`` gives it as it is kept, where the
             queue keeps results.
+
+    Example:
+        >>> @queue.handler("call")
+        ... def call(delivery: Delivery) -> Retry:
+        ...     return Retry(error="busy")
+        >>> with rolled_back(engine) as session:
+        ...     receipt = queue.enqueue(session, channel="customer-7", payload=1, kind="call")
+        ...     [performed] = drain(session, queue)
+        >>> performed.delivery.channel, performed.outcome.error
+        ('customer-7', 'busy')
     """
 
     delivery: Delivery

@@ -30,6 +30,12 @@ class ChannelDemand:
         rate_allows_at: When its rate allows the next delivery, in UTC. None: it has no rate.
         served_cost: What its attempts that ended lately cost. None: the queue shares by messages, or records no
             history.
+
+    Example:
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> [demand] = queue.contention(engine).channels
+        >>> demand.channel, demand.ready, demand.leased, demand.weight
+        ('customer-7', 1, 0, 1)
     """
 
     channel: str
@@ -63,6 +69,12 @@ class Contention:
         served_cost: What the attempts of all channels that ended lately cost: in the last five minutes, or since the
             oldest of the last 2,000 attempts. None: the queue shares by messages, or records no history.
         waits: The median, the 90th and 99th percentile and the longest of the channels' waits. Empty: nothing is ready.
+
+    Example:
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> contention = queue.contention(engine)
+        >>> contention.waiting, contention.rivals, contention.leased
+        (1, 1, 0)
     """
 
     queue: str
@@ -94,6 +106,13 @@ class ConsumerInfo:
             was not within the last hour, or it took or waited for work more than ten seconds later, as a worker does
             that started under the name after the request.
         stop_requested_by: Who asked, or None.
+
+    Example:
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, kind="parse")
+        >>> [delivery] = queue.dequeue(engine)
+        >>> [consumer] = queue.consumers(engine)
+        >>> consumer.leased, consumer.channel, consumer.kind
+        (1, 'customer-7', 'parse')
     """
 
     queue: str

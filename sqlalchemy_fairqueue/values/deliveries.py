@@ -20,6 +20,14 @@ class Lease:
         id: Random, never seen again.
         consumer: Who holds it.
         expires_at: When it ends unless extended, by the database's clock.
+
+    Example:
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> [delivery] = queue.dequeue(engine, lease=timedelta(minutes=5))
+        >>> delivery.lease.expires_at - datetime.now(UTC) > timedelta(minutes=4)
+        True
+        >>> delivery.lease.lost, delivery.lease.lost_for(delivery)
+        (False, False)
     """
 
     id: int
@@ -133,6 +141,12 @@ class Batch(list[Delivery]):
     Attributes:
         due_in: How long until something else may be due: zero, try again; None, nothing is scheduled. A hint, never a
             promise.
+
+    Example:
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, delay=timedelta(minutes=5))
+        >>> batch = queue.dequeue(engine)
+        >>> len(batch), batch.due_in > timedelta(minutes=4)
+        (0, True)
     """
 
     def __init__(self, deliveries: list[Delivery], due_in: timedelta | None) -> None:

@@ -46,6 +46,12 @@ class MessageDetails:
             was not asked.
         history: The attempts that ended before, the first first, if :meth:`~sqlalchemy_fairqueue.Queue.message` was
             asked: those that its queue recorded, the last 100.
+
+    Example:
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, kind="parse")
+        >>> message = queue.message(engine, message_id)
+        >>> message.kind, message.state(datetime.now(UTC)), message.messages_ahead
+        ('parse', 'ready', 0)
     """
 
     message_id: int
@@ -91,6 +97,14 @@ class AttemptDetails:
         finished_at: When the attempt ended, in UTC.
         outcome: "retried", "released", "buried", "expired" (its lease ended) or "cancelled".
         error: The beginning of its error, or None.
+
+    Example:
+        >>> queue.configure(engine, history=True)
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> queue.retry(engine, queue.dequeue(engine), error="busy")
+        >>> [attempt] = queue.attempts(engine, message_id)
+        >>> attempt.attempt, attempt.outcome, attempt.error
+        (1, 'retried', 'busy')
     """
 
     attempt: int
@@ -110,6 +124,14 @@ class MessagePage(Sequence[MessageDetails]):
     Attributes:
         messages: The messages. There may be none on a page that is not the last.
         next: Where the next page begins: ``queue.messages(..., after=page.next)``. None: this is the last page.
+
+    Example:
+        >>> message_ids = [queue.enqueue_now(engine, channel="customer-7", payload=page) for page in (1, 2, 3)]
+        >>> page = queue.messages(engine, channel="customer-7", limit=2)
+        >>> [message.message_id for message in page] == message_ids[:2]
+        True
+        >>> len(queue.messages(engine, channel="customer-7", limit=2, after=page.next))
+        1
     """
 
     messages: tuple[MessageDetails, ...]

@@ -28,6 +28,18 @@ class GroupCounts:
         done: How many were completed.
         failed: How many became dead letters, or were quarantined.
         cancelled: How many were cancelled or purged.
+
+    Example:
+        >>> @queue.handler("page")
+        ... def page(delivery: Delivery) -> None: ...
+        >>> @queue.handler("report")
+        ... def report(delivery: Delivery, context: Context) -> None:
+        ...     print(f"{context.after_group.done} of {context.after_group.total} pages")
+        >>> with rolled_back(engine) as session:
+        ...     with queue.group(session, then=Enqueue(channel="customer-7", payload=1, kind="report")) as group:
+        ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1, kind="page")])
+        ...     performed = drain(session, queue)
+        1 of 1 pages
     """
 
     id: UUID
@@ -48,6 +60,15 @@ class GroupStatus(GroupCounts):
             it is open.
         message_id: The follow-up; None before, and without one.
         problem: Why its follow-up could not be enqueued at the last try; it is tried again.
+
+    Example:
+        >>> with Session(engine) as session, session.begin():
+        ...     with queue.group(session) as group:
+        ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=page) for page in (1, 2)])
+        >>> queue.complete(engine, queue.dequeue(engine, limit=1))
+        >>> status = queue.group_status(engine, group.id)
+        >>> status.done, status.pending, status.finished_at
+        (1, 1, None)
     """
 
     pending: int
@@ -63,6 +84,13 @@ class GroupCancellation(NamedTuple):
     Attributes:
         cancelled: How many members are gone.
         leased: How many a consumer holds. They are gone unless it completes them.
+
+    Example:
+        >>> with Session(engine) as session, session.begin():
+        ...     with queue.group(session) as group:
+        ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
+        >>> queue.cancel_group(engine, group.id)
+        GroupCancellation(cancelled=1, leased=0)
     """
 
     cancelled: int

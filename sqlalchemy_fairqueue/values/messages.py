@@ -161,6 +161,13 @@ class Receipt:
         created: Whether a message was added; None until the commit.
         outcome: What became of it; None until the commit. "created"; "duplicate": its key stood already; "replaced":
             the message that holds the key was rewritten; "dropped": the channel was full, and its policy drops.
+
+    Example:
+        >>> with Session(engine) as session, session.begin():
+        ...     receipt = queue.enqueue(session, channel="customer-7", payload=1, key="invoice-12")
+        ...     again = queue.enqueue(session, channel="customer-7", payload=1, key="invoice-12")
+        >>> receipt.outcome, again.outcome, again.message_id == receipt.message_id
+        ('created', 'duplicate', True)
     """
 
     channel: str
@@ -178,6 +185,13 @@ class CancelReceipt:
         outcome: What became of it; None until the commit. "cancelled": withdrawn, it is never delivered; "leased": a
             consumer holds it; it is never delivered again, and its worker learns of it at the next heartbeat;
             "missing": done, dead, withdrawn before, or of another queue.
+
+    Example:
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> with Session(engine) as session, session.begin():
+        ...     receipt = queue.cancel(session, message_id)
+        >>> receipt.outcome
+        'cancelled'
     """
 
     message_id: int
@@ -191,6 +205,13 @@ class PurgeReceipt:
     Attributes:
         channel: The channel.
         purged: How many messages were deleted; None until the commit.
+
+    Example:
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> with Session(engine) as session, session.begin():
+        ...     receipt = queue.purge(session, "customer-7")
+        >>> receipt.purged
+        1
     """
 
     channel: str

@@ -143,6 +143,11 @@ class RetryPolicy:
         Args:
             attempt: From 1.
             chance: A number from 0 to 1.
+
+        Example:
+            >>> policy = RetryPolicy(first=timedelta(seconds=5), factor=2)
+            >>> [str(policy.delay(attempt, chance=lambda: 0)) for attempt in (1, 2, 3)]
+            ['0:00:05', '0:00:10', '0:00:20']
         """
         cap = self.cap / self.first if self.first else 0.0
         # A power of a large attempt number does not fit a float.

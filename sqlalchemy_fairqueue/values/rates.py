@@ -47,8 +47,11 @@ class Rate:
         InvalidArgument: A value cannot be kept.
 
     Example:
-        >>> Rate(50, per=timedelta(seconds=1), burst=10) == Rate.parse("50/s, burst 10")
+        >>> rate = Rate(50, per=timedelta(seconds=1), burst=10)
+        >>> rate == Rate.parse("50/s, burst 10") == Rate.of(rate.interval, rate.burst)
         True
+        >>> rate.per_time()
+        '50/s'
     """
 
     count: float

@@ -37,6 +37,13 @@ class QueueStats:
         served_cost: What the attempts that ended since *served_since* cost. None: the queue records no history.
         served_since: Since when, in UTC: since five minutes ago, or since the oldest of the last 2,000 attempts that
             all queues recorded, if that is later.
+
+    Example:
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> message_id = queue.enqueue_now(engine, channel="customer-8", payload=1, delay=timedelta(hours=1))
+        >>> stats = queue.stats(engine)
+        >>> stats.ready, stats.scheduled, stats.leased, stats.dead
+        (1, 1, 0, 0)
     """
 
     queue: str
@@ -70,6 +77,13 @@ class SharedLimit:
         current_concurrency: How many messages of its queues consumers hold.
         queues: The queues that draw from it.
         leased: How many messages of each of these queues consumers hold, in the same order.
+
+    Example:
+        >>> queue.configure_limit(engine, "ocr", max_concurrency=20)
+        >>> queue.configure(engine, limits=["ocr"])
+        >>> [limit] = queue.limits(engine, "ocr")
+        >>> limit.current_concurrency, limit.max_concurrency, limit.queues == (queue.name,)
+        (0, 20, True)
     """
 
     name: str
@@ -91,6 +105,13 @@ class PlanInfo:
         channels: How many channels follow it.
         is_default: Whether channels that are made from now on follow it.
         spread: Whether its last change is with all of its channels. Consumers bring it to them.
+
+    Example:
+        >>> queue.configure_plan(engine, "gold", weight=3)
+        >>> queue.configure_channel(engine, "customer-7", plan="gold")
+        >>> [plan] = queue.plans(engine)
+        >>> plan.name, plan.policy.weight, plan.channels
+        ('gold', 3, 1)
     """
 
     name: str
@@ -125,6 +146,13 @@ class ChannelStats(PolicyFields):
         overridden: The fields of its policy that were configured for it alone.
         served_cost: What its attempts that ended since *served_since* cost. None: the queue records no history.
         served_since: Since when, in UTC, as in :class:`QueueStats`.
+
+    Example:
+        >>> queue.configure_channel(engine, "customer-7", max_concurrency=2)
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> [channel] = queue.channels(engine)
+        >>> channel.ready, channel.max_concurrency, channel.policy.weight
+        (1, 2, 1)
     """
 
     queue: str
@@ -170,6 +198,13 @@ class DeadLetterInfo:
         reason: Why it died.
         error: The last error, or None.
         died_at: When, in UTC.
+
+    Example:
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload={"number": "555"})
+        >>> queue.bury(engine, queue.dequeue(engine), reason="there is no such number")
+        >>> [letter] = queue.dead_letters(engine)
+        >>> letter.reason, letter.payload, letter.attempts
+        ('there is no such number', {'number': '555'}, 1)
     """
 
     message_id: int
@@ -219,6 +254,10 @@ class QuarantinedInfo:
         unreadable: The columns that could not be read.
         reason: Why it was set aside.
         set_aside_at: When, in UTC.
+
+    Example:
+        >>> for message in queue.quarantined(engine):
+        ...     print(message.message_id, message.unreadable, message.reason)
     """
 
     message_id: int

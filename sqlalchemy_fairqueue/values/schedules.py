@@ -42,8 +42,9 @@ class Recurrence:
         jitter: Each message is delivered up to so much later than its slot, by a share that the slot decides.
 
     Example:
-        >>> Recurrence(cron="0 3 * * *", timezone="Europe/Berlin").timezone
-        'Europe/Berlin'
+        >>> nightly = Recurrence(cron="0 3 * * *", timezone="Europe/Berlin")
+        >>> nightly.zone_name, Recurrence(every=timedelta(hours=6)).zone_name
+        ('Europe/Berlin', None)
     """
 
     cron: str | None = None
@@ -135,6 +136,12 @@ class ScheduleInfo:
         problem_at: When that was found.
         created_at: When it was made.
         changed_at: When it was last changed.
+
+    Example:
+        >>> queue.schedule(engine, "nightly", channel="customer-7", cron="0 3 * * *", timezone="Europe/Berlin")
+        >>> [schedule] = queue.schedules(engine)
+        >>> schedule.name, schedule.state, schedule.next_run_at > datetime.now(UTC)
+        ('nightly', 'active', True)
     """
 
     queue: str

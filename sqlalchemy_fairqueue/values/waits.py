@@ -28,7 +28,14 @@ TAKERS = 3
 
 
 class Reason(StrEnum):
-    """The reasons of a wait. The first one that holds is given: lifting the others would change nothing."""
+    """The reasons of a wait. The first one that holds is given: lifting the others would change nothing.
+
+    Example:
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> queue.pause(engine, "customer-7")
+        >>> queue.message(engine, message_id).wait.reason is Reason.PAUSED
+        True
+    """
 
     QUEUE_PAUSED = "queue paused"
     PAUSED = "paused"
@@ -59,6 +66,14 @@ class Taker:
         leased: Its messages that consumers hold.
         share: These as a part of all messages that consumers of the queue hold, 0 to 1.
         entitled: The part that its weight entitles it to, 0 to 1.
+
+    Example:
+        >>> queue.configure(engine, max_concurrency=1)
+        >>> message_ids = [queue.enqueue_now(engine, channel=name, payload=1) for name in ("customer-7", "customer-8")]
+        >>> [delivery] = queue.dequeue(engine)
+        >>> [taker] = queue.message(engine, message_ids[1]).wait.takers
+        >>> taker.channel, taker.leased, taker.share, taker.entitled
+        ('customer-7', 1, 1.0, 0.5)
     """
 
     channel: str
@@ -74,6 +89,16 @@ class QueueTaker:
     Attributes:
         queue: Its name.
         leased: Its messages that consumers hold.
+
+    Example:
+        >>> queue.configure_limit(engine, "mail", max_concurrency=2)
+        >>> news = Queue("news")
+        >>> for each in (queue, news):
+        ...     each.configure(engine, limits=["mail"])
+        ...     message_ids = [each.enqueue_now(engine, channel="customer-7", payload=number) for number in (1, 2)]
+        ...     deliveries = each.dequeue(engine, limit=1)
+        >>> [(taker.queue == queue.name, taker.leased) for taker in news.message(engine, message_ids[1]).wait.queues]
+        [(True, 1)]
     """
 
     queue: str
@@ -92,6 +117,12 @@ class Wait:
             own.
         limit: The shared limit that holds it back, or None.
         queues: The other queues that draw from that limit, those with the most messages out first.
+
+    Example:
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> wait = queue.message(engine, message_id).wait
+        >>> str(wait.reason), wait.takers
+        ('no consumer', ())
     """
 
     reason: Reason

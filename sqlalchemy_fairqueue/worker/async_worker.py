@@ -138,6 +138,17 @@ class AsyncWorker:
             InvalidArgument: A queue has no handlers.
             SchemaMismatch: A queue is not installed, or in a version that is too old.
             StartError: A function that a queue declared with ``on_start`` failed.
+
+        Example:
+            >>> @queue.handler("call")
+            ... async def call(delivery: Delivery) -> None: ...
+            >>> async def main() -> None:
+            ...     worker = AsyncWorker(async_engine, queue, concurrency=10, name="calls-1")
+            ...     await worker.start()
+            ...     print(worker.name, await asyncio.to_thread(worker.health))
+            ...     await worker.stop(grace=timedelta(seconds=30))
+            >>> asyncio.run(main())
+            calls-1 Health(alive=True, ready=True, problems=())
         """
         self._check_idle()
         self._check_handlers()

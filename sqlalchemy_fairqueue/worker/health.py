@@ -29,6 +29,13 @@ class Health:
         ready: Whether it takes messages now: it is started, its threads run, a handler is free or will be, and the
             database answers within two seconds.
         problems: Why it is not alive or not ready, in words.
+
+    Example:
+        >>> @queue.handler("call")
+        ... def call(delivery: Delivery) -> None: ...
+        >>> with Worker(engine, queue, concurrency=1) as worker:
+        ...     print(worker.health())
+        Health(alive=True, ready=True, problems=())
     """
 
     alive: bool

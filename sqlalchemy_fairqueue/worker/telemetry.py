@@ -43,6 +43,17 @@ class WorkerStats:
         timed_out: Deliveries whose handler took longer than its timeout.
         hung: Handlers that still run, now, though their deliveries are settled without them. Each counts towards the
             worker's ``concurrency`` until it returns.
+
+    Example:
+        >>> @queue.handler("call")
+        ... def call(delivery: Delivery) -> None: ...
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, kind="call")
+        >>> worker = Worker(engine, queue, concurrency=1)
+        >>> worker.run(drain=True)
+        >>> worker.stats.completed, worker.stats.as_dict()["failures"]
+        (1, 0)
+        >>> [worker.stats.attempts(name).service.sum < 60 for name in worker.stats.queues]  # seconds in handlers
+        [True]
     """
 
     taken: int = 0

@@ -138,6 +138,9 @@ class Worker:
 
         It asks the database, on a connection that it keeps, and may take two seconds. A worker that cannot reach its
         database is alive and not ready.
+
+        See Also:
+            :class:`~sqlalchemy_fairqueue.Health`
         """
         runtime = self._runtime
         if runtime is not None:
@@ -158,6 +161,15 @@ class Worker:
             InvalidArgument: A queue has no handlers, or the session factory makes no Session.
             SchemaMismatch: A queue is not installed, or in a version that is too old.
             StartError: A function that a queue declared with ``on_start`` failed.
+
+        Example:
+            >>> @queue.handler("call")
+            ... def call(delivery: Delivery) -> None: ...
+            >>> worker = Worker(engine, queue, concurrency=1, name="calls-1")
+            >>> worker.start()
+            >>> worker.name
+            'calls-1'
+            >>> worker.stop(grace=timedelta(seconds=30))
         """
         with self._lock:
             self._check_idle()

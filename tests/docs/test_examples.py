@@ -1,85 +1,158 @@
-"""Docstrings of public names: their examples run as they stand, and what a reader calls has one."""
+"""Docstrings of public names: their examples run as they stand, and every name has one or is named by one."""
 
 import asyncio
 import doctest
 import inspect
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+import json
+import re
+import warnings
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-import pytest
-from sqlalchemy import Engine, MetaData, create_engine, func, select, text
+import flask
+from alembic.operations import Operations
+from alembic.runtime.migration import MigrationContext
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from prometheus_client import CollectorRegistry
+from sqlalchemy import Engine, MetaData, create_engine, event, func, select, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import DeclarativeBase, Session
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.routing import Mount
 
+import alembic_ext
 import sqlalchemy_fairqueue
-from sqlalchemy_fairqueue import Queue, embedded, testing
+from sqlalchemy_fairqueue import Queue, dashboard, embedded, metrics, otel, testing
+from sqlalchemy_fairqueue.testing import factories
 
-_PACKAGES = (sqlalchemy_fairqueue, testing, embedded)
-# What a program makes or calls itself; errors and what calls return are shown by the calls.
-_MADE = {
-    "AsyncWorker",
-    "BytesCodec",
-    "ChannelPolicy",
-    "Context",
-    "DatabaseClock",
-    "Delivery",
-    "Enqueue",
-    "JsonCodec",
-    "Queue",
-    "Rate",
-    "Recurrence",
-    "RoleGrant",
-    "Release",
-    "Retry",
-    "RetryPolicy",
-    "Bury",
-    "Worker",
+# The operations first: on a database without messages each of them can be done.
+_PACKAGES = (alembic_ext, sqlalchemy_fairqueue, testing, factories, embedded, metrics, otel, dashboard)
+_IMPORTED = {
+    "Callable": Callable,
+    "UTC": UTC,
+    "asyncio": asyncio,
+    "date": date,
+    "datetime": datetime,
+    "json": json,
+    "timedelta": timedelta,
+    "warnings": warnings,
+    "zlib": zlib,
+    "DeclarativeBase": DeclarativeBase,
+    "MetaData": MetaData,
+    "Session": Session,
+    "create_engine": create_engine,
+    "event": event,
+    "func": func,
+    "select": select,
+    "text": text,
+    "Mount": Mount,
+    "Request": Request,
+    "Starlette": Starlette,
+    "flask": flask,
+    "CollectorRegistry": CollectorRegistry,
+    "InMemoryMetricReader": InMemoryMetricReader,
+    "MeterProvider": MeterProvider,
+    "TracerProvider": TracerProvider,
 }
-# Properties; the examples of the decorators show what they hold.
-_SHOWN_ELSEWHERE = {"Queue.handlers", "Queue.periodic_schedules"}
+# Members that other parts of the library call, or an interface of another library; nobody else has a use for them.
+_CALLED_BY_OTHERS = {
+    "Context": {"with_resources", "with_session"},
+    "MetricDefinition": {"family"},
+    "Programs": {"below", "copy_below", "trees"},
+    "QueueCollector": {"collect", "describe", "families"},
+    "Recurrence": {"timing", "words"},
+    "WorkerCollector": {"collect"},
+    "WorkerStats": {"failed", "hang", "of", "time_is_over"},
+}
+# Alembic calls these of each operation.
+_OF_OPERATIONS = {"arguments", "statements", "to_diff_tuple", "versions"}
+# It takes a role, a grant and a connection of the role: docs/roles.md shows them.
+_WITHOUT = {"NotGranted"}
+_ROLE = re.compile(r":(?:class|func|meth):`~?([\w.]+)`")
 
 
 def _public() -> Iterator[tuple[str, Any]]:
+    """The functions and classes, and the methods and properties that these have from here, by name."""
     for package in _PACKAGES:
         for name in package.__all__:
             value = getattr(package, name)
-            yield name, value
-            if inspect.isclass(value):
-                for method, function in inspect.getmembers(value):
-                    if not method.startswith("_") and inspect.getdoc(function) and callable(function):
-                        yield f"{name}.{method}", function
+            if inspect.isroutine(value):
+                yield name, value
+            elif inspect.isclass(value):
+                yield name, value
+                for member, found in inspect.getmembers(value):
+                    if not member.startswith("_") and _is_documented(value, member):
+                        yield f"{name}.{member}", found
 
 
-_EXAMPLES = {name: doc for name, value in dict(_public()).items() if ">>>" in (doc := inspect.getdoc(value) or "")}
+def _is_documented(owner: type, member: str) -> bool:
+    maker = next((base for base in owner.__mro__ if member in vars(base)), object)
+    found = vars(maker).get(member)
+    is_ours = maker.__module__.split(".")[0] in {"sqlalchemy_fairqueue", "alembic_ext"}
+    return is_ours and (isinstance(found, property | classmethod | staticmethod) or inspect.isroutine(found))
 
 
-def _is_twin(name: str) -> bool:
-    owner, _, method = name.rpartition(".")
-    return method.startswith("a") and f"{owner}.{method[1:]}".lstrip(".") in dict(_public())
+_PUBLIC = dict(_public())
+# Alembic moves the docstring of a method that it makes an operation of: op.create_fairqueue has it.
+_DOCS = {
+    name: inspect.getdoc(getattr(Operations, name.rpartition(".")[2], value)) or "" for name, value in _PUBLIC.items()
+}
+_EXAMPLES = {name: doc for name, doc in _DOCS.items() if ">>>" in doc}
 
 
-def test_what_a_reader_calls_has_an_example() -> None:
-    """Functions, methods of queues, jobs and groups, and classes that programs make; a twin is shown by its like."""
-    owners = ("Queue.", "Job.", "Group.", "MemberGroup.")
-    wanted = {
-        name
-        for name, value in _public()
-        if name in _MADE or name.startswith(owners) or (inspect.isroutine(value) and "." not in name)
-    }
-    assert sorted(n for n in wanted - set(_EXAMPLES) - _SHOWN_ELSEWHERE if not _is_twin(n)) == []
+def _named_by(name: str) -> set[str]:
+    """The names that have an example and that the section "See Also" of a name names."""
+    owner = name.partition(".")[0]
+    named = _ROLE.findall(_DOCS[name].partition("See Also:")[2])
+    candidates = {one.removeprefix("sqlalchemy_fairqueue.").removeprefix("testing.") for one in named}
+    return {one for each in candidates for one in (each, f"{owner}.{each}") if one in _EXAMPLES}
 
 
-@pytest.mark.filterwarnings("ignore::sqlalchemy_fairqueue.UnhandledKindWarning")
+def _is_shown(name: str) -> bool:
+    owner, _, member = name.rpartition(".")
+    if name in _EXAMPLES or _named_by(name) or name in _WITHOUT:
+        return True
+    if not owner:
+        # An awaited twin is shown by its like.
+        return name.startswith("a") and name[1:] in _EXAMPLES
+    if member in _CALLED_BY_OTHERS.get(owner, ()) or (owner.endswith("FairqueueOp") and member in _OF_OPERATIONS):
+        return True
+    beside = {one for one in _EXAMPLES if one.partition(".")[0] == owner} | _named_by(owner)
+    members = {member, member.removeprefix("a")} if f"{owner}.{member[1:]}" in _PUBLIC else {member}
+    return any(re.search(rf">>> .*\.{one}\b|\.\.\. .*\.{one}\b", _EXAMPLES[each]) for each in beside for one in members)
+
+
+def test_every_public_name_has_an_example() -> None:
+    """Functions, classes, methods and properties: one of their own, one that they name, or one of their class."""
+    assert sorted(name for name in _PUBLIC if not _is_shown(name)) == []
+
+
+def test_no_exemption_is_left_over() -> None:
+    """An exempt name exists, and has no example."""
+    exempt = {f"{owner}.{member}" for owner, members in _CALLED_BY_OTHERS.items() for member in members} | _WITHOUT
+    assert sorted(exempt - _PUBLIC.keys()) == []
+    assert sorted(exempt & _EXAMPLES.keys()) == []
+
+
 def test_the_examples_run(engine: Engine, async_engine: AsyncEngine) -> None:
     """Each of them prints what it shows, on a queue of its own."""
     reported: list[str] = []
     runner = doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS)
+    shared = {key: getattr(package, key) for package in _PACKAGES for key in package.__all__}
+    shared |= _IMPORTED | {"engine": engine, "async_engine": async_engine}
     for number, (name, example) in enumerate(_EXAMPLES.items()):
-        names = {key: getattr(package, key) for package in _PACKAGES for key in package.__all__}
-        names |= {"asyncio": asyncio, "datetime": datetime, "timedelta": timedelta, "UTC": UTC}
-        names |= {"Session": Session, "DeclarativeBase": DeclarativeBase, "MetaData": MetaData}
-        names |= {"func": func, "select": select, "create_engine": create_engine, "text": text}
-        names |= {"engine": engine, "async_engine": async_engine, "queue": Queue(f"example-{number}")}
-        runner.run(doctest.DocTestParser().get_doctest(example, names, name, None, 0), out=reported.append)
+        with ExitStack() as stack:
+            stack.enter_context(warnings.catch_warnings())
+            warnings.simplefilter("ignore", sqlalchemy_fairqueue.UnhandledKindWarning)
+            names = shared | {"queue": Queue(f"documents-{number}")}
+            if name.partition(".")[0] in alembic_ext.__all__:
+                connection = stack.enter_context(engine.connect())
+                names["op"] = Operations(MigrationContext.configure(connection))
+            runner.run(doctest.DocTestParser().get_doctest(example, names, name, None, 0), out=reported.append)
     assert runner.failures == 0, "".join(reported)
