@@ -7,12 +7,14 @@ connections.
 from __future__ import annotations
 
 import difflib
+import json
 from dataclasses import MISSING, Field, dataclass, field, fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from sqlalchemy_fairqueue.spark.errors import BadOption
 from sqlalchemy_fairqueue.times import parsed_duration
+from sqlalchemy_fairqueue.values import Enqueue
 from sqlalchemy_fairqueue.values.rates import Rate
 
 if TYPE_CHECKING:
@@ -24,13 +26,30 @@ if TYPE_CHECKING:
 
 _COPY = "option."
 _BOOLEANS = {"true": True, "false": False}
-_PARSED: dict[Any, Callable[[str], Any]] = {timedelta: parsed_duration, Rate: Rate.parse}
+
+
+def _parsed_message(text: str) -> Enqueue:
+    """A message as JSON: ``{"channel": "a", "payload": 1, "kind": "report"}``, with a delay as text, like ``5m``."""
+    try:
+        given = json.loads(text)
+        if isinstance(given, dict) and isinstance(given.get("delay"), str):
+            given["delay"] = parsed_duration(given["delay"])
+        return Enqueue(**given)
+    except json.JSONDecodeError:
+        # The text may hold a payload, which is not shown.
+        raise ValueError('its value is no JSON; give a message like {"channel": "a", "payload": 1}') from None
+    except TypeError as error:
+        raise ValueError(f"its value is no message: {error}; give a channel, a payload and fields of Enqueue") from None
+
+
+_PARSED: dict[Any, Callable[[str], Any]] = {timedelta: parsed_duration, Rate: Rate.parse, Enqueue: _parsed_message}
 _TYPES = {
     str: "text",
     int: "a whole number",
     bool: "True or False",
     timedelta: "a timedelta, or text like 36h",
     Rate: "a Rate, or text like 50/s",
+    Enqueue: 'an Enqueue, or JSON like {"channel": "a", "payload": 1}',
 }
 
 

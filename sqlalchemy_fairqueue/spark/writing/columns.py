@@ -38,6 +38,7 @@ _ACCEPTED: dict[str, tuple[tuple[type[types.DataType], ...], str]] = {
     "headers": ((*_NESTED, *_TEXT), "a map, a struct, or a string that is a JSON object"),
     "max_attempts": (_WHOLE, "a whole number"),
     "cost": (_WHOLE, "a whole number"),
+    "group": (_TEXT, "a string"),
 }
 _REQUIRED = ("channel", "payload")
 # Types that can be encoded as JSON, besides structs, maps with text keys and arrays of these.
@@ -46,7 +47,11 @@ _NUMBERS = {
     "delay": (0, 3_153_600_000_000_000), "priority": (1, 2**31 - 1), "max_attempts": (1, 2**31 - 1),
     "cost": (1, 1_000_000_000),
 }  # fmt: skip
-_STAGED = {"payload": "content"}
+_STAGED = {"payload": "content", "group": "group_id"}
+# PostgreSQL takes a UUID with and without dashes, so that md5() makes one.
+_GROUP = "^[0-9a-fA-F]{8}(-?)[0-9a-fA-F]{4}(-?)[0-9a-fA-F]{4}(-?)[0-9a-fA-F]{4}(-?)[0-9a-fA-F]{12}$"
+# Room for the group in the headers of a member.
+_GROUP_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,8 @@ class Columns:
         given = {name: batch.column(index) for name, index in self.indexes.items()}
         columns = [self._encoded(name, values, problems) for name, values in given.items()]
         _check_one_time(given, problems)
+        if "group" in given and "headers" in given:
+            _check_room(given["group"], columns[list(given).index("headers")], problems)
         count = batch.num_rows
         return [*columns, *(pa.array([value] * count) for value in self._constants().values())], problems
 
@@ -90,6 +97,9 @@ class Columns:
             if name == "kind" and values.null_count:
                 values = values.fill_null(self.kind)
             _check_texts(name, values, problems)
+            return values
+        if name == "group":
+            _check_groups(values, problems)
             return values
         whole = values.cast(pa.int64())
         if name == "max_attempts" and self.max_attempts and whole.null_count:
@@ -146,6 +156,13 @@ def columns_of(schema: types.StructType, options: WriteOptions) -> Columns:
         indexes[name] = index
     if missing := [name for name in _REQUIRED if name not in indexes]:
         raise BadFrame(f"the frame has no column {missing[0]!r}; it has {', '.join(schema.fieldNames()) or 'none'}")
+    if "group" in indexes and options.on_duplicate == "replace":
+        raise BadFrame(
+            "column 'group' and onDuplicate=replace do not go together: a replaced message may belong to another "
+            "group; leave one of them out"
+        )
+    if "group" not in indexes and (options.then or options.on_failure):
+        raise BadFrame("options then and onFailure follow groups, and the frame has no column 'group'; add one")
     return Columns(indexes, options.kind, options.max_attempts, options.payload_format == "json")
 
 
@@ -198,6 +215,20 @@ def _check_texts(name: str, values: pa.Array, problems: Problems) -> None:
             check_name(name, values[index].as_py())
         except InvalidArgument as error:
             problems.setdefault(index, str(error))
+
+
+def _check_groups(values: pa.Array, problems: Problems) -> None:
+    wrong = pc.invert(pc.match_substring_regex(values, _GROUP))
+    for index in pc.indices_nonzero(pc.fill_null(wrong, False)).to_pylist():
+        problems.setdefault(index, f"group is {values[index].as_py()!r:.80}; give a UUID, as of md5(...)")
+
+
+def _check_room(groups: pa.Array, headers: pa.Array, problems: Problems) -> None:
+    """Check that the headers of members have room for the group."""
+    most = HEADERS_BYTES - _GROUP_BYTES
+    wrong = pc.and_(groups.is_valid(), pc.fill_null(pc.greater(pc.binary_length(headers), most), False))
+    for index in pc.indices_nonzero(wrong).to_pylist():
+        problems.setdefault(index, f"headers of a member of a group have more than {most:,} bytes of JSON")
 
 
 def _check_numbers(name: str, values: pa.Array, problems: Problems) -> None:

@@ -154,7 +154,16 @@ class Load:
         )
         source = None if batch_id is None else next((one.source for one in staged), None)
         try:
-            return merge(self.options, self.installation, self.existing_stage, self.job_id, attempts, batch_id, source)
+            return merge(
+                self.options,
+                self.installation,
+                self.existing_stage,
+                self.job_id,
+                attempts,
+                batch_id,
+                source,
+                groups="group" in self.columns.indexes,
+            )
         except FairQueueError as error:
             if batch_id is None and _stage_is_gone(error) and (before := self._merged_before()):
                 return before

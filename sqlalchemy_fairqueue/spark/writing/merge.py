@@ -13,6 +13,7 @@ import psycopg
 from sqlalchemy_fairqueue.database.policies import new_policy_json
 from sqlalchemy_fairqueue.spark.connections import connect, translated_errors
 from sqlalchemy_fairqueue.spark.errors import Unreachable
+from sqlalchemy_fairqueue.spark.writing.followups import PLACES, followup_parameters
 
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.spark.connections import Installation
@@ -92,11 +93,23 @@ def merge(  # noqa: PLR0917 - a merge needs all of them
     attempts: Attempts,
     batch_id: int | None = None,
     source: str | None = None,
+    *,
+    groups: bool = False,
 ) -> LoadResult:
     """Enqueue the staged rows once, in one transaction.
 
     After a lost connection it is not known whether the commit succeeded: the same call again tells, as the job is
     recorded. So a lost connection and a lock timeout are retried for two minutes.
+
+    Args:
+        options: The options of the write.
+        installation: The installation.
+        stage: The table.
+        job_id: The job.
+        attempts: The attempts that count.
+        batch_id: The micro-batch of a stream.
+        source: Its query.
+        groups: Whether rows name groups, which are made with them.
 
     Raises:
         PipelineError: The merge failed. Unless the message says that the connection was lost, nothing was enqueued.
@@ -113,7 +126,9 @@ def merge(  # noqa: PLR0917 - a merge needs all of them
                 for setting in _SETTINGS:
                     connection.execute(setting.encode())
                 _make_channels(connection, installation, options, stage, attempts)
-                return _merge(connection, installation, options, stage, job_id, attempts, batch_id, source)
+                return _merge(
+                    connection, installation, options, stage, job_id, attempts, batch_id, source, groups=groups
+                )
         except Exception as error:
             if not _is_transient(error) or monotonic() - started > _RETRY_SECONDS:
                 raise
@@ -150,6 +165,8 @@ def _merge(  # noqa: PLR0917 - as merge
     attempts: Attempts,
     batch_id: int | None,
     source: str | None,
+    *,
+    groups: bool,
 ) -> LoadResult:
     statement = (
         "select merged, messages, created, replaced, duplicates, dropped, rejected "  # noqa: S608 - quoted
@@ -171,8 +188,20 @@ def _merge(  # noqa: PLR0917 - as merge
             attempts.rejected,
         ],
     ).fetchone()
-    connection.execute("commit")
     assert row is not None  # noqa: S101 - a function returns a row
+    if groups and row[0]:
+        connection.execute(
+            f"select {installation.quoted}.fq_make_load_groups("
+            f"%s::text, %s::text, %s::bigint[], {PLACES}, %s::jsonb)".encode(),
+            [
+                options.queue,
+                stage.name,
+                list(attempts.ids),
+                *followup_parameters(options),
+                new_policy_json(options.policy),
+            ],
+        )
+    connection.execute("commit")
     return LoadResult(job_id, *row)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.spark.errors import BadOption
 from sqlalchemy_fairqueue.spark.options import TargetOptions, option_name, read_fields
+from sqlalchemy_fairqueue.spark.writing.followups import check_followup
+from sqlalchemy_fairqueue.values import Enqueue  # noqa: TC001 - get_type_hints reads it
 from sqlalchemy_fairqueue.values.checks import check_count, check_name
 from sqlalchemy_fairqueue.values.policies import ChannelPolicy, policy_fields
 from sqlalchemy_fairqueue.values.rates import Rate  # noqa: TC001 - get_type_hints reads it
@@ -38,6 +40,9 @@ class WriteOptions(TargetOptions):
         staging_ttl: If a driver died, a later load drops its staging tables when they are this old.
         max_concurrency, rate, weight, max_backlog, drop_when_full, priority_aging: The policy of channels
             that the load is the first to use, unless the queue has one: the same as in your ``Queue(defaults=...)``.
+        then: The message that follows each group of the frame's column ``group``, when its last member has ended. As
+            text, JSON with the fields of an Enqueue: ``{"channel": "a", "payload": 1, "kind": "report"}``.
+        on_failure: The message that follows instead if a member failed or was cancelled.
     """
 
     queue: str
@@ -56,6 +61,8 @@ class WriteOptions(TargetOptions):
     max_backlog: int | None = None
     drop_when_full: bool | None = None
     priority_aging: timedelta | None = None
+    then: Enqueue | None = field(default=None, repr=False)
+    on_failure: Enqueue | None = field(default=None, repr=False)
 
     @property
     def policy(self) -> ChannelPolicy:
@@ -77,6 +84,8 @@ class WriteOptions(TargetOptions):
                 check_count("max_attempts", self.max_attempts, 1, _MOST)
             check_count("staging_rows", self.staging_rows, 1, _MOST)
             _ = self.policy
+            for name in ("then", "on_failure"):
+                check_followup(name, getattr(self, name))
         except InvalidArgument as error:
             name, _, problem = str(error).partition(" ")
             raise BadOption(f"option {option_name(name)} {problem}") from None

@@ -71,6 +71,7 @@ begin
     '  key text collate "C",'
     '  max_attempts integer,'
     '  cost integer,'
+    '  group_id uuid,'
     '  constraint content_check check (octet_length(content) <= 268435456),'
     '  constraint names_check check ('
     '    octet_length(channel) between 1 and 512 and octet_length(kind) between 1 and 512'
@@ -87,7 +88,8 @@ begin
     '          ''{}'', false'
     '        )'
     '      then false'
-    '      else octet_length(headers::text) <= 65536'
+    -- with room for the group, which the merge adds
+    '      else octet_length(headers::text) <= 65536 - case when group_id is null then 0 else 64 end'
     '    end'
     '  ),'
     '  constraint times_check check ('

@@ -9,6 +9,8 @@
 -- which names the least id of the load; one for those with a key; one each 1000 messages of the others. Memory does not
 -- grow with the load, but for 8 bytes a message that has a key to replace by, and for the name and id of each channel
 -- and when the first of its messages is due. p_notify: wake waiting consumers, with the commit.
+-- Members of groups of the stage belong to groups that do not exist yet: fq_make_load_groups makes them, in the same
+-- transaction.
 -- Locks: the job's row, which only the same job waits for. Then what an ordinary enqueue of these messages takes, in
 -- its order, until the commit: nothing for messages without a key; the others come last, in the order (channel, key).
 -- Replacing, or keys in a channel that has a bound, wait 500 ms at most.
@@ -127,8 +129,15 @@ begin
     end if;
   end if;
 
+  -- Members of groups say in their headers which group it is, as those that are enqueued one by one.
   v_stage := format(
-    '(select g.*, g.ctid as row from %s g where g.attempt = any (%L::bigint[]))',
+    '(select g.attempt, g.channel, g.kind, g.content,'
+    '  case'
+    '    when g.group_id is null then g.headers'
+    '    else coalesce(g.headers, ''{}''::jsonb) || jsonb_build_object(''group'', g.group_id)'
+    '  end as headers,'
+    '  g.delay, g.at, g.priority, g.key, g.max_attempts, g.cost, g.group_id, g.ctid as row'
+    '  from %s g where g.attempt = any (%L::bigint[]))',
     fairqueue.fq_find_stage(p_stage), p_attempts
   );
   execute format(
@@ -188,10 +197,10 @@ begin
   -- that is not above any of theirs, so one goes first.
   v_insert := format(
     'insert into %s.fq_message ('
-    '  channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, priority, max_attempts, cost'
+    '  channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, priority, max_attempts, cost, group_id'
     ' )'
     ' select c.id, s.kind, s.content, s.headers, %s, %s, s.key, s.priority, coalesce(s.max_attempts, 20),'
-    '  s.cost'
+    '  s.cost, s.group_id'
     ' from %s s'
     ' join %s c(channel, id) on c.channel = s.channel'
     ' where c.id <> all (%L::bigint[])',
@@ -260,7 +269,8 @@ begin
         '  array_agg(n.delay order by n.position) as delays, array_agg(n.at order by n.position) as ats,'
         '  array_agg(n.priority order by n.position) as priorities, array_agg(n.key order by n.position) as keys,'
         '  array_agg(n.max_attempts order by n.position) as max_attempts,'
-        '  array_agg(n.cost order by n.position) as costs, count(*)::integer as messages'
+        '  array_agg(n.cost order by n.position) as costs, array_agg(n.group_id order by n.position) as groups,'
+        '  count(*)::integer as messages'
         ' from ('
         '   select s.*, row_number() over (order by s.channel, s.key nulls first, s.attempt, s.row) as position'
         '   from %s s'
@@ -282,7 +292,7 @@ begin
         p_queue, r.channels::text[], r.kinds::text[], r.contents::bytea[], r.headers::jsonb[], r.delays::bigint[],
         r.ats::bigint[], r.priorities::integer[], r.keys::text[], r.max_attempts::integer[], null::jsonb,
         array_fill(p_on_duplicate, array[r.messages])::text[], false::boolean, null::bigint[],
-        r.costs::integer[], null::uuid[]
+        r.costs::integer[], r.groups::uuid[]
       ) e;
       if v_full is not null then
         raise exception 'channel % of queue % has no room for the messages of job %',

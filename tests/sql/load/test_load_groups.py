@@ -1,0 +1,83 @@
+"""fq_make_load_groups: what a load has created is counted as members of groups that its transaction makes."""
+
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from psycopg import DatabaseError
+
+from tests.sql.client import Kernel, OpenKernel
+from tests.sql.load.loads import copy, make_channels, make_stage, merge, messages
+
+pytestmark = pytest.mark.usefixtures("balanced")
+
+
+def make_groups(kernel: Kernel, stage: str, *attempts: int) -> int:
+    """fq_make_load_groups, without a message that follows."""
+    nothing = ", ".join(["null"] * 11)
+    made: int = kernel.value(
+        f"select fq_make_load_groups('q', %(stage)s, %(attempts)s, {nothing})",
+        stage=stage,
+        attempts=list(attempts or (1,)),
+    )
+    return made
+
+
+def added(kernel: Kernel, group: UUID) -> int | None:
+    """How many members a group has."""
+    found: int | None = kernel.value("select max(added) from fq_group_status('q', %(group)s)", group=group)
+    return found
+
+
+def staged(kernel: Kernel, *channels: str, **columns: Any) -> str:
+    """A stage with its channels made."""
+    stage = make_stage(kernel)
+    copy(kernel, stage, *channels, **columns)
+    make_channels(kernel, stage)
+    return stage
+
+
+def test_members_are_those_that_were_created(kernel: Kernel) -> None:
+    """Duplicates, messages that a full channel drops, and copies that do not count are no members."""
+    one, two, three = uuid4(), uuid4(), uuid4()
+    stage = make_stage(kernel)
+    copy(kernel, stage, *"aaab", key=["k", "k", None, None], group_id=[one, one, one, two])
+    copy(kernel, stage, "a", attempt=2, group_id=[three])
+    copy(kernel, stage, "bounded", "bounded", "bounded", attempt=3, group_id=[one, two, two])
+    make_channels(kernel, stage, 1, 3, max_backlog=1, drop=True)
+    kernel.rows("select fq_configure_channel('q', c, '{\"max_backlog\": null}') from unnest('{a,b}'::text[]) c")
+    merged = merge(kernel, stage, 7, 1, 3)
+    assert (merged.created, merged.duplicates, merged.dropped) == (4, 1, 2)
+    assert make_groups(kernel, stage, 1, 3) == 2
+    counts = kernel.rows("select group_id, count(*) from fq_message group by group_id")
+    assert {row["group_id"]: row["count"] for row in counts} == {
+        group: added(kernel, group) for group in (one, two) if added(kernel, group)
+    }
+    assert added(kernel, three) is None
+    told = kernel.rows("select distinct headers ->> 'group' = group_id::text as same from fq_message")
+    assert told == [{"same": True}]
+
+
+def test_a_stage_without_groups_makes_none(kernel: Kernel) -> None:
+    """Nothing is written."""
+    stage = staged(kernel, "a")
+    merge(kernel, stage, 1)
+    assert make_groups(kernel, stage) == 0
+    assert kernel.value("select count(*) from fq_group") == 0
+    assert messages(kernel) == [("a", "a")]
+
+
+def test_a_group_that_exists_is_refused(kernel: Kernel, open_kernel: OpenKernel) -> None:
+    """Its members would be in two loads: with the second nothing is enqueued."""
+    group = uuid4()
+    stages = [staged(kernel, "a", group_id=[group]) for _ in range(2)]
+    merging = open_kernel()
+    merge(merging, stages[0], 1, job="one")
+    assert make_groups(merging, stages[0]) == 1
+    merging.commit()
+    merge(merging, stages[1], 1, job="two")
+    with pytest.raises(DatabaseError, match=f"there is a group {group} already") as error:
+        make_groups(merging, stages[1])
+    assert error.value.sqlstate == "QF001"
+    merging.rollback()
+    assert (added(kernel, group), len(messages(kernel))) == (1, 1)
