@@ -111,6 +111,8 @@ class AsyncWorker:
         self._starting: asyncio.Event | None = None
         # run() waits for it.
         self._stop_asked: asyncio.Event | None = None
+        # Whether run() is to end once it is drained.
+        self._draining = False
         self.stats: WorkerStats = WorkerStats.of(self._options.queues)
 
     def health(self) -> Health:
@@ -159,7 +161,8 @@ class AsyncWorker:
         lifespan = Lifespan(options)
         make_executor = partial(TaskExecutor, options, self.stats, self._sessions, self._sync_sessions)
         loop = self._loop = asyncio.get_running_loop()
-        runtime = Runtime(options, make_executor, self.stats, lifespan, partial(self._stop_soon, loop))
+        stop = partial(self._stop_soon, loop)
+        runtime = Runtime(options, make_executor, self.stats, lifespan, stop, drain=self._draining)
         starting = self._starting = asyncio.Event()
         try:
             # Not in this thread: its connection has a loop of its own.
@@ -270,6 +273,7 @@ class AsyncWorker:
         """
         self._check_idle()
         asked = self._stop_asked = asyncio.Event()
+        self._draining = drain
         try:
             with contextlib.ExitStack() as signals:
                 if handle_signals:
@@ -292,6 +296,7 @@ class AsyncWorker:
                     raise
         finally:
             self._stop_asked = None
+            self._draining = False
 
     async def _start_unless(self, asked: asyncio.Event) -> bool:
         """Start; False: it was asked to stop while it looked at the schemas, and has not started."""

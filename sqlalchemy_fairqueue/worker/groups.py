@@ -34,6 +34,7 @@ class Groups:
 
     Attributes:
         folded_at: When the last round began that left nothing to do, by the worker's clock.
+        finished: How many groups were finished here.
     """
 
     def __init__(self, connection: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
@@ -48,6 +49,7 @@ class Groups:
         self._thread: threading.Thread | None = None
         self._stopping = False
         self.folded_at: float | None = None
+        self.finished: int = 0
 
     def poll(self) -> None:
         """Begin a round in a thread of its own if there is anything to do: no lease waits for it."""
@@ -60,6 +62,14 @@ class Groups:
             if not self._stopping and (self._thread is None or not self._thread.is_alive()):
                 self._thread = threading.Thread(target=self.run, name=f"{self._options.name}-groups", daemon=True)
                 self._thread.start()
+
+    def end(self, finished: int) -> bool:
+        """Begin no more rounds, unless one is under way or more groups were finished than these: then return False."""
+        with self._starting:
+            if self.finished != finished or (self._thread is not None and self._thread.is_alive()):
+                return False
+            self._stopping = True
+            return True
 
     def stop(self) -> None:
         """Begin no more rounds, and wait for the statement that is under way for a moment."""
@@ -96,6 +106,7 @@ class Groups:
             if done is None:
                 return False
             if done.finished:
+                self.finished += done.finished
                 log.debug(
                     "worker %s: %d groups whose members have ended",
                     *(self._options.name, done.finished),

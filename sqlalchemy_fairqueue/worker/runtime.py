@@ -49,6 +49,7 @@ class Runtime(Generic[E]):
         stats: The worker's.
         lifespan: Has the resources of the queues.
         stop: Begins the stop of the worker that runs this runtime, without waiting: an operator asked for it.
+        drain: Whether it is to end once it is drained: it runs the slots of schedules that are due at its start alone.
 
     Attributes:
         queues: The queues.
@@ -62,6 +63,8 @@ class Runtime(Generic[E]):
         stats: WorkerStats,
         lifespan: Lifespan,
         stop: Callable[[Runtime[E]], None],
+        *,
+        drain: bool = False,
     ) -> None:
         self._options = options
         self._clock = options.clock
@@ -95,12 +98,15 @@ class Runtime(Generic[E]):
         self._schedules: Schedules | None = None
         self._groups: Groups | None = None
         self._housekeeping: Housekeeping | None = None
-        self.duties = self._make_duties(watched=[fetching, settling])
+        self.duties = self._make_duties(watched=[fetching, settling], drain=drain)
         self._health = HealthCheck(options)
         # How many had been taken when nothing was held, and when that was first seen.
         self._idle: tuple[int, float] | None = None
         # When nothing was held and groups are to be folded, before queues are polled once more.
         self._unfolded: tuple[int, float] | None = None
+        # How many groups were finished by then.
+        self._finished = 0
+        self._runs_slots_once = drain
         self._threads: dict[object, threading.Thread] = {
             part: threading.Thread(target=run, name=f"{options.name}-{word}", daemon=True)
             for part, run, word in (
@@ -144,12 +150,14 @@ class Runtime(Generic[E]):
     def is_drained(self) -> bool:
         """Whether nothing can be delivered now, and nothing that was taken is left; to be asked again and again.
 
-        Once all is settled, groups are folded and each queue is polled once more: handlers may have enqueued, and what
-        follows a group is enqueued by the fold. If the count of messages that were taken is still the same, nothing was
-        taken since then: it rises when what was taken is held, and before the next poll.
+        The slots of schedules that are due at the start are run first. Those that become due later are left: they could
+        keep a worker for ever. Once all is settled, groups are folded and each queue is polled once more: handlers may
+        have enqueued, and what follows a group is enqueued by the fold. If the count of messages that were taken is
+        still the same, nothing was taken since then: it rises when what was taken is held, and before the next poll.
         """
         taken, now = self._stats.taken, self._clock()
-        if any(self._leases.held(queue) for queue in self.queues):
+        slots_due = self._runs_slots_once and self._schedules is not None and not self._schedules.run_once()
+        if slots_due or any(self._leases.held(queue) for queue in self.queues):
             self._idle = self._unfolded = None
             return False
         if self._idle is None or self._idle[0] != taken:
@@ -161,13 +169,20 @@ class Runtime(Generic[E]):
                     self._groups.start()
                     return False
                 self._unfolded = None
+                self._finished = self._groups.finished
             self._idle = taken, now
             for queue in self.queues:
                 queue.polls.poll_now(now)
             self.trigger.set()
             return False
         idle_at = self._idle[1]
-        return all(queue.polls.empty_at >= idle_at for queue in self.queues) and self._stats.taken == taken
+        if self._stats.taken != taken or not all(queue.polls.empty_at >= idle_at for queue in self.queues):
+            return False
+        if self._groups is None or self._groups.end(self._finished):
+            return True
+        # What follows a group that was finished since then may be there now.
+        self._idle = None
+        return False
 
     def stop_fetching(self, left: Callable[[], float]) -> None:
         """Take no further messages, and release those that no handler has begun; these attempts do not count.
@@ -209,7 +224,7 @@ class Runtime(Generic[E]):
         until = max(until, self._clock() + 0.1)
         join(self._threads[self.duties], lambda: until - self._clock())
 
-    def _make_duties(self, watched: list[DedicatedConnection]) -> Duties:
+    def _make_duties(self, watched: list[DedicatedConnection], *, drain: bool) -> Duties:
         options, timings = self._options, self._timings
         connection = dedicated_connection(options)
         heartbeat = Heartbeat(
@@ -237,8 +252,9 @@ class Runtime(Generic[E]):
         if options.housekeeping:
             self._housekeeping = Housekeeping(options)
             self._schedules = Schedules(connection, self.queues, options)
-            poll = self._schedules.poll
-            duties.append(Duty("poll its schedules", poll, timings.schedules_every, spread=(0.5, 1.0)))
+            if not drain:
+                poll = self._schedules.poll
+                duties.append(Duty("poll its schedules", poll, timings.schedules_every, spread=(0.5, 1.0)))
             self._groups = Groups(connection, self.queues, options)
             duties.append(Duty("poll its groups", self._groups.poll, timings.groups_every, spread=(0.5, 1.0)))
             every, first = timings.housekeeping_every, timings.housekeeping_first

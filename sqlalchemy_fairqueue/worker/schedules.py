@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database.drivers import sqlstate_of
@@ -38,6 +39,8 @@ R = TypeVar("R")
 # Locks that others hold, deadlocks and the ends of transactions: no fault of a schedule's.
 _PASSING = ("40", "55", "57")
 _LOCKED = "55P03"
+# Connections that are lost or refused, and servers without room.
+_AWAY = ("08", "53")
 # Of the messages that one call enqueues.
 _BYTES = 8 * 2**20
 
@@ -80,6 +83,10 @@ class Schedules:
         self._held: set[tuple[str | None, str, str]] = set()
         self._thread: threading.Thread | None = None
         self._stopping = False
+        self._ended = False
+        self._again_at = 0.0
+        # Of a round that is to end: slots of an installation that are due later are left.
+        self._until: dict[str | None, int] | None = None
 
     def poll(self) -> float | None:
         """Begin to run what is due, in a thread of its own. Seconds until the next one is due; None: not soon."""
@@ -87,16 +94,32 @@ class Schedules:
             return None
         found = [(schema, due) for schema in self._installations for due in self._find(self._connection, schema)]
         if self._undeclared or any(due.due_at <= due.read_at for _, due in found):
-            self._thread = threading.Thread(target=self.run, name=f"{self._options.name}-schedules", daemon=True)
-            self._thread.start()
+            self._start()
         waits = [due.due_at - due.read_at for _, due in found if due.due_at > due.read_at]
         return min(waits) / 1_000_000 if waits else None
+
+    def run_once(self) -> bool:
+        """Run what is due when this is first called, and nothing that becomes due later. Whether that is done.
+
+        To be asked again until it is. A worker that drains calls this in place of :meth:`poll`.
+        """
+        if self._ended or (self._thread is not None and self._thread.is_alive()):
+            return self._ended
+        if self._until is None:
+            self._until = {}
+        if self._options.clock() >= self._again_at:
+            self._start()
+        return False
 
     def stop(self) -> None:
         """Run no more slots after the one that is under way, and wait for that for a moment."""
         self._stopping = True
         if self._thread is not None:
             self._thread.join(self._timings.stop_dequeue)
+
+    def _start(self) -> None:
+        self._thread = threading.Thread(target=self.run, name=f"{self._options.name}-schedules", daemon=True)
+        self._thread.start()
 
     def run(self) -> None:
         """Set what the code declares, and run everything that is due."""
@@ -109,8 +132,11 @@ class Schedules:
                 while self._run_due(connection, schema) and not self._stopping:
                     pass
             self._running.succeeded()
+            self._ended = True
         except Exception as error:  # noqa: BLE001 - the next poll, or another worker, does it
-            self._running.failed(error)
+            self._again_at = self._options.clock() + self._running.failed(error)
+            # What another attempt would not mend must not keep a drain for ever.
+            self._ended = not _passes(error)
         finally:
             connection.close()
 
@@ -125,6 +151,9 @@ class Schedules:
             limit=timings.schedules_at_once,
         )
         found = connection.run(partial(_committed, work=ask))
+        if self._until is not None and found:
+            until = self._until.setdefault(schema, found[0].read_at)
+            found = [due._replace(read_at=min(due.read_at, until)) for due in found]
         return [due for due in found if due.id not in self._refused]
 
     def _declare(self, connection: DedicatedConnection) -> None:
@@ -224,6 +253,13 @@ class Schedules:
                 *(self._options.name, due.name, due.channel, due.queue, delay.total_seconds(), problem),
                 extra={"worker": self._options.name},
             )
+
+
+def _passes(error: Exception) -> bool:
+    """Whether the same call may succeed later: the database is away, or others hold it up."""
+    if isinstance(error, DBAPIError):
+        return (sqlstate_of(error) or _AWAY[0]).startswith((*_PASSING, *_AWAY))
+    return isinstance(error, (OSError, PoolTimeout))
 
 
 def _committed(connection: Connection, work: Callable[[Connection], R]) -> R:

@@ -131,6 +131,8 @@ class Worker:
         self._stop_asked: float | None = None
         # run() waits for an entry. Reentrant, too.
         self._stops: SimpleQueue[None] | None = None
+        # Whether run() is to end once it is drained.
+        self._draining = False
         self.stats: WorkerStats = WorkerStats.of(self._options.queues)
 
     def health(self) -> Health:
@@ -188,7 +190,7 @@ class Worker:
         check_sessions(options, self._sessions, Session)
         lifespan = Lifespan(options)
         make_executor = partial(ThreadExecutor, options, self.stats, self._sessions)
-        runtime = Runtime(options, make_executor, self.stats, lifespan, self._stop_soon)
+        runtime = Runtime(options, make_executor, self.stats, lifespan, self._stop_soon, drain=self._draining)
         self._checking = True
         runtime.check()
         try:
@@ -273,7 +275,8 @@ class Worker:
 
         Args:
             drain: Whether to return as soon as nothing is left that could be delivered now, what handlers enqueue and
-                what is to be tried again at once included. What is due later, paused, beyond a limit or in the hands of
+                what is to be tried again at once included. Slots of schedules that are due at the start are run, and
+                those that become due later are left. What is due later, paused, beyond a limit or in the hands of
                 others is not waited for. For tests, and for jobs that a scheduler starts.
             handle_signals: Whether SIGTERM and SIGINT stop it; a second one ends the process at once, unless it comes
                 within two seconds of the first. Only in the main thread. Default: signals are the program's business; a
@@ -293,6 +296,7 @@ class Worker:
         with self._lock:
             self._check_idle()
             self._stops = stops
+            self._draining = drain
         try:
             with on_signal(stop, *self._options.signals) if handle_signals else nullcontext():
                 try:
@@ -306,7 +310,7 @@ class Worker:
                     self.stop()
         finally:
             self._stops = None
-            self._checking = False
+            self._checking = self._draining = False
 
     def _wait(self, stops: SimpleQueue[None], draining: Runtime[ThreadExecutor] | None) -> None:
         """Wait for a stop, or until the runtime is drained.

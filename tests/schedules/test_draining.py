@@ -1,0 +1,173 @@
+"""Drains of queues with schedules: what is due at the start is run and handled, and what becomes due later is left."""
+
+import threading
+from datetime import datetime, timedelta
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, Worker
+from sqlalchemy_fairqueue import database as calls
+from tests.fixtures.clock import Clock
+from tests.fixtures.database import Database
+from tests.fixtures.options import PATIENCE
+from tests.worker.helpers import LONG_LEASE, auntil, is_empty, retimed, until
+
+pytestmark = pytest.mark.installed
+
+SECOND = timedelta(seconds=1)
+OFTEN = {"schedules_every": 0.001, "groups_every": 0.001}
+
+
+def ran(database: Database) -> int:
+    """How many slots were run."""
+    return int(database.value("select count(*) from fq_schedule_slot"))
+
+
+def due(database: Database) -> int:
+    """How many schedules are due now."""
+    return int(database.value("select count(*) from fq_schedule where due_at <= fq_now()"))
+
+
+def drained(worker: Worker) -> bool:
+    """Run it until it is drained. False: it did not end, and was stopped."""
+    running = threading.Thread(target=lambda: worker.run(drain=True), daemon=True)
+    running.start()
+    running.join(PATIENCE.total_seconds())
+    ended = not running.is_alive()
+    worker.stop(timedelta())
+    return ended
+
+
+def test_due_slots_are_run_and_handled(engine: Engine, database: Database, clock: Clock) -> None:
+    """Each time: no slot that was due is left, and no message that came of one."""
+    queue, handled = Queue("documents"), []
+
+    @queue.periodic(every=SECOND, catch_up="all", channel="tick")
+    def tick(delivery: Delivery) -> None:
+        handled.append(delivery.headers)
+
+    Worker(engine, queue).run(drain=True)
+    for _ in range(5):
+        before = len(handled)
+        clock.advance(7 * SECOND)
+        Worker(engine, queue).run(drain=True)
+        assert len(handled) - before >= 7
+        assert (len(handled), is_empty(database)) == (ran(database), True)
+
+
+async def test_the_same_in_a_loop(async_engine: AsyncEngine, database: Database, clock: Clock) -> None:
+    """An AsyncWorker does the same, anew for each run."""
+    queue, handled = Queue("documents"), []
+
+    @queue.periodic(every=SECOND, catch_up="all", channel="tick")
+    async def tick(delivery: Delivery) -> None:
+        handled.append(delivery.headers)
+
+    worker = AsyncWorker(async_engine, queue)
+    await worker.run(drain=True)
+    for _ in range(5):
+        before = len(handled)
+        clock.advance(7 * SECOND)
+        await worker.run(drain=True)
+        assert len(handled) - before >= 7
+        assert (len(handled), is_empty(database)) == (ran(database), True)
+    async with retimed(worker, **OFTEN):
+        clock.advance(SECOND)
+        await auntil(lambda: len(handled) > before + 7, "a worker that does not drain runs them all the time")
+
+
+def test_slots_that_become_due_meanwhile_are_left(engine: Engine, database: Database, clock: Clock) -> None:
+    """A schedule that is due again whenever its message is handled does not keep the worker."""
+    queue, handled = Queue("documents"), []
+
+    @queue.periodic(every=timedelta(hours=1), catch_up="all", channel="tick")
+    def tick(delivery: Delivery) -> None:
+        handled.append(datetime.fromisoformat((delivery.headers or {})["scheduled_for"]))
+        clock.advance(timedelta(hours=1))
+
+    Worker(engine, queue).run(drain=True)
+    clock.advance(timedelta(hours=3))
+    assert drained(retimed(Worker(engine, queue, concurrency=1, lease=timedelta(days=7)), **OFTEN))
+    assert len(handled) == len(set(handled)) == 3
+    assert (is_empty(database), due(database)) == (True, 1)
+
+
+def test_many_slots_in_parts_end_at_the_start(engine: Engine, database: Database, clock: Clock) -> None:
+    """Parts that take longer than the interval do not follow the clock: each transaction puts it forward."""
+    queue = Queue("documents")
+    queue.handler("tick")(lambda _: None)
+    queue.schedule(engine, "tick", channel="a", kind="tick", every=SECOND, catch_up="all")
+    database.execute(
+        "create function public.late() returns trigger language plpgsql as $$ begin"
+        " perform setval('public.test_clock', last_value + 20000000) from public.test_clock; return null; end $$"
+    )
+    database.execute(
+        "create trigger late after insert on fq_schedule_slot for each statement execute function public.late()"
+    )
+    clock.advance(30 * SECOND)
+    assert drained(retimed(Worker(engine, queue, lease=LONG_LEASE), slots_at_once=10, **OFTEN))
+    assert 30 <= ran(database) < 40
+    assert is_empty(database)
+
+
+def test_a_database_that_is_away_for_a_moment(
+    engine: Engine, database: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slots are run when it is back; a refusal that will not pass ends the wait for them."""
+    queue, handled = Queue("documents"), []
+    failures: list[int] = []
+    queue.handler("tick")(lambda delivery: handled.append(delivery.message_id))
+    queue.schedule(engine, "tick", channel="a", kind="tick", every=timedelta(hours=1))
+    find = calls.due_schedules
+
+    def fail(*arguments: object, **words: object) -> object:
+        if len(failures) < 2:
+            failures.append(1)
+            raise OperationalError("", {}, OSError("away"))
+        return find(*arguments, **words)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(calls, "due_schedules", fail)
+    clock.advance(timedelta(hours=1))
+    Worker(engine, queue).run(drain=True)
+    assert (len(handled), ran(database)) == (1, 1)
+
+    def refuse(*_: object, **__: object) -> object:
+        raise LookupError("it never works")
+
+    monkeypatch.setattr(calls, "due_schedules", refuse)
+    clock.advance(timedelta(hours=1))
+    assert drained(Worker(engine, queue))
+    assert len(handled) == 1
+
+
+def test_what_follows_a_group_that_ends_at_the_last_moment(engine: Engine, database: Database) -> None:
+    """A group that the worker finishes after the last fold, as its member ended elsewhere, is followed all the same."""
+    queue, handled = Queue("documents"), []
+
+    @queue.job
+    def member() -> None: ...
+
+    @queue.job
+    def report(context: Context) -> None:
+        handled.append(context.after_group)
+
+    with retimed(Worker(engine, queue, lease=LONG_LEASE), groups_every=3600.0) as worker:
+        runtime = worker._runtime
+        assert runtime is not None
+        groups = runtime._groups
+        assert groups is not None
+        until(lambda: runtime._idle is not None or runtime.is_drained(), "it has folded, and polls once more")
+        queue.pause(engine)
+        with Session(engine) as session, session.begin(), queue.group(session, then=report.prepare("b")) as group:
+            receipt = group.enqueue(member, "a")
+        queue.cancel(engine, receipt.message_id or 0)
+        queue.resume(engine)
+        groups.run()
+        until(runtime.is_drained, "it is drained")
+        assert (len(handled), is_empty(database)) == (1, True)
+        groups.start()
+        assert groups._thread is None or not groups._thread.is_alive()
