@@ -1,9 +1,12 @@
 """Each tutorial works as it stands, in an empty folder and an empty database."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import NullPool, create_engine
 
+from sqlalchemy_fairqueue import Queue
 from tests.docs.pages import DOCS, Reader, blocks, reader
 from tests.fixtures.database import Database
 
@@ -22,6 +25,22 @@ def test_async_pages_on_asyncpg(empty_database: Database, tmp_path: Path, page: 
     url = empty_database.url.set(drivername="postgresql+asyncpg").render_as_string(hide_password=False)
     with reader(tmp_path, {"DATABASE_URL": url}) as one:
         one.follow(DOCS / "tutorials" / page)
+
+
+def test_the_migration_of_django(empty_database: Database) -> None:
+    """It installs a version that the library can use, and takes it away again."""
+    [migration] = [block.text for block in blocks(DOCS / "tutorials" / "django.md") if block.file == "migration.py"]
+    names: dict[str, Any] = {"__name__": "migration"}
+    exec(migration, names)  # noqa: S102 - a file of the page
+    [operation] = names["Migration"].operations
+    engine = create_engine(empty_database.url, poolclass=NullPool)
+    for statements in (operation.sql, operation.reverse_sql):
+        with engine.begin() as connection:
+            for statement, _ in statements:
+                connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+        if statements is operation.sql:
+            assert Queue("photos").stats(engine).ready == 0
+    assert empty_database.value("select to_regclass('fq_message') is null")
 
 
 def test_the_lines_beside_celery() -> None:
