@@ -30,11 +30,8 @@ class Server:
         directory: the folder with the socket and everything that the server writes; it goes when the server stops.
         version: PostgreSQL's version, such as ``18.6``.
 
-    Example:
-        >>> with embedded_server(durable=False) as server:
-        ...     server.restart("immediate")  # as if it had crashed
-        ...     print(server.url("postgres").database, server.data_directory.is_dir(), server.log_path.name)
-        postgres True server.log
+    See Also:
+        :func:`embedded_server`
     """
 
     directory: Path
@@ -92,10 +89,13 @@ def embedded_server(
 
     Example:
         >>> with embedded_server(durable=False) as server:
+        ...     server.restart("immediate")  # as if it had crashed
+        ...     print(server.data_directory.name, server.log_path.name)
         ...     own = create_engine(server.url())
         ...     with own.connect() as connection:
         ...         print(connection.scalar(text("select current_user")))
         ...     own.dispose()
+        data server.log
         postgres
     """
     programs = programs or Programs.of_package()

@@ -13,6 +13,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import flask
+import pytest
 from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 from opentelemetry.sdk.metrics import MeterProvider
@@ -140,8 +141,9 @@ def test_no_exemption_is_left_over() -> None:
     assert sorted(exempt & _EXAMPLES.keys()) == []
 
 
-def test_the_examples_run(engine: Engine, async_engine: AsyncEngine) -> None:
+def test_the_examples_run(engine: Engine, async_engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of them prints what it shows, on a queue of its own."""
+    monkeypatch.setenv(embedded.DATABASE_URL_VARIABLE, engine.url.render_as_string(hide_password=False))
     reported: list[str] = []
     runner = doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS)
     shared = {key: getattr(package, key) for package in _PACKAGES for key in package.__all__}
