@@ -25,12 +25,13 @@ CHANNELS = 1000
 """Channels of a queue whose reasons are read; the counts are those of all."""
 
 
-def leftovers(connection: Connection, queues: Iterable[Queue]) -> list[dict[str, Any]]:
+def leftovers(connection: Connection, queues: Iterable[Queue], worker: str) -> list[dict[str, Any]]:
     """The queues that still hold messages: counts, and how many channels and messages wait for which reason.
 
     Args:
         connection: Where to ask, by a role that may read statistics.
         queues: The queues of the worker, which has stopped.
+        worker: Its name. Its leases may not have ended yet.
     """
     found = []
     for queue in queues:
@@ -39,7 +40,8 @@ def leftovers(connection: Connection, queues: Iterable[Queue]) -> list[dict[str,
             continue
         channels = queue.channels(connection, busy=True, limit=CHANNELS)
         now = database.now(connection, queue.schema)
-        # The worker that was there is no reason: why did it leave them?
+        # The worker that has left is not the first reason, but the one where nothing else held them back.
+        others = any(one.consumer != worker for one in queue.consumers(connection))
         waits = channel_waits(connection, queue, channels, now, replace(stats, consumers=max(stats.consumers, 1)))
         messages: Counter[tuple[Reason, str | None]] = Counter()
         counted: Counter[tuple[Reason, str | None]] = Counter()
@@ -49,7 +51,8 @@ def leftovers(connection: Connection, queues: Iterable[Queue]) -> list[dict[str,
                 messages[Reason.SCHEDULED, None] += one.scheduled
                 counted[Reason.SCHEDULED, None] += 1
             if one.ready and (wait := waits.get(one.channel)):
-                reason = (wait.reason, wait.limit)
+                is_free = wait.reason in {Reason.CAPACITY, Reason.TURN}
+                reason = (Reason.NO_CONSUMER if is_free and not others else wait.reason, wait.limit)
                 messages[reason] += one.ready
                 counted[reason] += 1
                 if wait.until is not None:

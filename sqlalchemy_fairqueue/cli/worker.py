@@ -207,10 +207,10 @@ def worker(
     return Result(document | {"left": left}, _left_texts(left))
 
 
-def _left(connection: Connection, queues: list[Queue]) -> Left:
+def _left(connection: Connection, queues: list[Queue], worker: str) -> Left:
     """The messages that a drained worker left; None if its role may not count them, which it does not need for work."""
     try:
-        return leftovers(connection, queues)
+        return leftovers(connection, queues, worker)
     except (FairQueueError, SQLAlchemyError) as error:
         logging.getLogger(__name__).warning("what is left in the queues is not known: %s", error)
         return None
@@ -259,7 +259,7 @@ def _run_threads(
     left: Left = None
     if drain:
         with engine.connect() as connection:
-            left = _left(connection, queues)
+            left = _left(connection, queues, runner.name)
     engine.dispose()
     return runner.name, runner.stats.as_dict(), left
 
@@ -288,7 +288,7 @@ def _run_tasks(
         left: Left = None
         if drain:
             async with engine.connect() as connection:
-                left = await connection.run_sync(_left, queues)
+                left = await connection.run_sync(_left, queues, runner.name)
         await engine.dispose()
         if sync_engine is not None:
             sync_engine.dispose()

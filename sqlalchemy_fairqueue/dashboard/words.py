@@ -64,14 +64,14 @@ def reason_detail(tenant: Tenant, queue: QueueFigures) -> str:  # noqa: C901, PL
         case Reason.SHARED_LIMIT | Reason.SHARED_RATE:
             return _shared(tenant, queue)
         case Reason.CAPACITY:
+            if not queue.contention.leased:
+                return "no consumer has taken a message yet: it comes with the next dequeue of one that knows its kind"
             used = f"{percent_text(tenant.used)} of the {share_of(queue)}"
             return (
                 f"it has its share, {used}, and more work: {demand.leased:,} out, {demand.ready:,} ready; add workers"
             )
         case Reason.TURN:
-            if tenant.takers:
-                return f"{plural(queue.contention.leased, 'message')} of the queue are out"
-            return "its turn comes with the next dequeue"
+            return f"{plural(queue.contention.leased, 'message')} of the queue are out"
         case Reason.SCHEDULED:
             return f"{plural(demand.scheduled, 'message')} for later"
         case None:

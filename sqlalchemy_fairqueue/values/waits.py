@@ -47,7 +47,8 @@ class Reason(StrEnum):
     SHARED_LIMIT = "shared limit"
     SHARED_RATE = "shared rate"
     CAPACITY = "capacity"
-    """It has the share of the consumers that it is entitled to, and more work than that serves."""
+    """It has the share of the consumers that it is entitled to and more work than that serves, or no other channel has
+    messages out: what it lacks is a consumer that takes more."""
     TURN = "others' turn"
     SCHEDULED = "scheduled"
 
@@ -295,10 +296,13 @@ def _others(limit: SharedLimit, queue: str) -> tuple[QueueTaker, ...]:
 
 
 def _turn(contention: RivalsFigures, channel: ContenderFigures) -> Reason:
+    if contention.leased <= channel.leased:
+        # Consumers work for no other one.
+        return Reason.CAPACITY
     used = _cost_share(channel, contention)
-    if used is None and contention.leased:
+    if used is None:
         used = channel.leased / contention.leased
-    return Reason.CAPACITY if used is not None and used >= _entitled(channel, contention) else Reason.TURN
+    return Reason.CAPACITY if used >= _entitled(channel, contention) else Reason.TURN
 
 
 def _cost_share(channel: ContenderFigures, contention: RivalsFigures) -> float | None:

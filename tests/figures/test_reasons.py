@@ -7,6 +7,8 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue import InvalidArgument, Queue
+from sqlalchemy_fairqueue.cli.leftovers import leftovers
+from sqlalchemy_fairqueue.dashboard.words import reason_detail
 from sqlalchemy_fairqueue.figures import QueueTaker, Reason, SharedFigures, Tenant
 from sqlalchemy_fairqueue.values import FairBy
 from tests.cli.messages import QUEUE, enqueue, lease
@@ -170,6 +172,53 @@ def test_capacity(engine: Engine) -> None:
     enqueue(engine, "b", "c")
     assert (_tenant(engine, "b").reason, _tenant(engine, "b").takers) == (Reason.CAPACITY, ())
     assert _tenant(engine, "c").reason is Reason.TURN
+
+
+def test_no_others(engine: Engine) -> None:
+    """While consumers hold no message of another channel, it is not the others' turn, however many wait."""
+    [delivery] = lease(engine, 1) if enqueue(engine, "b") else []
+    QUEUE.complete(engine, delivery)
+    assert QUEUE.stats(engine).consumers == 1
+    for channels in ("a", "bc"):
+        ids = enqueue(engine, *channels)
+        found = QUEUE.message(engine, ids[0])
+        assert found is not None
+        assert found.wait is not None
+        tenant = _tenant(engine, "a")
+        assert (tenant.reason, tenant.takers, found.wait.reason) == (Reason.CAPACITY, (), Reason.CAPACITY)
+        assert reason_detail(tenant, SharedFigures(engine).get().queues[QUEUE.name]).startswith("no consumer has taken")
+
+
+@pytest.mark.parametrize("fair_by", ["messages", "cost"])
+def test_all_that_is_out_is_its_own(engine: Engine, fair_by: FairBy) -> None:
+    """Others wait, and others were served lately; consumers work for it alone, so that it waits for none of them."""
+    QUEUE.configure(engine, fair_by=fair_by, history=True)
+    enqueue(engine, "b", cost=90)
+    QUEUE.complete(engine, lease(engine, 1))
+    _consume(engine, "a")
+    enqueue(engine, "a", "b")
+    assert _tenant(engine, "a").reason is Reason.CAPACITY
+
+
+def test_what_a_drained_worker_left(engine: Engine) -> None:
+    """Its own lease does not count: what nothing holds back waits for a consumer, unless another one is there."""
+
+    def reasons(worker: str) -> list[tuple[str, int]]:
+        with engine.connect() as connection:
+            [left] = leftovers(connection, [QUEUE], worker)
+        return [(one["waits_for"], one["messages"]) for one in left["reasons"]]
+
+    enqueue(engine, "a")
+    assert reasons("drained") == [("no consumer", 1)]
+    QUEUE.complete(engine, lease(engine, 1))
+    enqueue(engine, "a", "b")
+    [consumer] = QUEUE.consumers(engine)
+    assert reasons(consumer.consumer) == [("no consumer", 2)]
+    assert reasons("drained") == [("capacity", 2)]
+    QUEUE.configure_channel(engine, "a", rate="1/h, burst 1")
+    _ = lease(engine, 2)
+    enqueue(engine, "a")
+    assert reasons(consumer.consumer) == [("rate", 1)]
 
 
 def test_paused(engine: Engine) -> None:
