@@ -14,9 +14,13 @@ _TREE = re.compile(r"^```\{toctree\}\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _SHOWN = re.compile(r"^\.\. (?:auto(?!method|property)|py:)\w+:: ([\w.]+)$", re.MULTILINE)
 _PUBLIC = [
     "sqlalchemy_fairqueue",
+    "sqlalchemy_fairqueue.dashboard",
     "sqlalchemy_fairqueue.embedded",
+    "sqlalchemy_fairqueue.metrics",
     "sqlalchemy_fairqueue.models",
+    "sqlalchemy_fairqueue.otel",
     "sqlalchemy_fairqueue.testing",
+    "sqlalchemy_fairqueue.testing.factories",
     "alembic_ext",
 ]
 # Modules that a page documents as a whole, beside the names that stand for them elsewhere.
