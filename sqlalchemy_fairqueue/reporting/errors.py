@@ -6,15 +6,42 @@ from sqlalchemy_fairqueue.errors import FairQueueError
 
 
 class HistoryEmpty(FairQueueError):
-    """There is no attempt to report on."""
+    """There is no attempt to report on.
+
+    Example:
+        >>> try:
+        ...     history = read_history(engine, queue=queue.name)
+        ... except HistoryEmpty as error:
+        ...     print(error)
+        the history has no attempts; queues record them after queue.configure(session, history=True)
+    """
 
 
 class HistoryTooLong(FairQueueError):
-    """There are more attempts than are read into the process."""
+    """There are more attempts than are read into the process.
+
+    Example:
+        >>> queue.configure(engine, history=True)
+        >>> message_ids = [queue.enqueue_now(engine, channel="customer-7", payload=page) for page in (1, 2)]
+        >>> queue.complete(engine, queue.dequeue(engine, limit=2))
+        >>> try:
+        ...     history = read_history(engine, queue=queue.name, most=1)
+        ... except HistoryTooLong as error:
+        ...     print(error)
+        the history has more than 1 attempts; narrow it by a queue or by time, or use Spark
+    """
 
 
 class HistoryUnreadable(FairQueueError):
-    """The history cannot be read from the database or the archive."""
+    """The history cannot be read from the database or the archive.
+
+    Example:
+        >>> try:
+        ...     history = read_history(create_engine("postgresql+psycopg://me@127.0.0.1:1/database"))
+        ... except HistoryUnreadable as error:
+        ...     print(error)
+        the history cannot be read: connection failed: ...
+    """
 
 
 def empty_history() -> str:

@@ -82,6 +82,9 @@ class RecordedHistory:
         policies_known: Whether they were read.
         settings: The settings of queues, by queue, as they were when it was read; others have none.
         plans: The plans that channels follow, by queue and channel, as they were when it was read; others follow none.
+
+    See Also:
+        :func:`read_history`
     """
 
     attempts: pa.Table
@@ -118,6 +121,14 @@ def read_history(
         HistoryTooLong: There are more than *most*.
         HistoryUnreadable: The server cannot be reached, or refuses.
         ValueError: A time has no time zone.
+
+    Example:
+        >>> queue.configure(engine, history=True)
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> queue.complete(engine, queue.dequeue(engine))
+        >>> history = read_history(engine, queue=queue.name, since=datetime.now(UTC) - timedelta(days=7))
+        >>> history.attempts.num_rows
+        1
     """
     clauses, values = _condition(queue, since, until)
     names = {"schema": _qualifier(schema), "condition": clauses}

@@ -25,6 +25,11 @@ class Objective:
     Attributes:
         statistic: p50, p95, p99, max or mean.
         limit: The wait that the statistic must stay below.
+
+    Example:
+        >>> target = Objective.parse("p95 < 2 s")
+        >>> target.statistic, target.limit
+        ('p95', datetime.timedelta(seconds=2))
     """
 
     statistic: str

@@ -64,6 +64,15 @@ def report(
         HistoryEmpty: The history has no attempt, or none of *tenant*.
         InvalidArgument: A column is missing, the history is of several databases, or two scenarios have one name.
         ValueError: The objective cannot be read.
+
+    Example:
+        >>> queue.configure(engine, history=True)
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> queue.complete(engine, queue.dequeue(engine))
+        >>> made = report(read_history(engine, queue=queue.name), output=None, replayed=False)
+        >>> [channel] = made.figures.channels
+        >>> channel.channel, channel.attempts, channel.wait.p95 < timedelta(minutes=1)
+        ('customer-7', 1, True)
     """
     if isinstance(labels, str):
         check_label_column(labels, history.attempts.column_names)

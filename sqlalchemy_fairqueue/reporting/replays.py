@@ -82,6 +82,9 @@ class Advice:
         own_after: As *own_before*, with the policy.
         reason: Why none is advised.
         plan: The plan of that tenant, if the policy is for all tenants that follow it; None: it is for that tenant.
+
+    See Also:
+        :class:`Report`
     """
 
     queue: str

@@ -32,6 +32,14 @@ class Report:
         objective: The target that the tenants' waits are held against; None: none.
         advice: Policies to set; empty: nobody was denied its share, or nothing was replayed.
         labels: The names of tenants on the page, by channel; others stand as they are.
+
+    Example:
+        >>> queue.configure(engine, history=True)
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> queue.complete(engine, queue.dequeue(engine))
+        >>> made = report(read_history(engine, queue=queue.name), output=None, objective="p95 < 60 s")
+        >>> made.late, made.advice  # nobody missed the target, so there is nothing to set
+        ((), ())
     """
 
     title: str

@@ -64,6 +64,10 @@ class Scenario:
         policies: Policies by the name of the channel, or by a pattern: ``*`` any text, ``?`` one character, ``[ab]``
             one of these. A channel's own name comes first, then the first pattern that fits. A policy holds as a
             whole: no field is taken from *defaults*.
+
+    Example:
+        >>> Scenario(name="by cost", fair_by="cost", workers=4).settings
+        'in turn, fair by cost'
     """
 
     name: str

@@ -29,11 +29,16 @@ from starlette.routing import Mount
 
 import alembic_ext
 import sqlalchemy_fairqueue
-from sqlalchemy_fairqueue import Queue, dashboard, embedded, metrics, otel, testing
+from sqlalchemy_fairqueue import Queue, dashboard, embedded, metrics, otel, reporting, testing
 from sqlalchemy_fairqueue.testing import factories
 
 # The operations first: on a database without messages each of them can be done.
 _PACKAGES = (alembic_ext, sqlalchemy_fairqueue, testing, factories, embedded, metrics, otel, dashboard)
+# Of the report, what programs call and catch. Its figures, each a field of the others, are defined on the page itself.
+_OF_REPORTS = (
+    *("Advice", "HistoryEmpty", "HistoryTooLong", "HistoryUnreadable", "Objective", "RecordedHistory", "Report"),
+    *("Scenario", "read_archive", "read_history", "report"),
+)
 _IMPORTED = {
     "Callable": Callable,
     "UTC": UTC,
@@ -65,31 +70,35 @@ _IMPORTED = {
 _CALLED_BY_OTHERS = {
     "Context": {"with_resources", "with_session"},
     "MetricDefinition": {"family"},
+    "Objective": {"missed", "value"},
     "Programs": {"below", "copy_below", "trees"},
     "QueueCollector": {"collect", "describe", "families"},
     "Recurrence": {"timing", "words"},
+    "Scenario": {"policies_of"},
     "WorkerCollector": {"collect"},
     "WorkerStats": {"failed", "hang", "of", "time_is_over"},
 }
 # Alembic calls these of each operation.
 _OF_OPERATIONS = {"arguments", "statements", "to_diff_tuple", "versions"}
-# It takes a role, a grant and a connection of the role: docs/roles.md shows them.
-_WITHOUT = {"NotGranted"}
+# What they take has no place in a docstring: a role with a grant, an archive that Spark made, pandas. docs/roles.md and
+# docs/spark.md show them.
+_WITHOUT = {"NotGranted", "read_archive", "Report.channels", "Report.queues", "Report.windows"}
 _ROLE = re.compile(r":(?:class|func|meth):`~?([\w.]+)`")
 
 
 def _public() -> Iterator[tuple[str, Any]]:
     """The functions and classes, and the methods and properties that these have from here, by name."""
-    for package in _PACKAGES:
-        for name in package.__all__:
-            value = getattr(package, name)
-            if inspect.isroutine(value):
-                yield name, value
-            elif inspect.isclass(value):
-                yield name, value
-                for member, found in inspect.getmembers(value):
-                    if not member.startswith("_") and _is_documented(value, member):
-                        yield f"{name}.{member}", found
+    names = [(package, name) for package in _PACKAGES for name in package.__all__]
+    names += [(reporting, name) for name in _OF_REPORTS]
+    for package, name in names:
+        value = getattr(package, name)
+        if inspect.isroutine(value):
+            yield name, value
+        elif inspect.isclass(value):
+            yield name, value
+            for member, found in inspect.getmembers(value):
+                if not member.startswith("_") and _is_documented(value, member):
+                    yield f"{name}.{member}", found
 
 
 def _is_documented(owner: type, member: str) -> bool:
@@ -147,7 +156,8 @@ def test_the_examples_run(engine: Engine, async_engine: AsyncEngine, monkeypatch
     reported: list[str] = []
     runner = doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS)
     shared = {key: getattr(package, key) for package in _PACKAGES for key in package.__all__}
-    shared |= _IMPORTED | {"engine": engine, "async_engine": async_engine}
+    shared |= {name: getattr(reporting, name) for name in _OF_REPORTS} | _IMPORTED
+    shared |= {"engine": engine, "async_engine": async_engine}
     for number, (name, example) in enumerate(_EXAMPLES.items()):
         with ExitStack() as stack:
             stack.enter_context(warnings.catch_warnings())
