@@ -17,6 +17,7 @@ from sqlalchemy_fairqueue.queue.configuration_arguments import (
     queue_limits,
     reset_fields,
 )
+from sqlalchemy_fairqueue.queue.named_arguments import named_arguments
 from sqlalchemy_fairqueue.unit_of_work import (
     Configure,
     ForgetChannels,
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 class ConfigurationMethods(QueueBase):
     """configure, configure_channel, pause and resume: recorded on a session, sent at once on a Connection or Engine."""
 
+    @named_arguments
     def configure(
         self,
         where: AnySession | Connection | Engine,
@@ -224,6 +226,7 @@ class ConfigurationMethods(QueueBase):
         """
         self._perform(where, [self._pause(channel, paused=False)])
 
+    @named_arguments
     async def aconfigure(
         self,
         where: AsyncConnection | AsyncEngine,

@@ -13,6 +13,7 @@ from sqlalchemy_fairqueue.database.engines import arun, arun_transaction, refuse
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.queue.base import QueueBase
 from sqlalchemy_fairqueue.queue.instrumentation import installed
+from sqlalchemy_fairqueue.queue.named_arguments import named_arguments
 from sqlalchemy_fairqueue.unit_of_work import (
     EnqueueMessage,
     record,
@@ -104,6 +105,7 @@ class AddedHeaders:
 class EnqueueMethods(QueueBase):
     """enqueue and enqueue_many record on a session; enqueue_now, and enqueue_many elsewhere, send at once."""
 
+    @named_arguments
     def enqueue(
         self,
         session: AnySession,
@@ -241,6 +243,7 @@ class EnqueueMethods(QueueBase):
         sent, added = self._sent(messages)
         return [self._operation(message, added=added) for message in sent]
 
+    @named_arguments
     def enqueue_now(
         self, where: Session | scoped_session[Any] | Connection | Engine, **message: Unpack[EnqueueWords]
     ) -> int | None:
@@ -287,6 +290,7 @@ class EnqueueMethods(QueueBase):
             update()
         return operation.receipt.message_id
 
+    @named_arguments
     async def aenqueue_now(
         self,
         where: AsyncSession | async_scoped_session[Any] | AsyncConnection | AsyncEngine,

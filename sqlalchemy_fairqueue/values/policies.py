@@ -208,12 +208,18 @@ def check_field_names(where: str, given: Mapping[str, object]) -> None:
     for name, value in given.items():
         if name not in names:
             raise TypeError(
-                f"{where} has {name!s:.80}={value!r:.80}, which is no field of a policy; {_advice(name, names)}"
+                f"{where} has {name!s:.80}={value!r:.80}, which is no field of a policy; {_advice(name, value, names)}"
             )
 
 
-def _advice(name: str, names: Sequence[str]) -> str:
+def _advice(name: str, value: object, names: Sequence[str]) -> str:
     close = [_MEANT[name]] if name in _MEANT else get_close_matches(name, names, n=1)
     if not close:
         return f"its fields are {', '.join(names)}"
-    return f"write {_EXAMPLES.get(close[0], close[0])}"
+    field = close[0]
+    try:
+        ChannelPolicy(**{field: value})  # type: ignore[arg-type]
+    except (InvalidArgument, TypeError):
+        # The field that is meant takes no such value.
+        return f"write {_EXAMPLES.get(field, field)}"
+    return f"write {field}={value!r:.80}"

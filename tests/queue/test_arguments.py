@@ -254,3 +254,58 @@ def test_a_queue_shows_what_it_takes() -> None:
         "notify",
         "check_kinds",
     ]
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (
+            lambda queue, where: queue.enqueue(where, "a", {"x": 1}),
+            "enqueue has 'a', {'x': 1} without a name; write enqueue(session, channel='a', payload={'x': 1})",
+        ),
+        (
+            lambda queue, where: queue.enqueue(where, "a", payload=1),
+            "enqueue has 'a' without a name; write enqueue(session, channel='a')",
+        ),
+        (
+            lambda queue, where: queue.enqueue(where, channel="a", payload=1, prioritty=3),
+            "enqueue has prioritty=3, which is none of its arguments; write priority=3",
+        ),
+        (
+            lambda queue, where: queue.enqueue_now(where, "a", {"x": 1}),
+            "enqueue_now has 'a', {'x': 1} without a name; write enqueue_now(where, channel='a', payload={'x': 1})",
+        ),
+        (
+            lambda queue, where: queue.configure(where, max_concurency=1),
+            "configure has max_concurency=1, which is none of its arguments; write max_concurrency=1",
+        ),
+        (
+            lambda queue, where: queue.configure(where, colour=1),
+            "configure has colour=1, which is none of its arguments; its arguments are defaults, max_concurrency, rate",
+        ),
+        (lambda queue, where: queue.configure(where, 5), "configure has 5 without a name; its arguments are defaults"),
+        (lambda queue, where: queue.enqueue(where, payload=1), "missing 1 required keyword-only argument: 'channel'"),
+    ],
+)
+def test_names(queue: Queue, engine: Engine, call: Callable[[Queue, Any], object], words: str) -> None:
+    """An argument without a name, or with a misspelt one, is refused with what to write."""
+    with Session(engine) as session, pytest.raises(TypeError) as caught:
+        call(queue, session)
+    assert words in str(caught.value)
+
+
+async def test_names_of_a_twin(queue: Queue, async_engine: AsyncEngine) -> None:
+    """Where it is awaited, the same."""
+    with pytest.raises(TypeError, match=r"aconfigure has histroy=True, .*; write history=True"):
+        await queue.aconfigure(async_engine, histroy=True)  # type: ignore[call-arg]
+
+
+def test_errors_from_within_stay() -> None:
+    """A TypeError that the method raises itself is not that of the call."""
+
+    class Broken(JsonCodec):
+        def encode(self, payload: Any) -> bytes:
+            raise TypeError(f"from within {payload}")
+
+    with Session() as session, pytest.raises(TypeError, match="from within"):
+        Queue("documents", codec=Broken()).enqueue(session, channel="a", payload=1)

@@ -1,0 +1,87 @@
+"""Errors of calls whose arguments have no name or a misspelt one: they say what to write.
+
+Python's own error counts positional arguments, which the caller of a method with a dozen names cannot use. A call that
+succeeds costs one more frame. Type checkers and ``inspect.signature`` see the method itself.
+"""
+
+from __future__ import annotations
+
+import inspect
+from difflib import get_close_matches
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_SHOWN = 80
+# In this order people write them.
+_FIRST = ("channel", "payload")
+
+
+def named_arguments(method: Callable[P, R]) -> Callable[P, R]:
+    """Let a method that takes one positional argument, and names beside, say what is wrong with a call.
+
+    Raises:
+        TypeError: In place of Python's, with the call that was probably meant.
+    """
+    name = method.__name__
+    parameters = inspect.signature(method).parameters.values()
+    [_, where, *_] = parameters
+    names = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
+    takes_all = any(one.kind is one.VAR_KEYWORD for one in parameters)
+
+    def explained(error: TypeError, args: Sequence[object], kwargs: Mapping[str, object]) -> TypeError:
+        # The first one is the instance.
+        problem = _problem(name, where.name, args[2:], kwargs, [] if takes_all else names)
+        return error if problem is None else TypeError(problem)
+
+    if inspect.iscoroutinefunction(method):
+
+        @wraps(method)
+        async def acall(*args: P.args, **kwargs: P.kwargs) -> Any:
+            try:
+                return await method(*args, **kwargs)
+            except TypeError as error:
+                if (told := explained(error, args, kwargs)) is error:
+                    raise
+                raise told from None
+
+        return cast("Callable[P, R]", acall)
+
+    @wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(*args, **kwargs)
+        except TypeError as error:
+            if (told := explained(error, args, kwargs)) is error:
+                raise
+            raise told from None
+
+    return call
+
+
+def _problem(
+    method: str, where: str, further: Sequence[object], given: Mapping[str, object], names: Sequence[str]
+) -> str | None:
+    """What is wrong with the names of a call. None: nothing is."""
+    if further:
+        shown = ", ".join(_short(value) for value in further)
+        if names and not {*_FIRST} <= {*names}:
+            advice = f"its arguments are {', '.join(names)}"
+        else:
+            written = ", ".join(f"{name}={_short(value)}" for name, value in zip(_FIRST, further, strict=False))
+            advice = f"write {method}({where}, {written})"
+        return f"{method} has {shown} without a name; {advice}"
+    for name, value in given.items():
+        if names and name != where and name not in names:
+            close = get_close_matches(name, names, n=1)
+            advice = f"write {close[0]}={_short(value)}" if close else f"its arguments are {', '.join(names)}"
+            return f"{method} has {name}={_short(value)}, which is none of its arguments; {advice}"
+    return None
+
+
+def _short(value: object) -> str:
+    return f"{value!r:.{_SHOWN}}"
