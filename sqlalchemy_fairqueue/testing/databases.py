@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import secrets
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import NullPool, create_engine, inspect
 
-from sqlalchemy_fairqueue.embedded import embedded_server, named_server
+from sqlalchemy_fairqueue.embedded import DATABASE_URL_VARIABLE, EmbeddedServerError, embedded_server, named_server
 from sqlalchemy_fairqueue.embedded.database import drop_database
 from sqlalchemy_fairqueue.embedded.errors import TEST_SERVER_URL_VARIABLE
 from sqlalchemy_fairqueue.errors import SchemaMismatch
@@ -39,7 +39,13 @@ def test_server() -> Iterator[URL]:
         yield named
         return
     parent = _MEMORY if os.path.isdir(_MEMORY) and os.access(_MEMORY, os.W_OK) else None  # noqa: PTH112
-    with embedded_server(durable=False, settings=_SETTINGS, parent=parent) as server:
+    with ExitStack() as stack:
+        try:
+            server = stack.enter_context(embedded_server(durable=False, settings=_SETTINGS, parent=parent))
+        except EmbeddedServerError as error:
+            # The demo's extra, and the variable that an application may read, are not for tests.
+            words = str(error).replace(DATABASE_URL_VARIABLE, TEST_SERVER_URL_VARIABLE)
+            raise EmbeddedServerError(words.replace("[demo]", "[testing]")) from error.__cause__
         yield server.url()
 
 
@@ -104,7 +110,8 @@ def _check_migrated(engine: Engine) -> None:
         raise SchemaMismatch(
             f"the database {engine.url.database!r} for tests has no fairqueue after fairqueue_migrate: the migrations "
             "have not installed it, or have run on another database; let migrations/env.py take the engine that "
-            "fairqueue_migrate gets, as docs/testing.md shows, and look which database they have changed"
+            "fairqueue_migrate gets, as the page on testing of the documentation shows, and look which database they "
+            "have changed"
         )
 
 

@@ -1,5 +1,6 @@
 """The plugin of pytest, in test runs of an application."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -8,6 +9,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import URL
 
+from sqlalchemy_fairqueue.embedded import EmbeddedServerError
+from sqlalchemy_fairqueue.testing import databases
 from tests.fixtures.database import Database
 
 _TESTS = """
@@ -141,3 +144,15 @@ def test_it_costs_others_nothing(heavy: str) -> None:
     """A test run that uses none of its fixtures imports neither drivers nor servers nor what only fixtures need."""
     code = f"import sys, sqlalchemy_fairqueue.testing.plugin; sys.exit({heavy!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, cwd=Path(__file__).parents[2]).returncode == 0
+
+
+def test_without_programs_it_says_what_tests_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The extra and the variable are those of the plugin, not those of the demo."""
+    monkeypatch.delenv("FAIRQUEUE_TEST_SERVER_URL", raising=False)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(EmbeddedServerError) as told, databases.test_server():
+        pytest.fail("it started")
+    assert "install 'sqlalchemy-fairqueue[testing]', or name a running server in FAIRQUEUE_TEST_SERVER_URL" in str(
+        told.value
+    )
+    assert "demo" not in str(told.value)
