@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 10
 """Time limit for connecting, unless the URL has ``?connect_timeout=``."""
 
+_PORT = 5432
 _DIALECTS = {"postgresql", "postgres"}
 _OF_ASYNCPG = {
     "async_fallback", "command_timeout", "max_cacheable_statement_size", "max_cached_statement_lifetime",
@@ -61,13 +62,27 @@ def _of_libpq(url: URL) -> URL:
 
 def display_url(url: URL) -> str:
     """The URL without password and parameters, for messages."""
-    host = url.host or str(url.query.get("host", "")) or "localhost"
-    port = url.port or url.query.get("port", "")
+    host, port = _host_and_port(url)
     user = f"{url.username}@" if url.username else ""
     address = f"{host}:{port}" if port else host
     if host.startswith("/"):
         return f"postgresql://{user}/{url.database or ''}?host={host}{f'&port={port}' if port else ''}"
     return f"postgresql://{user}{address}/{url.database or ''}"
+
+
+def same_database(one: URL, other: URL) -> bool:
+    """Whether two URLs lead the same role to the same database, by whichever driver and with whichever parameters."""
+    return _place(one) == _place(other)
+
+
+def _place(url: URL) -> tuple[object, ...]:
+    host, port = _host_and_port(url)
+    return url.username, host, str(port or _PORT), url.database
+
+
+def _host_and_port(url: URL) -> tuple[str, object]:
+    host = url.host or str(url.query.get("host", "")) or "localhost"
+    return host, url.port or url.query.get("port", "")
 
 
 def connect_arguments(url: URL, name: str) -> dict[str, Any]:

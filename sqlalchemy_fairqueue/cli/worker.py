@@ -15,7 +15,7 @@ import typer
 from rich.text import Text
 from sqlalchemy import URL, Connection, Engine, create_engine
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.orm import sessionmaker
+from sqlalchemy.orm import Session, sessionmaker
 
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.cli.addresses import Address, parse_address
@@ -31,13 +31,14 @@ from sqlalchemy_fairqueue.cli.errors import DRIVER_ERRORS, CommandError, command
 from sqlalchemy_fairqueue.cli.formats import parse_duration
 from sqlalchemy_fairqueue.cli.leftovers import leftover_texts, leftovers
 from sqlalchemy_fairqueue.cli.metrics import metrics_page
-from sqlalchemy_fairqueue.cli.options import Options, option_parser
+from sqlalchemy_fairqueue.cli.options import DATABASE_URL_VARIABLE, Options, option_parser
 from sqlalchemy_fairqueue.cli.probes import health_pages, serving
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.target import application_reference, choose_database
-from sqlalchemy_fairqueue.cli.urls import connect_arguments, display_url, with_psycopg
+from sqlalchemy_fairqueue.cli.urls import connect_arguments, display_url, same_database, with_psycopg
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.errors import FairQueueError, clean
+from sqlalchemy_fairqueue.queue.handlers import session_type_of
 
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker import AsyncWorker, Worker
@@ -178,8 +179,8 @@ def worker(
         load_module(module, options.app_dir)
     reference = application_reference(options)
     application = load_object(reference, options.app_dir) if reference else found[0]
-    given = choose_database(options, application, reference or queues[0])
     _configure_logging(log_level)
+    given = _database(options, application, reference or queues[0])
     arguments: dict[str, Any] = {"concurrency": concurrency, "listen": listen}
     optional = {
         "lease": lease,
@@ -205,6 +206,24 @@ def worker(
     if not drain:
         return Result(document)
     return Result(document | {"left": left}, _left_texts(left))
+
+
+def _database(options: Options, application: object, reference: str) -> URL | AnyEngine:
+    """The database that the options choose: the application's engine, with all that is set on it, if it is that one."""
+    given = choose_database(options, application, reference)
+    if not isinstance(given, URL) or options.database_url:
+        return given
+    with contextlib.suppress(CommandError):
+        engine = engine_of_module(reference)
+        if engine is not None and same_database(engine.url, given):
+            return engine
+        if engine is not None:
+            logging.getLogger(__name__).warning(
+                "handlers' sessions are for %s, the database of %s, and not for that of the engine in the module of "
+                "%s, %s; unset the variable to work with the application's engine",
+                display_url(given), DATABASE_URL_VARIABLE, reference, display_url(engine.url),
+            )  # fmt: skip
+    return given
 
 
 def _left(connection: Connection, queues: list[Queue], worker: str) -> Left:
@@ -281,7 +300,7 @@ def _run_tasks(
         sync_engine = None
         if "sync_session_factory" not in arguments and _takes_sync_sessions(queues):
             sync_engine = given if isinstance(given, Engine) else create_engine(_url(given), **_pool(given, arguments))
-            arguments["sync_session_factory"] = sessionmaker(sync_engine)
+            arguments["sync_session_factory"] = sessionmaker(sync_engine, class_=session_type_of(queues, Session))
         runner = AsyncWorker(engine, *queues, **arguments)
         with probed(runner):
             await runner.run(handle_signals=True, drain=drain)

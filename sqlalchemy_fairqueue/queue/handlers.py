@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from sqlalchemy_fairqueue.errors import InvalidArgument, UnhandledKindWarning
 from sqlalchemy_fairqueue.queue.lifespan import LifespanFunction, LifespanMethods, resources_taken
 from sqlalchemy_fairqueue.queue.middleware import is_asynchronous
-from sqlalchemy_fairqueue.queue.signatures import parameters_of
+from sqlalchemy_fairqueue.queue.signatures import hints_of, parameters_of
 from sqlalchemy_fairqueue.values import RetryPolicy, check_duration, check_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from sqlalchemy_fairqueue.queue.payloads import PayloadSchema
 
 F = TypeVar("F", bound=Callable[..., Any])
+S = TypeVar("S")
 Isolation = Literal["none", "process"]
 _LEAST = timedelta(microseconds=1)
 
@@ -39,6 +40,7 @@ class Handler:
         retry: Its own policy, or None for the worker's.
         timeout: How long it may take, or None.
         session: Whether it takes ``session``.
+        session_type: The class that its parameter ``session`` is annotated with, or None.
         context: Whether it takes ``context``.
         asynchronous: Whether it is to be awaited.
         isolated: Whether it runs in a child process.
@@ -56,6 +58,7 @@ class Handler:
     isolated: bool
     schema: PayloadSchema | None = None
     resources: Mapping[str, str] = field(default_factory=dict)
+    session_type: type | None = None
 
 
 class HandlerMethods(LifespanMethods):
@@ -194,6 +197,7 @@ class HandlerMethods(LifespanMethods):
             isolated=isolation == "process",
             schema=schema,
             resources=resources,
+            session_type=_session_type(written) if "session" in wanted else None,
         )
 
     def _check_kind(self, kind: str) -> None:
@@ -209,6 +213,31 @@ class HandlerMethods(LifespanMethods):
         )
         # After the warning: where it is an error, each enqueue raises it.
         self._warned_kinds.add(kind)
+
+
+def session_type_of(queues: Iterable[HandlerMethods], base: type[S]) -> type[S]:
+    """The class that handlers' sessions need: the most special one among the annotations of their ``session``.
+
+    Args:
+        queues: The queues of the handlers.
+        base: Session or AsyncSession. Classes that are none of its kind do not count.
+
+    Raises:
+        InvalidArgument: Two handlers take classes of which neither is the other's.
+    """
+    found, taker = base, ""
+    for handler in (handler for queue in queues for handler in queue.handlers.values()):
+        wanted = handler.session_type
+        if wanted is None or not issubclass(wanted, base) or issubclass(found, wanted):
+            continue
+        if not issubclass(wanted, found):
+            raise InvalidArgument(
+                f"the handler of kind {taker!r} takes a session of {found.__module__}.{found.__qualname__}, the one of "
+                f"kind {handler.kind!r} one of {wanted.__module__}.{wanted.__qualname__}; give them one class, or "
+                "their queues a worker each"
+            )
+        found, taker = wanted, handler.kind
+    return found
 
 
 def _check_options(retry: object, timeout: object, isolation: object) -> None:
@@ -260,6 +289,11 @@ def _wanted(function: object, known: Mapping[str, LifespanFunction]) -> tuple[se
                 f"declared before it: {', '.join(known) or 'there are none'}"
             )
     return wanted, resources
+
+
+def _session_type(function: Callable[..., Any]) -> type | None:
+    found = hints_of(function).get("session")
+    return found if inspect.isclass(found) else None
 
 
 def _check_isolated(function: object, wanted: set[str], resources: Mapping[str, str]) -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import QueueBase
-from sqlalchemy_fairqueue.queue.signatures import annotations_of, parameters_of
+from sqlalchemy_fairqueue.queue.signatures import hints_of, parameters_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -154,7 +154,7 @@ def resources_taken(
     """
     if not known:
         return {}
-    hints = _hints(function)
+    hints = hints_of(function)
     taken: dict[str, str] = {}
     for one in parameters:
         if one.kind not in {_KINDS.POSITIONAL_OR_KEYWORD, _KINDS.KEYWORD_ONLY}:
@@ -211,22 +211,7 @@ def _known_words(known: Mapping[str, LifespanFunction]) -> str:
 
 
 def _resource_type(function: Callable[..., Any], *, yields: bool) -> Any:
-    found = _hints(function).get("return")
+    found = hints_of(function).get("return")
     if yields:
         found = get_args(found)[0] if get_origin(found) in _YIELDING and get_args(found) else None
     return None if found in {Any, type(None)} else found
-
-
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """The types of a function's annotations, as far as they can be resolved."""
-    plain = inspect.unwrap(function)
-    annotations = annotations_of(plain)
-    hints: dict[str, Any] = {}
-    for name, annotation in annotations.items():
-        # One by one: an annotation that only type checkers know must not hide the others.
-        alone: Any = type("Annotated", (), {"__annotations__": {name: annotation}})
-        try:
-            hints |= get_type_hints(alone, getattr(plain, "__globals__", None))
-        except (NameError, TypeError, AttributeError, SyntaxError):
-            continue
-    return hints

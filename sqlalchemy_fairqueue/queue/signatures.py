@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from typing import TYPE_CHECKING, Any, ForwardRef
+from typing import TYPE_CHECKING, Any, ForwardRef, get_type_hints
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +37,21 @@ def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
 def annotations_of(function: object) -> dict[str, Any]:
     """The annotations of a function by name, ``return`` among them; none of what has none."""
     return {name: _text(annotation) for name, annotation in _annotations(function).items()}
+
+
+def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """The types of a function's annotations, as far as they can be resolved."""
+    plain = inspect.unwrap(function)
+    annotations = annotations_of(plain)
+    hints: dict[str, Any] = {}
+    for name, annotation in annotations.items():
+        # One by one: an annotation that only type checkers know must not hide the others.
+        alone: Any = type("Annotated", (), {"__annotations__": {name: annotation}})
+        try:
+            hints |= get_type_hints(alone, getattr(plain, "__globals__", None))
+        except (NameError, TypeError, AttributeError, SyntaxError):
+            continue
+    return hints
 
 
 def _text(annotation: Any) -> Any:

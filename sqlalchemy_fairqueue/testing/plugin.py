@@ -87,14 +87,26 @@ def fairqueue_shared_engine(fairqueue_template: TemplateDatabase) -> Iterator[En
         engine.dispose()
 
 
+@pytest.fixture(scope="session")
+def fairqueue_session_factory() -> Callable[..., Session]:
+    """What makes ``fairqueue_session``: Session. Override it to return SQLModel's Session, or your sessionmaker."""
+    from sqlalchemy.orm import Session
+
+    return Session
+
+
 @pytest.fixture
-def fairqueue_session(fairqueue_shared_engine: Engine, request: pytest.FixtureRequest) -> Iterator[Session]:
+def fairqueue_session(
+    fairqueue_shared_engine: Engine,
+    fairqueue_session_factory: Callable[..., Session],
+    request: pytest.FixtureRequest,
+) -> Iterator[Session]:
     """Session in a transaction that is rolled back after the test, whatever the code under test commits."""
     from sqlalchemy_fairqueue.testing.sessions import rolled_back
 
     if _OWN in request.fixturenames:
         pytest.fail(f"{_SHARED} and {_OWN} are on different databases; use Session({_OWN}) in this test")
-    with rolled_back(fairqueue_shared_engine) as session:
+    with rolled_back(fairqueue_shared_engine, session_factory=fairqueue_session_factory) as session:
         yield session
 
 

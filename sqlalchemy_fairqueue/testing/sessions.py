@@ -12,6 +12,7 @@ from sqlalchemy.util import await_only
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine, AsyncSession
 from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.queue.handlers import session_type_of
 from sqlalchemy_fairqueue.testing.performing import Performed, adrain, drain
 from sqlalchemy_fairqueue.unit_of_work import session_of
 
@@ -104,7 +105,7 @@ def inline(
     session: AnySession,
     *queues: Queue,
     resources: Mapping[str, Any] = MappingProxyType({}),
-    session_factory: Callable[..., Session] = Session,
+    session_factory: Callable[..., Session] | None = None,
 ) -> Iterator[list[Performed]]:
     """Perform what the session has enqueued at each of its commits, before ``commit()`` returns.
 
@@ -117,7 +118,8 @@ def inline(
             :func:`ainline`.
         queues: The queues whose handlers run. Their handlers must be plain functions.
         resources: What on_start functions would give, by their names; they are not called.
-        session_factory: What makes the sessions of handlers, as for a worker. Default: Session.
+        session_factory: What makes the sessions of handlers. Default: Session, or the class that they annotate their
+            ``session`` with.
 
     Yields:
         What was performed so far, in order: the list grows.
@@ -139,10 +141,11 @@ def inline(
         raise InvalidArgument(f"session is {session!r:.80}, an AsyncSession; write async with ainline(session, queue)")
     found, connection = _joined(session, "rolled_back")
     performed: list[Performed] = []
+    factory = session_factory or session_type_of(queues, Session)
 
     def perform() -> None:
         for queue in queues:
-            with session_factory(bind=connection, join_transaction_mode="create_savepoint") as own:
+            with factory(bind=connection, join_transaction_mode="create_savepoint") as own:
                 performed.extend(drain(own, queue, resources=resources))
                 own.commit()
 
@@ -155,17 +158,18 @@ async def ainline(
     session: AsyncSession,
     *queues: Queue,
     resources: Mapping[str, Any] = MappingProxyType({}),
-    session_factory: Callable[..., AsyncSession] = AsyncSession,
+    session_factory: Callable[..., AsyncSession] | None = None,
 ) -> AsyncIterator[list[Performed]]:
     """As :func:`inline`, of an AsyncSession such as one that :func:`arolled_back` made, for async handlers too."""
     if not isinstance(session, AsyncSession):
         raise InvalidArgument(f"session is {session!r:.80}, no AsyncSession; write with inline(session, queue)")
     found, _ = _joined(session, "arolled_back")
     performed: list[Performed] = []
+    factory = session_factory or session_type_of(queues, AsyncSession)
 
     async def perform() -> None:
         for queue in queues:
-            async with session_factory(bind=session.bind, join_transaction_mode="create_savepoint") as own:
+            async with factory(bind=session.bind, join_transaction_mode="create_savepoint") as own:
                 performed.extend(await adrain(own, queue, resources=resources))
                 await own.commit()
 

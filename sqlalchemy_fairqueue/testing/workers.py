@@ -43,7 +43,9 @@ class Workers:
     def drain(self, *queues: Queue, **options: Any) -> Worker:
         """Run a worker until nothing is left that could be delivered now, and return it, for its ``stats``.
 
-        Messages must be committed. What is due later stays.
+        Messages must be committed. Schedules that are due have their messages first, and groups that ended their
+        follow-ups. What is due later stays. A handler that fails is tried again as its policy says, and raises nothing
+        here: ``stats`` counts it.
         """
         worker = self._made(*queues, **options)
         worker.run(drain=True)
@@ -55,7 +57,7 @@ class Workers:
             self._started.pop().stop(timedelta())
 
     def _made(self, *queues: Queue, **options: Any) -> Worker:
-        return Worker(self._engine, *queues, **{"housekeeping": False, **options})
+        return Worker(self._engine, *queues, **options)
 
 
 class AsyncWorkers:
@@ -90,4 +92,4 @@ class AsyncWorkers:
         return worker
 
     def _made(self, *queues: Queue, **options: Any) -> AsyncWorker:
-        return AsyncWorker(self._engine, *queues, **{"housekeeping": False, **options})
+        return AsyncWorker(self._engine, *queues, **options)

@@ -14,6 +14,7 @@ from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine, AsyncSession
 from sqlalchemy_fairqueue.database.engines import refused
 from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES
+from sqlalchemy_fairqueue.queue.handlers import session_type_of
 from sqlalchemy_fairqueue.values import RetryPolicy
 from sqlalchemy_fairqueue.worker.executors.tasks import TaskExecutor
 from sqlalchemy_fairqueue.worker.health import Health
@@ -49,7 +50,8 @@ class AsyncWorker:
 
     Args:
         engine: An AsyncEngine.
-        session_factory: Makes the AsyncSessions of async functions. Default: ``async_sessionmaker(engine)``.
+        session_factory: Makes the AsyncSessions of async functions. Default: an async_sessionmaker of the engine, of
+            the class that these annotate their ``session`` with.
         sync_session_factory: Makes the Sessions of plain functions that take one: ``sessionmaker(sync_engine)``, to the
             same database. No default: the worker cannot know the arguments of such an engine.
 
@@ -97,7 +99,7 @@ class AsyncWorker:
             housekeeping=housekeeping,
             middleware=tuple(middleware),
         )
-        self._sessions = session_factory or _sessions(engine)
+        self._engine, self._session_factory = engine, session_factory
         self._sync_sessions = sync_session_factory
         self._runtime: Runtime[TaskExecutor] | None = None
         # That of the last start, which may still stop.
@@ -155,11 +157,12 @@ class AsyncWorker:
         self._check_idle()
         self._check_handlers()
         options = self._options
-        check_sessions(options, self._sessions, AsyncSession)
+        sessions = self._session_factory or _sessions(self._engine, session_type_of(options.queues, AsyncSession))
+        check_sessions(options, sessions, AsyncSession)
         if self._sync_sessions is not None:
             check_sessions(options, self._sync_sessions, Session, "sync_session_factory")
         lifespan = Lifespan(options)
-        make_executor = partial(TaskExecutor, options, self.stats, self._sessions, self._sync_sessions)
+        make_executor = partial(TaskExecutor, options, self.stats, sessions, self._sync_sessions)
         loop = self._loop = asyncio.get_running_loop()
         stop = partial(self._stop_soon, loop)
         runtime = Runtime(options, make_executor, self.stats, lifespan, stop, drain=self._draining)
@@ -345,8 +348,8 @@ class AsyncWorker:
             )
 
 
-def _sessions(engine: AsyncEngine) -> Callable[[], AsyncSession]:
+def _sessions(engine: AsyncEngine, session_type: type[AsyncSession]) -> Callable[[], AsyncSession]:
     # Not importable without greenlet, but then there is no AsyncEngine either.
     from sqlalchemy.ext.asyncio import async_sessionmaker  # noqa: PLC0415
 
-    return async_sessionmaker(engine)
+    return async_sessionmaker(engine, class_=session_type)

@@ -21,6 +21,7 @@ from sqlalchemy_fairqueue.database.drivers import check_driver
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue import Queue
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES, MOST_BYTES
+from sqlalchemy_fairqueue.queue.handlers import session_type_of
 from sqlalchemy_fairqueue.queue.middleware import check_middleware, middleware_for, middleware_of
 from sqlalchemy_fairqueue.values import RetryPolicy, check_count, check_duration, check_name
 from sqlalchemy_fairqueue.worker.executors.child_processes import check_isolated
@@ -161,16 +162,23 @@ def check_sessions(
     kind: type[Session | AsyncSession],
     name: str = "session_factory",
 ) -> None:
-    """Make a session, and refuse a factory that makes something else: each call of a handler would cost an attempt.
+    """Make a session, and refuse a factory that makes another class: each call of a handler would cost an attempt.
 
     It warns if the sessions' pool is too small.
 
     Raises:
-        InvalidArgument: The factory makes something else.
+        InvalidArgument: The factory makes something else than handlers take.
     """
     if not options.session_handlers(asynchronous=kind is AsyncSession):
         return
     made: Any = make()
+    wanted_type = session_type_of(options.queues, kind)
+    if isinstance(made, kind) and not isinstance(made, wanted_type):
+        raise InvalidArgument(
+            f"{name} makes a {type(made).__module__}.{type(made).__qualname__}, and a handler of worker {options.name} "
+            f"takes a session of {wanted_type.__module__}.{wanted_type.__qualname__}; give a sessionmaker with "
+            "class_= that class, or correct the annotation"
+        )
     if isinstance(made, kind):
         # Not closed: nothing was asked of it, and a scoped_session gives the one that its caller works with.
         _warn_of_pool(options, make)

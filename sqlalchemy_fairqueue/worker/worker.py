@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy_fairqueue.database.engines import refused
 from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES
+from sqlalchemy_fairqueue.queue.handlers import session_type_of
 from sqlalchemy_fairqueue.queue.lifespan import lifespan_of
 from sqlalchemy_fairqueue.values import RetryPolicy
 from sqlalchemy_fairqueue.worker.executors.threads import ThreadExecutor
@@ -62,7 +63,8 @@ class Worker:
         listen: Whether to listen for notifications, and be woken by them. Set it to False behind a transaction pooler.
         grace: How long handlers may go on after ``stop``; then their messages are given back, uncounted.
         retry: When failed messages are tried again, unless their handler was declared with another policy.
-        session_factory: Makes the sessions of handlers that take one. Default: ``sessionmaker(engine)``.
+        session_factory: Makes the sessions of handlers that take one. Default: a sessionmaker of the engine, of the
+            class that handlers annotate their ``session`` with, such as SQLModel's Session.
         prefetch: Most messages taken ahead of their handler, 0 to 500. It holds a tenth of a second's work at most.
         max_bytes: Most bytes of contents and headers that one dequeue takes and that wait for a handler, 64 MiB by
             default. One message may have more. Those that handlers work on come on top.
@@ -117,7 +119,7 @@ class Worker:
             housekeeping=housekeeping,
             middleware=tuple(middleware),
         )
-        self._sessions = session_factory or sessionmaker(engine)
+        self._engine, self._session_factory = engine, session_factory
         # A signal handler of the application's may call stop() while the same thread does.
         self._lock = threading.RLock()
         self._runtime: Runtime[ThreadExecutor] | None = None
@@ -187,9 +189,12 @@ class Worker:
 
     def _start(self) -> None:
         options = self._options
-        check_sessions(options, self._sessions, Session)
+        sessions = self._session_factory
+        if sessions is None:
+            sessions = sessionmaker(self._engine, class_=session_type_of(options.queues, Session))
+        check_sessions(options, sessions, Session)
         lifespan = Lifespan(options)
-        make_executor = partial(ThreadExecutor, options, self.stats, self._sessions)
+        make_executor = partial(ThreadExecutor, options, self.stats, sessions)
         runtime = Runtime(options, make_executor, self.stats, lifespan, self._stop_soon, drain=self._draining)
         self._checking = True
         runtime.check()

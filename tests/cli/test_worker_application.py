@@ -54,6 +54,59 @@ workers.AsyncWorker.run = run
     assert database.value("select id from parsed") == in_loop
 
 
+_BOUND = f"""{QUEUE}
+from sqlalchemy import create_engine, text
+
+@queue.handler("parse")
+def parse(delivery, session):
+    session.execute(text("insert into parsed values (:n)"), {{"n": int(session.get_bind() is engine)}})
+"""
+
+
+@pytest.mark.parametrize("other", [False, True], ids=["the same database", "another database"])
+def test_the_engine_where_a_variable_names_a_database(shop: Shop, database: Database, *, other: bool) -> None:
+    """The application's engine is used if it is for that database, by any driver; else the log says that it is not."""
+    enqueue(shop.engine, "a")
+    url = database.url.set(drivername="postgresql+psycopg2").render_as_string(hide_password=False)
+    named = "postgresql://me@nowhere/other" if other else url
+    with shop.worker(
+        f"{_BOUND}\nengine = create_engine({named!r})\n", "--drain", **{DATABASE_URL_VARIABLE: url_of(database)}
+    ) as process:
+        found = ended(process)
+    assert found.status == 0, found.err
+    assert database.value("select id from parsed") == (not other)
+    told = "not for that of the engine in the module of" in found.err
+    assert (told, "postgresql://me@nowhere/other" in found.err) == (other, other)
+
+
+def test_sessions_of_the_class_that_a_handler_takes(shop: Shop, database: Database) -> None:
+    """Without a factory handlers get what they are annotated with; a factory of another class is refused."""
+    enqueue(shop.engine, "a")
+    source = f"""{QUEUE}
+from sqlalchemy import create_engine, text
+from sqlalchemy.orm import Session, sessionmaker
+
+class Audited(Session):
+    pass
+
+engine = create_engine({url_of(database)!r})
+plain = sessionmaker(engine)
+
+@queue.handler("parse")
+def parse(delivery, session: Audited):
+    session.execute(text("insert into parsed values (:n)"), {{"n": int(isinstance(session, Audited))}})
+"""
+    module = shop.write(source)
+    with shop.run("worker", f"{module}:queue", "--session-factory", f"{module}:plain") as process:
+        refused = ended(process)
+    assert refused.status == 2
+    assert "takes a session of" in refused.err
+    assert "Audited" in refused.err
+    with shop.run("worker", f"{module}:queue", "--drain") as process:
+        found = ended(process)
+    assert (found.status, database.value("select id from parsed")) == (0, 1), found.err
+
+
 @pytest.mark.parametrize(("kind", "words"), [("sync", ["--threads"]), ("async", ["--async"])])
 def test_the_sessions_of_the_application(shop: Shop, database: Database, kind: str, words: list[str]) -> None:
     """Handlers get what the factory makes, with what the application has put on it; other settings arrive, too."""

@@ -76,12 +76,16 @@ def test_migrated(fairqueue_engine):
     with Session(fairqueue_engine) as session:
         assert session.scalar(text("select count(*) from page")) == 0
 
+def test_the_class_of_the_session(fairqueue_session):
+    assert fairqueue_session.is_ours
+
 def test_both(fairqueue_session, fairqueue_engine):
     pass
 """
 _CONFTEST = """
 import pytest
 from sqlalchemy import text
+from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import install_fairqueue
 
 @pytest.fixture(scope="session")
@@ -95,6 +99,13 @@ def fairqueue_migrate():
 @pytest.fixture(scope="session")
 def fairqueue_async_driver():
     return "asyncpg"
+
+class OurSession(Session):
+    is_ours = True
+
+@pytest.fixture(scope="session")
+def fairqueue_session_factory():
+    return OurSession
 """
 
 
@@ -134,7 +145,7 @@ def test_the_fixtures(tmp_path: Path, server_url: URL, database: Database) -> No
     (tmp_path / "test_shop.py").write_text(_TESTS)
     (tmp_path / "conftest.py").write_text(_CONFTEST)
     said = _pytest(tmp_path, server_url)
-    assert "7 passed, 1 error" in said, said
+    assert "8 passed, 1 error" in said, said
     assert "fairqueue_session and fairqueue_engine are on different databases" in said
     assert database.value("select count(*) from pg_database where datname like 'fairqueue_test_%\\_________\\_%'") == 0
 
