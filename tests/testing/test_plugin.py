@@ -72,6 +72,27 @@ def test_async(fairqueue_async_engine, fairqueue_async_worker, fairqueue_clock, 
     assert handled == ["now", "later"]
     assert fairqueue_async_engine.url.drivername == "postgresql+asyncpg"
 
+def test_groups_and_schedules(fairqueue_engine, fairqueue_worker, fairqueue_clock):
+    queue, followed = Queue("documents"), []
+
+    @queue.job
+    def count(files: int) -> None:
+        followed.append(files)
+
+    @queue.periodic(channel="system", every=timedelta(hours=1))
+    def report(delivery):
+        followed.append("report")
+
+    with Session(fairqueue_engine) as session, session.begin():
+        with queue.group(session, then=count.prepare(channel="a", files=2)) as group:
+            group.enqueue(count, channel="a", files=0)
+            group.enqueue(count, channel="a", files=1)
+    fairqueue_worker.drain(queue)
+    assert followed == [0, 1, 2]
+    fairqueue_clock.advance(timedelta(hours=1))
+    fairqueue_worker.drain(queue)
+    assert followed == [0, 1, 2, "report"]
+
 def test_migrated(fairqueue_engine):
     with Session(fairqueue_engine) as session:
         assert session.scalar(text("select count(*) from page")) == 0
@@ -145,7 +166,7 @@ def test_the_fixtures(tmp_path: Path, server_url: URL, database: Database) -> No
     (tmp_path / "test_shop.py").write_text(_TESTS)
     (tmp_path / "conftest.py").write_text(_CONFTEST)
     said = _pytest(tmp_path, server_url)
-    assert "8 passed, 1 error" in said, said
+    assert "9 passed, 1 error" in said, said
     assert "fairqueue_session and fairqueue_engine are on different databases" in said
     assert database.value("select count(*) from pg_database where datname like 'fairqueue_test_%\\_________\\_%'") == 0
 
