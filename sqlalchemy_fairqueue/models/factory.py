@@ -74,6 +74,9 @@ class Models:
         ScheduleSlot: See :class:`ScheduleSlotMixin`.
         Signal: See :class:`SignalMixin`.
         StopRequest: See :class:`StopRequestMixin`.
+
+    See Also:
+        :func:`make_models`
     """
 
     Channel: type[ChannelMixin]

@@ -35,7 +35,14 @@ class _Base(DeclarativeBase):
 
 
 class QueueConfig(QueueConfigMixin, _Base):
-    """A configured queue, in the connection's default schema."""
+    """A configured queue, in the connection's default schema.
+
+    Example:
+        >>> queue.configure(engine, max_concurrency=20)
+        >>> with Session(engine) as session:
+        ...     print(session.get(QueueConfig, queue.name).max_concurrency)
+        20
+    """
 
 
 class Gate(GateMixin, _Base):
@@ -62,11 +69,26 @@ class ChannelState(ChannelStateMixin, _Base):
 
 
 class ChannelPlan(ChannelPlanMixin, _Base):
-    """The plan that a channel follows, in the connection's default schema."""
+    """The plan that a channel follows, in the connection's default schema.
+
+    Example:
+        >>> queue.configure_plan(engine, "gold", weight=3)
+        >>> queue.configure_channel(engine, "customer-7", plan="gold")
+        >>> with Session(engine) as session:
+        ...     print(session.scalars(select(ChannelPlan.plan).where(ChannelPlan.queue == queue.name)).all())
+        ['gold']
+    """
 
 
 class Plan(PlanMixin, _Base):
-    """A plan, in the connection's default schema."""
+    """A plan, in the connection's default schema.
+
+    Example:
+        >>> queue.configure_plan(engine, "gold", weight=3)
+        >>> with Session(engine) as session:
+        ...     print(session.get(Plan, (queue.name, "gold")).policy["weight"])
+        3
+    """
 
 
 class Message(MessageMixin, _Base):
@@ -82,7 +104,16 @@ class Message(MessageMixin, _Base):
 
 
 class DeadLetter(DeadLetterMixin, _Base):
-    """A dead letter, in the connection's default schema."""
+    """A dead letter, in the connection's default schema.
+
+    Example:
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload={"number": "555"})
+        >>> queue.bury(engine, queue.dequeue(engine), reason="there is no such number")
+        >>> with Session(engine) as session:
+        ...     letter = session.get(DeadLetter, message_id)
+        ...     print(letter.channel.name, letter.reason, letter.payload)
+        customer-7 there is no such number {'number': '555'}
+    """
 
 
 class Promotion(PromotionMixin, _Base):
@@ -90,7 +121,13 @@ class Promotion(PromotionMixin, _Base):
 
 
 class Quarantine(QuarantineMixin, _Base):
-    """A message in quarantine, in the connection's default schema."""
+    """A message in quarantine, in the connection's default schema.
+
+    Example:
+        >>> with Session(engine) as session:
+        ...     print(session.scalars(select(Quarantine.reason).where(Quarantine.queue == queue.name)).all())
+        []
+    """
 
 
 class Signal(SignalMixin, _Base):
@@ -98,19 +135,51 @@ class Signal(SignalMixin, _Base):
 
 
 class Lease(LeaseMixin, _Base):
-    """A lease, in the connection's default schema."""
+    """A lease, in the connection's default schema.
+
+    Example:
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> [delivery] = queue.dequeue(engine)
+        >>> with Session(engine) as session:
+        ...     print(session.get(Lease, delivery.lease.id).consumer == delivery.lease.consumer)
+        True
+    """
 
 
 class History(HistoryMixin, _Base):
-    """An attempt that has ended, in the connection's default schema."""
+    """An attempt that has ended, in the connection's default schema.
+
+    Example:
+        >>> queue.configure(engine, history=True)
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> queue.complete(engine, queue.dequeue(engine))
+        >>> with Session(engine) as session:
+        ...     print(session.scalars(select(History.outcome).where(History.message_id == message_id)).all())
+        ['completed']
+    """
 
 
 class Grant(GrantMixin, _Base):
-    """A kind of work that a role was granted, in the connection's default schema."""
+    """A kind of work that a role was granted, in the connection's default schema.
+
+    Example:
+        >>> with Session(engine) as session:
+        ...     print(session.execute(select(Grant.role, Grant.kind, Grant.queues)).all())
+        []
+    """
 
 
 class Group(GroupMixin, _Base):
-    """A group of messages, in the connection's default schema."""
+    """A group of messages, in the connection's default schema.
+
+    Example:
+        >>> with Session(engine) as session, session.begin():
+        ...     with queue.group(session) as group:
+        ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
+        >>> with Session(engine) as session:
+        ...     print(session.get(Group, group.id).queue == queue.name)
+        True
+    """
 
 
 class GroupFollowup(GroupFollowupMixin, _Base):
@@ -126,11 +195,28 @@ class GroupFold(GroupFoldMixin, _Base):
 
 
 class KeyPeriod(KeyPeriodMixin, _Base):
-    """A key that stays taken for a period, in the connection's default schema."""
+    """A key that stays taken for a period, in the connection's default schema.
+
+    Example:
+        >>> hour = timedelta(hours=1)
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, key="report", unique_for=hour)
+        >>> with Session(engine) as session:
+        ...     print(session.scalars(select(KeyPeriod.dedupe_key).where(KeyPeriod.queue == queue.name)).all())
+        ['report']
+    """
 
 
 class Result(ResultMixin, _Base):
-    """The result of a message that has ended, in the connection's default schema."""
+    """The result of a message that has ended, in the connection's default schema.
+
+    Example:
+        >>> queue.configure(engine, results=timedelta(hours=1))
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=20)
+        >>> queue.complete(engine, queue.dequeue(engine), result=21)
+        >>> with Session(engine) as session:
+        ...     print(session.get(Result, message_id).content)
+        b'21'
+    """
 
 
 class ResultWait(ResultWaitMixin, _Base):
@@ -138,11 +224,27 @@ class ResultWait(ResultWaitMixin, _Base):
 
 
 class StopRequest(StopRequestMixin, _Base):
-    """A request to a worker to stop, in the connection's default schema."""
+    """A request to a worker to stop, in the connection's default schema.
+
+    Example:
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> [delivery] = queue.dequeue(engine)
+        >>> found = queue.stop_worker(engine, delivery.lease.consumer)
+        >>> with Session(engine) as session:
+        ...     print(len(session.scalars(select(StopRequest).where(StopRequest.queue == queue.name)).all()))
+        1
+    """
 
 
 class Limit(LimitMixin, _Base):
-    """See :class:`LimitMixin`."""
+    """See :class:`LimitMixin`.
+
+    Example:
+        >>> queue.configure_limit(engine, "mail", max_concurrency=3)
+        >>> with Session(engine) as session:
+        ...     print(session.get(Limit, "mail").max_concurrency)
+        3
+    """
 
 
 class LimitShare(LimitShareMixin, _Base):
@@ -154,19 +256,44 @@ class LimitState(LimitStateMixin, _Base):
 
 
 class Load(LoadMixin, _Base):
-    """A bulk load that was committed, in the connection's default schema."""
+    """A bulk load that was committed, in the connection's default schema.
+
+    Example:
+        >>> with Session(engine) as session:
+        ...     print(session.scalars(select(Load.created).where(Load.queue == queue.name)).all())
+        []
+    """
 
 
 class PrunedHistory(PrunedHistoryMixin, _Base):
-    """A record of pruned history, in the connection's default schema."""
+    """A record of pruned history, in the connection's default schema.
+
+    Example:
+        >>> with Session(engine) as session:
+        ...     print(session.scalars(select(PrunedHistory.finished_until)).all())
+        []
+    """
 
 
 class Schedule(ScheduleMixin, _Base):
-    """A schedule, in the connection's default schema."""
+    """A schedule, in the connection's default schema.
+
+    Example:
+        >>> queue.schedule(engine, "nightly", channel="customer-7", cron="0 3 * * *")
+        >>> with Session(engine) as session:
+        ...     print(session.scalars(select(Schedule.cron).where(Schedule.queue == queue.name)).all())
+        ['0 3 * * *']
+    """
 
 
 class ScheduleSlot(ScheduleSlotMixin, _Base):
-    """A slot of a schedule that was run, in the connection's default schema."""
+    """A slot of a schedule that was run, in the connection's default schema.
+
+    Example:
+        >>> with Session(engine) as session:
+        ...     print(session.scalars(select(ScheduleSlot.ran_at).where(ScheduleSlot.message_id == 17)).all())
+        []
+    """
 
 
 metadata = _Base.metadata

@@ -20,7 +20,16 @@ if TYPE_CHECKING:
 
 
 class ReadOnlyModel(FairQueueError, TypeError):
-    """A session was asked to write a row of fairqueue. Nothing was sent to the database."""
+    """A session was asked to write a row of fairqueue. Nothing was sent to the database.
+
+    Example:
+        >>> with Session(engine) as session:
+        ...     try:
+        ...         session.add(Message(kind="parse"))
+        ...     except ReadOnlyModel as error:
+        ...         print(error)
+        Message cannot be added through a session: fq_message is read-only here; ...
+    """
 
 
 class ReadOnly:

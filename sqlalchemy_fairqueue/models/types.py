@@ -35,12 +35,29 @@ def timestamp(instant: SQLColumnExpression[Any]) -> ColumnElement[datetime]:
 
     ``func.now() - timestamp(Message.enqueued_at)`` is an interval. Conditions find no index by it: there compare the
     column itself, ``Message.enqueued_at < func.now()``.
+
+    Example:
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> age = func.now() - timestamp(Message.enqueued_at)
+        >>> with Session(engine) as session:
+        ...     print(session.scalar(select(age).where(Message.id == message_id)) < timedelta(minutes=1))
+        True
     """
     return type_coerce(_EPOCH + type_coerce(instant, BigInteger) * _MICROSECOND, DateTime(timezone=True))
 
 
 def interval(duration: SQLColumnExpression[Any]) -> ColumnElement[timedelta]:
-    """A column of durations as PostgreSQL's interval, for its functions: ``func.avg(interval(History.wait))``."""
+    """A column of durations as PostgreSQL's interval, for its functions: ``func.avg(interval(History.wait))``.
+
+    Example:
+        >>> queue.configure(engine, history=True)
+        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> queue.complete(engine, queue.dequeue(engine))
+        >>> mean_wait = func.avg(interval(History.started_at - History.ready_at))
+        >>> with Session(engine) as session:
+        ...     print(session.scalar(select(mean_wait).where(History.queue == queue.name)) < timedelta(minutes=1))
+        True
+    """
     return type_coerce(type_coerce(duration, BigInteger) * _MICROSECOND, Interval())
 
 
@@ -89,7 +106,14 @@ class _Comparator(TypeDecorator.Comparator[Any]):
 
 
 class Instant(TypeDecorator[datetime]):
-    """An instant: an aware datetime in Python, in UTC when it is read. A naive one is refused with ValueError."""
+    """An instant: an aware datetime in Python, in UTC when it is read. A naive one is refused with ValueError.
+
+    Example:
+        >>> hour_ago = datetime.now(UTC) - timedelta(hours=1)
+        >>> with Session(engine) as session:
+        ...     print(session.scalars(select(Message.id).where(Message.enqueued_at < hour_ago)).all())
+        []
+    """
 
     impl = BigInteger
     cache_ok = True
@@ -119,7 +143,11 @@ class Instant(TypeDecorator[datetime]):
 
 
 class Duration(TypeDecorator[timedelta]):
-    """A duration: a timedelta in Python."""
+    """A duration: a timedelta in Python.
+
+    See Also:
+        :class:`KeyPeriod`
+    """
 
     impl = BigInteger
     cache_ok = True

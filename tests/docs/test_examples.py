@@ -29,7 +29,7 @@ from starlette.routing import Mount
 
 import alembic_ext
 import sqlalchemy_fairqueue
-from sqlalchemy_fairqueue import Queue, dashboard, embedded, metrics, otel, reporting, testing
+from sqlalchemy_fairqueue import Queue, dashboard, embedded, metrics, models, otel, reporting, testing
 from sqlalchemy_fairqueue.testing import factories
 
 # The operations first: on a database without messages each of them can be done.
@@ -39,6 +39,13 @@ _OF_REPORTS = (
     *("Advice", "HistoryEmpty", "HistoryTooLong", "HistoryUnreadable", "Objective", "RecordedHistory", "Report"),
     *("Scenario", "read_archive", "read_history", "report"),
 )
+# Mapped classes of rows that only the functions of the database and workers work with.
+_ROWS_OF_THE_KERNEL = {
+    *("ChannelState", "Gate", "GroupFold", "GroupFollowup", "GroupNote", "LimitShare", "LimitState", "Promotion"),
+    *("QueueState", "ResultWait", "Signal"),
+}
+# What SQLAlchemy calls of a type, and types that no query names.
+_OF_TYPES = {"FairqueueMixin", "RoleName", "Xid8"}
 _IMPORTED = {
     "Callable": Callable,
     "UTC": UTC,
@@ -108,7 +115,18 @@ def _is_documented(owner: type, member: str) -> bool:
     return is_ours and (isinstance(found, property | classmethod | staticmethod) or inspect.isroutine(found))
 
 
+def _models() -> Iterator[tuple[str, Any]]:
+    """The mapped classes and their types, under names of their own: a Group is another thing there."""
+    for name in models.__all__:
+        value = getattr(models, name)
+        is_of_a_class = name.removesuffix("Mixin") in {*models.__all__} - {name}
+        is_exempt = is_of_a_class or name in _ROWS_OF_THE_KERNEL | _OF_TYPES
+        if callable(value) and not is_exempt and value is not _PUBLIC.get(name):
+            yield f"models.{name}", value
+
+
 _PUBLIC = dict(_public())
+_PUBLIC |= dict(_models())
 # Alembic moves the docstring of a method that it makes an operation of: op.create_fairqueue has it.
 _DOCS = {
     name: inspect.getdoc(getattr(Operations, name.rpartition(".")[2], value)) or "" for name, value in _PUBLIC.items()
@@ -163,6 +181,8 @@ def test_the_examples_run(engine: Engine, async_engine: AsyncEngine, monkeypatch
             stack.enter_context(warnings.catch_warnings())
             warnings.simplefilter("ignore", sqlalchemy_fairqueue.UnhandledKindWarning)
             names = shared | {"queue": Queue(f"documents-{number}")}
+            if name.startswith("models."):
+                names |= {key: getattr(models, key) for key in models.__all__}
             if name.partition(".")[0] in alembic_ext.__all__:
                 connection = stack.enter_context(engine.connect())
                 names["op"] = Operations(MigrationContext.configure(connection))
