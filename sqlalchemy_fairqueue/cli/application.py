@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import Queue
-from sqlalchemy_fairqueue.cli.errors import one_line, usage_error
+from sqlalchemy_fairqueue.cli.errors import driver_error, one_line, usage_error
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 
 if TYPE_CHECKING:
@@ -104,12 +104,15 @@ def load_module(name: str, folder: str, reference: str | None = None) -> ModuleT
                 f"{reference!r}: there is no module {error.name!r}; looked in {path} and where Python finds its "
                 "modules (--app-dir names another folder)"
             ) from error
-        raise usage_error(
+        raise driver_error(error) or usage_error(
             f"{reference!r}: module {name} cannot be imported: {one_line(error)}; --debug shows where"
         ) from error
     except Exception as error:
+        missing = driver_error(error) if isinstance(error, ImportError) else None
         problem = f"{type(error).__name__}: {one_line(error)}"
-        raise usage_error(f"{reference!r}: module {name} cannot be imported: {problem}; --debug shows where") from error
+        raise missing or usage_error(
+            f"{reference!r}: module {name} cannot be imported: {problem}; --debug shows where"
+        ) from error
 
 
 def _module(reference: str) -> ModuleType:

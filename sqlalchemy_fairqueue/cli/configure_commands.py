@@ -20,6 +20,8 @@ from sqlalchemy_fairqueue.cli.policies import (
     fair_by_option,
     flag_option,
     forget_option,
+    limit_changes,
+    limit_option,
     policy_document,
     policy_rows,
     rate_changes,
@@ -89,7 +91,7 @@ def configure_queue(
     options: Options,
     *,
     max_concurrency: Annotated[
-        int | None, count_option("--max-concurrency", "Most messages of the whole queue out at once.")
+        Any, limit_option("--max-concurrency", "Most messages of the whole queue out at once.")
     ] = None,
     no_max_concurrency: Annotated[bool, flag_option("--no-max-concurrency", "No limit for the whole queue.")] = False,
     rate: Annotated[Any, rate_option("--rate")] = None,
@@ -133,10 +135,7 @@ def configure_queue(
     of channels that are made from now on; existing channels keep theirs.
     """
     changes = new_channels.changes(prefix="channel-")
-    check_contradiction("max_concurrency", given=max_concurrency is not None, removed=no_max_concurrency)
-    wanted: dict[str, Any] = {}
-    if max_concurrency is not None or no_max_concurrency:
-        wanted["max_concurrency"] = max_concurrency
+    wanted: dict[str, Any] = limit_changes("max_concurrency", max_concurrency, removed=no_max_concurrency)
     wanted |= rate_changes(rate, burst)
     check_contradiction("limit", given=bool(limit), removed=no_limit)
     if limit or no_limit:

@@ -16,6 +16,13 @@ _UNREACHABLE = ("08", "28", "3D000", "53300", "57P01", "57P02", "57P03", "57P05"
 
 _NO_PRIVILEGE = "42501"
 
+_DRIVERS = {
+    "psycopg": "psycopg[binary]",
+    "psycopg2": "sqlalchemy-fairqueue[psycopg2]",
+    "asyncpg": "sqlalchemy-fairqueue[asyncpg]",
+}
+"""What to install for a driver that cannot be imported."""
+
 DRIVER_ERRORS = (DBAPIError, ConnectionError, TimeoutError, gaierror)
 """What an engine raises over its database: asyncpg lets the system's own errors pass while it connects."""
 
@@ -79,12 +86,23 @@ def command_error(error: BaseException, database: str | None = None) -> CommandE
             result = usage_error(str(error))
         case SchemaMismatch():
             result = CommandError(str(error), ExitStatus.SCHEMA, "schema_mismatch")
+        case ImportError() if (driver := driver_error(error)) is not None:
+            result = driver
         case FairQueueError():
             result = CommandError(str(error), ExitStatus.REFUSED, "refused")
         case _:
             message = f"{type(error).__name__}: {one_line(error)}; --debug shows where it comes from"
             result = CommandError(message, ExitStatus.FAILED, "failed")
     return result
+
+
+def driver_error(error: ImportError) -> CommandError | None:
+    """The error of a driver that is not installed, or lacks libpq. None: it is about something else."""
+    # psycopg without libpq raises one without a name.
+    driver = "psycopg" if "no pq wrapper" in str(error) else (error.name or "").partition(".")[0]
+    if driver not in _DRIVERS:
+        return None
+    return usage_error(f"{driver} cannot be used: {one_line(error)}; pip install '{_DRIVERS[driver]}'")
 
 
 def _database_error(error: DBAPIError, database: str) -> CommandError:

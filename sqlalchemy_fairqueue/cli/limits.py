@@ -14,9 +14,9 @@ from sqlalchemy_fairqueue.cli.policies import (
     Burst,
     NoMaxConcurrency,
     RateText,
-    check_contradiction,
-    count_option,
     flag_option,
+    limit_changes,
+    limit_option,
     rate_changes,
     rate_document,
 )
@@ -45,7 +45,7 @@ def configure_limit(
     *,
     name: Annotated[str, typer.Argument(metavar="NAME")],
     max_concurrency: Annotated[
-        int | None, count_option("--max-concurrency", "Most messages of all its queues out at once.")
+        Any, limit_option("--max-concurrency", "Most messages of all its queues out at once.")
     ] = None,
     no_max_concurrency: NoMaxConcurrency = False,
     rate: RateText = None,
@@ -56,10 +56,8 @@ def configure_limit(
 
     Options that are not given leave the limit as it is. Queues draw from it by: configure queue --limit NAME.
     """
-    check_contradiction("max_concurrency", given=max_concurrency is not None, removed=no_max_concurrency)
-    wanted: dict[str, Any] = dict(rate_changes(rate, burst))
-    if max_concurrency is not None or no_max_concurrency:
-        wanted["max_concurrency"] = max_concurrency
+    wanted: dict[str, Any] = limit_changes("max_concurrency", max_concurrency, removed=no_max_concurrency)
+    wanted |= rate_changes(rate, burst)
     if remove and wanted:
         raise usage_error("--remove and a limit contradict each other; give one of them")
     with open_installation(options) as installation:

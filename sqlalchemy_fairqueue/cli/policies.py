@@ -3,7 +3,7 @@
 # Annotations are read when the program starts, so that they must not be postponed.
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import typer
 
@@ -17,6 +17,36 @@ from sqlalchemy_fairqueue.values import PolicyChanges, policy_fields
 def count_option(name: str, help_text: str) -> Any:
     """An option that takes a number from 1."""
     return typer.Option(name, metavar="N", help=help_text, show_default=False)
+
+
+def limit_option(name: str, help_text: str) -> Any:
+    """An option that takes a number from 1, or ``none`` for no limit."""
+    parser = option_parser(_count_or_none)
+    return typer.Option(name, parser=parser, metavar="N", help=f"{help_text} none: no limit.", show_default=False)
+
+
+def _count_or_none(words: str) -> int | Literal["none"]:
+    if words.strip().lower() == "none":
+        return "none"
+    try:
+        return int(words)
+    except ValueError:
+        problem = f"{words!r} is no number; give one from 1, or none for no limit"
+        raise ValueError(problem) from None
+
+
+def limit_changes(
+    name: str, given: int | Literal["none"] | None, *, removed: bool, prefix: str = ""
+) -> dict[str, int | None]:
+    """The change of a limit by ``--NAME`` and ``--no-NAME``; empty where neither is given.
+
+    Raises:
+        CommandError: It is set and removed at once.
+    """
+    check_contradiction(prefix + name, given=given not in {None, "none"}, removed=removed)
+    if given is None and not removed:
+        return {}
+    return {name: None if removed or given == "none" else given}
 
 
 def flag_option(name: str, help_text: str) -> Any:
@@ -140,14 +170,12 @@ def check_contradiction(name: str, *, given: bool, removed: bool) -> None:
 class PolicyOptions:
     """Options that change the fields of a policy, the same in each command that sets one."""
 
-    max_concurrency: Annotated[
-        int | None, count_option("--max-concurrency", "Most messages of a channel out at once.")
-    ] = None
+    max_concurrency: Annotated[Any, limit_option("--max-concurrency", "Most messages of a channel out at once.")] = None
     no_max_concurrency: NoMaxConcurrency = False
     rate: RateText = None
     burst: Burst = None
     weight: Annotated[int | None, count_option("--weight", "Messages a turn.")] = None
-    max_backlog: Annotated[int | None, count_option("--max-backlog", "Most undelivered messages.")] = None
+    max_backlog: Annotated[Any, limit_option("--max-backlog", "Most undelivered messages.")] = None
     no_max_backlog: Annotated[bool, flag_option("--no-max-backlog", "No bound of undelivered messages.")] = False
     on_full: Annotated[Literal["raise", "drop"] | None, on_full_option("--on-full")] = None
     priority_aging: Annotated[Any, aging_option("--priority-aging")] = None
@@ -158,15 +186,12 @@ class PolicyOptions:
         Raises:
             CommandError: A limit is set and removed at once, or there is a burst without a rate.
         """
-        changes: PolicyChanges = {}
-        for name, removed in (("max_concurrency", self.no_max_concurrency), ("max_backlog", self.no_max_backlog)):
-            check_contradiction(prefix + name, given=getattr(self, name) is not None, removed=removed)
-        if self.max_concurrency is not None or self.no_max_concurrency:
-            changes["max_concurrency"] = self.max_concurrency
+        limits = limit_changes(
+            "max_concurrency", self.max_concurrency, removed=self.no_max_concurrency, prefix=prefix
+        ) | limit_changes("max_backlog", self.max_backlog, removed=self.no_max_backlog, prefix=prefix)
+        changes = cast("PolicyChanges", limits)
         if self.weight is not None:
             changes["weight"] = self.weight
-        if self.max_backlog is not None or self.no_max_backlog:
-            changes["max_backlog"] = self.max_backlog
         if self.on_full is not None:
             changes["on_full"] = self.on_full
         if self.priority_aging is not None:

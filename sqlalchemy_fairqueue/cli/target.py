@@ -95,10 +95,7 @@ def _engine(options: Options, application: object, reference: str | None) -> Ite
     url = with_psycopg(given.url, f"the engine of {reference}") if isinstance(given, AsyncEngine) else given
     # psycopg prepares a statement that is repeated on one connection, which not every pooler supports.
     arguments = {**connect_arguments(url, "fairqueue"), "prepare_threshold": None}
-    try:
-        engine = create_engine(url, poolclass=NullPool, connect_args=arguments)
-    except ImportError as error:
-        raise usage_error(f"psycopg cannot be used: {error}; pip install 'psycopg[binary]'") from error
+    engine = create_engine(url, poolclass=NullPool, connect_args=arguments)
     try:
         yield engine
     finally:
@@ -118,8 +115,13 @@ def choose_database(options: Options, application: object, reference: str | None
         return psycopg_url(url, DATABASE_URL_VARIABLE)
     if reference and (engine := engine_of_module(reference)) is not None:
         return engine
-    nowhere = f"the module of {reference} has no engine" if reference else "no database is named"
+    url = "--database-url postgresql://user@host/database"
+    if reference:
+        raise usage_error(
+            f"the module of {reference} has no engine; import the engine into that module, set "
+            f"{DATABASE_URL_VARIABLE}, or give {url} or --app module:engine"
+        )
     raise usage_error(
-        f"{nowhere}; set {DATABASE_URL_VARIABLE}, or give --database-url postgresql://user@host/database "
-        "or --app module:engine"
+        f"no database is named; give --app module:queue or --app module:engine, or set {APP_VARIABLE} to that, or name "
+        f"the database by {url} or {DATABASE_URL_VARIABLE}"
     )

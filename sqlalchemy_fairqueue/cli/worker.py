@@ -4,8 +4,10 @@
 import asyncio
 import contextlib
 import logging
+import shlex
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from enum import StrEnum
 from functools import partial
@@ -48,6 +50,7 @@ Probed = Callable[["Worker | AsyncWorker"], contextlib.AbstractContextManager[No
 Left = list[dict[str, Any]] | None
 """The messages that a drained worker left. None: they are not known."""
 Ran = tuple[str, dict[str, int], Left]
+References = dict[tuple[str | None, str], str]
 
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _SPARE_CONNECTIONS = 2
@@ -198,8 +201,9 @@ def worker(
     if sync_session_factory and not in_loop:
         raise usage_error("--sync-session-factory is for --async; with threads give --session-factory")
     run = _run_tasks if in_loop else _run_threads
+    around = partial(_around, http, _references(options, queues, found))
     try:
-        worker_name, counts, left = run(given, found, arguments, partial(_probed, http), drain=drain)
+        worker_name, counts, left = run(given, found, arguments, around, drain=drain)
     except DRIVER_ERRORS as error:
         raise command_error(error, display_url(given if isinstance(given, URL) else given.url)) from error
     document: dict[str, Any] = {"worker": worker_name, "queues": [queue.name for queue in found], "stats": counts}
@@ -255,9 +259,24 @@ def _is_asynchronous(queues: list[Queue], application: object, reference: str) -
     return False
 
 
+def _references(options: Options, names: list[str], queues: list[Queue]) -> References:
+    """The options by which another command finds each queue, for the worker's log."""
+    application = application_reference(options)
+    folder = "" if options.app_dir == Options().app_dir else f" --app-dir {shlex.quote(options.app_dir)}"
+    found = {}
+    for name, queue in zip(names, queues, strict=True):
+        words = f"--app {shlex.quote(application or name)}{folder}"
+        if application not in {None, name}:
+            schema = "" if queue.schema is None else f" --schema {shlex.quote(queue.schema)}"
+            words += f" --queue {shlex.quote(queue.name)}{schema}"
+        found[queue.schema, queue.name] = words
+    return found
+
+
 @contextlib.contextmanager
-def _probed(http: Address | None, runner: "Worker | AsyncWorker") -> Iterator[None]:
-    """Answer the probes of a worker's supervisor while it runs, if there is an address for them."""
+def _around(http: Address | None, references: References, runner: "Worker | AsyncWorker") -> Iterator[None]:
+    """Let a worker name its queues as this command does, and answer its supervisor's probes while it runs."""
+    runner._options = replace(runner._options, references=references)  # noqa: SLF001 - no argument of programs
     if http is None:
         yield
         return

@@ -29,7 +29,7 @@ from sqlalchemy_fairqueue.worker.telemetry import log
 from sqlalchemy_fairqueue.worker.timings import Clock, Timings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from sqlalchemy.orm import Session
 
@@ -51,6 +51,8 @@ class WorkerOptions:
     """The arguments of a worker, checked. See :class:`sqlalchemy_fairqueue.Worker`.
 
     Attributes:
+        references: No argument of a worker: by schema and name, the options that name a queue to the command line, for
+            the log. A queue without any is named by these.
         timings: No argument of a worker: its durations, which tests change.
         clock: No argument of a worker: what it measures time by.
     """
@@ -68,6 +70,7 @@ class WorkerOptions:
     name: str
     housekeeping: bool
     middleware: tuple[AnyMiddleware, ...] = ()
+    references: Mapping[tuple[str | None, str], str] = field(default_factory=dict)
     timings: Timings = field(default_factory=Timings)
     clock: Clock = monotonic
 

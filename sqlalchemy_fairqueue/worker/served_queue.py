@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
 from functools import partial
 from types import MappingProxyType
@@ -46,6 +47,7 @@ class ServedQueue:
         dequeuing: Held while a dequeue is under way.
         heard_at: When its signals were last heard, by the worker's clock.
         resources: For its handlers, by name.
+        reference: The options that name it to the command line.
         waiting_lease: The lease under which the worker's wait is registered, if it ever was.
     """
 
@@ -54,6 +56,10 @@ class ServedQueue:
     ) -> None:
         self.queue = queue
         self.resources = resources
+        schema = "" if queue.schema is None else f" --schema {shlex.quote(queue.schema)}"
+        self.reference: str = options.references.get(
+            (queue.schema, queue.name), f"--queue {shlex.quote(queue.name)}{schema}"
+        )
         self.target: Target = queue._target  # noqa: SLF001 - with its bind arguments
         self.consumer: Consumer = Consumer(self.target, queue.codec, options.name, partial(track, self))
         self.polls: PollSchedule = PollSchedule(options.interval_without_notifications, options.timings)

@@ -222,11 +222,32 @@ def test_no_limit_of_a_queue(cli: Cli, engine: Engine) -> None:
     assert QUEUE.stats(engine).max_concurrency is None
 
 
+def test_none_lifts_every_limit(cli: Cli, engine: Engine) -> None:
+    """The word none lifts what has a --no- option too: of a channel, of new ones, of the queue, of a shared limit."""
+    enqueue(engine, "a")
+    both = ["--max-concurrency", "3", "--max-backlog", "4"]
+    for words in (["--max-concurrency", "none"], ["--no-max-concurrency", "--max-concurrency", "None"]):
+        cli("configure", "channel", "a", *both)
+        found = cli("configure", "channel", "a", *words, "--json")
+        assert found.status == 0, found.err
+        policy = found.document["policy"]
+        assert (policy["max_concurrency"], policy["max_backlog"]) == (None, 4)
+    lifted = cli("configure", "channel", "a", "--max-backlog", "none", "--json").document["policy"]
+    assert lifted["max_backlog"] is None
+    cli("configure", "queue", "--max-concurrency", "3", "--channel-max-concurrency", "2")
+    words = ["--max-concurrency", "none", "--channel-max-concurrency", "none"]
+    lifted = cli("configure", "queue", *words, "--json").document
+    assert (lifted["max_concurrency"], lifted["defaults"]["max_concurrency"]) == (None, None)
+    cli("configure", "limit", "api", "--max-concurrency", "3", "--rate", "1/s")
+    [limit] = cli("configure", "limit", "api", "--max-concurrency", "none", "--json").document["limits"]
+    assert limit["max_concurrency"] is None
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
         (["channel", "a", "--max-concurrency", "0"], "max_concurrency is 0; give an int from 1"),
-        (["channel", "a", "--max-concurrency", "many"], "--max-concurrency"),
+        (["channel", "a", "--max-concurrency", "many"], "'many' is no number; give one from 1, or none for no limit"),
         (["channel", "a", "--max-concurrency", "1", "--no-max-concurrency"], "contradict each other"),
         (["channel", "a", "--max-backlog", "1", "--no-max-backlog"], "contradict each other"),
         (["channel", "a", "--rate", "fast"], "'fast' is no rate"),

@@ -1,3 +1,4 @@
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,7 +41,8 @@ def test_no_database(bare_cli: Cli) -> None:
     found = bare_cli("stats", "--json")
 
     assert (found.status, found.error["kind"]) == (2, "usage")
-    for way in (DATABASE_URL_VARIABLE, "--database-url postgresql://user@host/database", "--app module:engine"):
+    ways = ("--database-url postgresql://user@host/database", "--app module:engine", "--app module:queue")
+    for way in (DATABASE_URL_VARIABLE, APP_VARIABLE, *ways):
         assert way in found.err
 
 
@@ -50,7 +52,35 @@ def test_no_engine(bare_cli: Cli, tmp_path: Path) -> None:
     found = bare_cli("stats", "--app", "engineless:queue", "--app-dir", str(tmp_path))
 
     assert found.status == 2
-    assert f"the module of engineless:queue has no engine; set {DATABASE_URL_VARIABLE}" in found.err
+    said = "the module of engineless:queue has no engine; import the engine into that module, set"
+    assert f"{said} {DATABASE_URL_VARIABLE}" in " ".join(found.err.split())
+
+
+@pytest.mark.parametrize("command", [["channels"], ["doctor"], ["worker", "{module}:queue"]])
+def test_no_driver(bare_cli: Cli, monkeypatch: pytest.MonkeyPatch, module: Module, command: list[str]) -> None:
+    """A driver that is not installed is named with what to install, by every command alike."""
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    monkeypatch.setenv(DATABASE_URL_VARIABLE, "postgresql://u@127.0.0.1:1/x")
+    name = module("from sqlalchemy_fairqueue import Queue\nqueue = Queue('documents')\nqueue.handler()(print)\n")
+    found = bare_cli(*(word.format(module=name) for word in command))
+    assert found.status == 2
+    assert found.err.startswith("fairqueue: psycopg cannot be used: ")
+    assert "; pip install 'psycopg[binary]'" in " ".join(found.err.split())
+
+
+@pytest.mark.parametrize(("driver", "package"), [("psycopg2", "psycopg2"), ("asyncpg", "asyncpg")])
+def test_no_driver_of_the_application(
+    bare_cli: Cli, monkeypatch: pytest.MonkeyPatch, module: Module, driver: str, package: str
+) -> None:
+    """So is that of an engine that the application makes."""
+    monkeypatch.setitem(sys.modules, driver, None)
+    name = module(
+        f"from sqlalchemy import create_engine\nengine = create_engine('postgresql+{driver}://u@127.0.0.1/x')\n"
+    )
+    found = bare_cli("channels", "--app", f"{name}:engine")
+    assert found.status == 2
+    assert found.err.startswith(f"fairqueue: {driver} cannot be used: ")
+    assert f"; pip install 'sqlalchemy-fairqueue[{package}]'" in " ".join(found.err.split())
 
 
 @pytest.mark.parametrize("driver", ["postgresql", "postgres", "postgresql+psycopg2", "postgresql+asyncpg"])

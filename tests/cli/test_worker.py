@@ -1,5 +1,7 @@
 import http.client
 import json
+import re
+import shlex
 import signal
 import socket
 from collections.abc import Callable
@@ -102,6 +104,22 @@ def test_it_left_nothing(shop: Shop, source: str, words: list[str]) -> None:
     with shop.worker(source, "--drain", *words) as process:
         found = ended(process)
     assert (found.status, found.out) == (0, "")
+
+
+def test_its_log_names_a_command_that_runs(
+    shop: Shop, bare_cli: Cli, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command that shows a traceback runs as it is pasted from the log, without an environment."""
+    made = f"create_engine({url_of(database)!r}, poolclass=NullPool)"
+    engine = f"from sqlalchemy import NullPool, create_engine\nengine = {made}\n"
+    [message_id] = enqueue(shop.engine, "a", kind="break", max_attempts=1)
+    with shop.worker(THREADS + engine, "--drain") as process:
+        found = ended(process)
+    [command] = re.findall("traceback: fairqueue (.*)", found.err)
+    monkeypatch.delenv("FAIRQUEUE_DATABASE_URL")
+    shown = bare_cli(*shlex.split(command))
+    assert (shown.status, "ValueError" in shown.out) == (0, True), shown.err
+    assert re.fullmatch(rf"dead show {message_id} --app app_\w+:queue", command)
 
 
 def test_both_kinds_of_handlers(shop: Shop, database: Database) -> None:

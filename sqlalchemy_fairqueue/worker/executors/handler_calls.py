@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 import logging
 import math
-import shlex
 import threading
 import warnings
 from functools import partial
@@ -259,11 +258,8 @@ def _log(level: int, worker: str, held: HeldDelivery, error: BaseException, deci
     """Log a failed attempt, and the command that shows its traceback, which is too long for a log."""
     shown = ""
     if decision is not None and decision.error is not None:
-        queue = held.queue.queue
-        schema = "" if queue.schema is None else f" --schema {shlex.quote(queue.schema)}"
         noun = "dead" if decision.verb is Verb.BURY else "messages"
-        command = f"fairqueue {noun} show {held.delivery.message_id} --queue {shlex.quote(queue.name)}{schema}"
-        shown = f"; traceback: {command}"
+        shown = f"; traceback: fairqueue {noun} show {held.delivery.message_id} {held.queue.reference}"
     attempt = f"attempt {held.delivery.attempt} of {held.max_attempts}"
     name = "" if isinstance(error, RemoteError) else f"{type(error).__name__}: "
     log_message(level, worker, held.delivery, f"failed at {attempt}: {name}{said(error)}{shown}")
