@@ -5,6 +5,7 @@ from __future__ import annotations
 # ruff: noqa: N805 - a declared attribute is given the class
 from datetime import datetime, timedelta  # noqa: TC003 - SQLAlchemy reads the annotations
 from typing import TYPE_CHECKING, Any
+from uuid import UUID  # noqa: TC003 - SQLAlchemy reads the annotations
 
 from sqlalchemy import (
     BigInteger,
@@ -14,6 +15,7 @@ from sqlalchemy import (
     Integer,
     PrimaryKeyConstraint,
     Text,
+    Uuid,
     text,
     type_coerce,
 )
@@ -42,6 +44,7 @@ class HistoryMixin(FairqueueMixin):
 
     ``outcome`` is "completed", "retried", "released", "buried", "expired" (its lease ended) or "cancelled".
     ``cost`` is what its consumer said that it cost, else what the channel was charged when it began.
+    ``group_id`` is the group of its message.
     """
 
     __fairqueue_verbs__ = "attempts are recorded after queue.configure(session, history=True)"
@@ -63,6 +66,7 @@ class HistoryMixin(FairqueueMixin):
     error: Mapped[str | None] = mapped_column(Text)
     recorded_xid: Mapped[int] = mapped_column(Xid8, server_default=text("pg_current_xact_id()"))
     cost: Mapped[int] = mapped_column(BigInteger, server_default=text("1"))
+    group_id: Mapped[UUID | None] = mapped_column(Uuid)
 
     @hybrid_property
     def wait(self) -> timedelta:

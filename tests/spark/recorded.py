@@ -13,21 +13,22 @@ DAY = timedelta(days=1)
 NOON = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0)
 COLUMNS = (
     "id", "queue", "channel_id", "channel", "message_id", "kind", "consumer", "attempt", "enqueued_at", "ready_at",
-    "started_at", "finished_at", "outcome", "error", "recorded_xid", "cost",
+    "started_at", "finished_at", "outcome", "error", "recorded_xid", "cost", "group",
 )  # fmt: skip
 _INSERT = """
 insert into fq_history (queue, channel_id, channel, message_id, kind, consumer, attempt, enqueued_at, ready_at,
-  started_at, finished_at, outcome, error, cost)
+  started_at, finished_at, outcome, error, cost, group_id)
 select %(queue)s, i %% 3, 'customer-' || i %% 3, i, 'parse', case when i %% 2 = 0 then 'worker, "two"' end, 1,
   t - 3000001, t - 2000001, t - 1000001, t, 'completed',
-  case i %% 4 when 0 then '' when 1 then E'line 1\n"line", 2\r\n' when 2 then 'naïve ☃ \\N' end, 1 + i %% 5
+  case i %% 4 when 0 then '' when 1 then E'line 1\n"line", 2\r\n' when 2 then 'naïve ☃ \\N' end, 1 + i %% 5,
+  case when i %% 3 = 0 then md5((i %% 2)::text)::uuid end
 from (select i, %(finished)s + i::bigint as t from generate_series(1, %(count)s) i) x
 """
 _ROWS = """
 select id, queue, channel_id, channel, message_id, kind, consumer, attempt,
   to_timestamp(0) + enqueued_at * interval '1 microsecond', to_timestamp(0) + ready_at * interval '1 microsecond',
   to_timestamp(0) + started_at * interval '1 microsecond', to_timestamp(0) + finished_at * interval '1 microsecond',
-  outcome, error, recorded_xid::text::bigint, cost
+  outcome, error, recorded_xid::text::bigint, cost, group_id::text
 from fq_history order by id
 """
 

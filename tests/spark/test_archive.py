@@ -294,31 +294,34 @@ def test_strange_folders_are_refused(archive: Archive, folder: Path) -> None:
     (folder / "._fairqueue.json.crc").unlink()
     marker = json.loads((folder / "_fairqueue.json").read_text())
     (folder / "_fairqueue.json").write_text(json.dumps(marker | {"columns": 99}))
-    with pytest.raises(ArchiveDamaged, match="is of version 99 of the columns, and this library writes version 1; upg"):
+    with pytest.raises(ArchiveDamaged, match="is of version 99 of the columns, and this library writes version 2; upg"):
         archive()
     (folder / "_fairqueue.json").write_text("{}")
     with pytest.raises(ArchiveDamaged, match="cannot be read"):
         archive()
 
 
-def test_an_archive_without_costs_is_continued(
+def test_an_archive_of_older_columns_is_continued(
     spark: "SparkSession", database: Database, folder: Path, archive: Archive, noon: Clock
 ) -> None:
-    """Files from before the history had costs stay as they are: each of their attempts has cost 1, for Spark and for
-    the report in the process. The next run adds files that have them, and says so in the marker.
+    """Files from before the history had costs and groups stay as they are: each of their attempts has cost 1 and no
+    group, for Spark and for the report in the process. The next run adds files that have them, and says so in the
+    marker.
     """
     add(database, 4, finished=noon.now() - 2 * DAY)
     archive()
     (old,) = folder.glob("day=*/*.parquet")
-    parquet.write_table(parquet.ParquetFile(old).read().drop_columns(["cost"]), old)
+    parquet.write_table(parquet.ParquetFile(old).read().drop_columns(["cost", "group"]), old)
     for crc in (old.with_name(f".{old.name}.crc"), folder / "._fairqueue.json.crc"):
         crc.unlink()
     marker = json.loads((folder / "_fairqueue.json").read_text())
-    assert marker.pop("columns") == 1
+    assert marker.pop("columns") == 2
     (folder / "_fairqueue.json").write_text(json.dumps(marker))
     add(database, 4, finished=noon.now() - DAY)
     assert archive().rows == 4
-    assert json.loads((folder / "_fairqueue.json").read_text())["columns"] == 1
+    assert json.loads((folder / "_fairqueue.json").read_text())["columns"] == 2
     expected = [1, 1, 1, 1, 2, 3, 4, 5]
-    assert [row.cost for row in archiving.read_archive(spark, str(folder)).orderBy("id").collect()] == expected
+    rows = archiving.read_archive(spark, str(folder)).orderBy("id").collect()
+    assert [row.cost for row in rows] == expected
+    assert [row.group is not None for row in rows] == [False] * 6 + [True, False]
     assert history.read_archive(folder).attempts.sort_by("id")["cost"].to_pylist() == expected

@@ -81,7 +81,7 @@ def archive(
 def read_archive(spark: SparkSession, path: str) -> DataFrame:
     """The archive as a frame: the columns of the history and ``day``, the UTC day of ``finished_at``.
 
-    In files that were written before the history had costs, each attempt has cost 1.
+    In files that were written before the history had costs, each attempt has cost 1; before it had groups, none.
     """
     from pyspark.sql.functions import coalesce, lit  # noqa: PLC0415 - they need a session
 

@@ -11,8 +11,8 @@ from sqlalchemy_fairqueue.spark.reading.offsets import Origin
 
 NAME = "_fairqueue.json"
 _FORMAT = 1
-COLUMNS_VERSION = 1
-"""The version of the columns that runs write: 0 had no ``cost``."""
+COLUMNS_VERSION = 2
+"""The version of the columns that runs write: 0 had no ``cost``, 1 no ``group``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,6 +93,7 @@ HISTORY = Table(
         *_present(outcome=_STRING),
         *_plain("h", error=_STRING),
         *_present(recorded_xid=_LONG, cost=_LONG),
+        Column("group", _STRING, "h.group_id::text"),
     ),
     "{schema}.fq_history h",
     key="h.id",

@@ -2,7 +2,7 @@
 -- and reclaim.
 -- Guarantees: one row an attempt, with the caller's transaction. p_attempts holds a row of numbers for each:
 -- channel_id, message_id, attempt, enqueued_at, ready_at, started_at, its lease, which names the consumer if it is
--- still there, and what it was charged. Its cost is what fq_correct_costs said in this transaction, else what it was
+-- still there, what it was charged, and the halves of its group, 0 for none. Its cost is what fq_correct_costs said in this transaction, else what it was
 -- charged. They ended as p_outcome, or where p_cancelled says so as 'cancelled', at p_finished_at (null: now).
 -- (Not rows of fq_history: to make one would fail where the user has added a column.) A message that was reclaimed and
 -- handed out in one call was ready when that began, not after.
@@ -29,7 +29,7 @@ declare
 begin
   insert into fairqueue.fq_history (
     queue, channel_id, channel, message_id, kind, consumer, attempt, enqueued_at, ready_at, started_at, finished_at,
-    outcome, error, cost
+    outcome, error, cost, group_id
   )
   select p_queue, p_attempts[a.ord][1], c.name, p_attempts[a.ord][2], a.kind, e.consumer, p_attempts[a.ord][3],
     p_attempts[a.ord][4], p_attempts[a.ord][5], p_attempts[a.ord][6], v_finished_at,
@@ -39,6 +39,10 @@ begin
       else coalesce(
         (v_told ->> concat_ws(' ', p_attempts[a.ord][2], p_attempts[a.ord][6]))::bigint, p_attempts[a.ord][8]
       )
+    end,
+    case
+      when p_attempts[a.ord][9] <> 0 or p_attempts[a.ord][10] <> 0 then
+        (lpad(to_hex(p_attempts[a.ord][9]), 16, '0') || lpad(to_hex(p_attempts[a.ord][10]), 16, '0'))::uuid
     end
   from unnest(p_kinds, p_errors, p_cancelled) with ordinality a(kind, error, cancelled, ord)
   cross join lateral (

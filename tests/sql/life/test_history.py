@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -39,6 +40,25 @@ def test_each_end_of_an_attempt_is_one_row(kernel: Kernel, outcome: str) -> None
     assert row["enqueued_at"] <= row["ready_at"] <= row["started_at"] <= before <= row["finished_at"]
     assert row["error"] == {"retried": "boom", "buried": "poison"}.get(outcome)
     assert row["recorded_xid"] is not None
+
+
+@pytest.mark.parametrize("outcome", ENDS)
+def test_an_attempt_is_recorded_with_its_group(kernel: Kernel, outcome: str) -> None:
+    """One by one and in batches, whatever the bits of the group; a message without one has none."""
+    record(kernel, True)
+    groups = [None, UUID(int=1), UUID(int=1 << 64), UUID(int=2**128 - 1), uuid4()]
+    kernel.enqueue(*"aaaaa")
+    ids = [row["id"] for row in kernel.rows("select id from fq_message order by id")]
+    for number, group in zip(ids, groups, strict=True):
+        kernel.rows("update fq_message set group_id = %(group)s where id = %(id)s", group=group, id=number)
+    hands = kernel.dequeue(5).hands
+    ENDS[outcome](kernel, hands[0])
+    if outcome == "completed":
+        kernel.complete(*hands[1:])
+    else:
+        for hand in hands[1:]:
+            ENDS[outcome](kernel, hand)
+    assert [row["group_id"] for row in sorted(history(kernel), key=lambda row: row["message_id"])] == groups
 
 
 @pytest.mark.parametrize("outcome", ENDS)

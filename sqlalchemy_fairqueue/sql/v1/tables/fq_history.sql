@@ -19,6 +19,7 @@ create table fairqueue.fq_history (
   error text,
   recorded_xid xid8 not null default pg_current_xact_id(),
   cost bigint not null default 1,
+  group_id uuid,
   constraint fq_history_outcome_check check (
     outcome in ('completed', 'retried', 'released', 'buried', 'expired', 'cancelled')
   )
