@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
+from sqlalchemy_fairqueue.reporting.archive_files import has_gap, superseded
 from sqlalchemy_fairqueue.reporting.copying import NULL, PARSE, copied_text, unescaped
 from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, HistoryTooLong, HistoryUnreadable, empty_history
 from sqlalchemy_fairqueue.reporting.labels import check_label_column
@@ -227,7 +228,7 @@ def read_archive(
     from pyarrow import dataset  # noqa: PLC0415 - a history in the database needs none
 
     try:
-        found = dataset.dataset(Path(path), format="parquet", exclude_invalid_files=False)
+        found = dataset.dataset(_files_of(Path(path)), format="parquet", exclude_invalid_files=False)
         # Old files lack costs, and the first file's schema would hold for all: what is null costs 1.
         if "cost" not in found.schema.names:
             found = found.replace_schema(found.schema.append(pa.field("cost", pa.int64())))
@@ -251,6 +252,25 @@ def read_archive(
     return RecordedHistory(
         table, policies or {}, policies_known=policies is not None, settings=settings or {}, plans=plans or {}
     )
+
+
+_LISTINGS = 5
+"""How often a folder is listed, as a listing may lack files that are being joined."""
+
+
+def _files_of(path: Path) -> Path | list[str]:
+    """The files of an archive, without those whose rows another file holds; the path of anything else."""
+    files: list[str] = []
+    for _ in range(_LISTINGS):
+        files = sorted(file.as_posix() for file in path.rglob("*.parquet") if not _is_hidden(file.relative_to(path)))
+        if not has_gap(files):
+            break
+    covered = superseded(files)
+    return [file for file in files if file not in covered] or path
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in path.parts)
 
 
 def _condition(queue: str | None, since: datetime | None, until: datetime | None) -> tuple[str, dict[str, Any]]:

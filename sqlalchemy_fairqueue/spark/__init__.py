@@ -17,6 +17,7 @@ __all__ = ["register"]
 # Plain functions and their modules. Each is imported at its first use, together with its dependencies.
 _FUNCTIONS: dict[str, str] = {
     "archive": "sqlalchemy_fairqueue.spark.archiving",
+    "compact_archive": "sqlalchemy_fairqueue.spark.archiving",
     "read_archive": "sqlalchemy_fairqueue.spark.archiving",
     "history_lag": "sqlalchemy_fairqueue.spark.reading.history_lag",
     "LagListener": "sqlalchemy_fairqueue.spark.reading.lag_listener",

@@ -172,7 +172,9 @@ def test_without_the_extra() -> None:
 
 
 @pytest.mark.parametrize("missing", ["pyspark", "pyarrow"])
-@pytest.mark.parametrize("words", ["enqueue messages.parquet", "archive folder", "report", "replay scenarios.toml"])
+@pytest.mark.parametrize(
+    "words", ["enqueue messages.parquet", "archive folder", "compact folder", "report", "replay scenarios.toml"]
+)
 def test_without_the_extra_of_spark(start: Start, tmp_path: Path, words: str, missing: str) -> None:
     """Without Spark, or what its data sources need, each command of the group says which extra to install."""
     (tmp_path / "scenarios.toml").write_text('[[scenario]]\nname = "other"\n')

@@ -66,12 +66,18 @@ def test_from_a_file_to_a_report(cli: Cli, engine: Engine, spark: "SparkSession"
     assert archived.status == 0, archived.err
     assert archived.document["rows"] == 9
     assert cli("spark", "archive", folder, "--today").out.startswith("nothing new was to be archived")
+    assert cli("spark", "compact", folder).out.startswith("no day has 2 files or more")
+    QUEUE.enqueue_now(engine, channel="customer-0", payload={"page": 9})
+    QUEUE.complete(engine, lease(engine))
+    assert cli("spark", "archive", folder, "--today", "--json").document["rows"] == 1
+    (day,) = cli("spark", "compact", folder, "--json").document["days"]
+    assert (day["rows"], day["files"]) == (10, 2)
 
     for history in ([], ["--archive", folder]):
         made = cli("spark", "report", *history, "--output", "page.html", "--title", "All <of> it", "--json")
         assert made.status == 0, made.err
         (queue,) = made.document["queues"]
-        assert (queue["queue"], queue["attempts"], queue["channels"]) == (QUEUE.name, 9, 3)
+        assert (queue["queue"], queue["attempts"], queue["channels"]) == (QUEUE.name, 10, 3)
         assert {one["channel"] for one in made.document["channels"]} == {f"customer-{number}" for number in range(3)}
         assert all(one["policy"] for one in made.document["channels"])
         assert "All &lt;of&gt; it" in (tmp_path / "page.html").read_text()

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 from pyarrow import parquet
 
+from sqlalchemy_fairqueue import InvalidArgument
 from sqlalchemy_fairqueue.reporting import history
 from sqlalchemy_fairqueue.spark import archiving
 from sqlalchemy_fairqueue.spark.archiving import (
@@ -139,10 +140,10 @@ class Killed(BaseException):
 class Death:
     """Kills a run before and after each thing that it does to files, at each once."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *more: str) -> None:
         self.met: set[str] = set()
         self.calls: Counter[str] = Counter()
-        for name in ("save_marker", "clean", "write", "publish", "_rename"):
+        for name in ("save_marker", "clean", "write", "publish", "_rename", *more):
             monkeypatch.setattr(Storage, name, self._around(name))
 
     def _around(self, name: str) -> Callable[..., Any]:
@@ -217,6 +218,87 @@ def test_one_process_at_a_time(archive: Archive, database: Database, noon: Clock
     with pytest.raises(ArchiveError, match="the connection that holds the archive's lock was lost"):
         archive(progress=meanwhile)
     assert [one.day for one in archive().days] == [(noon.now() - DAY).date()]
+
+
+def in_process(folder: Path) -> list[int]:
+    """What the report in the process finds."""
+    found: list[int] = sorted(history.read_archive(folder).attempts["id"].to_pylist())
+    return found
+
+
+def scattered(database: Database, archive: Archive, noon: Clock) -> None:
+    """An archive with three files of a day and one file of another."""
+    add(database, 1, finished=noon.now() - 2 * DAY)
+    for count in (3, 2, 1):
+        add(database, count, finished=noon.now() - DAY)
+        archive()
+
+
+def test_files_of_a_day_are_joined(
+    spark: "SparkSession", database: Database, folder: Path, archive: Archive, noon: Clock
+) -> None:
+    """One file in the order in which attempts finished, with all their columns; late rows are added to it as ever."""
+    scattered(database, archive, noon)
+    before = archiving.read_archive(spark, str(folder)).orderBy("id").collect()
+    assert [name.count("-") for name in files(folder)] == [4] * 4
+    assert archiving.compact_archive(spark, str(folder), dsn=database.conninfo, min_files=4) == ()
+    seen: list[archiving.CompactedDay] = []
+    (done,) = archiving.compact_archive(spark, str(folder), dsn=database.conninfo, progress=seen.append)
+    assert (done.day, done.rows, done.files, seen) == ((noon.now() - DAY).date(), 6, 3, [done])
+    assert len(files(folder)) == 2
+    assert archiving.read_archive(spark, str(folder)).orderBy("id").collect() == before
+    finished = parquet.read_table(folder / files(folder)[1])["finished_at"].to_pylist()
+    assert finished == sorted(finished)
+    assert archiving.compact_archive(spark, str(folder), dsn=database.conninfo) == ()
+    add(database, 2, finished=noon.now() - DAY)
+    assert [(one.rows, one.is_late) for one in archive().days] == [(2, True)]
+    assert [len(rows) for rows in ids(spark, folder).values()] == [1, 8]
+
+
+def test_a_run_that_dies_while_it_joins_files_is_taken_up(
+    spark: "SparkSession", database: Database, folder: Path, archive: Archive, *, noon: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Before and after anything done to files, and between their removals: both readers see each attempt once."""
+    scattered(database, archive, noon)
+    death, done, overlapping = Death(monkeypatch, "remove"), None, 0
+    while done is None:
+        death.calls.clear()
+        try:
+            done = archiving.compact_archive(spark, str(folder), dsn=database.conninfo)
+        except Killed:
+            overlapping += len(files(folder)) == 5
+            assert in_process(folder) == list(range(1, 8))
+            assert sum(map(len, ids(spark, folder).values())) == 7
+    assert overlapping >= 2
+    assert (done, len(files(folder))) == ((), 2)
+    assert not list(folder.glob("_fairqueue_work*"))
+
+
+@pytest.mark.parametrize("left", [(0, 2), (1,)])
+def test_files_that_were_joined_are_passed_over(
+    spark: "SparkSession", database: Database, folder: Path, archive: Archive, *, noon: Clock, left: tuple[int, ...]
+) -> None:
+    """Whichever of them a run had not removed when it died; the next run of the archive removes them."""
+    scattered(database, archive, noon)
+    old = {name: (folder / name).read_bytes() for name in files(folder)[1:]}
+    archiving.compact_archive(spark, str(folder), dsn=database.conninfo)
+    for number in left:
+        name = list(old)[number]
+        (folder / name).write_bytes(old[name])
+    assert in_process(folder) == list(range(1, 8))
+    assert sum(map(len, ids(spark, folder).values())) == 7
+    assert archive().days == ()
+    assert len(files(folder)) == 2
+
+
+def test_an_archive_that_is_not_there_is_not_compacted(spark: "SparkSession", database: Database, folder: Path) -> None:
+    """Nothing is made, and a wrong number is told."""
+    with pytest.raises(ArchiveError, match="there is no archive at"):
+        archiving.compact_archive(spark, str(folder), dsn=database.conninfo)
+    with pytest.raises(InvalidArgument, match="min_files"):
+        archiving.compact_archive(spark, str(folder), dsn=database.conninfo, min_files=1)
+    assert not folder.exists()
 
 
 def test_days_that_went_unarchived_are_noticed(

@@ -8,17 +8,29 @@ are missing; ``archive_run`` puts them together.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
-from sqlalchemy_fairqueue.spark.archiving.archive_run import ArchivedDay, ArchiveResult, update_archive
+from sqlalchemy_fairqueue.reporting.archive_files import has_gap, superseded
+from sqlalchemy_fairqueue.spark.archiving.archive_run import (
+    ArchivedDay,
+    ArchiveResult,
+    CompactedDay,
+    compact_files,
+    update_archive,
+)
 from sqlalchemy_fairqueue.spark.archiving.errors import ArchiveBusy, ArchiveDamaged, ArchiveError
 from sqlalchemy_fairqueue.spark.options import read_options
 from sqlalchemy_fairqueue.spark.reading.options import ReadOptions
 from sqlalchemy_fairqueue.spark.reading.tables import HISTORY, frame_schema
+from sqlalchemy_fairqueue.values.checks import check_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import DataFrame, SparkSession
+
+# A folder that is listed while its files are joined may lack some of them.
+_LISTINGS = 5
 
 __all__ = [
     "ArchiveBusy",
@@ -26,7 +38,9 @@ __all__ = [
     "ArchiveError",
     "ArchiveResult",
     "ArchivedDay",
+    "CompactedDay",
     "archive",
+    "compact_archive",
     "read_archive",
 ]
 
@@ -78,6 +92,46 @@ def archive(
     )
 
 
+def compact_archive(
+    spark: SparkSession,
+    path: str,
+    *,
+    dsn: str | None = None,
+    dsn_env: str | None = None,
+    schema: str | None = None,
+    min_files: int = 2,
+    progress: Callable[[CompactedDay], None] | None = None,
+) -> tuple[CompactedDay, ...]:
+    """Join the files of each day of the archive at *path* that has several.
+
+    A day of joined files appears by one rename, and the files that it holds are removed then. Readers of
+    :func:`read_archive` and of the report see each attempt once at any time. A run that dies loses and doubles nothing:
+    the next run, of :func:`archive` or of this function, removes what it left. Queries that have begun before fail if
+    they open a file that was removed: run them again.
+
+    Args:
+        spark: A classic session.
+        path: The folder of an archive.
+        dsn: The database of its history, which holds the archive's lock; or *dsn_env*, the variable that holds it.
+        dsn_env: See *dsn*.
+        schema: The schema of the installation; None: the connection's default.
+        min_files: The least number of files of a day that are joined.
+        progress: Called after each day.
+
+    Returns:
+        The days whose files were joined.
+
+    Raises:
+        ArchiveBusy: Another process updates the archive.
+        ArchiveDamaged: The folder holds files that no run leaves there.
+        ArchiveError: There is no archive.
+    """
+    given = {"dsn": dsn, "dsnEnv": dsn_env, "schema": schema}
+    options = read_options(ReadOptions, {name: value for name, value in given.items() if value is not None})
+    check_count("min_files", min_files, 2, 2**31 - 1)
+    return compact_files(spark, path, options, min_files=min_files, progress=progress)
+
+
 def read_archive(spark: SparkSession, path: str) -> DataFrame:
     """The archive as a frame: the columns of the history and ``day``, the UTC day of ``finished_at``.
 
@@ -85,5 +139,14 @@ def read_archive(spark: SparkSession, path: str) -> DataFrame:
     """
     from pyspark.sql.functions import coalesce, lit  # noqa: PLC0415 - they need a session
 
-    frame = spark.read.schema(frame_schema(HISTORY, ()).add("day", "date")).parquet(path)
+    reader = spark.read.schema(frame_schema(HISTORY, ()).add("day", "date"))
+    frame = reader.parquet(path)
+    files = [unquote(file) for file in frame.inputFiles()]
+    for _ in range(_LISTINGS):
+        if not has_gap(files):
+            break
+        frame = reader.parquet(path)
+        files = [unquote(file) for file in frame.inputFiles()]
+    if covered := superseded(files):
+        frame = reader.option("basePath", path).parquet(*(file for file in files if file not in covered))
     return frame.withColumn("cost", coalesce(frame["cost"], lit(1)))

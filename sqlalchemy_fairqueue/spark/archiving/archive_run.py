@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import psycopg
 from pyspark.errors import AnalysisException
+from pyspark.sql.functions import coalesce, lit
 
 from sqlalchemy_fairqueue.spark import register
 from sqlalchemy_fairqueue.spark.archiving.errors import ArchiveBusy, ArchiveError
-from sqlalchemy_fairqueue.spark.archiving.files import DAY, ArchiveFile, archived_through, day_of
+from sqlalchemy_fairqueue.spark.archiving.files import DAY, ArchiveFile, archived_through, covered_files, day_of
 from sqlalchemy_fairqueue.spark.archiving.marker import Marker, new_marker
 from sqlalchemy_fairqueue.spark.archiving.pending import lost_days, pending_rows
 from sqlalchemy_fairqueue.spark.archiving.storage import Storage
@@ -102,7 +103,7 @@ def update_archive(
             if storage.marker() != marker:
                 raise ArchiveBusy(f"another process has just begun the archive at {path}; run it again")
             storage.clean()
-            archived = archived_through(storage.archive_files())
+            archived = archived_through(_without_covered(storage))
             reached = Offset(marker.origin, Position(max(archived.values(), default=1) - 1, _LAST_ID), marker.pruned)
             check_origin(reached, now, options.accepted_origin)
             lost = _lost(connection, schema, archived, marker, options)
@@ -130,6 +131,73 @@ def update_archive(
                     progress(added[-1])
             storage.clean()
     return ArchiveResult(tuple(added), now.xmin, day_of(until), tuple(map(day_of, lost)))
+
+
+@dataclass(frozen=True, slots=True)
+class CompactedDay:
+    """A day whose files a run has joined.
+
+    Attributes:
+        day: The UTC day.
+        rows: The number of its attempts.
+        files: The number of files that it had.
+    """
+
+    day: date
+    rows: int
+    files: int
+
+
+def compact_files(
+    spark: SparkSession,
+    path: str,
+    options: ReadOptions,
+    *,
+    min_files: int,
+    progress: Callable[[CompactedDay], None] | None,
+) -> tuple[CompactedDay, ...]:
+    """Join the files of days that have several; the arguments are those of :func:`compact_archive`."""
+    storage = Storage(spark, path)
+    done = []
+    with _prepared(spark), reading_connection(options, "archive") as (connection, _), translated_errors("compact"):
+        marker = storage.marker()
+        if marker is None:
+            raise ArchiveError(f"there is no archive at {path}; give the folder that archive() has made")
+        with _locked(connection, marker, path) as check_lock:
+            storage.clean()
+            days: dict[int, list[ArchiveFile]] = {}
+            for one in sorted(_without_covered(storage)):
+                days.setdefault(one.day, []).append(one)
+            archived = archived_through(one for files in days.values() for one in files)
+            for day, files in sorted(days.items()):
+                if len(files) < min_files:
+                    continue
+                joined = ArchiveFile(day, 0, archived[day])
+                found = storage.read(files)
+                frame = found.withColumn("cost", coalesce(found["cost"], lit(1))).repartition(1)
+                rows = found.count()
+                written = storage.write(frame.sortWithinPartitions("finished_at", "id"), joined)
+                if written != rows:
+                    raise ArchiveError(f"{joined.folder} has {rows} rows and was joined to {written}; run it again")
+                check_lock()
+                # From the rename on readers pass over the files that it covers.
+                storage.publish(joined)
+                for one in files:
+                    storage.remove(one)
+                done.append(CompactedDay(day_of(day), rows, len(files)))
+                if progress is not None:
+                    progress(done[-1])
+            storage.clean()
+    return tuple(done)
+
+
+def _without_covered(storage: Storage) -> list[ArchiveFile]:
+    """The files of the archive, after those were removed that a dead run had joined."""
+    found = storage.archive_files()
+    covered = covered_files(found)
+    for one in covered:
+        storage.remove(one)
+    return [one for one in found if one not in covered]
 
 
 @contextmanager

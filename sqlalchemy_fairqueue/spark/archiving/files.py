@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
+from sqlalchemy_fairqueue.reporting.archive_files import superseded
 from sqlalchemy_fairqueue.spark.archiving.errors import ArchiveDamaged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
 DAY = 86_400_000_000
 _FOLDER = re.compile(r"day=(\d{4}-\d{2}-\d{2})")
@@ -63,6 +64,12 @@ def archive_file(folder: str, file: str) -> ArchiveFile:
     if day is None or key_range is None:
         raise ArchiveDamaged(f"{folder}/{file} is no file of an archive; move it away, or archive to another folder")
     return ArchiveFile((date.fromisoformat(day[1]) - _EPOCH).days, int(key_range[1]), int(key_range[2]))
+
+
+def covered_files(archive_files: Collection[ArchiveFile]) -> list[ArchiveFile]:
+    """The files whose rows another one holds: a run that compacted a day died before it removed them."""
+    covered = superseded(f"{one.folder}/{one.file}" for one in archive_files)
+    return [one for one in archive_files if f"{one.folder}/{one.file}" in covered]
 
 
 def archived_through(archive_files: Iterable[ArchiveFile]) -> Mapping[int, int]:

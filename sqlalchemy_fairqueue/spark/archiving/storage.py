@@ -12,8 +12,11 @@ from py4j.protocol import Py4JJavaError
 from sqlalchemy_fairqueue.spark.archiving.errors import ArchiveBusy, ArchiveDamaged, ArchiveError
 from sqlalchemy_fairqueue.spark.archiving.files import ArchiveFile, archive_file
 from sqlalchemy_fairqueue.spark.archiving.marker import NAME, Marker, read_marker
+from sqlalchemy_fairqueue.spark.reading.tables import HISTORY, frame_schema
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import DataFrame, SparkSession
 
 _WORK = "_fairqueue_work"
@@ -86,6 +89,15 @@ class Storage:
             for file in self._names(self._at(folder))
             if not file.startswith(("_", "."))
         ]
+
+    def read(self, archive_files: Iterable[ArchiveFile]) -> DataFrame:
+        """The rows of some files."""
+        paths = [str(self._at(one.folder, one.file)) for one in archive_files]
+        return self._spark.read.schema(frame_schema(HISTORY, ())).parquet(*paths)
+
+    def remove(self, file: ArchiveFile) -> None:
+        """Remove a file whose rows another file holds."""
+        self._files.delete(self._at(file.folder, file.file), False)
 
     def write(self, rows: DataFrame, file: ArchiveFile) -> int:
         """Write a file where no reader sees it; returns the number of its rows."""
