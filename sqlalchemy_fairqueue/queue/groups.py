@@ -45,7 +45,7 @@ class _Members:
         self._session = session
         self._adder = adder
 
-    def enqueue(self, job: Job[..., P, R], channel: str, *args: P.args, **kwargs: P.kwargs) -> Receipt:
+    def enqueue(self, job: Job[..., P, R], /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Receipt:
         """Add a call of a job to the group, as ``Job.enqueue`` adds one: with the session's COMMIT.
 
         Args:

@@ -66,7 +66,7 @@ class Job(Generic[C, P, R_co]):
         self.schema = schema
         self._options: EnqueueOptions = {}
 
-    def __call__(self, *args: C.args, **kwargs: C.kwargs) -> R_co:
+    def __call__(self, /, *args: C.args, **kwargs: C.kwargs) -> R_co:
         """Call the function, here and now."""
         return self.function(*args, **kwargs)
 
@@ -104,7 +104,7 @@ class Job(Generic[C, P, R_co]):
         job._options = {**self._options, **options}
         return job
 
-    def prepare(self, channel: str, *args: P.args, **kwargs: P.kwargs) -> Enqueue:
+    def prepare(self, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Enqueue:
         """The message of a call, for ``Queue.enqueue_many``.
 
         Args:
@@ -128,7 +128,7 @@ class Job(Generic[C, P, R_co]):
         """
         return Enqueue(channel=channel, payload=self.schema.encode(args, kwargs), kind=self.kind, **self._options)
 
-    def enqueue(self, session: AnySession, channel: str, *args: P.args, **kwargs: P.kwargs) -> Receipt:
+    def enqueue(self, session: AnySession, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Receipt:
         """Add a call in the session's transaction, as ``Queue.enqueue`` adds a message.
 
         Returns:
@@ -150,7 +150,7 @@ class Job(Generic[C, P, R_co]):
         payload = self.schema.encode(args, kwargs)
         return self.queue.enqueue(session, channel=channel, payload=payload, kind=self.kind, **self._options)
 
-    def enqueue_now(self, where: Where, channel: str, *args: P.args, **kwargs: P.kwargs) -> int | None:
+    def enqueue_now(self, where: Where, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> int | None:
         """Add a call at once, as ``Queue.enqueue_now`` adds a message. Returns the message's id.
 
         Raises:
@@ -168,7 +168,7 @@ class Job(Generic[C, P, R_co]):
         payload = self.schema.encode(args, kwargs)
         return self.queue.enqueue_now(where, channel=channel, payload=payload, kind=self.kind, **self._options)
 
-    async def aenqueue_now(self, where: AsyncWhere, channel: str, *args: P.args, **kwargs: P.kwargs) -> int | None:
+    async def aenqueue_now(self, where: AsyncWhere, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> int | None:
         """As :meth:`enqueue_now`, on an AsyncSession, AsyncConnection or AsyncEngine."""
         payload = self.schema.encode(args, kwargs)
         return await self.queue.aenqueue_now(where, channel=channel, payload=payload, kind=self.kind, **self._options)
@@ -178,6 +178,7 @@ class Job(Generic[C, P, R_co]):
         where: AnySession | Connection | Engine,
         name: str,
         recurrence: Recurrence,
+        /,
         channel: str,
         *args: P.args,
         **kwargs: P.kwargs,
@@ -213,6 +214,7 @@ class Job(Generic[C, P, R_co]):
         where: AsyncConnection | AsyncEngine,
         name: str,
         recurrence: Recurrence,
+        /,
         channel: str,
         *args: P.args,
         **kwargs: P.kwargs,

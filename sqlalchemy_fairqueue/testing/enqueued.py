@@ -17,6 +17,7 @@ from sqlalchemy_fairqueue.models import make_models
 from sqlalchemy_fairqueue.queue import Job
 from sqlalchemy_fairqueue.testing.jobs import queue_of, split_arguments
 from sqlalchemy_fairqueue.unit_of_work import EnqueueMessage, connection_of, recorded, session_of
+from sqlalchemy_fairqueue.values import UNSET, Unset
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +67,7 @@ class Enqueued:
     unique_for: timedelta | None = None
 
 
-def all_enqueued(session: AnySession, queue: Queue | AnyJob, **wanted: Any) -> list[Enqueued]:
+def all_enqueued(session: AnySession, queue: Queue | AnyJob, /, **wanted: Any) -> list[Enqueued]:
     """The undelivered messages of a queue that the session's transaction sees: committed, sent, or recorded on it.
 
     It sends nothing and flushes nothing. So it can be called before a commit, and in a test whose transaction is rolled
@@ -120,11 +121,11 @@ def sync_session_of(session: AnySession) -> Session:
 
 
 def assert_enqueued(
-    session: AnySession, queue: Queue | AnyJob, *, count: int | None = None, **wanted: Any
+    session: AnySession, queue: Queue | AnyJob, /, *, count: int | Unset | None = UNSET, **wanted: Any
 ) -> list[Enqueued]:
     """Fail unless a message like this was enqueued, or exactly *count* of them. Returns those that match.
 
-    Arguments and errors as :func:`all_enqueued`.
+    Arguments and errors as :func:`all_enqueued`. Of a job that has an argument ``count``, *count* is that.
 
     Raises:
         AssertionError: With what was wanted and what was enqueued.
@@ -136,18 +137,21 @@ def assert_enqueued(
         >>> message.payload
         {'file': 'a.pdf'}
     """
+    expected = None if count is UNSET else count
+    if count is not UNSET and isinstance(queue, Job) and "count" in queue.schema.signature.parameters:
+        wanted["count"], expected = count, None
     queue, wanted = _resolved(queue, wanted)
     found = all_enqueued(session, queue, **wanted)
-    if len(found) == count or (count is None and found):
+    if len(found) == expected or (expected is None and found):
         return found
     number = "no message" if not found else _counted(len(found))
     raise AssertionError(
         f"{number} of queue {queue.name!r}{_with(wanted)} {'was' if len(found) < 2 else 'were'} enqueued, "  # noqa: PLR2004
-        f"{'one or more' if count is None else count} expected{_others(all_enqueued(session, queue))}"
+        f"{'one or more' if expected is None else expected} expected{_others(all_enqueued(session, queue))}"
     )
 
 
-def refute_enqueued(session: AnySession, queue: Queue | AnyJob, **wanted: Any) -> None:
+def refute_enqueued(session: AnySession, queue: Queue | AnyJob, /, **wanted: Any) -> None:
     """Fail if a message like this was enqueued. Arguments and errors as :func:`all_enqueued`.
 
     Raises:
@@ -162,19 +166,19 @@ def refute_enqueued(session: AnySession, queue: Queue | AnyJob, **wanted: Any) -
         raise AssertionError(f"{_counted(len(found))} of queue {queue.name!r}{_with(wanted)} enqueued{_others(found)}")
 
 
-async def aall_enqueued(session: AsyncSession, queue: Queue | AnyJob, **wanted: Any) -> list[Enqueued]:
+async def aall_enqueued(session: AsyncSession, queue: Queue | AnyJob, /, **wanted: Any) -> list[Enqueued]:
     """As :func:`all_enqueued`, of an AsyncSession."""
     return await session.run_sync(lambda found: all_enqueued(found, queue, **wanted))
 
 
 async def aassert_enqueued(
-    session: AsyncSession, queue: Queue | AnyJob, *, count: int | None = None, **wanted: Any
+    session: AsyncSession, queue: Queue | AnyJob, /, *, count: int | Unset | None = UNSET, **wanted: Any
 ) -> list[Enqueued]:
     """As :func:`assert_enqueued`, of an AsyncSession."""
     return await session.run_sync(lambda found: assert_enqueued(found, queue, count=count, **wanted))
 
 
-async def arefute_enqueued(session: AsyncSession, queue: Queue | AnyJob, **wanted: Any) -> None:
+async def arefute_enqueued(session: AsyncSession, queue: Queue | AnyJob, /, **wanted: Any) -> None:
     """As :func:`refute_enqueued`, of an AsyncSession."""
     await session.run_sync(lambda found: refute_enqueued(found, queue, **wanted))
 

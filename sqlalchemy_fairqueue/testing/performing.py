@@ -18,7 +18,7 @@ from sqlalchemy_fairqueue.testing.deliveries import make_context, make_delivery
 from sqlalchemy_fairqueue.testing.enqueued import sync_session_of
 from sqlalchemy_fairqueue.testing.jobs import queue_of
 from sqlalchemy_fairqueue.unit_of_work import Verb, connection_of, record, send_recorded
-from sqlalchemy_fairqueue.values import Outcome, RetryPolicy
+from sqlalchemy_fairqueue.values import UNSET, Outcome, RetryPolicy, Unset
 from sqlalchemy_fairqueue.worker import decisions
 
 if TYPE_CHECKING:
@@ -67,9 +67,10 @@ class Performed:
 
 def perform(
     queue: Queue | AnyJob,
-    payload: Any = None,
+    /,
+    payload: Any = UNSET,
     *,
-    kind: str = "default",
+    kind: str | Unset = UNSET,
     session: AnySession | None = None,
     context: Context | None = None,
     resources: Mapping[str, Any] = _NONE,
@@ -79,13 +80,13 @@ def perform(
 
     Args:
         queue: The queue that has the handler, or a job, whose arguments are then given by name.
-        payload: The payload. It goes through the codec, as in production.
-        kind: The kind. Not for a job.
+        payload: The payload, None by default. It goes through the codec, as in production.
+        kind: The kind, "default" by default. Not for a job.
         session: For a handler that takes one. Nothing is committed, and nothing completed.
         context: For a handler that takes one; default: one that says nothing.
         resources: What on_start functions would give, by their names; they are not called.
         message: Further arguments of :func:`make_delivery`: channel, headers, attempt and others. Of a job its
-            arguments, too, which come first where a name is both.
+            arguments, too. A name that is both, payload, kind and resources included, means the argument.
 
     Returns:
         The Outcome that the handler returned or raised (Retry, Release, Bury), or None: completed.
@@ -103,7 +104,8 @@ def perform(
         >>> perform(queue, [60, 50], kind="add").reason
         'too much'
     """
-    queue, payload, kind, message = _resolved(queue, payload, kind, message)
+    given = {"payload": payload, "kind": kind, "resources": resources}
+    queue, payload, kind, resources = _resolved(queue, given, message)
     handler = _handler(queue, kind)
     if handler.asynchronous:
         raise InvalidArgument(f"the handler of kind {kind!r} is async; await aperform(...)")
@@ -116,16 +118,18 @@ def perform(
 
 async def aperform(
     queue: Queue | AnyJob,
-    payload: Any = None,
+    /,
+    payload: Any = UNSET,
     *,
-    kind: str = "default",
+    kind: str | Unset = UNSET,
     session: AnySession | None = None,
     context: Context | None = None,
     resources: Mapping[str, Any] = _NONE,
     **message: Any,
 ) -> Outcome | None:
     """As :func:`perform`, for async handlers too. Give a plain handler a Session, an async one an AsyncSession."""
-    queue, payload, kind, message = _resolved(queue, payload, kind, message)
+    given = {"payload": payload, "kind": kind, "resources": resources}
+    queue, payload, kind, resources = _resolved(queue, given, message)
     handler = _handler(queue, kind)
     delivery = make_delivery(queue, payload, kind=kind, **message)
     try:
@@ -216,16 +220,17 @@ async def adrain(
 
 
 def _resolved(
-    queue: Queue | AnyJob, payload: Any, kind: str, message: dict[str, Any]
-) -> tuple[Queue, Any, str, dict[str, Any]]:
-    """The queue, the payload, the kind and the rest, also of a job."""
+    queue: Queue | AnyJob, given: dict[str, Any], message: dict[str, Any]
+) -> tuple[Queue, Any, str, Mapping[str, Any]]:
+    """The queue, the payload, the kind and the resources, also of a job, whose arguments leave the message."""
+    given = {name: value for name, value in given.items() if value is not UNSET and value is not _NONE}
     if not isinstance(queue, Job):
-        return queue, payload, kind, message
-    if payload is not None:
-        raise InvalidArgument(f"got {payload!r:.80} for a job; give its arguments by name")
+        return queue, given.get("payload"), given.get("kind", "default"), given.get("resources", _NONE)
     names = queue.schema.signature.parameters
-    arguments = {name: message.pop(name) for name in list(message) if name in names}
-    return queue_of(queue), queue.schema.encode((), arguments), queue.kind, message
+    arguments = {name: one.pop(name) for one in (given, message) for name in list(one) if name in names}
+    if given.get("payload") is not None:
+        raise InvalidArgument(f"got {given['payload']!r:.80} for a job; give its arguments by name")
+    return queue_of(queue), queue.schema.encode((), arguments), queue.kind, given.get("resources", _NONE)
 
 
 def _calling(queue: Queue, handler: Handler, delivery: Delivery, resources: Mapping[str, Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import pickle
 import subprocess
 import sys
@@ -14,7 +15,8 @@ import pydantic
 import pytest
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import BytesCodec, Enqueue, InvalidArgument, Job, PayloadError, Queue
+from sqlalchemy_fairqueue import BytesCodec, Enqueue, InvalidArgument, Job, PayloadError, Queue, Recurrence
+from sqlalchemy_fairqueue.testing import all_enqueued, assert_enqueued, drain, perform, refute_enqueued, rolled_back
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -142,6 +144,54 @@ def test_a_bad_value_inside() -> None:
     holds_itself.append(holds_itself)
     with pytest.raises(PayloadError, match="'document' of job 'store-it' is"):
         store.prepare("a", holds_itself, datetime.now(UTC))  # type: ignore[arg-type]
+
+
+def _clashes(  # noqa: PLR0917 - all names of parameters
+    where: str,
+    name: str,
+    recurrence: str,
+    job: str,
+    queue: str,
+    payload: str,
+    kind: str,
+    resources: str,
+    count: str,
+    args: str,
+    kwargs: str,
+    function: str,
+    delivery: str,
+    message: str,
+    wanted: str,
+) -> None: ...
+
+
+def test_arguments_with_names_of_parameters(engine: Engine) -> None:
+    """They are the function's, in each method and in the testing kit; a session and a channel stay what they are."""
+    clashing = Queue("clashing")
+    seen: list[dict[str, str]] = []
+
+    def clash(**given: str) -> None:
+        seen.append(given)
+
+    vars(clash)["__signature__"] = inspect.signature(_clashes)
+    clash.__annotations__ = _clashes.__annotations__
+    job = clashing.job(kind="clash")(clash)
+    given = {name: name.upper() for name in inspect.signature(_clashes).parameters}
+    with rolled_back(engine) as session:
+        job.enqueue(session, channel="a", **given)
+        job.enqueue_now(session, "a", **given)
+        clashing.enqueue_many(session, [job.prepare(channel="a", **given)])
+        job.schedule(session, "nightly", Recurrence(every=timedelta(hours=1)), "a", **given)
+        with clashing.group(session) as group:
+            group.enqueue(job, channel="a", **given)
+        assert len(assert_enqueued(session, job, **given)) == 4  # type: ignore[arg-type]
+        assert len(all_enqueued(session, job, channel="a", **given)) == 4
+        refute_enqueued(session, job, **given | {"count": "other"})
+        with pytest.raises(AssertionError):
+            assert_enqueued(session, job, count="other")  # type: ignore[arg-type]
+        drain(session, clashing)
+    assert perform(job, **given) is None  # type: ignore[arg-type]
+    assert seen == [given] * 5
 
 
 def _unannotated(upload) -> None: ...  # type: ignore[no-untyped-def]  # noqa: ANN001

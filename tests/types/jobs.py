@@ -16,7 +16,7 @@ from uuid import UUID
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Context, Enqueue, Queue, Receipt
+from sqlalchemy_fairqueue import Context, Enqueue, Queue, Receipt, Recurrence
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -56,6 +56,11 @@ async def both(context: Context, session: AsyncSession, *, order: UUID) -> str:
     return f"{order}{context.lost}"
 
 
+@queue.job
+def clashing(name: str, where: str, job: str) -> None:
+    """With names that methods have, too."""
+
+
 async def accepted(session: Session, async_session: AsyncSession, engine: Engine, context: Context) -> None:
     """All of this is right."""
     assert_type(plain("a"), int)
@@ -72,6 +77,10 @@ async def accepted(session: Session, async_session: AsyncSession, engine: Engine
     assert_type(await both.aresult(async_session, 17), str)
     assert_type(await plain.aresult(async_session, 17), int)
     await both.aenqueue_now(async_session, channel="a", order=UUID(int=1))
+    assert_type(clashing.enqueue_now(engine, channel="a", name="n", where="w", job="j"), "int | None")
+    clashing.schedule(engine, "nightly", Recurrence(cron="0 3 * * *"), "a", name="n", where="w", job="j")
+    with queue.group(session) as group:
+        assert_type(group.enqueue(clashing, "a", name="n", where="w", job="j"), Receipt)
     parse.options(delay=timedelta(seconds=1), key="k").enqueue(async_session, channel="a", upload="b")
     queue.enqueue_many(session, [plain.prepare("a", "b"), parse.prepare("a", upload="b")])
 
@@ -82,6 +91,7 @@ async def refused(session: Session, async_engine: AsyncEngine, context: Context)
     plain.enqueue(session, upload="a")  # WRONG: the channel is missing
     plain.enqueue(session, channel="a", upload=3)  # WRONG: it is no string
     plain.enqueue(session, channel="a", upload="a", page=3)  # WRONG: there is no such argument
+    clashing.enqueue(session, "a", name="n", where="w")  # WRONG: an argument is missing
     plain.enqueue(channel="a", upload="a")  # WRONG: the session is missing
     parse.prepare("a", "b")  # WRONG: it is given by name alone
     parse.prepare("a", upload="b", page={"number": 1})  # WRONG: it is no Page
