@@ -1,7 +1,7 @@
 """A fair multi-tenant queue in the application's own PostgreSQL, used from SQLAlchemy.
 
-``Queue`` is the way in; README.md has the tour, docs/ the contracts. Importing the package registers listeners on the
-Session class: they send what was enqueued on a session right before its COMMIT.
+``Queue`` is the way in; the documentation has the tour and the contracts. Importing the package registers listeners
+on the Session class: they send what was enqueued on a session right before its COMMIT.
 """
 
 from importlib import import_module

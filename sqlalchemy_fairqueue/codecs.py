@@ -9,8 +9,13 @@ import json
 import math
 from asyncio import CancelledError
 from contextlib import suppress
+from dataclasses import is_dataclass
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from uuid import UUID
 
 from sqlalchemy_fairqueue.errors import PayloadError, said
 
@@ -21,6 +26,8 @@ if TYPE_CHECKING:
 _INTEGER_BITS = 14_000
 # Beyond, a float has an exponent, which json writes 1e+16 and msgspec 1e16; or it is none that JSON has.
 _LEAST, _GREATEST = 1e-4, 1e16
+# What arguments and results of typed jobs may be, besides dataclasses and models.
+_OF_JOBS = (UUID, Decimal, date, time, timedelta, bytes, Enum, set, frozenset)
 
 
 @runtime_checkable
@@ -108,9 +115,10 @@ class JsonCodec:
     def _converted(self, value: Any, path: str) -> Any:
         kind = type(value).__name__
         if self._default is None:
-            raise PayloadError(
-                f"a {kind} cannot be encoded as JSON; convert it, or give the queue JsonCodec(default=...)", path
-            )
+            ways = "convert it, or give the queue JsonCodec(default=...)"
+            if isinstance(value, _OF_JOBS) or (is_dataclass(value) and not isinstance(value, type)):
+                ways = "convert it, give the queue JsonCodec(default=...), or use a job (@queue.job), which converts it"
+            raise PayloadError(f"a {kind} cannot be encoded as JSON; {ways}", path)
         try:
             return self._default(value)
         except (TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Options of every command. docs/cli.md says where their values come from and which of them wins."""
+"""Options of every command. The page on the command line says where their values come from."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
 from collections.abc import Callable

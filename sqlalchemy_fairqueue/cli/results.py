@@ -1,4 +1,4 @@
-"""Result and exit status of a command. The numbers stand in docs/cli.md and never change."""
+"""Result and exit status of a command. The numbers are documented and never change."""
 
 from __future__ import annotations
 

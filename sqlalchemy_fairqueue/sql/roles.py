@@ -1,7 +1,7 @@
 """Kinds of work that a role can be granted, and the functions that each may execute: ``vN/roles.toml``.
 
 That file is the only list; the one of a later version names what differs from the version before. What a migration
-grants, what ``doctor`` and ``fairqueue roles`` compare, and the tables of docs/roles.md are made from it.
+grants, what ``doctor`` and ``fairqueue roles`` compare, and the tables of the page on roles are made from it.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 ``deliveries`` makes deliveries without a database, ``enqueued`` asserts what a session has enqueued, ``performing``
 calls handlers, ``sessions`` rolls back and runs handlers at commits, ``clocks`` moves the time of a test's database.
 ``plugin`` is that of pytest, which ``databases`` and ``workers`` serve, and ``factories`` needs factory-boy: these are
-imported by themselves. docs/testing.md has the tour.
+imported by themselves. The page on testing of the documentation has the tour.
 """
 
 from sqlalchemy_fairqueue.testing.clocks import DatabaseClock

@@ -50,7 +50,7 @@ class Worker:
     """Takes messages of one or several queues and calls their handlers in threads.
 
     It holds three connections of its own beside those of its handlers' sessions, and shares one that listens with the
-    other workers of the process. It survives failures of the database; see docs/workers.md for what it guarantees and
+    other workers of the process. It survives failures of the database; see :doc:`/workers` for what it guarantees and
     what handlers owe.
 
     Args:

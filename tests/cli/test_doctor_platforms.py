@@ -69,7 +69,7 @@ def test_a_platform_is_told(
     imitate(database)
     [found] = findings("platform")
     assert (found["level"], found["values"]) == ("ok", {"platform": name})
-    assert "docs/servers.md" in found["message"]
+    assert "see the page on servers of the documentation" in found["message"]
     assert found["remedy"]
 
 

@@ -1,6 +1,7 @@
 """The layers of the package, checked from the imports: who may know whom, no cycles, and SQL in one place."""
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -192,3 +193,10 @@ def test_nobody_knows_alembic_ext_or_the_tests(module: str) -> None:
 def test_alembic_ext(file: Path) -> None:
     """alembic_ext knows the SQL, the models and the errors below them, and nothing else of the package."""
     assert {_part(module) for module in _known(file)} <= {"errors", "sql", "models"}
+
+
+def test_texts_name_no_file_of_the_repository() -> None:
+    """Who installed the wheel has no docs/: errors and docstrings name pages of the documentation."""
+    named = re.compile(r"docs/[\w/]*|README\.md")
+    found = {str(path): named.findall(path.read_text(encoding="utf-8")) for path in sorted(_ROOT.rglob("*.py"))}
+    assert {path: names for path, names in found.items() if names} == {}

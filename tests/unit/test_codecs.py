@@ -1,7 +1,8 @@
 import json
 import math
 import uuid
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import IntEnum, StrEnum
 from fractions import Fraction
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlalchemy_fairqueue import BytesCodec, Codec, JsonCodec, PayloadError
+from sqlalchemy_fairqueue import BytesCodec, Codec, JsonCodec, PayloadError, Queue
 
 _TEXT = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]))
 _PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | _TEXT
@@ -96,6 +97,30 @@ def test_refused_with_the_path(payload: object, path: str, problem: str) -> None
     assert caught.value.path == path
     assert problem in str(caught.value)
     assert str(caught.value).startswith(f"payload at {path}: ")
+
+
+@dataclass
+class _Page:
+    number: int
+
+
+_DAY = timedelta(days=1)
+
+
+@pytest.mark.parametrize("value", [uuid.uuid4(), Decimal("1.5"), date(2026, 1, 1), _DAY, b"x", {1}, _Page(1)])
+def test_what_jobs_convert_is_told(value: Any) -> None:
+    """A job takes it as an argument, and the error of the codec says so; of other values it does not."""
+
+    def take(given: object) -> None:
+        assert given is not None
+
+    take.__annotations__["given"] = type(value)
+    job: Any = Queue("documents").job(take)
+    assert job.prepare("a", value).payload.keys() == {"given"}
+    with pytest.raises(PayloadError, match=r"or use a job \(@queue\.job\), which converts it"):
+        JsonCodec().encode({"given": value})
+    with pytest.raises(PayloadError, match=r"convert it, or give the queue JsonCodec\(default=...\)$"):
+        JsonCodec().encode({"given": object()})
 
 
 def test_longest_integers() -> None:

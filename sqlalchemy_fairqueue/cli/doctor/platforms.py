@@ -1,4 +1,4 @@
-"""Platforms: servers that speak PostgreSQL's protocol and are not, or not quite, PostgreSQL (docs/servers.md)."""
+"""Platforms: servers that speak PostgreSQL's protocol and are not, or not quite, PostgreSQL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.cli.doctor.findings import CheckContext
 
-_PAGE = "docs/servers.md"
+_PAGE = "see the page on servers of the documentation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def check_platform(context: CheckContext) -> Iterator[Finding]:
         yield Finding(
             "platform", Level.WARNING, f"{host} is a transaction pooler, over which no worker can listen",
             "connect workers to the endpoint without '-pooler', or give them listen=False; prepared statements: "
-            "docs/drivers.md",
+            "see the page on drivers of the documentation",
             {"host": host},
         )  # fmt: skip
     for table, method in row.other_methods:
