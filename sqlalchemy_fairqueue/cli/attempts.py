@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.values import AttemptDetails
 
+_BACKGROUND = "(Background on this error at: "
 _COLUMNS = (
     number_column("attempt"),
     Column("outcome"),
@@ -53,5 +54,9 @@ def attempts_document(attempts: Sequence[AttemptDetails]) -> list[dict[str, Any]
 
 
 def last_line(error: str | None) -> str | None:
-    """The last line of an error, which names the exception."""
-    return None if error is None else error.strip().rpartition("\n")[2]
+    """The last line of an error, which names the exception; not the address that SQLAlchemy writes below its own."""
+    if error is None:
+        return None
+    lines = error.strip().splitlines()
+    told = [line for line in lines if not line.startswith(_BACKGROUND)]
+    return (told or lines or [""])[-1]

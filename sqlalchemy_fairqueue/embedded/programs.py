@@ -77,7 +77,7 @@ class Programs:
 
     @property
     def trees(self) -> tuple[Path, ...]:
-        """Folders that belong together: the programs find their libraries by the path from one to the other."""
+        """Folders that belong together, as the programs find their libraries by the path from one to the other."""
         package = self.directory.parents[1]
         libraries = package.with_name(f"{package.name}.libs")
         return (package, libraries) if libraries.is_dir() else (self.directory.parent,)

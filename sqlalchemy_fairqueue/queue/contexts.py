@@ -91,7 +91,7 @@ class Context:
 
     @property
     def session(self) -> Any:
-        """The session that the handler takes: a Session, of an async handler an AsyncSession; None: it takes none.
+        """The Session that the handler takes, of an async handler an AsyncSession, or None if it takes none.
 
         What a middleware writes with it belongs to the handler's transaction. It must not commit.
 
@@ -144,7 +144,7 @@ class Context:
 
     @property
     def group(self) -> MemberGroup | None:
-        """The group that the message is a member of, to add members: ``context.group.enqueue(parse, channel, ...)``.
+        """The group that the message is a member of, to add members by ``context.group.enqueue(parse, channel, ...)``.
 
         They are added with the session that the handler takes. None: it is in no group, or the handler has a process of
         its own.
@@ -159,7 +159,7 @@ class Context:
 
     @property
     def after_group(self) -> GroupCounts | None:
-        """The group that the message follows, with its counts; None: it follows none.
+        """The group that the message follows, with its counts, or None.
 
         See Also:
             :class:`~sqlalchemy_fairqueue.GroupCounts`
@@ -168,7 +168,7 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Whether somebody withdrew the message: stop, nothing of this attempt counts.
+        """Whether somebody withdrew the message. Then stop, as nothing of this attempt counts.
 
         Example:
             >>> context = make_context(make_delivery(queue, 1), cancelled=True)
@@ -200,7 +200,7 @@ class Context:
 
     @property
     def cost(self) -> int | None:
-        """The cost of this attempt to its channel, in the unit of ``enqueue(cost=)``: ``context.cost = 412``.
+        """The cost of this attempt to its channel, in the unit of ``enqueue(cost=)``, as in ``context.cost = 412``.
 
         The worker tells it when it settles the delivery, however the handler ends: the channel is charged what that is
         more than the message's declared cost, or gets back what it is less. None, as before it is set: the declared
@@ -229,7 +229,7 @@ class Context:
 
     @property
     def lost(self) -> bool:
-        """Whether the lease is not known to be alive any more: another consumer may have the message now."""
+        """Whether the lease is not known to be alive any more, so that another consumer may have the message now."""
         return self._held.lost
 
     @property

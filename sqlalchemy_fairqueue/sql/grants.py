@@ -63,7 +63,7 @@ class RoleGrant:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The arguments of the operation in a migration: ``'app', 'producer', queues=['documents']``."""
+        """The arguments of the operation in a migration, such as ``'app', 'producer', queues=['documents']``."""
         bounds = {"queues": self.queues, "channels": self.channels}
         given = (f"{name}={list(names)!r}" for name, names in bounds.items() if names is not None)
         return (repr(self.role), repr(self.kind), *given)

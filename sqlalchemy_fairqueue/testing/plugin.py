@@ -59,11 +59,17 @@ def fairqueue_template(
         yield template
 
 
+@pytest.fixture(scope="session")
+def fairqueue_driver() -> str:
+    """Driver of ``fairqueue_url`` and the sync engines: "psycopg". Override it to return "psycopg2"."""
+    return "psycopg"
+
+
 @pytest.fixture
-def fairqueue_url(fairqueue_template: TemplateDatabase) -> Iterator[URL]:
+def fairqueue_url(fairqueue_template: TemplateDatabase, fairqueue_driver: str) -> Iterator[URL]:
     """URL of a database of the test's own, with what ``fairqueue_migrate`` made; dropped after the test."""
     with fairqueue_template.clone() as url:
-        yield url
+        yield url.set(drivername=f"postgresql+{fairqueue_driver}")
 
 
 @pytest.fixture
@@ -77,12 +83,12 @@ def fairqueue_engine(fairqueue_url: URL) -> Iterator[Engine]:
 
 
 @pytest.fixture(scope="session")
-def fairqueue_shared_engine(fairqueue_template: TemplateDatabase) -> Iterator[Engine]:
+def fairqueue_shared_engine(fairqueue_template: TemplateDatabase, fairqueue_driver: str) -> Iterator[Engine]:
     """Engine for the database of ``fairqueue_session``, which all tests of a process share: commit nothing."""
     from sqlalchemy import create_engine
 
     with fairqueue_template.clone() as url:
-        engine = create_engine(url)
+        engine = create_engine(url.set(drivername=f"postgresql+{fairqueue_driver}"))
         yield engine
         engine.dispose()
 

@@ -123,7 +123,7 @@ class Delivery:
 
     @property
     def payload(self) -> Any:
-        """The decoded payload. It is decoded when it is first asked for: a large one costs nothing until then.
+        """The decoded payload. It is decoded when it is first asked for, so that a large one costs nothing until then.
 
         Raises:
             PayloadError: The content is not the codec's, or the headers are nothing that Python can read. Only this

@@ -85,7 +85,7 @@ class Recurrence:
 
     @property
     def zone_name(self) -> str | None:
-        """The zone of cron; None: an interval."""
+        """The zone of cron, or None for an interval."""
         return None if self.cron is None else self.timezone or "UTC"
 
     def timing(self, anchor: int) -> Timing:

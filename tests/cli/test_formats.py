@@ -3,6 +3,7 @@ from datetime import timedelta
 import pytest
 
 from sqlalchemy_fairqueue import Rate
+from sqlalchemy_fairqueue.cli.attempts import last_line
 from sqlalchemy_fairqueue.cli.formats import (
     format_duration,
     format_value,
@@ -97,3 +98,17 @@ def test_values_in_words() -> None:
     """None is a dash, numbers have thousands, truth is yes or no."""
     assert [format_value(value) for value in (None, 1234567, True, False, "x")] == ["-", "1,234,567", "yes", "no", "x"]
     assert [plural(1, "row"), plural(1200, "row")] == ["1 row", "1,200 rows"]
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (None, None),
+        ("", ""),
+        ("Traceback\n  ...\nValueError: no such page\n", "ValueError: no such page"),
+        ("DataError: too long\n(Background on this error at: https://sqlalche.me/e/21/9h9h)", "DataError: too long"),
+    ],
+)
+def test_the_line_that_names_an_exception(error: str | None, line: str | None) -> None:
+    """It is the last one, but for what SQLAlchemy writes below its errors."""
+    assert last_line(error) == line

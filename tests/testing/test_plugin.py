@@ -41,6 +41,7 @@ def test_session(fairqueue_session, fairqueue_clock, run):
 @pytest.mark.parametrize("run", [1, 2])
 def test_own_database(fairqueue_engine, fairqueue_worker, fairqueue_clock, run):
     handled.clear()
+    assert fairqueue_engine.driver == "psycopg2"
     parse.enqueue_now(fairqueue_engine, channel="a", upload="now")
     parse.options(delay=timedelta(days=1)).enqueue_now(fairqueue_engine, channel="a", upload="later")
     assert fairqueue_worker.drain(queue).stats.completed == 1
@@ -99,6 +100,7 @@ def test_migrated(fairqueue_engine):
 
 def test_the_class_of_the_session(fairqueue_session):
     assert fairqueue_session.is_ours
+    assert fairqueue_session.get_bind().engine.driver == "psycopg2"
 
 def test_both(fairqueue_session, fairqueue_engine):
     pass
@@ -116,6 +118,10 @@ def fairqueue_migrate():
         with engine.begin() as connection:
             connection.execute(text("create table page ()"))
     return migrate
+
+@pytest.fixture(scope="session")
+def fairqueue_driver():
+    return "psycopg2"
 
 @pytest.fixture(scope="session")
 def fairqueue_async_driver():
@@ -163,6 +169,7 @@ def _pytest(folder: Path, url: URL, *options: str) -> str:
 def test_the_fixtures(tmp_path: Path, server_url: URL, database: Database) -> None:
     """Each test finds a migrated database without what others left, and nothing is left on the server."""
     pytest.importorskip("asyncpg")
+    pytest.importorskip("psycopg2")
     (tmp_path / "test_shop.py").write_text(_TESTS)
     (tmp_path / "conftest.py").write_text(_CONFTEST)
     said = _pytest(tmp_path, server_url)

@@ -1,5 +1,6 @@
 """The site: every page is in its navigation, and every public name on a page."""
 
+import inspect
 import re
 from importlib import import_module
 from pathlib import Path
@@ -69,6 +70,22 @@ def test_every_public_name_is_on_a_page(module: str) -> None:
         and not (getattr(own, name) is getattr(library, name, None) and f"{_PACKAGE}.{name}" in shown)
     ]
     assert missing == [], "add each to a page in docs/reference"
+
+
+@pytest.mark.parametrize("module", _PUBLIC)
+def test_the_site_shows_whole_sentences_of_properties(module: str) -> None:
+    """Sphinx takes what stands before a colon in the first line of a property's docstring for its type."""
+    own = import_module(module)
+    first = {
+        f"{name}.{attribute}": (value.__doc__ or "").partition("\n")[0]
+        for name in own.__all__
+        for attribute, value in inspect.getmembers_static(getattr(own, name))
+        if isinstance(value, property) and value.fget and value.fget.__module__.startswith(_PACKAGE)
+    }
+    cut = {
+        name: line for name, line in first.items() if re.search(r"[^:]:\s", re.sub(r":\w+:`[^`]*`|`[^`]*`", "", line))
+    }
+    assert cut == {}
 
 
 def test_every_method_of_queue_is_on_its_page() -> None:
