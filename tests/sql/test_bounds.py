@@ -151,3 +151,11 @@ def test_limits_of_pages(kernel: Kernel, limit: int) -> None:
         with pytest.raises(psycopg.Error) as raised:
             kernel.rows(f"select * from {function['name']}({arguments})")
         assert (raised.value.sqlstate, function["name"]) == ("QF001", function["name"])
+
+
+def test_a_snapshot_that_is_none(kernel: Kernel) -> None:
+    """A text that is no snapshot is refused, and only its beginning is repeated."""
+    with pytest.raises(psycopg.Error, match=r"fq_completions has snapshot x{100}\n") as raised:
+        kernel.rows("select * from fq_completions(repeat('x', 2000000), '{q}')")
+    assert raised.value.sqlstate == "QF001"
+    assert len(str(raised.value)) < 1000

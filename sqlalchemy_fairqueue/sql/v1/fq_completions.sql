@@ -1,7 +1,7 @@
 -- fq_completions: how many attempts of some queues were completed, by channel, and recorded after the snapshot p_before
 -- and before this one, each counted once.
 -- Guarantees: the transaction ids decide, since ids and times would miss attempts that are committed late.
--- Locks: none. Index: fq_history_recorded_ix. Errors: none.
+-- Locks: none. Index: fq_history_recorded_ix. Errors: QF001 no snapshot.
 create function fairqueue.fq_completions(p_before text, p_queues text[])
 returns table (queue text, channel text, attempts bigint)
 language plpgsql
@@ -11,8 +11,15 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
-  v_before pg_snapshot := p_before::pg_snapshot;
+  v_before pg_snapshot;
 begin
+  begin
+    v_before := p_before::pg_snapshot;
+  exception
+    when invalid_text_representation then
+      raise exception 'fq_completions has snapshot %', left(p_before, 100)
+        using errcode = 'QF001', hint = 'give what pg_current_snapshot() told as text';
+  end;
   return query
   select h.queue, h.channel, count(*)
   from fairqueue.fq_history h
