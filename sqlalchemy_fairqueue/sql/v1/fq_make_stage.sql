@@ -1,7 +1,7 @@
 -- fq_make_stage: make a table to copy the messages of one bulk load into, and drop those that loads left behind.
 -- Returns its name, without the schema, which fq_stage_schema tells. Columns that a copy leaves out are null. attempt:
--- whatever the load tells its copies apart by; fq_merge is told which of them count. p_queue and p_job_id: the job whose
--- stage it is, for fq_job_stages; null for a load that is not run again under its name.
+-- whatever the load tells its copies apart by; fq_merge is told which of them count. p_queue and p_job_id: the job
+-- whose stage it is, for fq_job_stages; null for a load that is not run again under its name.
 -- Guarantees: the table is unlogged, belongs to the owner of the functions, and is named fq_stage_MICROSECONDS_RANDOM.
 -- The caller may insert into it, merge it and drop it by fq_drop_stage; other roles may do nothing with it. Tables made
 -- more than p_ttl microseconds ago are dropped, those apart that somebody is using. The caller owes the table a drop.

@@ -2,8 +2,9 @@
 -- and reclaim.
 -- Guarantees: one row an attempt, with the caller's transaction. p_attempts holds a row of numbers for each:
 -- channel_id, message_id, attempt, enqueued_at, ready_at, started_at, its lease, which names the consumer if it is
--- still there, what it was charged, and the halves of its group, 0 for none. Its cost is what fq_correct_costs said in this transaction, else what it was
--- charged. They ended as p_outcome, or where p_cancelled says so as 'cancelled', at p_finished_at (null: now).
+-- still there, what it was charged, and the halves of its group, 0 for none. Its cost is what fq_correct_costs said in
+-- this transaction, else what it was charged. They ended as p_outcome, or where p_cancelled says so as 'cancelled', at
+-- p_finished_at (null: now).
 -- (Not rows of fq_history: to make one would fail where the user has added a column.) A message that was reclaimed and
 -- handed out in one call was ready when that began, not after.
 -- Locks: none. Index: fq_channel_pkey, fq_lease_pkey. Errors: none.
