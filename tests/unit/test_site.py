@@ -20,6 +20,7 @@ _PUBLIC = [
     "sqlalchemy_fairqueue.metrics",
     "sqlalchemy_fairqueue.models",
     "sqlalchemy_fairqueue.otel",
+    "sqlalchemy_fairqueue.reporting",
     "sqlalchemy_fairqueue.testing",
     "sqlalchemy_fairqueue.testing.factories",
     "alembic_ext",
