@@ -71,13 +71,14 @@ def test_it_comes_back_ever_later(kernel: Kernel, open_kernel: OpenKernel, clock
 
 def test_a_channel_that_others_serve(kernel: Kernel, open_kernel: OpenKernel, clock: Clock) -> None:
     """A consumer that finds a channel locked by another dequeue each time comes back as soon as at first."""
-    kernel.enqueue(*"a" * 20)
+    kernel.enqueue(*"a" * 12)
     hints: Hints = None
     other = open_kernel()
-    for _ in range(20):
+    for _ in range(12):
         assert len(other.dequeue().hands) == 1
         call = kernel.dequeue(hints=hints)
         assert (call.hands, call.due_in) == ([], 0)
         hints = call.hints
         other.commit()
-        clock.advance(timedelta(milliseconds=20))
+        # Longer than a consumer waits before it looks below its floor again, 30 times what such a look takes.
+        clock.advance(timedelta(seconds=1))
