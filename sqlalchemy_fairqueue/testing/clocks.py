@@ -34,7 +34,8 @@ class DatabaseClock:
     """The clock by which the library decides what is due, which leases have ended, and when a rate has room.
 
     All of the library's times come from one function of the database. This replaces it by one that adds an offset, for
-    everybody who is connected. For databases of tests only: nothing takes it back but the end of the database.
+    everybody who is connected. For databases of tests only: the function stays in the database, also after
+    :meth:`reset`, which takes the offset back.
 
     Args:
         engine: The database.
