@@ -166,7 +166,8 @@ begin
       union all
       select h.channel_id, null, h.messages, true, 0, 0, false, null, null
       from held h
-      where h.channel_id in (select n.channel_id from named n)
+      -- Hashed: as a bare "in" it would be a join, which compares all with all here.
+      where (h.channel_id in (select n.channel_id from named n)) is true
       union all
       select t.channel_id, null, null, (t.dequeue_at <= v_now) is true, t.freed, t.added, false, null, null
       from told t
