@@ -13,6 +13,9 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
 from sqlalchemy_fairqueue.errors import InvalidArgument, UnhandledKindWarning
 from sqlalchemy_fairqueue.queue.lifespan import LifespanFunction, LifespanMethods, resources_taken
 from sqlalchemy_fairqueue.queue.middleware import is_asynchronous
@@ -292,8 +295,13 @@ def _wanted(function: object, known: Mapping[str, LifespanFunction]) -> tuple[se
 
 
 def _session_type(function: Callable[..., Any]) -> type | None:
-    found = hints_of(function).get("session")
-    return found if inspect.isclass(found) else None
+    hints = hints_of(function)
+    # The session of a job may have another name, and is known by its annotation then.
+    is_named = any(one.name == "session" for one in parameters_of(function))
+    for found in [hints.get("session")] if is_named else hints.values():
+        if inspect.isclass(found) and issubclass(found, (Session, AsyncSession)):
+            return found
+    return None
 
 
 def _check_isolated(function: object, wanted: set[str], resources: Mapping[str, str]) -> None:

@@ -21,7 +21,6 @@ from sqlalchemy_fairqueue.database.drivers import check_driver
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue import Queue
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES, MOST_BYTES
-from sqlalchemy_fairqueue.queue.handlers import session_type_of
 from sqlalchemy_fairqueue.queue.middleware import check_middleware, middleware_for, middleware_of
 from sqlalchemy_fairqueue.values import RetryPolicy, check_count, check_duration, check_name
 from sqlalchemy_fairqueue.worker.executors.child_processes import check_isolated
@@ -172,17 +171,19 @@ def check_sessions(
     Raises:
         InvalidArgument: The factory makes something else than handlers take.
     """
-    if not options.session_handlers(asynchronous=kind is AsyncSession):
+    handlers = options.session_handlers(asynchronous=kind is AsyncSession)
+    if not handlers:
         return
     made: Any = make()
-    wanted_type = session_type_of(options.queues, kind)
-    if isinstance(made, kind) and not isinstance(made, wanted_type):
-        raise InvalidArgument(
-            f"{name} makes a {type(made).__module__}.{type(made).__qualname__}, and a handler of worker {options.name} "
-            f"takes a session of {wanted_type.__module__}.{wanted_type.__qualname__}; give a sessionmaker with "
-            "class_= that class, or correct the annotation"
-        )
     if isinstance(made, kind):
+        for handler in handlers:
+            wanted_type = handler.session_type
+            if wanted_type is not None and issubclass(wanted_type, kind) and not isinstance(made, wanted_type):
+                raise InvalidArgument(
+                    f"{name} makes a {type(made).__module__}.{type(made).__qualname__}, and the handler of kind "
+                    f"{handler.kind!r} takes a session of {wanted_type.__module__}.{wanted_type.__qualname__}; give a "
+                    "sessionmaker with class_= that class, or correct the annotation"
+                )
         # Not closed: nothing was asked of it, and a scoped_session gives the one that its caller works with.
         _warn_of_pool(options, make)
         return

@@ -115,3 +115,48 @@ async def test_closed_whatever_is_cancelled(queue: Queue, engine: Engine, async_
         go.set()
         await auntil(lambda: ends, "it has ended")
     assert "cancelled" not in ends
+
+
+class _Audited(Session):
+    pass
+
+
+class _Audited2(Session):
+    pass
+
+
+class _Both(_Audited, _Audited2):
+    pass
+
+
+def test_a_session_of_a_job_is_known_by_its_annotation(queue: Queue, engine: Engine) -> None:
+    """Whatever its parameter is called, a job gets a session of the class that it is annotated with."""
+    found: list[tuple[int, bool]] = []
+
+    @queue.job
+    def bill(db: _Audited, *, order: int) -> None:
+        found.append((order, isinstance(db, _Audited)))
+
+    bill.enqueue_now(engine, channel="a", order=1)
+    Worker(engine, queue).run(drain=True)
+    assert found == [(1, True)]
+
+
+def test_handlers_of_two_classes_of_sessions(queue: Queue, engine: Engine) -> None:
+    """Without a factory that is refused; one that makes sessions of both classes serves them."""
+    found: list[str] = []
+
+    @queue.handler("a")
+    def first(_: Delivery, session: _Audited) -> None:
+        found.append(type(session).__mro__[1].__name__)
+
+    @queue.handler("b")
+    def second(_: Delivery, session: _Audited2) -> None:
+        found.append(type(session).__mro__[1].__name__)
+
+    for kind in "ab":
+        queue.enqueue_now(engine, channel="a", payload=1, kind=kind)
+    with pytest.raises(InvalidArgument, match="give them one class"):
+        Worker(engine, queue).run(drain=True)
+    Worker(engine, queue, session_factory=sessionmaker(engine, class_=_Both)).run(drain=True)
+    assert found == ["_Both", "_Both"]
