@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, number_column, text_table
-from sqlalchemy_fairqueue.errors import clean
+from sqlalchemy_fairqueue.errors import clean, last_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.values import AttemptDetails
 
-_BACKGROUND = "(Background on this error at: "
 _COLUMNS = (
     number_column("attempt"),
     Column("outcome"),
@@ -51,12 +50,3 @@ def attempts_parts(attempts: Sequence[AttemptDetails]) -> tuple[RenderableType, 
 def attempts_document(attempts: Sequence[AttemptDetails]) -> list[dict[str, Any]]:
     """Attempts as JSON documents."""
     return [asdict(one) for one in attempts]
-
-
-def last_line(error: str | None) -> str | None:
-    """The last line of an error, which names the exception; not the address that SQLAlchemy writes below its own."""
-    if error is None:
-        return None
-    lines = error.strip().splitlines()
-    told = [line for line in lines if not line.startswith(_BACKGROUND)]
-    return (told or lines or [""])[-1]

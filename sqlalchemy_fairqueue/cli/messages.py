@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from sqlalchemy_fairqueue import Queue, database
-from sqlalchemy_fairqueue.cli.attempts import attempts_document, attempts_parts, error_parts, last_line
+from sqlalchemy_fairqueue.cli.attempts import attempts_document, attempts_parts, error_parts
 from sqlalchemy_fairqueue.cli.errors import not_found_error
 from sqlalchemy_fairqueue.cli.installation import Installation, open_installation
 from sqlalchemy_fairqueue.cli.options import Options
@@ -18,7 +18,7 @@ from sqlalchemy_fairqueue.cli.results import ExitStatus, Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, key_values, number_column, text_table
 from sqlalchemy_fairqueue.cli.waits import takers, wait_document
 from sqlalchemy_fairqueue.database import Target
-from sqlalchemy_fairqueue.errors import PayloadError
+from sqlalchemy_fairqueue.errors import PayloadError, last_line
 from sqlalchemy_fairqueue.values import MessageDetails
 
 _MOST_AHEAD = 1000

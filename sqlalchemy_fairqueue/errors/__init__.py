@@ -28,7 +28,7 @@ from sqlalchemy_fairqueue.errors.results import (
     ResultNotReady,
     UnknownMessage,
 )
-from sqlalchemy_fairqueue.errors.texts import clean, said
+from sqlalchemy_fairqueue.errors.texts import clean, last_line, said
 from sqlalchemy_fairqueue.errors.transactions import AutocommitError, IsolationError, LockOrderError, UnsentWork
 from sqlalchemy_fairqueue.errors.unknown import UnknownChannel, UnknownGroup, UnknownSchedule
 
@@ -63,5 +63,6 @@ __all__ = [
     "UnsentWork",
     "WorkerError",
     "clean",
+    "last_line",
     "said",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.errors.base import FairQueueError
+from sqlalchemy_fairqueue.errors.texts import last_line
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -82,7 +83,8 @@ class MessageFailed(ResultError):
 
     def __str__(self) -> str:
         """The message, the reason, and the last line of the error."""
-        last = "" if not self.error else f" ({self.error.strip().splitlines()[-1][:500]})"
+        line = last_line(self.error)
+        last = f" ({line[:500]})" if line else ""
         return (
             f"message {self.message_id} failed: {self.reason}{last}; correct the cause, then queue.redrive brings it "
             "back"

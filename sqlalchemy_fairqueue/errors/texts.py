@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy.exc import DBAPIError
 
 _MOST = 4_000
+_BACKGROUND = "(Background on this error at: "
 
 
 def said(error: BaseException) -> str:
@@ -20,6 +21,15 @@ def said(error: BaseException) -> str:
         return said if len(text) <= _MOST else f"{said} ... ({len(text):,} characters)"
     except BaseException as again:  # noqa: BLE001 - an exception's own __str__ may do anything
         return f"(its text cannot be had: __str__ raises {type(again).__name__})"
+
+
+def last_line(error: str | None) -> str | None:
+    """The last line of an error, which names the exception; not the address that SQLAlchemy writes below its own."""
+    if error is None:
+        return None
+    lines = error.strip().splitlines()
+    told = [line for line in lines if not line.startswith(_BACKGROUND)]
+    return (told or lines or [""])[-1]
 
 
 def clean(text: str) -> str:

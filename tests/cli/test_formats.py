@@ -3,7 +3,6 @@ from datetime import timedelta
 import pytest
 
 from sqlalchemy_fairqueue import Rate
-from sqlalchemy_fairqueue.cli.attempts import last_line
 from sqlalchemy_fairqueue.cli.formats import (
     format_duration,
     format_value,
@@ -11,7 +10,7 @@ from sqlalchemy_fairqueue.cli.formats import (
     parse_rate,
     plural,
 )
-from sqlalchemy_fairqueue.errors import clean
+from sqlalchemy_fairqueue.errors import clean, last_line
 
 
 @pytest.mark.parametrize(
