@@ -71,6 +71,7 @@ def test_two_states_of_a_shared_limit(findings: Findings, engine: Engine, databa
     [found] = findings("quarantine")
 
     assert (found["level"], found["values"]) == ("problem", {"limit": "api", "rows": 2})
+    assert ("rows for queue 'documents'" in found["message"]) == (table == "fq_limit_share")
     assert levels(findings("quarantine", "--queue", "documents")) == ["problem"]
     assert levels(findings("quarantine", "--queue", "another")) != ["problem"]
     repair(database, found["remedy"])

@@ -64,10 +64,10 @@ def _repeated(context: CheckContext) -> Iterator[Finding]:
             {"queue": row.queue, "rows": row.rows},
         )  # fmt: skip
     for row in context.execute("repeated_limit_states", queue=context.queue):
+        rows = "state rows" if row.share_of is None else f"rows for queue {row.share_of!r}"
         yield _several(
             context, "repeated_limit_states_repair",
-            f"shared limit {row.limit_name!r} has {row.rows} state rows, or {row.rows} for one of its queues; it does "
-            "not hold",
+            f"shared limit {row.limit_name!r} has {row.rows} {rows}; it does not hold",
             {"limit": row.limit_name, "rows": row.rows},
         )  # fmt: skip
 

@@ -1,12 +1,12 @@
--- Shared limits with more than one state row, or more than one share of a queue. Reads both tables; :queue null is all
--- queues, else the limits of that queue.
-select r.limit_name, max(r.rows) as rows
+-- Shared limits with more than one state row (share_of null), or more than one share of a queue (share_of). Reads both
+-- tables; :queue null is all queues, else the limits of that queue.
+select r.limit_name, r.share_of, r.rows
 from (
-  select s.limit_name, count(*) as rows
+  select s.limit_name, null as share_of, count(*) as rows
   from fairqueue.fq_limit_state s
   group by s.limit_name
   union all
-  select h.limit_name, count(*)
+  select h.limit_name, h.queue, count(*)
   from fairqueue.fq_limit_share h
   group by h.limit_name, h.queue
 ) r
@@ -19,5 +19,4 @@ where r.rows > 1
       where o.queue = :queue
     )
   )
-group by r.limit_name
-order by r.limit_name
+order by r.limit_name, r.share_of
