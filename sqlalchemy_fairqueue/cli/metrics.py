@@ -31,6 +31,7 @@ class Printed(StrEnum):
     ALERTS = "alerts"
 
 
+_SIGNAL_CHECK = 1.0  # seconds
 _FILES = {Printed.GRAFANA: "grafana_dashboard.json", Printed.ALERTS: "alert_rules.yaml"}
 
 
@@ -78,7 +79,9 @@ def metrics(
                 raise usage_error(f"{http.host}:{http.port} cannot be served: {error}") from error
             served = Address(http.host, server.server_port)
             print_message(f"metrics of {installation.target.database} at {served.url}/metrics")
-            stopped.wait()
+            # A signal right before a wait does not end it: its handler runs when the wait is over.
+            while not stopped.wait(_SIGNAL_CHECK):
+                pass
             server.shutdown()
             server.server_close()
             thread.join()

@@ -13,6 +13,7 @@ def main() -> None:
 
     The documents' programs read ``DATABASE_URL``, and the commands ``FAIRQUEUE_DATABASE_URL``.
     """
+    stops = (signal.SIGINT, signal.SIGTERM)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with embedded_server() as server:
@@ -23,7 +24,9 @@ def main() -> None:
                 f'export {DATABASE_URL_VARIABLE}="$DATABASE_URL"\n'
             )
             sys.stdout.flush()
-            signal.pause()
+            # Blocked, a signal waits to be fetched, also one that comes right before.
+            signal.pthread_sigmask(signal.SIG_BLOCK, stops)
+            signal.sigwait(stops)
     except KeyboardInterrupt:
         pass
     except EmbeddedServerError as error:
