@@ -26,13 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
     from datetime import timedelta
 
-    from sqlalchemy import Connection
-
     from sqlalchemy_fairqueue.dashboard.access import Access, Authorize
     from sqlalchemy_fairqueue.dashboard.reading import Reading
     from sqlalchemy_fairqueue.dashboard.words import Share
     from sqlalchemy_fairqueue.figures import Figures, QueueFigures, Tenant
-    from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.values import ChannelStats
 
 DONE = {
@@ -146,6 +143,7 @@ class PageBase:
         self.authorize = authorize
         self.trace_url = trace_url
         self._wanted: dict[str, dict[str, float]] = {}
+        self._read: dict[str, frozenset[str]] = {}
 
     async def tenant_row(self, queue: QueueFigures, figures: Figures, channel: str) -> Row | None:
         """A tenant with the reason of its wait, also one that the figures do not list.
@@ -189,22 +187,22 @@ class PageBase:
         """Figures of a queue that are of this moment for some channels.
 
         All open pages of the queue have one reading: it has the channels that were asked for lately. The first request
-        for others reads these alone.
+        for others reads these alone, at once: it does not wait for a reading that lacks them.
         """
         if not channels:
             return queue
-        of = self.reading.queue(queue.name)
-        names = self._wanted_with(queue.name, channels)
+        together, alone = ("reasons", queue.name), ("reasons", queue.name, tuple(channels))
+        if not self.reading.is_at_hand(together):
+            self._read[queue.name] = frozenset(self._wanted_with(queue.name, channels))
+        elif not self._read[queue.name].issuperset(channels):
+            self._wanted_with(queue.name, channels)
+            return await self.reading.shared(alone, self._reader(queue, channels), self._moment, always=True)
+        names = list(self._read[queue.name])
+        return await self.reading.shared(together, self._reader(queue, names), self._moment, always=True)
 
-        def read(asked: Sequence[str]) -> Callable[[], Awaitable[tuple[frozenset[str], QueueFigures]]]:
-            work = partial(_read_now, of=of, queue=queue, channels=asked)
-            return lambda: self.reading.read(work)
-
-        had, now = await self.reading.shared(("reasons", queue.name), read(names), self._moment, always=True)
-        if not had.issuperset(channels):
-            key = ("reasons", queue.name, tuple(channels))
-            _, now = await self.reading.shared(key, read(channels), self._moment, always=True)
-        return now
+    def _reader(self, queue: QueueFigures, channels: Sequence[str]) -> Callable[[], Awaitable[QueueFigures]]:
+        read = partial(figures_now, queue=self.reading.queue(queue.name), figures=queue, channels=channels)
+        return lambda: self.reading.read(read)
 
     def _wanted_with(self, queue: str, channels: Sequence[str]) -> list[str]:
         """The channels of a queue that pages asked for lately, with these."""
@@ -315,12 +313,6 @@ class PageBase:
     def target_of(self, queue: str) -> Target:
         """The place of a queue in the database."""
         return Target(self.reading.schema, queue)
-
-
-def _read_now(
-    connection: Connection, *, of: Queue, queue: QueueFigures, channels: Sequence[str]
-) -> tuple[frozenset[str], QueueFigures]:
-    return frozenset(channels), figures_now(connection, of, queue, channels)
 
 
 def suffering(tenant: Tenant) -> tuple[bool, float, int, str]:

@@ -98,15 +98,15 @@ class Pages(GroupPages, PlanPages):
         access, figures = await self.begin(request)
         queue = named_queue(figures, request.query_params.get("queue"))
         channel = request.query_params.get("channel", "")
-        stats = await self.channel_stats(queue.name, channel)
-        if stats is None:
-            raise HTTPException(404, f"Queue {queue.name!r} has no tenant {channel!r}.")
         # At the same time, so that the slowest of them decides.
-        (messages, refused), row, plans = await asyncio.gather(
+        stats, (messages, refused), row, plans = await asyncio.gather(
+            self.channel_stats(queue.name, channel),
             self._messages(queue.name, channel),
             self.tenant_row(queue, figures, channel),
             self.plans_of(queue.name),
         )
+        if stats is None:
+            raise HTTPException(404, f"Queue {queue.name!r} has no tenant {channel!r}.")
         return self.answer(
             request, "tenant.html", access, figures,
             queue=queue, stats=stats, row=row, messages=messages, refused=refused, plans=plans, fields=EDITOR,
@@ -128,9 +128,11 @@ class Pages(GroupPages, PlanPages):
         one = message or letter
         if one is None:
             return await self._ended(request, access, figures, queue, message_id)
-        tenant = await self.tenant_row(queue, figures, one.channel) if message else None
         read_attempts = partial(database.message_attempts, target=target, message_id=message_id, limit=_ATTEMPTS)
-        attempts = await self.reading.read(read_attempts)
+        attempts, row = await asyncio.gather(
+            self.reading.read(read_attempts),
+            self.tenant_row(queue, figures, message.channel) if message else asyncio.sleep(0),
+        )
         payload = None
         if access.payloads:
             content, size = (message.content, message.content_size) if message else (b"", None)
@@ -139,7 +141,7 @@ class Pages(GroupPages, PlanPages):
             payload = payload_text(content, size)
         return self.answer(
             request, "message.html", access, figures,
-            queue=queue, message=message, letter=letter, message_id=message_id, payload=payload, row=tenant,
+            queue=queue, message=message, letter=letter, message_id=message_id, payload=payload, row=row,
             steps=timeline(message, letter, attempts, figures.at), recorded=queue.records_history or bool(attempts),
             trace=trace_link(self.trace_url, one.headers),
         )  # fmt: skip

@@ -188,6 +188,11 @@ class Reading:
             return cast("R", before.task.result())
         return cast("R", await asyncio.shield(kept.task))
 
+    def is_at_hand(self, key: Hashable) -> bool:
+        """Whether what is asked for was just read, or is being read."""
+        found = self._kept.get(key)
+        return found is not None and (not found.task.done() or found.is_good)
+
     def _kept_or_read(
         self,
         key: Hashable,
@@ -197,9 +202,9 @@ class Reading:
         *,
         always: bool = False,
     ) -> _Kept:
+        if self.is_at_hand(key):
+            return self._kept[key]
         found = self._kept.get(key)
-        if found is not None and (not found.task.done() or found.is_good):
-            return found
         if len(self._kept) >= _MOST_KEPT:
             self._kept = {one: kept for one, kept in self._kept.items() if not kept.task.done() or kept.is_good}
         if len(self._kept) >= _MOST_KEPT:
