@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.stop_requests import StopRequest
     from sqlalchemy_fairqueue.database.targets import Target
 
-COMPETING = 3000
+COMPETING = 1000
 """Channels with messages out, and ready channels, that the contention of one channel is read from."""
 
-COUNTED = 20 * COMPETING
+COUNTED = 60 * COMPETING
 """Messages out that are counted for it: a microsecond each, where a channel's weight takes five."""
 
 HEARD = timedelta(seconds=10)

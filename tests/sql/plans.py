@@ -14,7 +14,7 @@ from tests.sql.client import Kernel
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """One scan of one table within one statement of a function."""
+    """The scans of one table, or of one common table expression, at one place of one statement of a function."""
 
     statement: str
     table: str
@@ -41,9 +41,11 @@ def _rows(node: dict[str, Any]) -> int:
 
 
 def scans_of(explained: dict[str, Any]) -> Iterator[Scan]:
-    """The scans of a statement's plan that reached tables of the queue."""
+    """The scans of a plan that reached tables of the queue, and those that read one list again and again."""
     statement = " ".join(explained["Query Text"].split())[:90]
     for node in _nodes(explained["Plan"]):
+        if "CTE Name" in node and node["Actual Loops"] > 1:
+            yield Scan(statement, node["CTE Name"], node["Node Type"], None, _rows(node))
         # A bitmap's index scan names no table, and its heap scan counts the rows again.
         if node.get("Relation Name", "").startswith("fq_") and "Scan" in node["Node Type"]:
             yield Scan(statement, node["Relation Name"], node["Node Type"], node.get("Index Name"), _rows(node))

@@ -98,6 +98,19 @@ def test_the_reason_of_a_wait_reads_a_bounded_part(full: Kernel) -> None:
     assert found[0]["rival_weight"] <= 3 * 50 + 1
 
 
+def test_the_reasons_of_many_channels_do_not_multiply(full: Kernel) -> None:
+    """Of 1,000 channels that are asked for and 1,000 messages out, none is compared with all of the others."""
+    full.rows("update fq_message m set lease_id = e.id from fq_lease e where m.id % 97 = 0 and m.lease_id is null")
+    full.commit()
+    full.rows("analyze")
+    named = [f"c{number}" for number in range(1, 1001)]
+    call = partial(full.rows, "select * from fq_contention_of('q', %(named)s, 4, 3000, 60000)", named=named)
+    found: list[dict[str, Any]] = []
+    assert_frugal(full, 3 * 1000 + BOUND, lambda: found.extend(call()))
+    assert len(found) == 1000 + 4
+    assert found[0]["messages_out"] > 1000
+
+
 def test_leases_without_messages_are_bounded(kernel: Kernel) -> None:
     """Of thousands of leases that hold nothing, so many are read as of messages."""
     kernel.enqueue("a", "b")
