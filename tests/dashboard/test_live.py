@@ -1,17 +1,22 @@
 """Open pages are told of new figures, at a cost that does not grow with the viewers."""
 
+import asyncio
+import threading
+from collections.abc import Sequence
 from datetime import timedelta
 
 import httpx
 import pytest
-from sqlalchemy import Engine, event, text
+from sqlalchemy import Connection, Engine, event, text
 from starlette.requests import Request
 
 from sqlalchemy_fairqueue import Enqueue, Queue
 from sqlalchemy_fairqueue.dashboard import Access, Role, create_dashboard
+from sqlalchemy_fairqueue.dashboard.base import PageBase
 from sqlalchemy_fairqueue.dashboard.live import Beat
 from sqlalchemy_fairqueue.dashboard.reading import Reading
 from sqlalchemy_fairqueue.dashboard.rendering import rendered
+from sqlalchemy_fairqueue.figures import QueueFigures, figures_now
 from tests.cli.messages import QUEUE, enqueue, lease
 from tests.dashboard.conftest import Page, served, visited
 
@@ -154,6 +159,34 @@ def test_all_pages_of_a_queue_have_one_reading(engine: Engine) -> None:
         for path in reversed(paths):
             assert "no consumer" in client.get(path).text
     assert sum("fq_contention_of" in statement for statement in read) == 1
+
+
+@pytest.mark.usefixtures("old_figures")
+async def test_a_page_waits_for_no_reading_without_its_tenant(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the reasons of other tenants are being read, one that is asked for besides is read at once."""
+    enqueue(engine, "customer-7", "customer-8")
+    begun, may_end = threading.Event(), threading.Event()
+
+    def read(connection: Connection, queue: Queue, figures: QueueFigures, channels: Sequence[str]) -> QueueFigures:
+        if list(channels) == ["customer-7"]:
+            begun.set()
+            assert may_end.wait(60)
+        return figures_now(connection, queue, figures, channels)
+
+    monkeypatch.setattr("sqlalchemy_fairqueue.dashboard.base.figures_now", read)
+    reading = Reading(engine, [], schema=None, keep=timedelta(hours=1))
+    pages, figures = PageBase(reading, None), await reading.figures.aget()
+    queue = figures.queues["documents"]
+    first = asyncio.create_task(pages.tenant_row(queue, figures, "customer-7"))
+    try:
+        assert await asyncio.to_thread(begun.wait, 60)
+        second = await asyncio.wait_for(pages.tenant_row(queue, figures, "customer-8"), 60)
+        assert second is not None
+        assert second.tenant.channel == "customer-8"
+        assert not first.done()
+    finally:
+        may_end.set()
+    assert (await first) is not None
 
 
 @pytest.mark.usefixtures("old_figures")
