@@ -146,6 +146,7 @@ class Books:
     """Everything committed, and what became of what is gone.
 
     ``spoilt``: messages in nobody's hands that no dequeue can deliver, and what becomes of each: dead or quarantined.
+    ``results``: of messages that were completed, or that a cancel found.
     """
 
     messages: dict[int, Message] = field(default_factory=dict)
@@ -163,6 +164,8 @@ class Books:
     limits: QueueLimits = QueueLimits()
     rate: RateCell = field(default_factory=RateCell)
     records: bool = False
+    keeps_results: bool = False
+    results: dict[int, Literal["completed", "cancelled"]] = field(default_factory=dict)
     defaults: ChannelPolicy | None = None
 
     def add(self, message: Message) -> None:
@@ -179,6 +182,8 @@ class Books:
         assert message_id not in self.ended, f"message {message_id} ended twice"
         message = self.messages.pop(message_id)
         self.ended[message_id] = how
+        if self.keeps_results and how in {"completed", "cancelled"}:
+            self.results[message_id] = "cancelled" if message.cancelled or how == "cancelled" else "completed"
         self.spoilt.pop(message_id, None)
         if message.group_id is not None:
             self.groups[message.group_id].end(message, how)
@@ -188,6 +193,12 @@ class Books:
             self.dead[message_id] = message
         elif how == "quarantined":
             self.quarantined[message_id] = message
+
+    def withdraw(self, message_id: int) -> None:
+        """A cancel found a message that a consumer holds."""
+        self.messages[message_id].cancelled = True
+        if self.keeps_results:
+            self.results[message_id] = "cancelled"
 
     def release_quarantined(self, message_id: int, dequeue_at: int) -> None:
         """A message comes back from quarantine: its attempts count anew, its key is free."""

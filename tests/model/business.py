@@ -62,9 +62,15 @@ class Business(OpenTransactions):
         backlog=st.dictionaries(CHANNELS, st.integers(1, 12), min_size=1),
         bound=BROUGHT,
         fair_by=st.sampled_from(["messages", "cost"]),
+        results=st.booleans(),
     )
-    def begin_with_a_backlog(self, backlog: dict[str, int], bound: tuple[int, OnFull] | None, fair_by: FairBy) -> None:
+    def begin_with_a_backlog(
+        self, backlog: dict[str, int], bound: tuple[int, OnFull] | None, fair_by: FairBy, *, results: bool
+    ) -> None:
         """There is something to serve from the first step on; the application's queue may bring a bound."""
+        if results:
+            self.books.keeps_results = True
+            self.world.queues[0].configure(self.world.engine, results=timedelta(days=1))
         if fair_by == "cost":
             self.turns.by_cost = True
             self.world.queues[0].configure(self.world.engine, fair_by=fair_by)

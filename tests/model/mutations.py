@@ -391,8 +391,17 @@ _GROUPS = [
         groups=True,
     ),
 ]
+_RESULTS = [
+    Mutation(
+        "a completion that came too late leaves a result",
+        "fq_complete_results",
+        "    and (u.id = any (v_lost)) is not true\n",
+        "",
+    ),
+    Mutation("what a cancel withdraws has no result", "fq_withdraw", "o.outcome = 'missing'", "o.outcome = 'leased'"),
+]
 
 MUTATIONS = [
     *(*_KERNEL, *_FLOOR, *_COSTS, *_PRIORITY, *_SERVING, *_KEYS, *_BOUNDS, *_ROLES, *_SPOILT, *_LIMITS),
-    *_GROUPS,
+    *(*_GROUPS, *_RESULTS),
 ]

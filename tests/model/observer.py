@@ -20,6 +20,7 @@ where c.queue = 'model'
 _DEAD = "select message_id, dedupe_key as key from fq_dead_letter"
 _QUARANTINED = "select message_id as id from fq_quarantine"
 _HISTORY = "select message_id, attempt, outcome from fq_history"
+_RESULTS = "select message_id as id, outcome from fq_result"
 _CHANNELS = """
 select c.name, s.max_concurrency, s.rate_interval, s.rate_burst, s.weight, s.max_backlog, s.priority_aging,
   case when s.drop_when_full then 'drop' else 'raise' end as on_full, s.paused_at is not null as paused,
@@ -67,6 +68,7 @@ class Sight:
     channels: list[dict[str, Any]]
     signals: list[dict[str, Any]]
     groups: list[dict[str, Any]]
+    results: list[dict[str, Any]]
     broken: list[dict[str, str]]
 
     def present(self) -> dict[int, Message]:
@@ -80,6 +82,10 @@ class Sight:
     def attempts(self) -> list[tuple[int, int, str]]:
         """The attempts that are recorded: message, attempt, outcome."""
         return sorted((row["message_id"], row["attempt"], row["outcome"]) for row in self.history)
+
+    def outcomes(self) -> dict[int, str]:
+        """The messages that have a result, and what it says became of them."""
+        return {row["id"]: row["outcome"] for row in self.results}
 
     def served(self) -> dict[str, tuple[ChannelPolicy, bool, int]]:
         """The channels: how each is served, whether it is paused, and how many messages it has dropped."""
@@ -108,6 +114,7 @@ def _sight() -> str:
         "channels": _CHANNELS,
         "signals": _SIGNALS,
         "groups": _GROUPS,
+        "results": _RESULTS,
         "broken": f"select b.line from ({HELD}) b(line)",
     }
     parts = (

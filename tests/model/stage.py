@@ -65,7 +65,7 @@ class Stage(RuleBasedStateMachine):
         for message_id, outcome in effects.attempts.items():
             self.books.record(message_id, outcome)
         for message_id in effects.withdrawn & effects.ended.keys():
-            self.books.messages[message_id].cancelled = True
+            self.books.withdraw(message_id)
         for message_id, how in effects.ended.items():
             self.books.end(message_id, how)
         for message_id, work in effects.returned.items():
@@ -73,8 +73,8 @@ class Stage(RuleBasedStateMachine):
             self._give_back(message_id, work, due[message_id])
         self._redrive(effects, due)
         for message_id in effects.withdrawn & self.books.messages.keys():
-            message = self.books.messages[message_id]
-            message.cancelled, message.key = True, None
+            self.books.withdraw(message_id)
+            self.books.messages[message_id].key = None
         self._purge(effects)
         self._change(effects)
         for cancelled, told in effects.cancels:
@@ -213,6 +213,7 @@ class Stage(RuleBasedStateMachine):
         assert seen.letters() == {id_: one.key for id_, one in self.books.dead.items()}
         assert {row["id"] for row in seen.quarantined} == self.books.quarantined.keys()
         assert seen.attempts() == sorted(self.books.history), "one row an attempt that began while it was recorded"
+        assert seen.outcomes() == self.books.results, "results"
         groups = {each: one.counts | {"is_finished": one.is_finished} for each, one in self.books.groups.items()}
         assert {row.pop("id"): row for row in seen.groups} == groups, "the counts of groups"
         self.books.check_balance()

@@ -42,6 +42,8 @@ _TABLES = (
     "fq_group",
     "fq_group_followup",
     "fq_group_note",
+    "fq_result",
+    "fq_result_wait",
 )
 _TICKING = """
 create or replace function public.fq_now() returns bigint language sql volatile as $$
