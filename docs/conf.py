@@ -25,7 +25,8 @@ extensions = [
     "shown_names",
     "unreleased",
 ]
-exclude_patterns = ["_build", "_ext", "changes/*"]
+exclude_patterns = ["_build", "_ext", "_templates", "changes/*"]
+templates_path = ["_templates"]
 suppress_warnings = ["myst.header", "misc.highlighting_failure"]
 
 myst_enable_extensions = ["attrs_block", "colon_fence", "deflist"]
@@ -43,6 +44,18 @@ napoleon_custom_sections = [("Locks", "notes_style")]
 html_theme = "furo"
 html_title = f"sqlalchemy-fairqueue {version}"
 html_static_path = ["_static"]
+html_css_files = ["versions.css"]
+# Those of furo, and the list of versions.
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "sidebar/versions.html",
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/scroll-end.html",
+    ],
+}
 html_theme_options = {
     "source_edit_link": "",
     "light_css_variables": {"color-brand-primary": "#1f6f54", "color-brand-content": "#1f6f54"},
@@ -53,6 +66,8 @@ html_show_sourcelink = False
 llms_txt_title = "sqlalchemy-fairqueue"
 llms_txt_summary = "A fair multi-tenant queue inside the application's own PostgreSQL, used from SQLAlchemy."
 llms_txt_full_max_size = None
+# Relative: each version of the site has a folder of its own.
+llms_txt_uri_template = "_sources/{docname}{suffix}{sourcelink_suffix}"
 
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
