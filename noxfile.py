@@ -7,6 +7,8 @@ import re
 import secrets
 import shutil
 import subprocess
+import tarfile
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -207,12 +209,20 @@ def cluster(session: nox.Session) -> None:
 
 @nox.session
 def wheel(session: nox.Session) -> None:
-    """Build the wheel and test it where the checkout is out of sight."""
+    """Build the wheel, as from a release's sdist, and test it where the checkout is out of sight."""
     folder = Path(session.create_tmp()).resolve()
     shutil.rmtree(folder / "dist", ignore_errors=True)
     session.install("build")
-    session.run("python", "-m", "build", "--wheel", "--outdir", str(folder / "dist"), silent=True)
+    # By way of an sdist, whose wheel must know its addresses where nothing in the environment tells them.
+    environment = {"GITHUB_REPOSITORY": "owner/project"}
+    session.run("python", "-m", "build", "--sdist", "--outdir", str(folder / "dist"), env=environment, silent=True)
+    sources = next((folder / "dist").glob("*.tar.gz"))
+    shutil.unpack_archive(sources, folder / "dist", filter="data")
+    unpacked = folder / "dist" / sources.name.removesuffix(".tar.gz")
+    session.run("python", "-m", "build", "--wheel", "--outdir", str(folder / "dist"), str(unpacked), silent=True)
     built = next((folder / "dist").glob("*.whl"))
+    if not _has_addresses(built):
+        session.error(f"{built.name} has no addresses of the project; see .github/project_urls.py")
     session.install("--force-reinstall", "--no-deps", str(built))
     session.install(f"{built}[test-quick]")
 
@@ -247,6 +257,20 @@ print(f"{len(expected)} SQL and marker files are in the wheel")
 """
 
 
+def _has_addresses(file: Path) -> bool:
+    """Whether an sdist or wheel names the addresses that .github/project_urls.py knows."""
+    if file.suffix == ".whl":
+        with zipfile.ZipFile(file) as wheel:
+            [name] = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
+            text = wheel.read(name).decode()
+    else:
+        with tarfile.open(file) as sdist:
+            found = sdist.extractfile(f"{file.name.removesuffix('.tar.gz')}/PKG-INFO")
+            text = found.read().decode() if found else ""
+    named = re.findall(r"^Project-URL: (\w+), https://\S+$", text, re.MULTILINE)
+    return {"Homepage", "Documentation", "Changelog", "Source", "Issues"} <= set(named)
+
+
 @nox.session
 def release(session: nox.Session) -> None:
     """Check what a release publishes: changes, metadata, sdist and wheel in clean environments; a list of components.
@@ -261,12 +285,15 @@ def release(session: nox.Session) -> None:
         tag = session.posargs[session.posargs.index("--tag") + 1]
         if tag != f"v{project['version']}":
             session.error(f"the tag is {tag}, and pyproject.toml has version {project['version']}")
-        if "urls" not in project:
-            session.error("pyproject.toml has no [project.urls]; name the repository and the site there")
     session.run("towncrier", "build", "--draft", "--version", project["version"], silent=True)
     session.run("python", "-m", "build", "--outdir", str(folder), silent=True)
     built = sorted(folder.iterdir())
     session.run("twine", "check", "--strict", *map(str, built))
+    without = [file.name for file in built if not _has_addresses(file)]
+    if "--tag" in session.posargs and without:
+        session.error(
+            f"{without} have no addresses of the project; set GITHUB_REPOSITORY, as workflows of GitHub have it"
+        )
     program = re.search(r"^```python\n(.*?)^```", Path("README.md").read_text(), re.MULTILINE | re.DOTALL)
     for file in built:
         clean = Path(session.create_tmp(), "clean").resolve()

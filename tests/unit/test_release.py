@@ -3,11 +3,14 @@
 import ast
 import inspect
 import re
+import runpy
+import sys
 import tomllib
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -97,6 +100,43 @@ def test_public_names_have_docstrings(package: str) -> None:
     exported = {name: getattr(module, name) for name in module.__all__}
     documented = {name: value for name, value in exported.items() if inspect.isclass(value) or inspect.isroutine(value)}
     assert [missing for name, value in documented.items() for missing in _undocumented(value, name)] == []
+
+
+@pytest.fixture
+def hook(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The hook of the build that fills the addresses; what it needs of hatchling is a class without anything."""
+    interface = "hatchling.metadata.plugin.interface"
+    for name in (interface.rsplit(".", depth)[0] for depth in range(4)):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setattr(sys.modules[interface], "MetadataHookInterface", object, raising=False)
+    config = _pyproject()["tool"]["hatch"]
+    path = config["metadata"]["hooks"]["custom"]["path"]
+    assert f"/{path}" in config["build"]["targets"]["sdist"]["include"]
+    return SimpleNamespace(**runpy.run_path(str(_ROOT / path)))
+
+
+def test_a_release_names_the_repository_that_it_comes_from(hook: Any) -> None:
+    """A workflow of GitHub tells the repository; without, there are no addresses. `nox -s wheel` builds with them."""
+    assert hook.urls_of({}) == {}
+    found = hook.urls_of({"GITHUB_REPOSITORY": "Owner/name", "GITHUB_SERVER_URL": "https://github.com"})
+    assert found == {
+        "Homepage": "https://owner.github.io/name/",
+        "Documentation": "https://owner.github.io/name/stable/",
+        "Changelog": "https://owner.github.io/name/stable/project/changelog.html",
+        "Source": "https://github.com/Owner/name",
+        "Issues": "https://github.com/Owner/name/issues",
+    }
+    found = hook.urls_of({"GITHUB_REPOSITORY": "owner/name", "SITE_URL": "https://queue.example/docs/"})
+    assert found["Documentation"] == "https://queue.example/docs/stable/"
+
+
+def test_an_sdist_keeps_its_addresses(hook: Any) -> None:
+    """A wheel that a user builds from an sdist has the addresses of the sdist."""
+    lines = ["Name: a", "Project-URL: Source, https://a.example/a, b", "Project-URL: Issues, https://a.example/i"]
+    assert hook.urls_of_sdist("\n".join(lines)) == {
+        "Source": "https://a.example/a, b",
+        "Issues": "https://a.example/i",
+    }
 
 
 @pytest.mark.parametrize("workflow", sorted(_ROOT.glob(".github/workflows/*.yml")), ids=lambda path: path.name)
