@@ -9,7 +9,7 @@ All names are imported from here; the modules sort them by subject.
 from sqlalchemy_fairqueue.errors.access import NotGranted, SchemaMismatch
 from sqlalchemy_fairqueue.errors.arguments import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.errors.base import FairQueueError, FairQueueWarning
-from sqlalchemy_fairqueue.errors.enqueues import ChannelFull, DuplicateMessage
+from sqlalchemy_fairqueue.errors.enqueues import ChannelFull, DuplicateMessage, OutsideGroupWarning
 from sqlalchemy_fairqueue.errors.handlers import (
     HandlerCrashed,
     HandlerTimeout,
@@ -48,6 +48,7 @@ __all__ = [
     "MessageCancelled",
     "MessageFailed",
     "NotGranted",
+    "OutsideGroupWarning",
     "PayloadError",
     "ResultCancelled",
     "ResultError",

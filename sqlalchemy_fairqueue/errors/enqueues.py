@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy_fairqueue.errors.base import FairQueueError
+from sqlalchemy_fairqueue.errors.base import FairQueueError, FairQueueWarning
 
 
 class DuplicateMessage(FairQueueError):
@@ -76,3 +76,15 @@ class ChannelFull(FairQueueError, codes=("QF005",)):
         super().__init__(problem, channel, max_backlog)
         self.channel = channel
         self.max_backlog = max_backlog
+
+
+class OutsideGroupWarning(FairQueueWarning):
+    """A message is enqueued on a session within the block of a group of its queue, and is no member of the group.
+
+    Example:
+        >>> with warnings.catch_warnings(record=True, action="always") as found, Session(engine) as session:
+        ...     with queue.group(session) as group:
+        ...         receipt = queue.enqueue(session, channel="customer-7", payload=1)
+        >>> [warning.category.__name__ for warning in found]
+        ['OutsideGroupWarning']
+    """

@@ -16,7 +16,7 @@ from sqlalchemy_fairqueue.unit_of_work import connection_of, joined, lock_order_
 from sqlalchemy_fairqueue.values import SCHEMA_BYTES, ChannelPolicy, check_count, check_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from sqlalchemy.orm import Session, scoped_session
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     AnySession = Session | AsyncSession | scoped_session[Any] | async_scoped_session[Any]
 
 R = TypeVar("R")
+# In the namespace of a session while it makes groups: sessions without pay for one look-up an enqueue.
+OPEN_GROUPS = "_fairqueue_open_groups"
 
 
 class QueueBase:
@@ -73,6 +75,9 @@ class QueueBase:
 
     def _check_kind(self, kind: str) -> None:
         """Warn of a message that no handler of this object is for. The part that has the handlers does it."""
+
+    def _check_groups(self, groups: Sequence[Any]) -> None:
+        """Warn of a message that is added beside groups of the queue whose blocks are open, as the part of groups."""
 
     def __repr__(self) -> str:
         """The call that makes it."""

@@ -11,7 +11,7 @@ from sqlalchemy_fairqueue.codecs import JsonCodec, encode_texts
 from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
 from sqlalchemy_fairqueue.database.engines import arun, arun_transaction, refused, run, run_transaction
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
-from sqlalchemy_fairqueue.queue.base import QueueBase
+from sqlalchemy_fairqueue.queue.base import OPEN_GROUPS, QueueBase
 from sqlalchemy_fairqueue.queue.instrumentation import installed
 from sqlalchemy_fairqueue.queue.named_arguments import named_arguments
 from sqlalchemy_fairqueue.unit_of_work import (
@@ -233,6 +233,8 @@ class EnqueueMethods(QueueBase):
         if found is None:
             raise self._no_session(session)
         operations = self._enqueues(messages)
+        if OPEN_GROUPS in found.__dict__:
+            self._check_groups(found.__dict__[OPEN_GROUPS])
         if operations:
             record(found, operations)
         return [operation.receipt for operation in operations]

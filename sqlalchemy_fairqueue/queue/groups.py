@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 from uuid import UUID, uuid4
 
 from sqlalchemy_fairqueue import database
-from sqlalchemy_fairqueue.errors import InvalidArgument, UnknownGroup
+from sqlalchemy_fairqueue.errors import InvalidArgument, OutsideGroupWarning, UnknownGroup
+from sqlalchemy_fairqueue.queue.base import OPEN_GROUPS
+from sqlalchemy_fairqueue.queue.callers import frames_of_this_package
 from sqlalchemy_fairqueue.queue.enqueues import EnqueueMethods, Membership
 from sqlalchemy_fairqueue.unit_of_work import MakeGroup, discard, record, session_of
 from sqlalchemy_fairqueue.values import (
@@ -21,7 +24,7 @@ from sqlalchemy_fairqueue.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
     from sqlalchemy import Connection
@@ -134,6 +137,7 @@ class Group(_Members):
         make = MakeGroup(queue._target, self.id, self._then, self._on_failure, queue.defaults, self._close)  # noqa: SLF001
         record(session, [make])
         self._is_open = True
+        session.__dict__.setdefault(OPEN_GROUPS, []).append(self)
         return self
 
     def __exit__(
@@ -141,7 +145,12 @@ class Group(_Members):
     ) -> None:
         self._is_open = False
         session = session_of(self._checked_session())
-        if kind is not None and session is not None:
+        if session is None:
+            return
+        session.__dict__[OPEN_GROUPS].remove(self)
+        if not session.__dict__[OPEN_GROUPS]:
+            del session.__dict__[OPEN_GROUPS]
+        if kind is not None:
             discard(session, self.id)
 
     def enqueue_many(self, messages: Iterable[Enqueue]) -> list[Receipt]:
@@ -160,6 +169,9 @@ class Group(_Members):
                 "block and before the commit, or from the handler of a member by context.group"
             )
         return super().enqueue_many(messages)
+
+    def _is_open_for(self, queue: GroupMethods) -> bool:
+        return self._is_open and self._queue is queue
 
     def _close(self) -> None:
         self._is_open = False
@@ -219,6 +231,9 @@ class GroupMethods(EnqueueMethods):
 
         The follow-up has the counts as ``context.after_group``, in the header ``after_group``. While its channel is
         full, it waits.
+
+        Only ``group.enqueue`` and ``group.enqueue_many`` add members. Another enqueue of the queue within the block
+        gives an :class:`~sqlalchemy_fairqueue.OutsideGroupWarning`.
 
         Nothing of a group is a row that its members update: they do not wait for each other.
 
@@ -334,6 +349,17 @@ class GroupMethods(EnqueueMethods):
         """As :meth:`cancel_group`, on an AsyncSession, AsyncConnection or AsyncEngine."""
         found = checked_group_id(group_id)
         return self._known(await self._aask(where, self._cancel_group(found), settles=True), found)
+
+    def _check_groups(self, groups: Sequence[Group]) -> None:
+        found = [group.id for group in groups if group._is_open_for(self)]  # noqa: SLF001 - its other half
+        if found:
+            warnings.warn(
+                f"a message of queue {self.name!r} is enqueued within the block of group {found[-1]}, and is no member "
+                "of it; add it by group.enqueue or group.enqueue_many, or, if the group need not wait for it, enqueue "
+                "it before or after the block",
+                OutsideGroupWarning,
+                stacklevel=frames_of_this_package(),
+            )
 
     def _group_status(self, group_id: UUID) -> Callable[[Connection], GroupStatus | None]:
         return partial(database.group_status, target=self._target, group_id=group_id)

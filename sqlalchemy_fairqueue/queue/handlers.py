@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
 from sqlalchemy_fairqueue.errors import InvalidArgument, UnhandledKindWarning
+from sqlalchemy_fairqueue.queue.callers import frames_of_this_package
 from sqlalchemy_fairqueue.queue.lifespan import LifespanFunction, LifespanMethods, resources_taken
 from sqlalchemy_fairqueue.queue.middleware import is_asynchronous
 from sqlalchemy_fairqueue.queue.signatures import hints_of, parameters_of
@@ -212,7 +213,7 @@ class HandlerMethods(LifespanMethods):
             f"{known:.500}; correct the kind, import the module that declares its handler, or make the queue with "
             "Queue(check_kinds=False) if other processes handle it",
             UnhandledKindWarning,
-            stacklevel=_frames_of_this_package(),
+            stacklevel=frames_of_this_package(),
         )
         # After the warning: where it is an error, each enqueue raises it.
         self._warned_kinds.add(kind)
@@ -250,15 +251,6 @@ def _check_options(retry: object, timeout: object, isolation: object) -> None:
         check_duration("timeout", timeout, _LEAST)
     if isolation not in {"none", "process"}:
         raise InvalidArgument(f"isolation is {isolation!r:.80}; give 'none' or 'process'")
-
-
-def _frames_of_this_package() -> int:
-    """The ``stacklevel`` with which the caller's warning points at the code that called this package."""
-    level, frame = 1, inspect.currentframe()
-    frame = None if frame is None else frame.f_back
-    while frame is not None and str(frame.f_globals.get("__name__")).startswith("sqlalchemy_fairqueue."):
-        level, frame = level + 1, frame.f_back
-    return level
 
 
 def _wanted(function: object, known: Mapping[str, LifespanFunction]) -> tuple[set[str], dict[str, str]]:
