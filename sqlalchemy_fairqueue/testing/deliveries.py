@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy_fairqueue.codecs import decoded
-from sqlalchemy_fairqueue.values import Delivery, Enqueue, Lease
+from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.values import (
+    AFTER_GROUP_HEADER,
+    GROUP_HEADER,
+    Delivery,
+    Enqueue,
+    GroupCounts,
+    Lease,
+    checked_group_id,
+)
 from sqlalchemy_fairqueue.worker import Context
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery, TrackedLease
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from uuid import UUID
 
     from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
@@ -34,6 +45,8 @@ def make_delivery(
     attempt: int = 1,
     max_attempts: int | None = None,
     enqueued_at: datetime | None = None,
+    group: UUID | str | None = None,
+    after_group: GroupCounts | None = None,
 ) -> Delivery:
     """A delivery as a worker would give it to a handler, without a message in the database.
 
@@ -49,6 +62,9 @@ def make_delivery(
         attempt: The number of the attempt, from 1.
         max_attempts: The message's limit. Default: the queue's.
         enqueued_at: Default: now.
+        group: The id of the group that the message is a member of, for ``context.group``. What the handler adds to it
+            is recorded on its session; a COMMIT of it raises LeaseLost, as the verbs do.
+        after_group: The group that the message follows, for ``context.after_group``.
 
     Returns:
         A delivery under a lease of an hour. ``queue.complete`` and the other verbs raise LeaseLost for it: the message
@@ -61,6 +77,12 @@ def make_delivery(
         >>> make_delivery(queue, {"file": "a.pdf"}, kind="parse", attempt=2).attempt
         2
     """
+    if after_group is not None and not isinstance(after_group, GroupCounts):
+        raise InvalidArgument(f"after_group is {after_group!r:.80}; give GroupCounts(id=..., total=..., done=..., ...)")
+    of_groups: dict[str, Any] = {} if group is None else {GROUP_HEADER: str(checked_group_id(group))}
+    if after_group is not None:
+        of_groups[AFTER_GROUP_HEADER] = {**asdict(after_group), "id": str(after_group.id)}
+    headers = {**(headers or {}), **of_groups} if of_groups else headers
     message = Enqueue(channel=channel, payload=payload, kind=kind, headers=headers, max_attempts=max_attempts)
     sent = queue._encoded(message)  # noqa: SLF001 - it refuses the arguments that enqueue refuses
     now = datetime.now(UTC)

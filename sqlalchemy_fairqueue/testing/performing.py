@@ -85,8 +85,8 @@ def perform(
         session: For a handler that takes one. Nothing is committed, and nothing completed.
         context: For a handler that takes one; default: one that says nothing.
         resources: What on_start functions would give, by their names; they are not called.
-        message: Further arguments of :func:`make_delivery`: channel, headers, attempt and others. Of a job its
-            arguments, too. A name that is both, payload, kind and resources included, means the argument.
+        message: Further arguments of :func:`make_delivery`: channel, headers, attempt, group, after_group and others.
+            Of a job its arguments, too. A name that is both, payload, kind and resources included, means the argument.
 
     Returns:
         The Outcome that the handler returned or raised (Retry, Release, Bury), or None: completed.

@@ -1,12 +1,15 @@
 """Deliveries and contexts for tests of handlers, made by make_delivery and make_context."""
 
 from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from sqlalchemy_fairqueue import (
     Context,
     Delivery,
+    GroupCounts,
     HandlerTimeout,
     InvalidArgument,
     LeaseLost,
@@ -56,6 +59,26 @@ def test_what_an_enqueue_refuses_is_refused() -> None:
         make_delivery(_QUEUE, 1, channel="")
     with pytest.raises(InvalidArgument, match="headers"):
         make_delivery(_QUEUE, 1, headers={"a": object()})
+
+
+def test_a_delivery_of_a_group() -> None:
+    """A handler finds the group that the test names, beside its own headers, and the counts of one that it follows."""
+    group, counts = uuid4(), GroupCounts(uuid4(), total=3, done=2, failed=1, cancelled=0)
+    member = make_context(make_delivery(_QUEUE, 1, headers={"trace": "a"}, group=group), queue=_QUEUE)
+    assert member.delivery.headers == {"trace": "a", "group": str(group)}
+    assert member.group is not None
+    assert member.group.id == group
+    assert make_context(make_delivery(_QUEUE, 1, after_group=counts)).after_group == counts
+    assert make_delivery(_QUEUE, 1, group=str(group)).headers == {"group": str(group)}
+
+
+def test_what_is_no_group() -> None:
+    """A group is an id, and what a message follows are counts."""
+    wrong: Any = {"total": 3}
+    with pytest.raises(InvalidArgument, match="group_id is 'first'; give the id of a group, a UUID"):
+        make_delivery(_QUEUE, 1, group="first")
+    with pytest.raises(InvalidArgument, match=r"after_group is {'total': 3}; give GroupCounts\("):
+        make_delivery(_QUEUE, 1, after_group=wrong)
 
 
 def test_what_a_worker_tells_its_handler() -> None:

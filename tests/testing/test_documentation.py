@@ -20,7 +20,7 @@ _DOCS = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs"
 
 
 @pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
-@pytest.mark.parametrize(("page", "tests"), [("testing", 12), ("jobs", 1)])
+@pytest.mark.parametrize(("page", "tests"), [("testing", 14), ("jobs", 1)])
 def test_the_files_of_the_page(page: str, tests: int, driver: str, database: Database, tmp_path: Path) -> None:
     """Each block that begins with a file's name is written there, and pytest passes all their tests on each driver."""
     url = database.url.set(drivername=f"postgresql+{driver}").render_as_string(hide_password=False)
@@ -28,10 +28,11 @@ def test_the_files_of_the_page(page: str, tests: int, driver: str, database: Dat
         name = re.match(r"# (\w+\.py)\n", block)
         assert name is not None, block
         (tmp_path / name[1]).write_text(block)
+    options = ["-q", "-p", "no:cacheprovider", "-p", "sqlalchemy_fairqueue.testing.plugin", "-W", "error"]
     passed = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", ".", "-c", os.devnull, "."],
+        [sys.executable, "-m", "pytest", *options, "--rootdir", ".", "-c", os.devnull, "."],
         cwd=tmp_path,
-        env=os.environ | {"DATABASE_URL": url, "FAIRQUEUE_TEST_SERVER_URL": url},
+        env=os.environ | {"DATABASE_URL": url, "FAIRQUEUE_TEST_SERVER_URL": url, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         timeout=300,
