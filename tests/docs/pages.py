@@ -140,6 +140,8 @@ class Reader:
             "PYTHONDONTWRITEBYTECODE": "1",
             # Who follows a page has none of this suite's plugins, which take longer to import than the page's tests.
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            # As in many projects.
+            "PYTEST_ADDOPTS": "-W error",
             "PYTEST_PLUGINS": "anyio.pytest_plugin,sqlalchemy_fairqueue.testing.plugin",
             **self.environment,
         }

@@ -23,7 +23,8 @@ def test_the_tutorial_works(newcomer: Reader, page: Path) -> None:
 def test_async_pages_on_asyncpg(empty_database: Database, tmp_path: Path, page: str) -> None:
     """The pages of FastAPI work on asyncpg as they do on psycopg."""
     url = empty_database.url.set(drivername="postgresql+asyncpg").render_as_string(hide_password=False)
-    with reader(tmp_path, {"DATABASE_URL": url}) as one:
+    # A page whose tests have a database of their own starts a private server for them: once is enough.
+    with reader(tmp_path, {"DATABASE_URL": url, "FAIRQUEUE_TEST_SERVER_URL": url}) as one:
         one.follow(DOCS / "tutorials" / page)
 
 
