@@ -335,7 +335,7 @@ def site(session: nox.Session) -> None:
 
     ``--releases v0.1.0 v0.2.0``: those instead of all tags. Pages in build/sites/v0.1.0 are not built anew.
     """
-    session.install("nox>=2024.10.9", "uv")
+    session.install("nox>=2024.10.9")
     session.run("python", "docs/_ext/versioned_site.py", *session.posargs)
 
 
