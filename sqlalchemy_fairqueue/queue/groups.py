@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from sqlalchemy import Connection
+    from sqlalchemy.orm import Session
 
     from sqlalchemy_fairqueue.queue.base import AnySession, AsyncWhere, Where
     from sqlalchemy_fairqueue.queue.jobs import Job
@@ -126,6 +127,7 @@ class Group(_Members):
         super().__init__(queue, session, None)
         self.id: UUID = uuid4()
         self._is_open = False
+        self._entered: Session | None = None
         self._then = queue._followup("then", then)  # noqa: SLF001 - its other half
         self._on_failure = queue._followup("on_failure", on_failure)  # noqa: SLF001
 
@@ -138,13 +140,15 @@ class Group(_Members):
         record(session, [make])
         self._is_open = True
         session.__dict__.setdefault(OPEN_GROUPS, []).append(self)
+        self._entered = session
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._is_open = False
-        session = session_of(self._checked_session())
+        # A scoped_session may have another one by now.
+        session, self._entered = self._entered, None
         if session is None:
             return
         session.__dict__[OPEN_GROUPS].remove(self)

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Engine, event
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Enqueue, Queue
+from sqlalchemy_fairqueue import Enqueue, OutsideGroupWarning, Queue
 from tests.fixtures.database import Database
 from tests.groups.conftest import counts
 
@@ -41,7 +41,8 @@ def test_groups_and_others_in_one_transaction(engine: Engine, database: Database
     with Session(engine) as session, session.begin():
         with queue.group(session) as first:
             first.enqueue_many([Enqueue(channel="a", payload=n) for n in (1, 2)])
-            queue.enqueue(session, channel="a", payload="none")
+            with pytest.warns(OutsideGroupWarning):
+                queue.enqueue(session, channel="a", payload="none")
             with queue.group(session) as second:
                 twins = [Enqueue(channel="b", payload=n, key="k", headers={"own": n}) for n in (3, 4)]
                 receipts = second.enqueue_many([*twins, Enqueue(channel="a", payload=5)])

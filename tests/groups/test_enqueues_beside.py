@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from sqlalchemy_fairqueue import Context, Enqueue, OutsideGroupWarning, Queue
 from tests.fixtures.database import Database
 
 
-def _enqueue(queue: Queue, session: Session | AsyncSession) -> None:
+def _enqueue(queue: Queue, session: Session | AsyncSession | scoped_session[Session]) -> None:
     queue.enqueue(session, channel="a", payload=1)
 
 
@@ -91,6 +91,19 @@ def test_after_a_commit_within_the_block(engine: Engine, queue: Queue) -> None:
             session.commit()
             _enqueue(queue, session)
         session.commit()
+
+
+def test_a_scoped_session_that_changes(engine: Engine, queue: Queue) -> None:
+    """The block ends on the session that it began on, whichever one the registry has then."""
+    sessions = scoped_session(sessionmaker(engine))
+    with queue.group(sessions):
+        first = sessions()
+        sessions.remove()
+        _enqueue(queue, sessions)
+    _enqueue(queue, first)
+    for session in (first, sessions()):
+        session.rollback()
+        session.close()
 
 
 def test_the_innermost_group_is_named(engine: Engine, queue: Queue) -> None:

@@ -8,7 +8,7 @@ from sqlalchemy import Engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import ChannelFull, DuplicateMessage, Enqueue, Queue
+from sqlalchemy_fairqueue import ChannelFull, DuplicateMessage, Enqueue, OutsideGroupWarning, Queue
 from tests.fixtures.database import Database
 from tests.groups.conftest import Make, counts, fold, followups
 
@@ -39,7 +39,8 @@ def test_members_are_counted_by_the_server(engine: Engine, database: Database, q
         for number in range(4):
             first.enqueue_many([Enqueue(channel="a", payload=number)])
             second.enqueue_many([Enqueue(channel="a", payload=number, key="taken" if number % 2 else None)])
-            queue.enqueue(session, channel="b", payload=number)
+            with pytest.warns(OutsideGroupWarning):
+                queue.enqueue(session, channel="b", payload=number)
     event.remove(engine, "before_cursor_execute", hear)
     found = [counts(queue.group_status(engine, group.id))[0] for group in (first, second, empty)]
     assert found == [4, 2, 0]
