@@ -149,3 +149,14 @@ def test_workflows_name_sessions_that_exist(workflow: Path) -> None:
     }
     assert named
     assert named <= sessions
+
+
+@pytest.mark.parametrize("workflow", sorted(_ROOT.glob(".github/workflows/*.yml")), ids=lambda path: path.name)
+def test_workflows_write_only_what_they_say(workflow: Path) -> None:
+    """A workflow reads the sources; a job that may write says what for, and no job that may write runs the sources."""
+    text = workflow.read_text()
+    assert re.findall(r"^permissions:\n((?:  .*\n)+)", text, re.MULTILINE) == ["  contents: read\n"]
+    for job in re.split(r"^  (?=[\w-]+:\n)", text.partition("\njobs:\n")[2], flags=re.MULTILINE):
+        granted = re.findall(r"^      [\w-]+: write\b(.*)$", job, re.MULTILINE)
+        assert [reason for reason in granted if not re.match(r" # \w", reason)] == []
+        assert not granted or "actions/checkout" not in job
