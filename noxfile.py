@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import secrets
 import shutil
 import subprocess
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
@@ -271,11 +273,20 @@ def _has_addresses(file: Path) -> bool:
     return {"Homepage", "Documentation", "Changelog", "Source", "Issues"} <= set(named)
 
 
+def _python(version: str) -> str | None:
+    """The interpreter of a version. One that is on the PATH may be a shim of pyenv for one that is not there."""
+    ours = sys.executable if version == ".".join(map(str, sys.version_info[:2])) else None
+    found = ours or shutil.which(f"python{version}")
+    works = found and subprocess.run([found, "-c", ""], check=False, capture_output=True).returncode == 0
+    return found if works else None
+
+
 @nox.session
 def release(session: nox.Session) -> None:
     """Check what a release publishes: changes, metadata, sdist and wheel in clean environments; a list of components.
 
-    ``--tag v1.2.3``: it is one, so the tag must name the version, and the project its addresses.
+    Both are installed and used on each supported Python that the machine has. ``--tag v1.2.3``: it is a release, so the
+    tag must name the version, the files must name the project's addresses, and no Python may be missing.
     """
     session.install("build", "cyclonedx-bom>=7", "towncrier>=24.8", "twine>=6.1")
     project = nox.project.load_toml("pyproject.toml")["project"]
@@ -295,10 +306,15 @@ def release(session: nox.Session) -> None:
             f"{without} have no addresses of the project; set GITHUB_REPOSITORY, as workflows of GitHub have it"
         )
     program = re.search(r"^```python\n(.*?)^```", Path("README.md").read_text(), re.MULTILINE | re.DOTALL)
-    for file in built:
+    versions = [name.rpartition(" ")[2] for name in project["classifiers"] if re.search(r":: 3\.\d+$", name)]
+    pythons = {version: _python(version) for version in versions}
+    missing = [version for version, python in pythons.items() if python is None]
+    if missing:
+        (session.error if "--tag" in session.posargs else session.warn)(f"not tried on Python {', '.join(missing)}")
+    for file, python in itertools.product(built, filter(None, pythons.values())):
         clean = Path(session.create_tmp(), "clean").resolve()
         shutil.rmtree(clean, ignore_errors=True)
-        session.run("python", "-m", "venv", str(clean))
+        session.run(python, "-m", "venv", str(clean), external=True)
         session.run(str(clean / "bin/pip"), "install", "--quiet", f"{file}[cli,demo]", external=True)
         (clean / "fair.py").write_text(program[1] if program else "")
         with session.chdir(clean):
