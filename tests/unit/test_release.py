@@ -130,6 +130,22 @@ def test_a_release_names_the_repository_that_it_comes_from(hook: Any) -> None:
     assert found["Documentation"] == "https://queue.example/docs/stable/"
 
 
+def test_links_of_the_readme_work_where_it_is_shown_alone(hook: Any) -> None:
+    """With addresses, pages lead to the site and other files to the repository; without, nothing is changed."""
+    urls = hook.urls_of({"GITHUB_REPOSITORY": "owner/name"})
+    text = "![a](docs/_static/a.svg) [b](docs/cli.md#top), [c](.github/SECURITY.md) [d](https://d.example) [e](#e)"
+    assert hook.linked(text, urls) == (
+        "![a](https://owner.github.io/name/stable/_static/a.svg)"
+        " [b](https://owner.github.io/name/stable/cli.html#top),"
+        " [c](https://github.com/owner/name/blob/HEAD/.github/SECURITY.md) [d](https://d.example) [e](#e)"
+    )
+    assert hook.linked(text, {}) == text
+    readme = (_ROOT / "README.md").read_text()
+    found = re.findall(r"\]\(([^)]+)\)", hook.linked(readme, urls))
+    assert len(found) == len(re.findall(r"\]\(", readme)) > 0
+    assert [link for link in found if not link.startswith("https://")] == []
+
+
 def test_an_sdist_keeps_its_addresses(hook: Any) -> None:
     """A wheel that a user builds from an sdist has the addresses of the sdist."""
     lines = ["Name: a", "Project-URL: Source, https://a.example/a, b", "Project-URL: Issues, https://a.example/i"]
