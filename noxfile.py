@@ -23,6 +23,8 @@ nox.needs_version = ">=2024.10.9"
 nox.options.sessions = ["tests"]
 nox.options.default_venv_backend = "uv|venv"
 nox.options.reuse_existing_virtualenvs = True
+# Most of what is installed is never imported: pip need not compile it all, Python compiles what it meets.
+os.environ.setdefault("PIP_COMPILE", "0")
 
 _OLDEST_MAJOR = 15
 _EMBEDDED = 18
@@ -36,15 +38,22 @@ _WITHOUT_SPARK = (
 _SLOWEST = ("--durations=20",)
 _SPARK = "spark and not long"
 _SPARK_FOLDER = Path("tests/spark")
-# What is hardly a matter of the server's version: much of it starts processes. The matrix has workers and commands on
-# every version.
-_ON_ONE_SERVER = (
-    "chaos", "dashboard", "demo", "designs", "docs", "drivers", "frameworks", "logs", "otel", "reporting", "testing",
-    "types", "unit", "worker",
-    "cli/test_documentation.py", "cli/test_first_process.py", "cli/test_formats.py", "cli/test_report.py",
-    "cli/test_runner.py", "cli/test_worker.py", "cli/test_worker_application.py",
-    "groups/test_processes.py", "schedules/test_processes.py",
+# What depends on the server's version: SQL, plans, migrations, privileges, statements of its catalogs; of the layers
+# above it a few files. The matrix has all of it on every version.
+_ON_SECOND = tuple(
+    f"tests/{name}"
+    for name in (
+        "alembic", "database", "fairness", "figures", "orm", "roles", "sql",
+        "cli/test_controls.py", "cli/test_doctor.py", "cli/test_doctor_ids.py", "cli/test_doctor_queues.py",
+        "cli/test_sql_files.py", "drivers/test_verbs.py", "groups/test_members.py", "queue/test_enqueue.py",
+        "queue/test_keys.py", "queue/test_quarantine.py", "results/test_results.py", "schedules/test_schedules.py",
+        "unit_of_work/test_savepoints.py", "worker/test_outcomes.py",
+    )
 )  # fmt: skip
+# The session `wheel` runs these.
+_IN_WHEEL = ("--ignore=tests/unit/test_embedded.py",)
+# The sessions that leave nothing out run more programs of the model, all pairs of transactions and more examples.
+_THOROUGH = {"HYPOTHESIS_PROFILE": "thorough", "FAIRQUEUE_LOCK_PAIRS": "1", "FAIRQUEUE_MODEL_EXAMPLES": "60"}
 _ON_EVERY_VERSION = (
     "alembic", "cli", "database", "model", "orm", "queue", "roles", "schedules", "sql", "unit_of_work", "worker",
 )  # fmt: skip
@@ -105,15 +114,18 @@ def _second_programs(session: nox.Session) -> Path | None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run the suite on the embedded PostgreSQL 18, and a sample of it on a second version.
+    """Run the suite on the embedded PostgreSQL 18, what depends on the server on a second version, and Spark.
 
     ``--quick``: a first look, in a minute. Other arguments go to pytest. Where the parameters of a test multiply, each
-    value is run once; `nox -s whole` runs all combinations.
+    value is run once, and of tests that take long a smaller one; `nox -s whole` runs all of them.
     """
     quick = "--quick" in session.posargs
     arguments = [argument for argument in session.posargs if argument != "--quick"]
+    spark_too = not quick and _spark_is_wanted(arguments)
     if quick and not arguments:
         _install(session, ".[test-quick]", "the library and what a first look needs, about 60 MB")
+    elif spark_too:
+        _install(session, ".[spark,test]", "the library and what tests it, with Spark and a Java, about 1.4 GB")
     else:
         _install(session, ".[test]", "the library and what tests it, about 600 MB")
     # Of some arguments nothing is left for one of the runs; without any, a run that finds no test has failed.
@@ -129,17 +141,14 @@ def tests(session: nox.Session) -> None:
         session.run("pytest", *_WITHOUT_SPARK, *(arguments or _QUICK), env=embedded, success_codes=codes)
         session.log("this was a first look; without --quick the whole suite runs")
         return
-    # Whether the model notices mistakes is hardly a matter of versions either.
-    once = ["--ignore=tests/model/test_mutations.py"] if second else []
-    session.run("pytest", *_WITHOUT_SPARK, *_SLOWEST, *once, *arguments, env=embedded, success_codes=codes)
+    chosen = arguments or _IN_WHEEL
+    session.run("pytest", *_WITHOUT_SPARK, *_SLOWEST, *chosen, env=embedded, success_codes=codes)
     if second:
-        once = [f"--ignore=tests/{name}" for name in _ON_ONE_SERVER]
         # Of each test one variant: all of them run on every version by `nox -s matrix`.
-        sample = [] if arguments else ["--sample", "1"]
+        chosen = arguments or [*_ON_SECOND, "--sample", "1"]
         server = {"FAIRQUEUE_POSTGRES_BIN": str(second)}
-        session.run("pytest", *_WITHOUT_SPARK, *_SLOWEST, *once, *sample, *arguments, env=server, success_codes=codes)
-    if _spark_is_wanted(arguments):
-        _install(session, ".[spark,test]", "Spark and a Java, about 800 MB more")
+        session.run("pytest", *_WITHOUT_SPARK, *_SLOWEST, *chosen, env=server, success_codes=codes)
+    if spark_too:
         # One session of Spark has both cores. A history is read up to the oldest transaction of the server: apart.
         session.run("pytest", "-m", _SPARK, "-n", "1", *_SLOWEST, *arguments, env=embedded, success_codes=codes)
 
@@ -147,8 +156,8 @@ def tests(session: nox.Session) -> None:
 @nox.session
 def whole(session: nox.Session) -> None:
     """Run all variants of all tests on PostgreSQL 18, also those that ``tests`` leaves out."""
-    session.install("-e", ".[test]")
-    env = {"FAIRQUEUE_POSTGRES_BIN": "", "FAIRQUEUE_LOCK_PAIRS": "1"}
+    session.install("-e", ".[spark,test]")
+    env = {"FAIRQUEUE_POSTGRES_BIN": ""} | _THOROUGH
     session.run("pytest", "--whole", *_WITHOUT_SPARK, *session.posargs, env=env)
 
 
@@ -199,7 +208,8 @@ def drivers(session: nox.Session, driver: str, server: int) -> None:
 def spark(session: nox.Session, pyspark: str) -> None:
     """Run the tests of the data pipeline on each PySpark that it works with, and on the Java of the wheel."""
     session.install(f"pyspark[connect]=={pyspark}.*", "-e", ".[spark,test]")
-    session.run("pytest", "-m", "spark or long", "-n", "1", *session.posargs, env={"JAVA_HOME": ""})
+    env = {"JAVA_HOME": ""} | _THOROUGH
+    session.run("pytest", "--whole", "-m", "spark or long", "-n", "1", *session.posargs, env=env)
 
 
 @nox.session

@@ -14,7 +14,7 @@ pytest.register_assert_rewrite(
 )
 
 pytest_plugins = [
-    "tests.fixtures.options",  # --full; the bench marker; Hypothesis profiles
+    "tests.fixtures.options",  # --full, --sample, --whole; Hypothesis profiles
     "tests.fixtures.garbage",  # none of modules and tests
     "tests.fixtures.server",  # server, private_server, postgresql_proc
     "tests.fixtures.database",  # database, empty_database, make_database

@@ -67,6 +67,7 @@ def test_a_worker(shop: Shop, source: str, words: list[str]) -> None:
     assert shop.waiting() == []
 
 
+@pytest.mark.many(1)
 @pytest.mark.parametrize(("source", "words"), [(THREADS, ["--threads"]), (TASKS, ["--async"])])
 def test_it_drains(shop: Shop, source: str, words: list[str]) -> None:
     """With --drain it ends by itself, with 0, when all is handled."""
@@ -76,6 +77,7 @@ def test_it_drains(shop: Shop, source: str, words: list[str]) -> None:
     assert (found.status, json.loads(found.out)["stats"]["completed"], shop.waiting()) == (0, 5, [])
 
 
+@pytest.mark.many(1)
 @pytest.mark.parametrize(("source", "words"), [(THREADS, ["--threads"]), (TASKS, ["--async"])])
 def test_it_says_what_it_left(shop: Shop, source: str, words: list[str]) -> None:
     """A drained worker names the messages that wait for a rate or for their time; its status is 0 all the same."""
@@ -97,6 +99,7 @@ def test_it_says_what_it_left(shop: Shop, source: str, words: list[str]) -> None
     assert "scheduled: 1 in 1 channel" in found.out
 
 
+@pytest.mark.many(1)
 @pytest.mark.parametrize(("source", "words"), [(THREADS, ["--threads"]), (TASKS, ["--async"])])
 def test_it_left_nothing(shop: Shop, source: str, words: list[str]) -> None:
     """After a drain to the end there is nothing to say."""
@@ -330,6 +333,7 @@ def _probe(port: int, path: str) -> tuple[int, dict[str, Any]]:
         connection.close()
 
 
+@pytest.mark.many(1)
 @pytest.mark.parametrize(("source", "words"), [(THREADS, ["--threads"]), (TASKS, ["--async"])])
 def test_probes(shop: Shop, source: str, words: list[str]) -> None:
     """With --http it answers probes while it works; pages that are none are 404."""

@@ -23,6 +23,7 @@ def test_the_engine_of_the_application(shop: Shop, database: Database, make: str
     assert (found.status, found.document["stats"]["completed"]) == (0, 1), found.err
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("engines", ["no engine", "async", "async and several"])
 @pytest.mark.parametrize("source", [THREADS, TASKS], ids=["plain", "async"])
 def test_the_environment_names_the_database_only(shop: Shop, database: Database, engines: str, source: str) -> None:

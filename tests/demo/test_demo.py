@@ -141,6 +141,7 @@ def test_a_run_keeps_its_promises(temporary: Path, work: Path, environment: dict
     assert _processes_with(str(temporary)) == []
 
 
+@pytest.mark.whole
 @pytest.mark.timeout(600)
 def test_its_history_becomes_a_report(temporary: Path, no_java: Path, work: Path, environment: dict[str, str]) -> None:
     """With --report the history is reported on, with a replay, where no Java is; each step is told, the forecast stands

@@ -35,6 +35,7 @@ class _Nobody:
         """Hear what became of a killed worker's files."""
 
 
+@pytest.mark.whole
 def test_the_forecast_of_fifo_is_what_fifo_does(server_url: URL) -> None:
     """From the history of the fair half the replay tells, within 15 %, how long small customers wait in the real FIFO
     half.

@@ -102,6 +102,7 @@ def _is_done(queue: Queue, engine: Engine) -> bool:
     return stats.ready == stats.leased == 0
 
 
+@pytest.mark.many(1)
 @pytest.mark.parametrize("where", COMMANDS)
 def test_the_command_line_runs(database: Database, engine: Engine, tmp_path: Path, where: str) -> None:
     """It handles a message, answers the probes of its unit, and ends well at the supervisor's SIGTERM."""

@@ -13,12 +13,14 @@ from tests.fixtures.database import Database
 _PAGES = sorted(page for page in (DOCS / "tutorials").glob("*.md") if page.name != "index.md")
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.stem)
 def test_the_tutorial_works(newcomer: Reader, page: Path) -> None:
     """Its files, programs and tests work, and print what the page shows."""
     newcomer.follow(page)
 
 
+@pytest.mark.many(1)
 @pytest.mark.parametrize("page", ["fastapi.md", "shop.md"])
 def test_async_pages_on_asyncpg(empty_database: Database, tmp_path: Path, page: str) -> None:
     """The pages of FastAPI work on asyncpg as they do on psycopg."""

@@ -12,6 +12,14 @@ from tests.unit_of_work.business import Base
 MakeFace = Callable[..., Face]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test that has no variants but drivers, two run: `nox -s whole` and `nox -s drivers` have them all."""
+    for item in items:
+        variant = getattr(item, "callspec", None)
+        if variant is not None and set(variant.params) == {"make_face"}:
+            item.add_marker(pytest.mark.many)
+
+
 @pytest.fixture
 def queue() -> Queue:
     """A queue that remembers nothing of other tests."""

@@ -13,6 +13,7 @@ from sqlalchemy import Engine
 from sqlalchemy_fairqueue import Queue
 from tests.fixtures.database import Database
 
+pytestmark = pytest.mark.many(1)
 _APPLICATION = """
 from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import create_async_engine

@@ -27,7 +27,10 @@ _TERMINATED = """
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("members", "faults"), [(200, 3), pytest.param(LARGE, 12, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    ("members", "faults"),
+    [(60, 1), pytest.param(200, 3, marks=pytest.mark.whole), pytest.param(LARGE, 12, marks=pytest.mark.soak)],
+)
 def test_a_group_under_chaos(engine: Engine, database: Database, members: int, faults: int) -> None:
     """What follows it comes once, when all members have ended, and knows how each of them did."""
     # It is due when all is over, and stays to be counted.

@@ -12,8 +12,8 @@ from tests.model.machine import FairQueueMachine
 from tests.model.runner import run
 from tests.model.world import World
 
-# The deep profile: FAIRQUEUE_MODEL_EXAMPLES=2000 FAIRQUEUE_MODEL_STEPS=60
-_EXAMPLES = int(os.environ.get("FAIRQUEUE_MODEL_EXAMPLES", "40"))
+# `nox -s whole` runs more. The deep profile: FAIRQUEUE_MODEL_EXAMPLES=2000 FAIRQUEUE_MODEL_STEPS=60
+_EXAMPLES = int(os.environ.get("FAIRQUEUE_MODEL_EXAMPLES", "20"))
 _STEPS = int(os.environ.get("FAIRQUEUE_MODEL_STEPS", "40"))
 _REACHED = {
     "dequeue gave a full batch": 0.5,

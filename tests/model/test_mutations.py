@@ -23,6 +23,7 @@ def test_each_mistake_changes_its_function() -> None:
     assert len({one.name for one in MUTATIONS}) == len(MUTATIONS)
 
 
+@pytest.mark.many(1)
 @pytest.mark.timeout(3600 if _ALL else 300)
 @pytest.mark.parametrize("mutation", [one for one in MUTATIONS if _ALL or not one.slow], ids=str)
 def test_the_machine_notices_a_mistake_in_the_sql(world: World, mutation: Mutation) -> None:

@@ -8,6 +8,7 @@ import pytest
 _MAPPED = "sqlalchemy_fairqueue.models.mapped"
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     "use",
     [

@@ -55,7 +55,15 @@ SPOILT: dict[str, tuple[Spoil, str]] = {
     "deliveries": (lambda database, one: _plant(database, one, deliveries="2147483647"), "dead"),
 }
 
-spoilt = pytest.mark.parametrize(("spoil", "outcome"), SPOILT.values(), ids=SPOILT)
+# Each failed call writes a gigabyte of text.
+_LARGE = "headers without end"
+spoilt = pytest.mark.parametrize(
+    ("spoil", "outcome"),
+    [
+        pytest.param(*value, id=name, marks=[pytest.mark.whole] if name == _LARGE else [])
+        for name, value in SPOILT.items()
+    ],
+)
 
 
 def _failures(engine: Engine) -> list[str]:
@@ -117,14 +125,21 @@ def test_a_row_whose_lease_expired(
     assert outcome in {"dead", "quarantined"}
 
 
-async def test_an_async_consumer(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
+@pytest.mark.parametrize(
+    ("spoil", "release"),
+    [(lose, "unreadable"), pytest.param(SPOILT[_LARGE][0], "refused", marks=pytest.mark.whole)],
+    ids=["content lost", _LARGE],
+)
+async def test_an_async_consumer(  # noqa: PLR0917 - fixtures
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database, spoil: Spoil, release: str
+) -> None:
     """As a sync one."""
     bad = queue.enqueue_now(engine, channel="a", payload=1)
     good = queue.enqueue_now(engine, channel="a", payload=2)
-    _plant(database, bad or 0, headers=_ENDLESS)
+    spoil(database, bad or 0)
     assert [one.message_id for one in await queue.adequeue(async_engine, limit=10)] == [good]
     assert [one.message_id for one in await queue.aquarantined(async_engine)] == [bad]
-    assert await queue.arelease_quarantined(async_engine, bad or 0) == {bad: "refused"}
+    assert await queue.arelease_quarantined(async_engine, bad or 0) == {bad: release}
     assert await queue.apurge_quarantined(async_engine, [bad or 0, 99]) == {bad: "deleted", 99: "missing"}
 
 
@@ -214,6 +229,7 @@ def test_messages_of_another_queue(queue: Queue, engine: Engine, database: Datab
     assert (queue.dead_letters(engine), queue.quarantined(engine)) == ([], [])
 
 
+@pytest.mark.whole
 def test_a_dead_letter_that_cannot_be_read(queue: Queue, engine: Engine, database: Database) -> None:
     """It is listed with what is wrong, beside the others, and can be purged."""
     bad, good = (queue.enqueue_now(engine, channel="a", payload=n, headers={"n": n}) or 0 for n in range(2))
@@ -228,6 +244,22 @@ def test_a_dead_letter_that_cannot_be_read(queue: Queue, engine: Engine, databas
     assert queue.purge_dead(engine, bad) == 1
 
 
+def test_release_of_what_was_mended(queue: Queue, engine: Engine, database: Database) -> None:
+    """What has lost its content stays in quarantine until the content is there again."""
+    lost = queue.enqueue_now(engine, channel="a", payload=1) or 0
+    lose(database, lost)
+    assert queue.dequeue(engine, limit=10) == []
+    [found] = queue.quarantined(engine)
+    assert (found.message_id, found.content_size, found.unreadable) == (lost, None, ("content",))
+    assert queue.release_quarantined(engine, [lost, 99]) == {lost: "unreadable", 99: "missing"}
+    database.execute("update fq_quarantine set content = '2'")
+    assert queue.release_quarantined(engine, lost) == {lost: "released"}
+    [delivery] = queue.dequeue(engine, limit=10)
+    assert (delivery.message_id, delivery.payload, delivery.attempt) == (lost, 2, 1)
+    assert queue.quarantined(engine) == []
+
+
+@pytest.mark.whole
 def test_release(queue: Queue, engine: Engine, database: Database) -> None:
     """What was quarantined is listed without its content, and is released once it can be delivered."""
     bad = queue.enqueue_now(engine, channel="a", payload=1) or 0

@@ -140,6 +140,7 @@ def test_fairness(figures: Figures, reference: Database, queue: str) -> None:
         assert channel.denied_wait <= channel.mean_wait
 
 
+@pytest.mark.whole
 def test_compiled_or_not_the_figures_are_the_same(figures: Figures) -> None:
     """Numba's code gives the figures that Python gives."""
     assert measure_table(table(nasty()), policies=known_policies(), compile_=True) == figures

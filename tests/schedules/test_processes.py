@@ -19,18 +19,16 @@ from tests.fixtures.database import Database
 from tests.schedules.program import QUEUE
 from tests.worker.helpers import until
 
-PROCESSES = 20
-SCHEDULES = 200
 SLOTS = 50
 MINUTE = timedelta(minutes=1)
 
 
 @contextmanager
-def programs(database: Database) -> Iterator[list[subprocess.Popen[str]]]:
-    """The processes; all of them are killed at the end."""
+def programs(database: Database, count: int) -> Iterator[list[subprocess.Popen[str]]]:
+    """So many processes; all of them are killed at the end."""
     running: list[subprocess.Popen[str]] = []
     try:
-        for _ in range(PROCESSES):
+        for _ in range(count):
             start(database, running)
         for program in running:
             assert program.stdout is not None
@@ -59,19 +57,22 @@ def due(database: Database) -> int:
 
 
 @pytest.mark.timeout(300)
-def test_each_slot_once(engine: Engine, database: Database, clock: Clock) -> None:
-    """20 processes, a kill at each step of the clock, a clock that is set back in between: 10,000 slots of "all" run
-    once each, in their schedule's order; of "last" and "skip" none runs twice, and the newest one on time.
+@pytest.mark.parametrize(
+    ("processes", "schedules"), [(6, 20), pytest.param(20, 200, marks=pytest.mark.whole)], ids=["few", "many"]
+)
+def test_each_slot_once(engine: Engine, database: Database, clock: Clock, processes: int, schedules: int) -> None:
+    """Processes, a kill at each step of the clock, a clock that is set back in between: the slots of "all" run once
+    each, in their schedule's order; of "last" and "skip" none runs twice, and the newest one on time.
     """
     queue = Queue(QUEUE)
-    for number in range(SCHEDULES):
+    for number in range(schedules):
         queue.schedule(engine, "all", channel=f"c{number}", every=MINUTE, catch_up="all", payload=number)
     for number in range(20):
         queue.schedule(engine, "last", channel=f"c{number}", every=MINUTE, catch_up="last")
         queue.schedule(engine, "skip", channel=f"c{number}", every=MINUTE, catch_up="skip")
     anchors = {(row.channel, row.name): row.anchor_at for row in database.rows("select * from fq_schedule")}
     chance = random.Random(5)  # noqa: S311 - which one is killed
-    with programs(database) as running:
+    with programs(database, processes) as running:
         for step in range(10):
             clock.advance(5 * MINUTE)
             begun = database.value("select count(*) from fq_schedule_slot")
@@ -94,10 +95,10 @@ def test_each_slot_once(engine: Engine, database: Database, clock: Clock) -> Non
     of_all = [row for row in ran if row.name == "all"]
     expected = {
         (f"c{number}", anchors[f"c{number}", "all"] + minute * microseconds(MINUTE))
-        for number in range(SCHEDULES)
+        for number in range(schedules)
         for minute in range(1, SLOTS + 1)
     }
-    assert len(of_all) >= SCHEDULES * SLOTS == len(expected)
+    assert len(of_all) >= schedules * SLOTS == len(expected)
     assert {(row.channel, row.slot_at) for row in of_all} >= expected
     assert max(Counter((row.channel, row.name, row.slot_at) for row in ran).values()) == 1
     for before, after in pairwise(of_all):

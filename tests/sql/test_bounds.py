@@ -63,7 +63,7 @@ def test_endless_headers(kernel: Kernel, count: int, channels: list[str]) -> Non
     [
         ({"a": "x" * 65_524}, True),
         ({"a": "x" * 65_529}, False),
-        ({"a": [1.5] * 3_000_000}, False),
+        pytest.param({"a": [1.5] * 3_000_000}, False, marks=pytest.mark.whole),
         ({"a": [0] * 21_800}, True),
         ({"a": [1e300] * 3}, True),
         ({"a": [-1e301] * 300}, False),

@@ -59,17 +59,17 @@ def _fill(kernel: Kernel, messages: int, channels: int) -> None:
     )
 
 
-def test_every_verb_is_frugal_on_a_fresh_install_with_a_million_messages(
-    kernel: Kernel, open_kernel: OpenKernel
+@pytest.mark.parametrize("messages", [100_000, pytest.param(1_000_000, marks=pytest.mark.whole)])
+def test_every_verb_is_frugal_on_a_fresh_install_with_many_messages(
+    kernel: Kernel, open_kernel: OpenKernel, messages: int
 ) -> None:
-    """With plans made on empty tables and 1,000,000 messages in 2,000 channels, each verb reads in proportion to its
-    batch.
+    """With plans made on empty tables and many messages in 2,000 channels, each verb reads in proportion to its batch.
 
     Without the pinned planner settings and the look-ups that cannot be turned round, a plan of the empty tables reads
     them whole.
     """
     _warm(kernel)
-    _fill(open_kernel(autocommit=True), 1_000_000, 2_000)
+    _fill(open_kernel(autocommit=True), messages, 2_000)
     names = [f"c{number}" for number in range(1, BATCH + 1)]
     assert_frugal(kernel, BOUND, lambda: kernel.enqueue(*names))
     assert_frugal(kernel, BOUND, lambda: kernel.enqueue(*names, keys=names))
@@ -86,7 +86,7 @@ def test_every_verb_is_frugal_on_a_fresh_install_with_a_million_messages(
     assert_frugal(kernel, BOUND, lambda: kernel.retry(*hands[3:5]))
     assert_frugal(kernel, BOUND, lambda: kernel.bury(*hands[5:7]))
     assert_frugal(kernel, BOUND, lambda: kernel.complete(*hands[7:]))
-    assert_frugal(kernel, BOUND, lambda: kernel.cancel(*range(500_000, 500_000 + BATCH)))
+    assert_frugal(kernel, BOUND, lambda: kernel.cancel(*range(messages // 2, messages // 2 + BATCH)))
     assert_frugal(kernel, BOUND, lambda: kernel.configure("c1", 5))
     kernel.rows("update fq_lease set expires_at = 0")
     assert_frugal(kernel, BOUND, lambda: kernel.dequeue(BATCH))

@@ -48,6 +48,7 @@ def test_mypy(name: str, tmp_path: Path) -> None:
     assert found.keys() == _expected(file), found
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", ["jobs"])
 def test_pyright(name: str) -> None:
     """In strict mode it refuses what is marked as wrong, and nothing else."""
@@ -57,6 +58,7 @@ def test_pyright(name: str) -> None:
     assert found.keys() == _expected(file), found
 
 
+@pytest.mark.whole
 def test_public_types_are_known(tmp_path: Path) -> None:
     """Pyright knows the types of 98 of 100 names that an application can import."""
     pytest.importorskip("pyright", reason="not installed here")

@@ -27,7 +27,7 @@ from tests.fixtures.options import PATIENCE
 QUEUE = Queue("documents")
 _DEADLOCK = "40P01"
 _HOUR = timedelta(hours=1)
-SHARE = int(os.environ.get("FAIRQUEUE_LOCK_PAIRS", "8"))
+SHARE = int(os.environ.get("FAIRQUEUE_LOCK_PAIRS", "24"))
 """One of so many pairs is tried; 1: all of them, by `nox -s whole`."""
 
 

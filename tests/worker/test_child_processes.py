@@ -33,6 +33,10 @@ _LATER = RetryPolicy(first=timedelta(hours=1), cap=timedelta(hours=1), jitter=0)
 _PROCESS: Any = {"isolation": "process"}
 
 
+# Each starts processes: of most tests one variant runs, in threads or in a loop.
+pytestmark = pytest.mark.many(1)
+
+
 Serve = Callable[..., Worker | AsyncWorker]
 
 
@@ -129,6 +133,7 @@ def test_a_child_is_used_again(queue: Queue, engine: Engine, database: Database,
     until(lambda: worker.stats.completed == 3, "they are counted")
 
 
+@pytest.mark.many(4)
 @pytest.mark.parametrize(
     ("how", "verb", "says"),
     [
@@ -156,6 +161,7 @@ def test_how_a_handler_ends(  # noqa: PLR0917 - fixtures
         assert says in database.value(f"select error from {table}")
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("how", "says"),
     [
@@ -319,6 +325,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("how", "handler"),
     [

@@ -41,8 +41,8 @@ def add_columns(kernel: Kernel, kind: str) -> None:
         kernel.rows(_NOT_NULL.format(table=table))
 
 
-@pytest.mark.many
-@pytest.mark.parametrize("kind", ["theirs", "bigint"])
+@pytest.mark.many(1)
+@pytest.mark.parametrize("kind", [pytest.param("theirs", marks=pytest.mark.whole), "bigint"])
 @pytest.mark.parametrize("recorded", [False, True], ids=["no history", "history"])
 def test_every_table_takes_further_columns(kernel: Kernel, clock: Clock, kind: str, *, recorded: bool) -> None:
     """A message's whole life, the bulk load's and the housekeeping's: no name of a column means another thing to us."""
