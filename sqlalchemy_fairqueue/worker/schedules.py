@@ -186,7 +186,7 @@ class Schedules:
         return progress
 
     def _run_one(self, connection: DedicatedConnection, schema: str | None, due: DueSchedule) -> bool:
-        """Run the slots of a schedule that are due. False: some may be due, which it leaves for now."""
+        """Run the slots of a schedule that are due, or note why it cannot be run. False: it is left for now."""
         channel = schema, due.queue, due.channel
         if channel in self._held:
             return False
@@ -209,10 +209,9 @@ class Schedules:
                 self._held.add(channel)
             if state.startswith(_PASSING):
                 return False
-            self._note(connection, schema, due, error)
+            return self._note(connection, schema, due, error)
         except (FairQueueError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-            self._note(connection, schema, due, error)
-        return True
+            return self._note(connection, schema, due, error)
 
     def _run_slots(self, connection: DedicatedConnection, schema: str | None, due: DueSchedule) -> bool:
         """Run the slots that are due. False: another worker was first, or somebody has the row locked."""
@@ -243,16 +242,19 @@ class Schedules:
 
     def _note(
         self, connection: DedicatedConnection, schema: str | None, due: DueSchedule, error: BaseException
-    ) -> None:
+    ) -> bool:
+        """Note why a schedule cannot be run. False: it was changed meanwhile, or somebody has the row locked."""
         problem = said(error)
         delay = timedelta(seconds=self._timings.schedule_again)
         note = partial(database.fail_schedule, schema=schema, due=due, problem=problem, delay=delay)
-        if connection.run(partial(_committed, work=note)):
+        noted = connection.run(partial(_committed, work=note))
+        if noted:
             log.warning(
                 "worker %s cannot run schedule %s of channel %s of queue %s, which is tried again in %.0f s: %s",
                 *(self._options.name, due.name, due.channel, due.queue, delay.total_seconds(), problem),
                 extra={"worker": self._options.name},
             )
+        return noted
 
 
 def _passes(error: Exception) -> bool:

@@ -2,6 +2,7 @@
 
 import threading
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine
@@ -142,6 +143,36 @@ def test_a_database_that_is_away_for_a_moment(
     clock.advance(timedelta(hours=1))
     assert drained(Worker(engine, queue))
     assert len(handled) == 1
+
+
+def test_a_schedule_that_cannot_be_run_is_locked(
+    engine: Engine, database: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker tries it once and drains: it does not wait for the transaction that mends the schedule."""
+    queue, handled = Queue("documents"), []
+    queue.handler("tick")(lambda delivery: handled.append(delivery.channel))
+    for channel in ("bad", "good"):
+        queue.schedule(engine, "tick", channel=channel, kind="tick", cron="0 * * * *")
+    Worker(engine, queue).run(drain=True)
+    database.execute("update fq_schedule set timezone = 'Europe/Atlantis' where channel = 'bad'")
+    clock.advance(timedelta(hours=1))
+    noted: list[bool] = []
+    note = calls.fail_schedule
+
+    def spy(*arguments: Any, **words: Any) -> bool:
+        noted.append(note(*arguments, **words))
+        return noted[-1]
+
+    monkeypatch.setattr(calls, "fail_schedule", spy)
+    with engine.begin() as business:
+        queue.schedule(business, "tick", channel="bad", kind="tick", cron="0 * * * *")
+        assert drained(Worker(engine, queue))
+        # Once, and once more after the other one was run.
+        assert (noted, handled) == ([False, False], ["good"])
+        business.rollback()
+    noted.clear()
+    assert drained(Worker(engine, queue))
+    assert (noted, due(database)) == ([True], 0)
 
 
 def test_what_follows_a_group_that_ends_at_the_last_moment(engine: Engine, database: Database) -> None:
