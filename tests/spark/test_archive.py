@@ -220,6 +220,33 @@ def test_one_process_at_a_time(archive: Archive, database: Database, noon: Clock
     assert [one.day for one in archive().days] == [(noon.now() - DAY).date()]
 
 
+def test_another_database_touches_nothing(
+    spark: "SparkSession", archive: Archive, database: Database, folder: Path, make_database: Callable[..., Database]
+) -> None:
+    """The lock of the archive is not there, so a run may be under way: its unfinished file stays."""
+    archive()
+    unfinished = folder / "_fairqueue_work" / "part-1.parquet"
+    unfinished.parent.mkdir()
+    unfinished.touch()
+    other = make_database()
+    for run in (archiving.archive, archiving.compact_archive):
+        with pytest.raises(OriginChanged):
+            run(spark, str(folder), dsn=other.conninfo)
+        assert unfinished.exists()
+    archiving.compact_archive(spark, str(folder), dsn=database.conninfo)
+    assert not unfinished.exists()
+
+
+def marked_columns(folder: Path, columns: int | None = None) -> int:
+    """The version of the columns in the marker, after it was set to *columns*."""
+    marker = folder / "_fairqueue.json"
+    if columns is not None:
+        (folder / "._fairqueue.json.crc").unlink()
+        marker.write_text(json.dumps(json.loads(marker.read_text()) | {"columns": columns}))
+    found: int = json.loads(marker.read_text())["columns"]
+    return found
+
+
 def in_process(folder: Path) -> list[int]:
     """What the report in the process finds."""
     found: list[int] = sorted(history.read_archive(folder).attempts["id"].to_pylist())
@@ -259,8 +286,12 @@ def test_a_run_that_dies_while_it_joins_files_is_taken_up(
     spark: "SparkSession", database: Database, folder: Path, archive: Archive, *, noon: Clock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """Before and after anything done to files, and between their removals: both readers see each attempt once."""
+    """Before and after anything done to files, and between their removals: both readers see each attempt once.
+
+    The marker of an older archive tells of the newest columns before a file has them.
+    """
     scattered(database, archive, noon)
+    assert marked_columns(folder, 1) == 1
     death, done, overlapping = Death(monkeypatch, "remove"), None, 0
     while done is None:
         death.calls.clear()
@@ -268,6 +299,7 @@ def test_a_run_that_dies_while_it_joins_files_is_taken_up(
             done = archiving.compact_archive(spark, str(folder), dsn=database.conninfo)
         except Killed:
             overlapping += len(files(folder)) == 5
+            assert marked_columns(folder) == 2 or len(files(folder)) == 4
             assert in_process(folder) == list(range(1, 8))
             assert sum(map(len, ids(spark, folder).values())) == 7
     assert overlapping >= 2

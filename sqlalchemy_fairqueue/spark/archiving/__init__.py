@@ -112,7 +112,7 @@ def compact_archive(
     Args:
         spark: A classic session.
         path: The folder of an archive.
-        dsn: The database of its history, which holds the archive's lock; or *dsn_env*, the variable that holds it.
+        dsn: The database of its history, where the archive's lock is; or *dsn_env*, the variable that holds it.
         dsn_env: See *dsn*.
         schema: The schema of the installation; None: the connection's default.
         min_files: The least number of files of a day that are joined.
@@ -125,6 +125,8 @@ def compact_archive(
         ArchiveBusy: Another process updates the archive.
         ArchiveDamaged: The folder holds files that no run leaves there.
         ArchiveError: There is no archive.
+        OriginChanged: The archive is of another history. If this one continues it, run :func:`archive` with
+            *accepted_origin* first.
     """
     given = {"dsn": dsn, "dsnEnv": dsn_env, "schema": schema}
     options = read_options(ReadOptions, {name: value for name, value in given.items() if value is not None})

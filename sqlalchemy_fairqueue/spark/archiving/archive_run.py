@@ -96,16 +96,11 @@ def update_archive(
         translated_errors("archive the history"),
     ):
         pruned = last_pruned(connection, schema)
-        now = horizon(connection, schema)
-        marker = _marker(storage, now, pruned)
-        with _locked(connection, marker, path) as check_lock:
-            # Another process may have made the archive at the same time, and been faster.
-            if storage.marker() != marker:
-                raise ArchiveBusy(f"another process has just begun the archive at {path}; run it again")
-            storage.clean()
-            archived = archived_through(_without_covered(storage))
-            reached = Offset(marker.origin, Position(max(archived.values(), default=1) - 1, _LAST_ID), marker.pruned)
-            check_origin(reached, now, options.accepted_origin)
+        marker = _marker(storage, horizon(connection, schema), pruned)
+        with _locked(connection, storage, marker, path) as check_lock:
+            # Under the lock, as another run may have archived later transactions until now.
+            now = horizon(connection, schema)
+            archived = archived_through(_own_files(storage, marker, now, options.accepted_origin))
             lost = _lost(connection, schema, archived, marker, options)
             if marker != marker.updated(now.origin, pruned):
                 # Rows pruned until now were archived, or are reported as lost once: a folder that is removed from the
@@ -159,16 +154,22 @@ def compact_files(
     """Join the files of days that have several; the arguments are those of :func:`compact_archive`."""
     storage = Storage(spark, path)
     done = []
-    with _prepared(spark), reading_connection(options, "archive") as (connection, _), translated_errors("compact"):
+    with (
+        _prepared(spark),
+        reading_connection(options, "archive") as (connection, schema),
+        translated_errors("compact the archive"),
+    ):
         marker = storage.marker()
         if marker is None:
             raise ArchiveError(f"there is no archive at {path}; give the folder that archive() has made")
-        with _locked(connection, marker, path) as check_lock:
-            storage.clean()
+        with _locked(connection, storage, marker, path) as check_lock:
             days: dict[int, list[ArchiveFile]] = {}
-            for one in sorted(_without_covered(storage)):
+            for one in sorted(_own_files(storage, marker, horizon(connection, schema), options.accepted_origin)):
                 days.setdefault(one.day, []).append(one)
             archived = archived_through(one for files in days.values() for one in files)
+            if marker != marker.updated(marker.origin, marker.pruned):
+                # Joined files have today's columns. A library that does not know these must not add to the archive.
+                storage.save_marker(marker.updated(marker.origin, marker.pruned), new=False)
             for day, files in sorted(days.items()):
                 if len(files) < min_files:
                     continue
@@ -191,13 +192,24 @@ def compact_files(
     return tuple(done)
 
 
-def _without_covered(storage: Storage) -> list[ArchiveFile]:
-    """The files of the archive, after those were removed that a dead run had joined."""
+def _own_files(storage: Storage, marker: Marker, now: Horizon, accepted: str | None) -> list[ArchiveFile]:
+    """The files of the archive, after what dead runs left was removed.
+
+    Nothing is removed where the connection leads to another database than the archive's: the lock that was taken there
+    says nothing of runs that are under way.
+
+    Raises:
+        OriginChanged: The connection leads to another history.
+    """
     found = storage.archive_files()
     covered = covered_files(found)
+    kept = [one for one in found if one not in covered]
+    last = max(archived_through(kept).values(), default=1) - 1
+    check_origin(Offset(marker.origin, Position(last, _LAST_ID), marker.pruned), now, accepted)
+    storage.clean()
     for one in covered:
         storage.remove(one)
-    return [one for one in found if one not in covered]
+    return kept
 
 
 @contextmanager
@@ -226,8 +238,14 @@ def _marker(storage: Storage, now: Horizon, pruned: int) -> Marker:
 
 
 @contextmanager
-def _locked(connection: psycopg.Connection, marker: Marker, path: str) -> Iterator[Callable[[], None]]:
-    """Hold the archive's lock, which ends with the connection; yields a check that it is still held."""
+def _locked(
+    connection: psycopg.Connection, storage: Storage, marker: Marker, path: str
+) -> Iterator[Callable[[], None]]:
+    """Hold the archive's lock, which ends with the connection; yields a check that it is still held.
+
+    Raises:
+        ArchiveBusy: Another process holds it, or has changed the marker before it was free.
+    """
     key = f"fairqueue archive {marker.archive}"
     try:
         # Waits, as the server may not have noticed yet that a process died. The lock outlives the transaction, the
@@ -237,6 +255,9 @@ def _locked(connection: psycopg.Connection, marker: Marker, path: str) -> Iterat
             connection.execute("select pg_advisory_lock(hashtextextended(%s, 0))", [key])
     except psycopg.errors.LockNotAvailable:
         raise ArchiveBusy(f"another process is bringing the archive at {path} up to date; wait for its end") from None
+    # Another process may have made the archive at the same time, and been faster.
+    if storage.marker() != marker:
+        raise ArchiveBusy(f"another process has just begun or changed the archive at {path}; run it again")
 
     def check_lock() -> None:
         try:
