@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from sqlalchemy_fairqueue.values.waits import tenants_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
     from sqlalchemy import Connection
 
@@ -37,9 +38,9 @@ class QueueFigures:
         limits: The shared limits that it draws from.
         fair_by: What its channels get equal parts of.
         records_history: Whether it records its history, from which completions are counted.
-        completed: Completed attempts since the figures before. None: these are the first, or it records no history.
+        completed: Completed attempts since the figures before. None: ``Figures.since`` is, or it records no history.
         completed_per_second: The same a second.
-        change_per_second: Growth of the number of its messages a second. None: these are the first figures.
+        change_per_second: Growth of the number of its messages a second. None: ``Figures.since`` is.
         completed_by_channel: Completed attempts since the figures before by channel; empty where completed is None.
     """
 
@@ -97,7 +98,7 @@ class Figures:
 
     Attributes:
         at: The instant, by the database's clock.
-        since: The time since the figures before. None: these are the first.
+        since: The time since the figures before. None: these are the first, or those before are too old.
         queues: The queues by name.
         snapshot: The snapshot as PostgreSQL writes it.
     """
@@ -109,7 +110,11 @@ class Figures:
 
 
 def read_figures(
-    connection: Connection, schema: str | None, queues: Sequence[Queue] | None, previous: Figures | None
+    connection: Connection,
+    schema: str | None,
+    queues: Sequence[Queue] | None,
+    previous: Figures | None,
+    longest: timedelta,
 ) -> Figures:
     """Read the figures of queues.
 
@@ -118,10 +123,14 @@ def read_figures(
         schema: The schema of the installation.
         queues: The queues. None: all that have channels or are configured.
         previous: The figures that rates are counted from. None: there are none.
+        longest: The most time that rates are counted over. Older figures are taken for none: the history since them
+            may be long, and its average says nothing of now.
     """
     context = database.sample_context(connection, schema)
     asked = [Queue(name, schema=schema) for name in database.queues(connection, schema)] if queues is None else queues
-    since = context.at - previous.at if previous and context.at > previous.at else None
+    since = context.at - previous.at if previous else None
+    if since is not None and not timedelta(0) < since <= longest:
+        since = None
     names = {queue.name for queue in asked}
     settings = database.queue_settings(connection, schema)
     recorded = [name for name, one in settings.items() if one.history and name in names]

@@ -61,18 +61,18 @@ class _Served:
         self._counts: Counter[str] = Counter()
         self._total = 0
 
-    def add(self, at: datetime, counts: Mapping[str, int]) -> None:
-        """Add those since the figures before, and take away what is not of late any more."""
-        self._parts.append((at, counts))
-        self._counts.update(counts)
-        self._total += sum(counts.values())
-        while self._parts[0][0] < at - LATELY:
+    def add(self, begin: datetime, at: datetime, counts: Mapping[str, int]) -> None:
+        """Add those of a time, and take away the times that began too long ago. The one that is added stays."""
+        while self._parts and self._parts[0][0] < at - LATELY:
             _, old = self._parts.popleft()
             self._counts.subtract(old)
             self._total -= sum(old.values())
             for channel in old:
                 if not self._counts[channel]:
                     del self._counts[channel]
+        self._parts.append((begin, counts))
+        self._counts.update(counts)
+        self._total += sum(counts.values())
 
     def part(self, channel: str) -> float | None:
         """The part of a channel."""
@@ -81,6 +81,10 @@ class _Served:
 
 class SharedFigures:
     """The figures of an installation, read at most once in a while, by the first reader that asks.
+
+    Completions are counted from one reading to the next, where no more than five minutes lie between them, or twice the
+    time for which figures are kept. After a longer pause they are counted anew, as after the first reading, so that no
+    reading has to count the history of a night.
 
     A reader that comes while another one reads gets the figures before, if there are any. In an event loop nobody waits
     for a reading that takes long: it goes on in the background, and the figures before are given, as long as somebody
@@ -143,7 +147,8 @@ class SharedFigures:
     def served(self, queue: str, channel: str) -> float | None:
         """The part of the queue's attempts that were completed lately which is the channel's, 0 to 1.
 
-        None: none was since the first figures, or the queue records no history.
+        Lately is in the last five minutes, or since the figures before if these are older. None: none was, as far as
+        the figures have counted, or the queue records no history.
         """
         found = self._served.get(queue)
         return found.part(channel) if found else None
@@ -155,13 +160,21 @@ class SharedFigures:
         self._good_until = self._given_until = 0.0
 
     def completed(self, queue: str) -> int:
-        """The number of attempts of a queue that were completed between the first figures and the latest."""
+        """The number of attempts of a queue that were completed between the first figures and the latest.
+
+        Those of longer pauses between readings are not counted.
+        """
         return self._completed[queue]
 
     @property
     def are_kept_longer(self) -> bool:
         """Whether the figures are kept for longer than was wanted, since it took long to read them."""
-        return self._took * DUTY > self._keep
+        return self._period > self._keep
+
+    @property
+    def _period(self) -> float:
+        """For how many seconds the latest figures are kept."""
+        return max(self._keep, DUTY * self._took)
 
     @property
     def took(self) -> timedelta:
@@ -233,7 +246,8 @@ class SharedFigures:
         return self._take(figures, began, forgotten)
 
     def _reading(self) -> Callable[[Connection], Figures]:
-        return lambda connection: read_figures(connection, self.schema, self._queues, self._latest)
+        longest = max(LATELY, timedelta(seconds=2 * self._period))
+        return lambda connection: read_figures(connection, self.schema, self._queues, self._latest, longest)
 
     def _fresh(self) -> Figures | None:
         return self._latest if monotonic() < self._good_until else None
@@ -253,14 +267,17 @@ class SharedFigures:
                 )
             )
             self._waits[name] = self._waits_with(queue)
-            self._served.setdefault(name, _Served()).add(figures.at, queue.completed_by_channel)
+            if figures.since is None:
+                self._served[name] = _Served()
+            else:
+                served = self._served.setdefault(name, _Served())
+                served.add(figures.at - figures.since, figures.at, queue.completed_by_channel)
         for gone in self._past.keys() - figures.queues.keys():
             del self._past[gone], self._waits[gone], self._served[gone]
         self._latest = figures
         if self._forgotten == forgotten:
-            period = max(self._keep, DUTY * self._took)
-            self._good_until = monotonic() + period
-            self._given_until = self._good_until + period
+            self._good_until = monotonic() + self._period
+            self._given_until = self._good_until + self._period
         return figures
 
     def _waits_with(self, queue: QueueFigures) -> dict[str, deque[float]]:
