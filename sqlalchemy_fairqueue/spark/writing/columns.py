@@ -15,8 +15,9 @@ from pyspark.sql import types
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.spark.errors import BadFrame
+from sqlalchemy_fairqueue.spark.writing.headers import check_headers
 from sqlalchemy_fairqueue.spark.writing.payloads import Problems, checked_json, json_texts
-from sqlalchemy_fairqueue.values.checks import HEADERS_BYTES, NAME_BYTES, check_name
+from sqlalchemy_fairqueue.values.checks import NAME_BYTES, check_name
 
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.spark.writing.options import WriteOptions
@@ -50,8 +51,6 @@ _NUMBERS = {
 _STAGED = {"payload": "content", "group": "group_id"}
 # PostgreSQL takes a UUID with and without dashes, so that md5() makes one.
 _GROUP = "^[0-9a-fA-F]{8}(-?)[0-9a-fA-F]{4}(-?)[0-9a-fA-F]{4}(-?)[0-9a-fA-F]{4}(-?)[0-9a-fA-F]{12}$"
-# Room for the group in the headers of a member.
-_GROUP_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +77,8 @@ class Columns:
         given = {name: batch.column(index) for name, index in self.indexes.items()}
         columns = [self._encoded(name, values, problems) for name, values in given.items()]
         _check_one_time(given, problems)
-        if "group" in given and "headers" in given:
-            _check_room(given["group"], columns[list(given).index("headers")], problems)
+        if "headers" in given:
+            check_headers(columns[list(given).index("headers")], given.get("group"), problems)
         count = batch.num_rows
         return [*columns, *(pa.array([value] * count) for value in self._constants().values())], problems
 
@@ -114,13 +113,6 @@ class Columns:
         texts = checked_json(values, found, objects=True) if _is_text(values) else json_texts(values, found)
         for index, problem in found.items():
             problems.setdefault(index, "headers" + problem.removeprefix("payload"))
-        sizes = pc.binary_length(texts)
-        for index in pc.indices_nonzero(pc.fill_null(pc.greater(sizes, HEADERS_BYTES), False)).to_pylist():
-            problems.setdefault(
-                index,
-                f"headers have {sizes[index].as_py():,} bytes of JSON, more than {HEADERS_BYTES:,}; keep what is large "
-                "in the payload",
-            )
         return pc.if_else(values.is_valid(), texts, pa.scalar(None, pa.string())) if values.null_count else texts
 
     def _contents(self, values: pa.Array, problems: Problems) -> pa.Array:
@@ -221,14 +213,6 @@ def _check_groups(values: pa.Array, problems: Problems) -> None:
     wrong = pc.invert(pc.match_substring_regex(values, _GROUP))
     for index in pc.indices_nonzero(pc.fill_null(wrong, False)).to_pylist():
         problems.setdefault(index, f"group is {values[index].as_py()!r:.80}; give a UUID, as of md5(...)")
-
-
-def _check_room(groups: pa.Array, headers: pa.Array, problems: Problems) -> None:
-    """Check that the headers of members have room for the group."""
-    most = HEADERS_BYTES - _GROUP_BYTES
-    wrong = pc.and_(groups.is_valid(), pc.fill_null(pc.greater(pc.binary_length(headers), most), False))
-    for index in pc.indices_nonzero(wrong).to_pylist():
-        problems.setdefault(index, f"headers of a member of a group have more than {most:,} bytes of JSON")
 
 
 def _check_numbers(name: str, values: pa.Array, problems: Problems) -> None:
