@@ -50,8 +50,15 @@ _ON_SECOND = tuple(
         "unit_of_work/test_savepoints.py", "worker/test_outcomes.py",
     )
 )  # fmt: skip
-# The session `wheel` runs these.
-_IN_WHEEL = ("--ignore=tests/unit/test_embedded.py",)
+# Every file of the wheel is that of the checkout: tested is what looks for files and programs beside it.
+_ON_WHEEL = tuple(
+    f"tests/{name}.py"
+    for name in (
+        "alembic/test_operations", "alembic/test_ladder", "alembic/test_sql_files", "alembic/test_templates",
+        "sql/test_dequeue", "unit/test_embedded",
+    )
+)  # fmt: skip
+_NOT_ON_WHEEL = ("--ignore=tests/unit/test_embedded.py",)
 # The sessions that leave nothing out run more programs of the model, all pairs of transactions and more examples.
 _THOROUGH = {"HYPOTHESIS_PROFILE": "thorough", "FAIRQUEUE_LOCK_PAIRS": "1", "FAIRQUEUE_MODEL_EXAMPLES": "60"}
 _ON_EVERY_VERSION = (
@@ -141,7 +148,7 @@ def tests(session: nox.Session) -> None:
         session.run("pytest", *_WITHOUT_SPARK, *(arguments or _QUICK), env=embedded, success_codes=codes)
         session.log("this was a first look; without --quick the whole suite runs")
         return
-    chosen = arguments or _IN_WHEEL
+    chosen = arguments or _NOT_ON_WHEEL
     session.run("pytest", *_WITHOUT_SPARK, *_SLOWEST, *chosen, env=embedded, success_codes=codes)
     if second:
         # Of each test one variant: all of them run on every version by `nox -s matrix`.
@@ -243,14 +250,12 @@ def wheel(session: nox.Session) -> None:
     shutil.copytree("tests", away / "tests", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copyfile("pyproject.toml", away / "pyproject.toml")
     checkout = Path.cwd()
-    expected = sorted(str(path) for path in Path("sqlalchemy_fairqueue").rglob("*.sql"))
     session.chdir(away)
-    session.run("python", "-c", _INSTALLED_CHECK, str(checkout), *expected)
+    session.run("python", "-c", _INSTALLED_CHECK, str(checkout))
     session.run("fairqueue", "--version")
     # Tests of the documents look at the checkout, also when they are only collected.
-    folders = ("tests/alembic", "tests/sql", "tests/unit/test_embedded.py")
     sample = () if session.posargs else ("--sample", "1")
-    chosen = (*folders, "-m", "installed", *sample, *session.posargs)
+    chosen = (*_ON_WHEEL, "-m", "installed", *sample, *session.posargs)
     session.run("python", "-m", "pytest", "--import-mode=append", *chosen)
 
 
@@ -258,14 +263,20 @@ _INSTALLED_CHECK = """
 import pathlib, sys
 import alembic_ext, sqlalchemy_fairqueue
 
-checkout, *expected = sys.argv[1:]
+checkout = pathlib.Path(sys.argv[1])
 site = pathlib.Path(sqlalchemy_fairqueue.__file__).parents[1]
 assert not site.is_relative_to(checkout) or ".nox" in site.parts, f"not the wheel: {site}"
 assert pathlib.Path(alembic_ext.__file__).parents[1] == site, alembic_ext.__file__
-expected += ["sqlalchemy_fairqueue/py.typed", "alembic_ext/py.typed"]
+packages = ("sqlalchemy_fairqueue", "alembic_ext")
+files = [path for package in packages for path in (checkout / package).rglob("*") if path.is_file()]
+expected = [str(path.relative_to(checkout)) for path in files if "__pycache__" not in path.parts]
+assert {"sqlalchemy_fairqueue/py.typed", "alembic_ext/py.typed"} < set(expected)
 missing = [name for name in expected if not (site / name).is_file()]
 assert not missing, f"not in the wheel: {missing}"
-print(f"{len(expected)} SQL and marker files are in the wheel")
+read = pathlib.Path.read_bytes
+others = [name for name in expected if read(site / name) != read(checkout / name)]
+assert not others, f"other text in the wheel: {others}"
+print(f"{len(expected)} files are in the wheel as in the checkout")
 """
 
 

@@ -1,8 +1,8 @@
 """Simulator of a queue, event by event: the rules of fq_hear and fq_dequeue on rows of integers.
 
 Every comparison is that of the SQL, so that both deliver the same messages in the same order, as
-tests/spark/test_replay_order.py shows. Calls take no time here, signals are heard at once, and nothing is locked. An
-event is an arrival, a start or a finish: an attempt has one of each. An event costs O(log channels + log workers).
+tests/simulation/test_replay_order.py shows. Calls take no time here, signals are heard at once, and nothing is locked.
+An event is an arrival, a start or a finish: an attempt has one of each. An event costs O(log channels + log workers).
 
 All compiled functions are in this module, so that it is long: numba keeps compiled code until the file of the function
 changes, and does not look at the files of those that it calls.

@@ -102,6 +102,7 @@ def test_monitors(tenant: Tenant, database: Database) -> None:
     assert message.endswith("what it counts may be a part")
 
 
+@pytest.mark.many(4)
 @pytest.mark.parametrize(
     ("policies", "sees_all"),
     [

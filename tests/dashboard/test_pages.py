@@ -236,6 +236,7 @@ def test_held_snapshots(browse: Browse, engine: Engine, monkeypatch: pytest.Monk
             assert ("Held snapshots" in page.text, str(pid) in page.text) == (shown, shown)
 
 
+@pytest.mark.many(4)
 @pytest.mark.parametrize(
     "name", [*ODD_NAMES, "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{ 7*7 }}"]
 )

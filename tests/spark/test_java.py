@@ -53,6 +53,7 @@ def test_without_any_java_the_error_says_what_was_tried(tmp_path: Path, monkeypa
         java_home()
 
 
+@pytest.mark.whole
 def test_a_session_starts_on_a_machine_without_java(tmp_path: Path) -> None:
     """The runtime of the wheel is used, without the option that it does not know."""
     link_programs(tmp_path, without="java")

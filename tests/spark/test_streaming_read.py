@@ -121,7 +121,10 @@ def test_under_concurrent_writers_each_row_comes_once(database: Database, follow
     assert follower.batch() == []
 
 
-def test_a_query_of_spark_gives_the_table(spark: "SparkSession", target: Target, tmp_path: Path) -> None:
+@pytest.mark.parametrize("transactions", [4, pytest.param(20, marks=pytest.mark.whole)])
+def test_a_query_of_spark_gives_the_table(
+    spark: "SparkSession", target: Target, tmp_path: Path, transactions: int
+) -> None:
     """Through Spark, with stops, restarts and a transaction open for long: what arrives is the table, row for row."""
     database = target.database
 
@@ -133,7 +136,7 @@ def test_a_query_of_spark_gives_the_table(spark: "SparkSession", target: Target,
 
     with closing(psycopg.connect(database.conninfo)) as long_writer:
         add(long_writer, 5)
-        with Writers(database, 2, 20):
+        with Writers(database, 2, transactions):
             running = query()
         running.stop()
         running = query()

@@ -23,7 +23,8 @@ def _insert(kernel: Kernel, table: str, values: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        {"kind": "''"}, {"kind": "repeat('k', 513)"}, {"content": "cast(repeat('x', 268435457) as bytea)"},
+        {"kind": "''"}, {"kind": "repeat('k', 513)"},
+        pytest.param({"content": "cast(repeat('x', 268435457) as bytea)"}, marks=pytest.mark.whole),
         {"dedupe_key": "''"}, {"dedupe_key": "repeat('k', 513)"}, {"error": "repeat('e', 1048577)"},
         {"reason": "repeat('e', 1048577)"}, {"died_at": _LAST + 1}, {"enqueued_at": _LAST + 1}, {"enqueued_at": -1},
         {"headers": _ENDLESS.format(1)}, {"headers": "jsonb_build_object('a', repeat('x', 65536))"},
@@ -42,6 +43,7 @@ def test_dead_letters(kernel: Kernel, value: dict[str, object]) -> None:
     _insert(kernel, "fq_dead_letter", plain)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("count", [1, 100, 8190, 8300])
 @pytest.mark.parametrize("channels", [["a"], ["a", "b"]], ids=["one", "two"])
 def test_endless_headers(kernel: Kernel, count: int, channels: list[str]) -> None:

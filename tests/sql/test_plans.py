@@ -92,6 +92,7 @@ def test_every_verb_is_frugal_on_a_fresh_install_with_many_messages(
     assert_frugal(kernel, BOUND, lambda: kernel.dequeue(BATCH))
 
 
+@pytest.mark.many(1)
 @pytest.mark.parametrize("limit", [1, BATCH])
 def test_a_hundred_thousand_ready_channels_cost_no_more_than_a_few(
     kernel: Kernel, open_kernel: OpenKernel, limit: int

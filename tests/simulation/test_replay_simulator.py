@@ -16,7 +16,7 @@ from sqlalchemy_fairqueue.simulation.scenarios import Discipline, FairBy, Scenar
 from sqlalchemy_fairqueue.simulation.simulator import simulate
 from sqlalchemy_fairqueue.simulation.trace import Trace, trace_of
 from sqlalchemy_fairqueue.times import microseconds
-from tests.spark.replay_programs import Program, name_of, programs
+from tests.simulation.replay_programs import Program, name_of, programs
 
 _disciplines: st.SearchStrategy[Discipline] = st.sampled_from(("fair", "fifo"))
 _by_cost: st.SearchStrategy[FairBy] = st.sampled_from(("messages", "cost", "seconds"))
@@ -104,6 +104,8 @@ def test_first_come_first_served(program: Program, workers: int) -> None:
                 line.add((due[number], number))
 
 
+# The compiler alone takes most of a minute on a busy machine.
+@pytest.mark.timeout(600)
 def test_compiled() -> None:
     """The compiled simulator does what the interpreted one does."""
     if compiled(simulate) is None:

@@ -14,8 +14,8 @@ from sqlalchemy_fairqueue.simulation.replay import measured_replay, replay_queue
 from sqlalchemy_fairqueue.simulation.scenarios import Scenario, as_recorded
 from sqlalchemy_fairqueue.simulation.simulator import simulate
 from sqlalchemy_fairqueue.simulation.trace import trace_of
-from tests.spark.replay_programs import START
-from tests.spark.test_replay_queue import course, row
+from tests.simulation.replay_programs import START
+from tests.simulation.test_replay_queue import course, row
 
 SERVICE = 1000
 

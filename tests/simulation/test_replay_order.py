@@ -11,7 +11,7 @@ from sqlalchemy_fairqueue.simulation.replay import simulated_attempts
 from sqlalchemy_fairqueue.simulation.scenarios import FairBy
 from sqlalchemy_fairqueue.simulation.trace import trace_of
 from tests.fixtures.database import Database
-from tests.spark.replay_programs import START, KernelRun, Program, Task, programs
+from tests.simulation.replay_programs import START, KernelRun, Program, Task, programs
 from tests.sql.client import Kernel
 
 _queues = count(1)
