@@ -93,3 +93,13 @@ def test_members_leave_room_for_the_group() -> None:
     text = '{"a":"' + "x" * 65_465 + '"}'
     check_headers(pa.array([text, text]), pa.array([None, str(uuid4())]), problems)
     assert problems == {1: "headers of a member of a group have more than 65,472 bytes of JSON"}
+
+
+def test_a_header_that_the_group_sets_is_a_bad_row() -> None:
+    """The load would overwrite it; outside of groups, and within another header, it is like any other."""
+    texts = ['{"group":"mine"}', '{"gro\\u0075p":1}', '{"x":{"group":1}}', '{"x":"\\u0041"}', None, '{"group":"mine"}']
+    problems: dict[int, str] = {}
+    check_headers(pa.array(texts), pa.array([str(uuid4())] * 5 + [None]), problems)
+    assert problems == dict.fromkeys(
+        (0, 1), "a member of a group has a header 'group', which the group sets; rename it"
+    )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
+from sqlalchemy_fairqueue.values import GROUP_HEADER
 from sqlalchemy_fairqueue.values.checks import HEADERS_BYTES
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ _LONG_NUMBER = r"[\[:,\s]-?[0-9.]+[eE]|[0-9]{300}"
 # fq_headers_fit takes any number where jsonb has at most 1,000 bytes. jsonb has less than six times those of its text.
 _ANY_NUMBER = 160
 _LEAST, _MOST = Decimal("1e-300"), Decimal("1e300")
+# A key may be written with escapes.
+_MAYBE_GROUP = rf'"{GROUP_HEADER}"|\\u'
 # PostgreSQL's numeric has no more digits after the point.
 _DECIMALS = 16_383
 
@@ -35,7 +38,7 @@ class BadNumber(Exception):
 
 
 def check_headers(texts: pa.Array, groups: pa.Array | None, problems: Problems) -> None:
-    """Note headers that are too long as the database writes them, or have what it refuses.
+    """Note headers that are too long as the database writes them, or have what it refuses, or what a group sets.
 
     Args:
         texts: The headers as JSON; null where there are none.
@@ -47,6 +50,14 @@ def check_headers(texts: pa.Array, groups: pa.Array | None, problems: Problems) 
         grouped = groups is not None and groups[index].is_valid
         if problem := _too_long(texts[index].as_py(), grouped=grouped):
             problems.setdefault(index, problem)
+    if groups is None:
+        return
+    named = pc.and_(groups.is_valid(), pc.fill_null(pc.match_substring_regex(texts, _MAYBE_GROUP), False))
+    for index in pc.indices_nonzero(named).to_pylist():
+        if GROUP_HEADER in json.loads(texts[index].as_py()):
+            problems.setdefault(
+                index, f"a member of a group has a header {GROUP_HEADER!r}, which the group sets; rename it"
+            )
 
 
 def jsonb_size(text: str) -> int:
