@@ -74,8 +74,8 @@ def test_each_slot_once(engine: Engine, database: Database, clock: Clock, proces
     chance = random.Random(5)  # noqa: S311 - which one is killed
     with programs(database, processes) as running:
         for step in range(10):
-            clock.advance(5 * MINUTE)
             begun = database.value("select count(*) from fq_schedule_slot")
+            clock.advance(5 * MINUTE)
             until(lambda: database.value("select count(*) from fq_schedule_slot") > begun, "slots are run")  # noqa: B023
             end(running.pop(chance.randrange(len(running))))
             if step == 5:

@@ -98,8 +98,8 @@ def test_a_change_of_daylight_saving(
     faults = Counter[str]()
     with programs(database) as running:
         for step in range(STEPS):
-            clock.advance(STEP)
             begun = database.value("select count(*) from fq_schedule_slot")
+            clock.advance(STEP)
             until(lambda: database.value("select count(*) from fq_schedule_slot") > begun, "slots are run")  # noqa: B023
             end(running.pop(chance.randrange(len(running))))
             faults["kills"] += 1
