@@ -18,15 +18,15 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import sqlalchemy_fairqueue
+from tests.fixtures.ports import reserved_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -72,10 +72,11 @@ class Reader:
     environment: Mapping[str, str]
     output: list[str] = field(default_factory=list)
     _servers: list[subprocess.Popen[str]] = field(default_factory=list)
+    _reservations: ExitStack = field(default_factory=ExitStack)
 
     def follow(self, page: Path) -> None:
         """Do what the page says, from its first block to its last."""
-        port = _free_port()
+        port = str(self._reservations.enter_context(reserved_port()))
         for written in blocks(page):
             block = replace(written, text=written.text.replace("8000", port))
             if block.comment == "not run":
@@ -129,6 +130,7 @@ class Reader:
             server.send_signal(signal.SIGINT)
         for server in self._servers:
             server.wait(_SECONDS)
+        self._reservations.close()
 
     def _environment(self) -> dict[str, str]:
         programs = str(Path(sys.executable).parent)
@@ -155,12 +157,6 @@ def reader(folder: Path, environment: Mapping[str, str]) -> Iterator[Reader]:
         yield one
     finally:
         one.stop()
-
-
-def _free_port() -> str:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return str(free.getsockname()[1])
 
 
 def _is_said(expected: str, output: str) -> bool:

@@ -4,7 +4,6 @@ import json
 import os
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 from configparser import ConfigParser
@@ -23,6 +22,7 @@ from sqlalchemy_fairqueue.cli.formats import parse_duration
 from tests.docs.pages import DOCS, blocks
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
+from tests.fixtures.ports import reserved_port
 from tests.worker.helpers import until
 
 _BLOCKS = [(block.language, block.text) for block in blocks(DOCS / "howto" / "deploy.md")]
@@ -106,9 +106,6 @@ def _is_done(queue: Queue, engine: Engine) -> bool:
 @pytest.mark.parametrize("where", COMMANDS)
 def test_the_command_line_runs(database: Database, engine: Engine, tmp_path: Path, where: str) -> None:
     """It handles a message, answers the probes of its unit, and ends well at the supervisor's SIGTERM."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
     program, *arguments = COMMANDS[where]()
     assert Path(program).name == "fairqueue"
     (tmp_path / "shop").mkdir()
@@ -116,14 +113,17 @@ def test_the_command_line_runs(database: Database, engine: Engine, tmp_path: Pat
     queue = Queue("documents")
     queue.enqueue_now(engine, channel="a", payload=where)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "FAIRQUEUE"))}
-    with subprocess.Popen(
-        [Path(sys.executable).parent / "fairqueue", *(word.replace(_PORT, port) for word in arguments)],
-        cwd=tmp_path,
-        env=kept | {_DATABASE_URL: database.url.render_as_string(hide_password=False)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as worker:
+    with (
+        reserved_port() as port,
+        subprocess.Popen(
+            [Path(sys.executable).parent / "fairqueue", *(word.replace(_PORT, str(port)) for word in arguments)],
+            cwd=tmp_path,
+            env=kept | {_DATABASE_URL: database.url.render_as_string(hide_password=False)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as worker,
+    ):
         try:
             until(lambda: worker.poll() is not None or _is_done(queue, engine), f"{where} has handled it")
             for probe in ("livenessProbe", "readinessProbe") if where == "kubernetes" else ():

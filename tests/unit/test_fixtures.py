@@ -1,3 +1,4 @@
+import socket
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.options import sampled
+from tests.fixtures.ports import reserved_port
 from tests.fixtures.waits import Waits
 
 
@@ -117,3 +119,13 @@ def test_parameters_that_multiply_show_each_value() -> None:
         assert len(found) <= len(verbs) + len(drivers) - 1
     assert {one.nodeid for one in cases} <= kept
     assert len(sampled(multiplied, 2)) == 2
+
+
+def test_a_reserved_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other test gets it, also while no program listens on it; a program can."""
+    monkeypatch.setattr("random.sample", lambda ports, _: sorted(ports))
+    with reserved_port() as port:
+        with reserved_port() as other:
+            assert other > port
+        with socket.create_server(("127.0.0.1", port)):
+            pass
