@@ -23,13 +23,11 @@ class Forgetting(NamedTuple):
     Attributes:
         forgotten: Channels that the call deleted.
         more: Whether there may be others.
-        before: The snapshot in which their marks are seen.
         waiting: Transactions that may not have seen the marks, and still run.
     """
 
     forgotten: int
     more: bool
-    before: str
     waiting: list[str]
 
 
@@ -61,18 +59,10 @@ def mark_idle_channels(connection: Connection, schema: str | None, *, after: int
 @cache
 def forget_channels_clause(schema: str | None) -> Clause:
     """``fq_forget_channels``."""
-    columns = "forgotten, more, before, waiting"
-    return call(schema, "fq_forget_channels", columns, limit="integer", before="text", waiting="text[]")
+    return call(schema, "fq_forget_channels", "forgotten, more, waiting", limit="integer")
 
 
-def forget_channels(
-    connection: Connection, schema: str | None, *, limit: int, earlier: Forgetting | None = None
-) -> Forgetting:
+def forget_channels(connection: Connection, schema: str | None, *, limit: int) -> Forgetting:
     """Delete marked channels, once no transaction runs that may not have seen the marks."""
-    parameters = {
-        "limit": limit,
-        "before": None if earlier is None else earlier.before,
-        "waiting": None if earlier is None else earlier.waiting,
-    }
-    [row] = fetch(connection, forget_channels_clause(schema), parameters, "forget idle channels")
-    return Forgetting(row.forgotten, row.more, row.before, row.waiting)
+    [row] = fetch(connection, forget_channels_clause(schema), {"limit": limit}, "forget idle channels")
+    return Forgetting(row.forgotten, row.more, row.waiting)

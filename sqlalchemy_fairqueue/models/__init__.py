@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.models.base import FairqueueMixin
-from sqlalchemy_fairqueue.models.channels import ChannelMixin, ChannelStateMixin
+from sqlalchemy_fairqueue.models.channels import ChannelMixin, ChannelStateMixin, ForgettingMixin
 from sqlalchemy_fairqueue.models.factory import Models, make_models
 from sqlalchemy_fairqueue.models.grants import GrantMixin, declare_grants
 from sqlalchemy_fairqueue.models.groups import GroupFoldMixin, GroupFollowupMixin, GroupMixin, GroupNoteMixin
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         ChannelPlan,
         ChannelState,
         DeadLetter,
+        Forgetting,
         Gate,
         Grant,
         Group,
@@ -85,6 +86,8 @@ __all__ = [
     "DeadLetterMixin",
     "Duration",
     "FairqueueMixin",
+    "Forgetting",
+    "ForgettingMixin",
     "Gate",
     "GateMixin",
     "Grant",

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta  # noqa: TC003 - SQLAlchemy reads the a
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlalchemy import (
+    ARRAY,
     BigInteger,
     Boolean,
     CheckConstraint,
@@ -178,5 +179,28 @@ class ChannelStateMixin(FairqueueMixin):
                 postgresql_where=text("forget_xid is not null"),
             ),
             Index(conv("fq_channel_state_dropped_ix"), "queue", "channel_id", postgresql_where=text("dropped > 0")),
+            {"schema": cls.__fairqueue_schema__},
+        )
+
+
+class ForgettingMixin(FairqueueMixin):
+    """The round in which idle channels are forgotten, one row at most.
+
+    ``waiting`` are transactions that ran when the round began and may not have seen which channels it is about.
+    """
+
+    __fairqueue_verbs__ = "the housekeeping writes it"
+    __tablename__ = "fq_forgetting"
+
+    single: Mapped[int] = mapped_column(autoincrement=False, server_default=text("1"))
+    snapshot: Mapped[str] = mapped_column(Text)
+    waiting: Mapped[list[str]] = mapped_column(ARRAY(Text))
+
+    @declared_attr.directive
+    def __table_args__(cls) -> tuple[Any, ...]:
+        """Constraints under the names that the installation gives them."""
+        return (
+            PrimaryKeyConstraint("single", name=conv("fq_forgetting_pkey")),
+            CheckConstraint("single = 1", name=conv("fq_forgetting_check")),
             {"schema": cls.__fairqueue_schema__},
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlalchemy.orm import DeclarativeBase, registry
 
-from sqlalchemy_fairqueue.models.channels import ChannelMixin, ChannelStateMixin
+from sqlalchemy_fairqueue.models.channels import ChannelMixin, ChannelStateMixin, ForgettingMixin
 from sqlalchemy_fairqueue.models.grants import GrantMixin
 from sqlalchemy_fairqueue.models.groups import GroupFoldMixin, GroupFollowupMixin, GroupMixin, GroupNoteMixin
 from sqlalchemy_fairqueue.models.history import HistoryMixin, PrunedHistoryMixin
@@ -48,6 +48,7 @@ class Models:
         ChannelPlan: See :class:`ChannelPlanMixin`.
         ChannelState: See :class:`ChannelStateMixin`.
         DeadLetter: See :class:`DeadLetterMixin`.
+        Forgetting: See :class:`ForgettingMixin`.
         Gate: See :class:`GateMixin`.
         Grant: See :class:`GrantMixin`.
         Group: See :class:`GroupMixin`.
@@ -83,6 +84,7 @@ class Models:
     ChannelPlan: type[ChannelPlanMixin]
     ChannelState: type[ChannelStateMixin]
     DeadLetter: type[DeadLetterMixin]
+    Forgetting: type[ForgettingMixin]
     Gate: type[GateMixin]
     Grant: type[GrantMixin]
     Group: type[GroupMixin]
@@ -116,6 +118,7 @@ _MIXINS: dict[str, type[Any]] = {
     "ChannelPlan": ChannelPlanMixin,
     "ChannelState": ChannelStateMixin,
     "DeadLetter": DeadLetterMixin,
+    "Forgetting": ForgettingMixin,
     "Gate": GateMixin,
     "Grant": GrantMixin,
     "Group": GroupMixin,

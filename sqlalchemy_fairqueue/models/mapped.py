@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlalchemy.orm import DeclarativeBase
 
-from sqlalchemy_fairqueue.models.channels import ChannelMixin, ChannelStateMixin
+from sqlalchemy_fairqueue.models.channels import ChannelMixin, ChannelStateMixin, ForgettingMixin
 from sqlalchemy_fairqueue.models.grants import GrantMixin
 from sqlalchemy_fairqueue.models.groups import GroupFoldMixin, GroupFollowupMixin, GroupMixin, GroupNoteMixin
 from sqlalchemy_fairqueue.models.history import HistoryMixin, PrunedHistoryMixin
@@ -43,6 +43,10 @@ class QueueConfig(QueueConfigMixin, _Base):
         ...     print(session.get(QueueConfig, queue.name).max_concurrency)
         20
     """
+
+
+class Forgetting(ForgettingMixin, _Base):
+    """The round in which idle channels are forgotten, in the connection's default schema."""
 
 
 class Gate(GateMixin, _Base):

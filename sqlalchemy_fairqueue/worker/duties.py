@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database import Forgetting
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
@@ -168,7 +167,6 @@ class Housekeeping:
         self._schemas = sorted({queue.schema for queue in options.queues}, key=lambda schema: schema or "")
         self._name = options.name
         self._thread: threading.Thread | None = None
-        self._forgetting: dict[str | None, Forgetting] = {}
         self._stopping = False
 
     def start(self) -> None:
@@ -267,27 +265,21 @@ class Housekeeping:
             connection.commit()
 
     def _forget_channels(self, connection: Connection, schema: str | None) -> None:
-        """Delete the channels that a round before marked, if the transactions of then have ended, and mark others."""
+        """Delete the channels that were marked before, if the transactions of then have ended, and mark others."""
         size = self._options.timings.forgotten_at_once
-        if earlier := self._forgetting.pop(schema, None):
-            self._delete_channels(connection, schema, earlier)
+        self._delete_channels(connection, schema)
         after: int | None = 0
         while after is not None and not self._stopping:
             after = database.mark_idle_channels(connection, schema, after=after, limit=size)
             connection.commit()
-        if schema not in self._forgetting:
-            self._delete_channels(connection, schema, None)
+        self._delete_channels(connection, schema)
 
-    def _delete_channels(self, connection: Connection, schema: str | None, earlier: Forgetting | None) -> None:
-        found, forgotten, more = earlier, 0, True
+    def _delete_channels(self, connection: Connection, schema: str | None) -> None:
+        forgotten, more = 0, True
         while more and not self._stopping:
-            found = database.forget_channels(
-                connection, schema, limit=self._options.timings.forgotten_at_once, earlier=found
-            )
+            found = database.forget_channels(connection, schema, limit=self._options.timings.forgotten_at_once)
             connection.commit()
             forgotten += found.forgotten
             more = found.more
-        if found is not None and found.waiting:
-            self._forgetting[schema] = found
         if forgotten:
             log.info("worker %s: %s idle channels forgotten", self._name, forgotten, extra={"worker": self._name})

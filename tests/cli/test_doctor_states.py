@@ -59,6 +59,22 @@ def test_two_states_of_a_queue(findings: Findings, engine: Engine, database: Dat
     assert len(lease(engine)) == 1
 
 
+def test_two_states_of_a_queue_one_of_which_is_locked(engine: Engine, database: Database) -> None:
+    """While a dequeue has the newest one, nothing is made anew, and no freed slot is lost: the next try does it."""
+    QUEUE.configure(engine, max_concurrency=1)
+    enqueue(engine, "a", "b")
+    QUEUE.complete(engine, lease(engine))
+    repeat(database, "fq_queue_state", row_version=1000)
+    with engine.connect() as connection:
+        connection.exec_driver_sql("select from fq_queue_state where row_version = 1000 for no key update")
+        assert database.value("select fq_repair_queue('documents')") is False
+        connection.rollback()
+    assert database.value("select count(*) from fq_queue_state") == 2
+    assert database.value("select sum(queue_freed) from fq_signal") == 1
+    assert database.value("select fq_repair_queue('documents')") is True
+    assert len(lease(engine)) == 1
+
+
 @pytest.mark.parametrize("table", ["fq_limit_state", "fq_limit_share"])
 def test_two_states_of_a_shared_limit(findings: Findings, engine: Engine, database: Database, table: str) -> None:
     """They are a problem, told to who examines a queue of the limit, until the newest row alone is left."""

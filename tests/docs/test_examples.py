@@ -41,8 +41,8 @@ _OF_REPORTS = (
 )
 # Mapped classes of rows that only the functions of the database and workers work with.
 _ROWS_OF_THE_KERNEL = {
-    *("ChannelState", "Gate", "GroupFold", "GroupFollowup", "GroupNote", "LimitShare", "LimitState", "Promotion"),
-    *("QueueState", "ResultWait", "Signal"),
+    *("ChannelState", "Forgetting", "Gate", "GroupFold", "GroupFollowup", "GroupNote", "LimitShare", "LimitState"),
+    *("Promotion", "QueueState", "ResultWait", "Signal"),
 }
 # What SQLAlchemy calls of a type, and types that no query names.
 _OF_TYPES = {"FairqueueMixin", "RoleName", "Xid8"}

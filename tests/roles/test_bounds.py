@@ -165,10 +165,51 @@ def test_low_level_calls_of_a_consumer(jobs: Installation) -> None:
         f"fq_end_wait({lease})",
         f"fq_lock_messages(array[{held.message_id}]::bigint[])",
         "fq_begin_wait('other', 'me', null, 1000000)",
+        "fq_refuse('full', 'other', 'a', 1, null)",
+        "fq_refuse('lost', 'other', null, null, array[1]::bigint[])",
     ]
+    _assert_refused(actor, calls, "is not granted")
+
+
+def test_what_a_refusal_tells(jobs: Installation) -> None:
+    """Who is bound to a channel learns of no bound and of no consumer elsewhere, not by a refusal of its own either."""
+    actor = bound(jobs, "producer", channels=["a"])
+    put(jobs, OTHER, "a")
+    [held] = OTHER.dequeue(jobs.owner)
+    calls = [
+        "fq_refuse('full', 'mine', 'b', 1, null)",
+        "fq_refuse('full', 'other', 'a', 1, null)",
+        f"fq_refuse('lost', 'other', 'a', 1, array[{held.message_id}]::bigint[])",
+    ]
+    _assert_refused(actor, calls, "is not granted")
+    refuse = f"select {SCHEMA}.fq_refuse('lost', 'mine', 'a', 1, array[{held.message_id}]::bigint[])"
+    with actor.engine.connect() as connection, pytest.raises(DBAPIError) as told:
+        connection.exec_driver_sql(refuse)
+    assert isinstance(told.value.orig, psycopg.Error)
+    assert '"holder": null' in (told.value.orig.diag.message_detail or "")
+
+
+def test_completions_of_an_operator(jobs: Installation) -> None:
+    """What was completed is told of the queues of the grant alone."""
+    actor = bound(jobs, "operator")
+    _assert_refused(actor, ["fq_completions('1:1:', array['mine', 'other'])"], "is not granted")
+    with actor.engine.connect() as connection:
+        assert connection.exec_driver_sql(f"select {SCHEMA}.fq_completions('1:1:', array['mine'])").all() == []
+
+
+def test_records_that_are_kept_for_seven_days(jobs: Installation) -> None:
+    """Housekeeping under a grant deletes no younger groups and slots, of whatever queue; the owner may."""
+    calls = [f"fq_prune_{what}(604799999999, 10)" for what in ("groups", "slots")]
+    _assert_refused(bound(jobs, "consumer"), calls, "may delete .* after seven days")
+    with jobs.owner.connect() as connection:
+        for call in calls:
+            connection.exec_driver_sql(f"select {SCHEMA}.{call}")
+
+
+def _assert_refused(actor: Actor, calls: list[str], why: str) -> None:
     with actor.engine.connect() as connection:
         for call in calls:
-            with pytest.raises(DBAPIError, match="is not granted") as refused:
+            with pytest.raises(DBAPIError, match=why) as refused:
                 connection.exec_driver_sql(f"select {SCHEMA}.{call}")
             assert isinstance(refused.value.orig, psycopg.Error)
             assert refused.value.orig.sqlstate == "QF007", call

@@ -1,7 +1,7 @@
 -- fq_completions: how many attempts of some queues were completed, by channel, and recorded after the snapshot p_before
 -- and before this one, each counted once.
 -- Guarantees: the transaction ids decide, since ids and times would miss attempts that are committed late.
--- Locks: none. Index: fq_history_recorded_ix. Errors: QF001 no snapshot.
+-- Locks: none. Index: fq_history_recorded_ix. Errors: QF001 no snapshot; QF007.
 create function fairqueue.fq_completions(p_before text, p_queues text[])
 returns table (queue text, channel text, attempts bigint)
 language plpgsql
@@ -20,6 +20,11 @@ begin
       raise exception 'fq_completions has snapshot %', left(p_before, 100)
         using errcode = 'QF001', hint = 'give what pg_current_snapshot() told as text';
   end;
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], q.name, null::text[])
+    from unnest(p_queues) q(name)
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   return query
   select h.queue, h.channel, count(*)
   from fairqueue.fq_history h

@@ -1,18 +1,21 @@
 -- fq_forget_channels: delete marked channels that are still idle, up to p_limit, once no transaction runs any more that
--- may not have seen the marks. Called first without p_waiting, in a later transaction than fq_mark_idle_channels; then
--- again with what it returned, until waiting is empty. forgotten: channels deleted. more: there may be others.
+-- may not have seen the marks. The first call, in a later transaction than fq_mark_idle_channels, begins a round, and
+-- anybody's later calls go on with it; a call that finds all transactions ended deletes. forgotten: channels deleted.
+-- more: there may be others. waiting: the transactions that the round waits for.
 -- Guarantees: no message is lost. A transaction that began after the marks were committed, and adds a message to a
 -- marked channel, takes the mark back under the lock of the state row (fq_make_channels); those that began before have
 -- ended, and what they added is seen. So a channel that has no message, leased message, signal, dead letter or
 -- quarantined message in one snapshot, while its state row is locked, gets none. A marked channel that has one, or was
--- paused or configured, keeps its rows and loses the mark. Marks that were committed after the first call are left:
--- before is its snapshot. What such a channel had dropped is forgotten with it.
--- Locks: state rows for update, skip locked: it waits for none.
--- Index: fq_channel_state_forget_ix, those of fq_busy_channels, fq_dead_letter_channel_ix, fq_channel_pkey. Errors:
--- QF001 bad limit; QF003 not READ COMMITTED, in which the rows that are locked would be older than the lock.
+-- paused or configured, keeps its rows and loses the mark. Marks that were committed after the round began are left to
+-- the next one. The round stands in fq_forgetting, and no caller can shorten it. What such a channel had dropped is
+-- forgotten with it.
+-- Locks: the row of the round, then state rows, all for update, skip locked: it waits for none, but for who makes the
+-- row at the same moment.
+-- Index: fq_forgetting_pkey, fq_channel_state_forget_ix, those of fq_busy_channels, fq_dead_letter_channel_ix,
+-- fq_channel_pkey. Errors: QF001 bad limit; QF003 not READ COMMITTED, in which the rows that are locked would be older
+-- than the lock.
 create function fairqueue.fq_forget_channels(
-  p_limit integer, p_before text default null, p_waiting text[] default null,
-  out forgotten bigint, out more boolean, out before text, out waiting text[]
+  p_limit integer, out forgotten bigint, out more boolean, out waiting text[]
 )
 language plpgsql
 volatile
@@ -24,7 +27,9 @@ set enable_bitmapscan = off
 set jit = off
 as $$
 declare
+  v_before pg_snapshot;
   v_running text[];
+  v_waiting text[];
   v_queue text;
   v_rows tid[];
   v_ids bigint[];
@@ -40,22 +45,56 @@ begin
   end if;
   forgotten := 0;
   more := false;
-  before := coalesce(p_before, pg_current_snapshot()::text);
-  v_running := fairqueue.fq_running_transactions();
-  if p_waiting is null then
-    waiting := v_running;
-  else
-    waiting := array(select unnest(p_waiting) intersect select unnest(v_running));
-    -- One that ran without a name of a prepared one may have been prepared meanwhile.
-    if waiting = '{}' and exists (select from unnest(p_waiting) w(name) where w.name not like 'prepared %') then
-      waiting := array(select r.name from unnest(v_running) r(name) where r.name like 'prepared %');
-    end if;
-  end if;
-  if waiting <> '{}' or not exists (
+  waiting := '{}';
+  if not exists (
     select
     from fairqueue.fq_channel_state s
     where s.forget_xid is not null
   ) then
+    return;
+  end if;
+  delete from fairqueue.fq_forgetting r
+  using (
+    select f.ctid as row
+    from fairqueue.fq_forgetting f
+    -- a restored dump may come from a server that was further: marks of this one would look older than they are
+    where pg_snapshot_xmax(f.snapshot::pg_snapshot) > pg_snapshot_xmax(pg_current_snapshot())
+    for update skip locked
+  ) foreign_round
+  where r.ctid = foreign_round.row;
+  select f.snapshot::pg_snapshot, f.waiting into v_before, v_waiting
+  from fairqueue.fq_forgetting f
+  where f.single = 1
+  for update skip locked;
+  if found then
+    v_running := fairqueue.fq_running_transactions();
+    waiting := array(select unnest(v_waiting) intersect select unnest(v_running));
+    -- One that ran without a name of a prepared one may have been prepared meanwhile.
+    if waiting = '{}' and exists (select from unnest(v_waiting) w(name) where w.name not like 'prepared %') then
+      waiting := array(select r.name from unnest(v_running) r(name) where r.name like 'prepared %');
+    end if;
+    v_waiting := waiting;
+    update fairqueue.fq_forgetting f
+    set waiting = v_waiting
+    where f.single = 1;
+  else
+    perform
+    from fairqueue.fq_forgetting f
+    where f.single = 1;
+    if found then
+      return;
+    end if;
+    v_before := pg_current_snapshot();
+    v_waiting := fairqueue.fq_running_transactions();
+    insert into fairqueue.fq_forgetting (snapshot, waiting)
+    values (v_before::text, v_waiting)
+    on conflict (single) do nothing;
+    if not found then
+      return;
+    end if;
+    waiting := v_waiting;
+  end if;
+  if waiting <> '{}' then
     return;
   end if;
 
@@ -70,7 +109,7 @@ begin
       from fairqueue.fq_channel_state s
       where s.queue = v_queue
         and s.forget_xid is not null
-        and pg_visible_in_snapshot(s.forget_xid, before::pg_snapshot)
+        and pg_visible_in_snapshot(s.forget_xid, v_before)
       order by s.queue, s.channel_id
       limit p_limit - forgotten
       for update skip locked
@@ -81,7 +120,7 @@ begin
     select array_agg(u.id) into v_deleted
     from unnest(v_ids) u(id)
     join fairqueue.fq_channel_state s on s.channel_id = u.id
-    where pg_visible_in_snapshot(s.forget_xid, before::pg_snapshot)
+    where pg_visible_in_snapshot(s.forget_xid, v_before)
       and s.paused_at is null
       and not s.configured
       and s.current_concurrency = 0
@@ -109,5 +148,9 @@ begin
     forgotten := forgotten + coalesce(cardinality(v_deleted), 0);
     exit when forgotten >= p_limit;
   end loop;
+  if not more then
+    delete from fairqueue.fq_forgetting f
+    where f.single = 1;
+  end if;
 end
 $$;

@@ -3,7 +3,7 @@
 -- Guarantees: it never returns. The error's detail is a JSON object: outcome; ordinal, of the message in its enqueue;
 -- message_ids, ascending; for 'full' max_backlog, the bound; for 'lost' holder, the consumer that holds the first
 -- message now, or null.
--- Locks: none. Index: as fq_max_backlog and fq_holder.
+-- Locks: none. Index: as fq_max_backlog and fq_holder, fq_message_pkey, fq_channel_pkey.
 -- Errors: QF010 for the outcomes 'duplicate', 'full' and 'lost'; QF001 for another; QF007.
 create function fairqueue.fq_refuse(
   p_outcome text, p_queue text, p_channel text, p_ordinal integer, p_message_ids bigint[]
@@ -13,18 +13,36 @@ language plpgsql
 volatile
 security definer
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_bitmapscan = off
 as $$
 declare
   v_ids bigint[] := (select array_agg(i order by i) from unnest(p_message_ids) i where i is not null);
   v_detail jsonb := jsonb_build_object('outcome', p_outcome, 'ordinal', p_ordinal, 'message_ids', v_ids);
 begin
+  -- The kinds of grants that allow the call whose outcome it is.
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(
+      array['producer', 'consumer', 'loader']::text[], p_queue,
+      case when p_channel is not null then array[p_channel] end::text[]
+    )
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   case p_outcome
     when 'duplicate' then
       null;
     when 'full' then
       v_detail := v_detail || jsonb_build_object('max_backlog', fairqueue.fq_max_backlog(p_queue, p_channel));
     when 'lost' then
-      v_detail := v_detail || jsonb_build_object('holder', fairqueue.fq_holder(v_ids[1]::bigint));
+      v_detail := v_detail || jsonb_build_object(
+        'holder', (
+          select fairqueue.fq_holder(m.id)
+          from fairqueue.fq_message m
+          join fairqueue.fq_channel c on c.id = m.channel_id
+          where m.id = v_ids[1]
+            and c.queue = p_queue
+        )
+      );
     else
       raise exception 'outcome % is none that a transaction fails for', quote_nullable(left(p_outcome, 80))
         using errcode = 'QF001', hint = 'give duplicate, full or lost';

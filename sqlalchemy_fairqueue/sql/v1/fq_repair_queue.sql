@@ -1,5 +1,5 @@
--- fq_repair_queue: count the slots of a queue that has a limit anew from its messages. Returns whether it did: false
--- while somebody else has the queue's state row locked, or a signal of it.
+-- fq_repair_queue: count the slots of a queue that has a limit anew from its messages, and delete all but the newest of
+-- its state rows. Returns whether it did: false, and nothing is changed, while somebody else has one of them locked.
 -- Guarantees: no slot of the queue is freed twice: the signals that exist already free none any more.
 -- Locks: the queue's state row for no key update, without which no dequeue takes a message of a queue with a limit, and
 -- signals for update, all skip locked: it waits for none.
@@ -29,7 +29,11 @@ begin
     order by s.queue desc, s.row_version desc
     for no key update skip locked
   ) l;
-  if v_rows is null then
+  if v_rows is null or cardinality(v_rows) < (
+    select count(*)
+    from fairqueue.fq_queue_state s
+    where s.queue = p_queue
+  ) then
     return false;
   end if;
 

@@ -1,6 +1,7 @@
 -- fq_prune_groups: delete groups that were finished p_age microseconds ago, up to p_limit of them. Returns how many.
+-- Who is not the owner gives seven days or more.
 -- Guarantees: an open group stays, however old. Several calls at once wait for none and delete nothing twice.
--- Locks: the rows, skip locked. Index: fq_group_finished_ix. Errors: QF001 bad argument.
+-- Locks: the rows, skip locked. Index: fq_group_finished_ix. Errors: QF001 bad argument; QF007.
 create function fairqueue.fq_prune_groups(p_age bigint, p_limit integer)
 returns bigint
 language plpgsql
@@ -16,6 +17,7 @@ set enable_material = off
 set jit = off
 as $$
 declare
+  c_kept constant bigint := 604800000000;
   v_before bigint := fairqueue.fq_now() - p_age;
   v_groups bigint;
 begin
@@ -23,6 +25,10 @@ begin
     raise exception 'fq_prune_groups has age % and limit %', coalesce(p_age::text, 'null'),
       coalesce(p_limit::text, 'null')
       using errcode = 'QF001', hint = 'give an age of 0 or more microseconds, and delete 1 to 1000000 groups at once';
+  end if;
+  if p_age < c_kept and not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    raise exception 'fq_prune_groups has age %, of a role that may delete groups after seven days', p_age
+      using errcode = 'QF007', hint = 'give an age of ' || c_kept || ' microseconds or more, or let the owner call it';
   end if;
   with doomed as materialized (
     select g.group_id

@@ -29,13 +29,9 @@ def mark(kernel: Kernel) -> int:
     return found
 
 
-def forget(kernel: Kernel, before: dict[str, Any] | None = None) -> dict[str, Any]:
-    """fq_forget_channels, once; what it returned before is what to go on with."""
-    [row] = kernel.rows(
-        "select * from fq_forget_channels(100, %(before)s::text, %(waiting)s::text[])",
-        before=before and before["before"],
-        waiting=before and before["waiting"],
-    )
+def forget(kernel: Kernel) -> dict[str, Any]:
+    """fq_forget_channels, once: a round begins, or the one that is open goes on."""
+    [row] = kernel.rows("select * from fq_forget_channels(100)")
     return row
 
 
@@ -43,7 +39,7 @@ def forgotten(kernel: Kernel) -> int:
     """How many channels go once nobody else runs: a connection that begins counts for a moment."""
     found = forget(kernel)
     while found["waiting"]:
-        found = forget(kernel, found)
+        found = forget(kernel)
     count: int = found["forgotten"]
     return count
 
@@ -139,14 +135,47 @@ def test_who_may_not_have_seen_the_mark_is_waited_for(
     assert found["waiting"]
     if late:
         producer.enqueue("a")
-    assert forget(kernel, found)["forgotten"] == 0
+    assert forget(kernel)["forgotten"] == 0
     producer.commit()
-    while (found := forget(kernel, found))["waiting"]:
+    while (found := forget(kernel))["waiting"]:
         pass
     assert found["forgotten"] == 1
     assert names(kernel) == ["a"]
     assert [hand.channel for hand in kernel.dequeue(9).hands] == ["a"]
     assert unbalanced(kernel) == []
+
+
+def test_a_round_is_everybodys(kernel: Kernel, open_kernel: OpenKernel) -> None:
+    """Whoever goes on with a round waits for the same transactions; later marks wait for the next round."""
+    use(kernel, "a", "b")
+    producer = open_kernel()
+    producer.enqueue("a")
+    assert mark(kernel) == 2
+    begun, other = forget(kernel), open_kernel(autocommit=True)
+    assert set(forget(other)["waiting"]) <= set(begun["waiting"])
+    use(kernel, "c")
+    mark(kernel)
+    assert forget(other)["forgotten"] == 0
+    producer.commit()
+    while forget(other)["waiting"]:
+        pass
+    assert names(kernel) == ["a", "c"]
+    assert forgotten(kernel) == 1
+    assert names(kernel) == ["a"]
+
+
+def test_a_round_of_another_server_is_none(kernel: Kernel, open_kernel: OpenKernel) -> None:
+    """A restored dump may say that all have ended in a snapshot that this server has not reached: it is thrown away."""
+    use(kernel, "a", "b")
+    producer = open_kernel()
+    producer.enqueue("a")
+    mark(kernel)
+    kernel.rows("insert into fq_forgetting (snapshot, waiting) values ('99999999:99999999:', '{}')")
+    found = forget(kernel)
+    assert (found["forgotten"], found["waiting"] != []) == (0, True)
+    producer.commit()
+    assert forgotten(kernel) == 1
+    assert names(kernel) == ["a"]
 
 
 def test_a_prepared_transaction_is_waited_for(kernel: Kernel, open_kernel: OpenKernel) -> None:
@@ -157,16 +186,16 @@ def test_a_prepared_transaction_is_waited_for(kernel: Kernel, open_kernel: OpenK
     early.rows("prepare transaction 'early'")
     late.enqueue("b")
     assert mark(kernel) == 3
-    found = forget(kernel)
+    forget(kernel)
     late.rows("prepare transaction 'late'")
     late.rollback()
     kernel.rows("commit prepared 'early'")
-    waiting = forget(kernel, found)
+    waiting = forget(kernel)
     while any(not name.startswith("prepared ") for name in waiting["waiting"]):
-        waiting = forget(kernel, waiting)
+        waiting = forget(kernel)
     assert (waiting["forgotten"], len(waiting["waiting"])) == (0, 1)
     kernel.rows("commit prepared 'late'")
-    assert forget(kernel, waiting)["forgotten"] == 1
+    assert forget(kernel)["forgotten"] == 1
     assert names(kernel) == ["a", "b"]
     assert sorted(hand.channel for hand in kernel.dequeue(9).hands) == ["a", "b"]
 
@@ -208,10 +237,9 @@ def test_who_took_a_mark_back_is_passed_by(kernel: Kernel, open_kernel: OpenKern
     mark(kernel)
     producer = open_kernel()
     producer.enqueue("a")
-    assert (
-        waits.unhindered(on(lambda rival: forget(rival, {"before": "99999999:99999999:", "waiting": []})))["forgotten"]
-        == 1
-    )
+    # A round for which all transactions have ended.
+    kernel.rows("insert into fq_forgetting (snapshot, waiting) select pg_current_snapshot()::text, '{}'")
+    assert waits.unhindered(on(forget))["forgotten"] == 1
     producer.commit()
     assert names(kernel) == ["a"]
     assert len(kernel.dequeue(9).hands) == 1
@@ -258,7 +286,7 @@ def forget_all(kernel: Kernel, finished: threading.Event) -> int:
     forgotten, found = 0, None
     while not finished.is_set() or not forgotten:
         mark(kernel)
-        found = forget(kernel, found)
+        found = forget(kernel)
         forgotten += found["forgotten"]
         if not found["waiting"]:
             found = None

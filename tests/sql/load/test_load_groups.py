@@ -8,6 +8,7 @@ from psycopg import DatabaseError
 
 from tests.sql.client import Kernel, OpenKernel
 from tests.sql.load.loads import copy, make_channels, make_stage, merge, messages
+from tests.sql.plans import explained
 
 pytestmark = pytest.mark.usefixtures("balanced")
 
@@ -81,3 +82,25 @@ def test_a_group_that_exists_is_refused(kernel: Kernel, open_kernel: OpenKernel)
     assert error.value.sqlstate == "QF001"
     merging.rollback()
     assert (added(kernel, group), len(messages(kernel))) == (1, 1)
+
+
+def test_members_are_counted_by_index(kernel: Kernel) -> None:
+    """Also where the statistics know one large group alone, and expect all messages to be of each."""
+    large = uuid4()
+    kernel.enqueue("a")
+    kernel.rows(
+        "insert into fq_message (channel_id, kind, content, dequeue_at, enqueued_at, max_attempts, group_id)"
+        " select channel_id, kind, content, dequeue_at, enqueued_at, max_attempts, %(large)s"
+        " from fq_message, generate_series(1, 5000)",
+        large=large,
+    )
+    kernel.rows("analyze fq_message")
+    groups = [uuid4() for _ in range(20)]
+    stage = staged(kernel, *"a" * 40, group_id=[*groups, *groups])
+    merge(kernel, stage, 40)
+    with explained(kernel) as scans:
+        make_groups(kernel, stage)
+    assert [scan.index for scan in scans if scan.table == "fq_message"] == ["fq_message_group_ix"]
+    assert max(scan.rows for scan in scans if scan.table == "fq_message") <= 2 * len(groups)
+    assert {added(kernel, group) for group in groups} == {2}
+    kernel.rows("delete from fq_message where group_id = %(large)s", large=large)
