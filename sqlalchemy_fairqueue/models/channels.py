@@ -189,7 +189,7 @@ class ForgettingMixin(FairqueueMixin):
     ``waiting`` are transactions that ran when the round began and may not have seen which channels it is about.
     """
 
-    __fairqueue_verbs__ = "the housekeeping writes it"
+    __fairqueue_verbs__ = "housekeeping writes it, after queue.configure(session, forget_channels_after=...)"
     __tablename__ = "fq_forgetting"
 
     single: Mapped[int] = mapped_column(autoincrement=False, server_default=text("1"))

@@ -146,7 +146,8 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
     def run_schedule(self, where: Where, name: str, *, channel: str) -> int | None:
         """Enqueue the message of a schedule at once, beside its slots, also while it is paused.
 
-        On a session or connection in its transaction. Its message has no header ``scheduled_for``.
+        On a session or connection in its transaction. The header ``scheduled_for`` of its message has the time of the
+        call, since the message has no slot.
 
         Returns:
             The message's id. None: the channel is full, and its policy is to drop.

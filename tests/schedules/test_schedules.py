@@ -1,6 +1,6 @@
 """Schedules as producers and operators use them: made in the caller's transaction, changed, paused, run, listed."""
 
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import Engine
@@ -137,13 +137,16 @@ def test_unknown(engine: Engine, verb: object) -> None:
 
 
 def test_run_by_hand(engine: Engine) -> None:
-    """Its message is enqueued at once, also while it is paused, without a slot."""
+    """Its message is enqueued at once, also while it is paused, without a slot; it is for the time of the call."""
     nightly(engine, headers={"trace": "x"})
     queue.pause_schedule(engine, "nightly", channel="a")
+    before = only(engine).created_at
     message_id = queue.run_schedule(engine, "nightly", channel="a")
     [delivery] = queue.dequeue(engine)
     assert (delivery.message_id, delivery.kind, delivery.payload) == (message_id, "report", {"run": 1})
-    assert delivery.headers == {"trace": "x", "schedule": "nightly"}
+    headers = dict(delivery.headers or {})
+    assert before <= datetime.fromisoformat(headers.pop("scheduled_for")) <= delivery.enqueued_at
+    assert headers == {"trace": "x", "schedule": "nightly"}
     assert only(engine).last_slot_at is None
 
 

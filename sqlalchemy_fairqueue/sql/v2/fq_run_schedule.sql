@@ -1,6 +1,7 @@
 -- fq_run_schedule: enqueue the message of a schedule now, in the caller's transaction, beside its slots, which stay as
 -- they are. Returns its id; null: the channel is full, and its policy is to drop. p_notify: as fq_enqueue.
--- Guarantees: one message, also while the schedule is paused. It has no header "scheduled_for".
+-- Guarantees: one message, also while the schedule is paused. Its header "scheduled_for" has the
+-- time of the call.
 -- Locks: as fq_enqueue of a message without a key. Index: fq_schedule_name_key. Errors: QF009 no such schedule; QF005
 -- the channel is full; as fq_enqueue.
 create function fairqueue.fq_run_schedule(p_queue text, p_channel text, p_name text, p_notify boolean)
@@ -30,7 +31,8 @@ begin
     perform fairqueue.fq_check_grant(array['producer', 'operator']::text[], p_queue, array[p_channel]::text[])
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
-  select s.kind, s.content, fairqueue.fq_schedule_headers(s.headers, s.name, null::bigint), s.max_attempts, s.policy
+  select s.kind, s.content, fairqueue.fq_schedule_headers(s.headers, s.name, fairqueue.fq_now()), s.max_attempts,
+    s.policy
   into v_kind, v_content, v_headers, v_max_attempts, v_policy
   from fairqueue.fq_schedule s
   where s.queue = p_queue
