@@ -20,7 +20,7 @@ from sqlalchemy_fairqueue.errors import InvalidArgument, UnhandledKindWarning
 from sqlalchemy_fairqueue.queue.callers import frames_of_this_package
 from sqlalchemy_fairqueue.queue.lifespan import LifespanFunction, LifespanMethods, resources_taken
 from sqlalchemy_fairqueue.queue.middleware import is_asynchronous
-from sqlalchemy_fairqueue.queue.signatures import hints_of, parameters_of
+from sqlalchemy_fairqueue.queue.signatures import class_of, hints_of, parameters_of
 from sqlalchemy_fairqueue.values import RetryPolicy, check_duration, check_name
 
 if TYPE_CHECKING:
@@ -290,8 +290,8 @@ def _session_type(function: Callable[..., Any]) -> type | None:
     hints = hints_of(function)
     # The session of a job may have another name, and is known by its annotation then.
     is_named = any(one.name == "session" for one in parameters_of(function))
-    for found in [hints.get("session")] if is_named else hints.values():
-        if inspect.isclass(found) and issubclass(found, (Session, AsyncSession)):
+    for found in map(class_of, [hints.get("session")] if is_named else hints.values()):
+        if found is not None and issubclass(found, (Session, AsyncSession)):
             return found
     return None
 

@@ -14,11 +14,11 @@ from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.queue.contexts import Context
 from sqlalchemy_fairqueue.queue.results import ResultMethods
 from sqlalchemy_fairqueue.queue.schedules import ScheduleMethods
-from sqlalchemy_fairqueue.queue.signatures import parameters_of
+from sqlalchemy_fairqueue.queue.signatures import class_of, hints_of, parameters_of
 from sqlalchemy_fairqueue.values import Bury, Enqueue, EnqueueOptions, check_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
     from datetime import timedelta
     from typing import Unpack
 
@@ -357,11 +357,14 @@ class JobMethods(ScheduleMethods, ResultMethods):
     ) -> Any:
         """Make a typed job of a function: ``@queue.job`` or ``@queue.job(timeout=...)``.
 
-        The function may take ``context`` first, then ``session``, as :meth:`handler` says (a resource of
-        :meth:`on_start` is found by ``context.resource(...)``); what follows are the
-        arguments of the payload. They need annotations: plain values, dataclasses, TypedDicts, msgspec structs,
-        pydantic models, enums, UUID, datetime, date, time, timedelta, Decimal, bytes, and containers and unions of
-        them. Type checkers check each ``enqueue`` against the function, and the call itself checks the values.
+        The function may take ``context`` first, then ``session``, as :meth:`handler` says. Both may have another name
+        if they are annotated with Context, and with Session, AsyncSession or a subclass. A resource of :meth:`on_start`
+        is found by ``context.resource(...)``.
+
+        What follows are the arguments of the payload. They need annotations: plain values, dataclasses, TypedDicts,
+        msgspec structs, pydantic models, enums, UUID, datetime, date, time, timedelta, Decimal, bytes, and containers
+        and unions of them. Type checkers check each ``enqueue`` against the function, and the call itself checks the
+        values.
 
         A worker calls it with the arguments again. What the payload lacks is left to the function's defaults. A payload
         that does not fit is a dead letter at once, whose reason names the argument. An argument that the function does
@@ -429,11 +432,11 @@ def _parameters(kind: str, function: Callable[..., Any]) -> tuple[tuple[str, ...
     """The names of context and session as far as the function takes them, and its further parameters."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise InvalidArgument(f"job {kind!r} is a generator, which nobody would run; do not yield")
-    parameters = parameters_of(function)
+    parameters, hints = parameters_of(function), hints_of(function)
     leading: list[str] = []
     for name in ("context", "session"):
         first = parameters[0] if parameters else None
-        if first is not None and first.kind is not _KINDS.KEYWORD_ONLY and _is_given(first, name):
+        if first is not None and first.kind is not _KINDS.KEYWORD_ONLY and _is_given(first, name, hints):
             leading.append(name)
             parameters.pop(0)
     for one in parameters:
@@ -447,13 +450,14 @@ def _parameters(kind: str, function: Callable[..., Any]) -> tuple[tuple[str, ...
     return tuple(leading), parameters
 
 
-def _is_given(parameter: inspect.Parameter, name: str) -> bool:
+def _is_given(parameter: inspect.Parameter, name: str, hints: Mapping[str, Any]) -> bool:
     """Whether a worker gives this parameter: it has the name, or is annotated as that."""
     classes = (Context,) if name == "context" else (Session, AsyncSession)
-    annotation = parameter.annotation
+    annotation = hints.get(parameter.name, parameter.annotation)
     if isinstance(annotation, str):
-        # It may not be defined, but for type checkers.
+        # It is not defined, but for type checkers.
         is_annotated = annotation.rpartition(".")[2] in {one.__name__ for one in classes}
     else:
-        is_annotated = isinstance(annotation, type) and issubclass(annotation, classes)
+        found = class_of(annotation)
+        is_annotated = found is not None and issubclass(found, classes)
     return is_annotated or parameter.name == name

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import inspect
 import sys
-from typing import TYPE_CHECKING, Any, ForwardRef, get_type_hints
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, ForwardRef, Union, get_args, get_origin, get_type_hints
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +53,15 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
         except (NameError, TypeError, AttributeError, SyntaxError):
             continue
     return hints
+
+
+def class_of(hint: Any) -> type | None:
+    """The class that a type is, or that ``X | None`` has beside None. None: it is neither."""
+    if get_origin(hint) in {Union, UnionType}:
+        [hint, *others] = [one for one in get_args(hint) if one is not NoneType]
+        if others:
+            return None
+    return hint if inspect.isclass(hint) else None
 
 
 def _text(annotation: Any) -> Any:

@@ -8,7 +8,7 @@ import pickle
 import subprocess
 import sys
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 from uuid import UUID  # noqa: TC003 - jobs resolve their annotations
 
 import pydantic
@@ -19,6 +19,8 @@ from sqlalchemy_fairqueue import BytesCodec, Enqueue, InvalidArgument, Job, Payl
 from sqlalchemy_fairqueue.testing import all_enqueued, assert_enqueued, drain, perform, refute_enqueued, rolled_back
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sqlalchemy import Engine
     from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -192,6 +194,32 @@ def test_arguments_with_names_of_parameters(engine: Engine) -> None:
         drain(session, clashing)
     assert perform(job, **given) is None  # type: ignore[arg-type]
     assert seen == [given] * 5
+
+
+class ShopSession(Session):
+    """The session of an application."""
+
+
+def _own_session(db: ShopSession, *, upload: str) -> None: ...
+
+
+def _session_or_none(db: ShopSession | None, *, upload: str) -> None: ...
+
+
+def _optional_session(session: Optional[ShopSession] = None, *, upload: str) -> None: ...  # noqa: UP045 - as users write
+
+
+def _annotated_session(run: Context, db: Annotated[ShopSession, "it"], *, upload: str) -> None: ...
+
+
+@pytest.mark.parametrize("function", [_own_session, _session_or_none, _optional_session, _annotated_session])
+def test_a_session_of_any_class_and_name(function: Callable[..., None]) -> None:
+    """It is known by its annotation, also where that is a text; the worker's session is held against its class."""
+    made = Queue("documents", check_kinds=False)
+    job = made.job(function)
+    assert job.prepare("customer-7", upload="a.pdf").payload == {"upload": "a.pdf"}
+    handler = made.handlers[job.kind]
+    assert (handler.session, handler.session_type) == (True, ShopSession)
 
 
 def _unannotated(upload) -> None: ...  # type: ignore[no-untyped-def]  # noqa: ANN001
