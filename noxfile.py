@@ -236,7 +236,8 @@ def wheel(session: nox.Session) -> None:
     environment = {"GITHUB_REPOSITORY": "owner/project"}
     session.run("python", "-m", "build", "--sdist", "--outdir", str(folder / "dist"), env=environment, silent=True)
     sources = next((folder / "dist").glob("*.tar.gz"))
-    shutil.unpack_archive(sources, folder / "dist", filter="data")
+    # Its own archive needs no filter, which Python before 3.11.4 does not have.
+    shutil.unpack_archive(sources, folder / "dist")
     unpacked = folder / "dist" / sources.name.removesuffix(".tar.gz")
     session.run("python", "-m", "build", "--wheel", "--outdir", str(folder / "dist"), str(unpacked), silent=True)
     built = next((folder / "dist").glob("*.whl"))
