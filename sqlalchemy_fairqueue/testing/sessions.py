@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 SomeSession = TypeVar("SomeSession", bound=Session)
 SomeAsyncSession = TypeVar("SomeAsyncSession", bound=AsyncSession)
-_COMMITTED = "fairqueue_inline_committed"
 
 
 @overload
@@ -110,8 +109,9 @@ def inline(
     """Perform what the session has enqueued at each of its commits, before ``commit()`` returns.
 
     As :func:`drain` does, on the session's own connection, so that a test that rolls back leaves nothing behind.
-    Handlers that take a session get one of their own on that connection. What is due later stays; after
-    ``clock.advance(...)`` the next commit performs it.
+    Handlers that take a session get one of their own on that connection. Commits of other sessions on the connection
+    perform nothing. What is due later stays; after ``clock.advance(...)`` the next commit performs it. Blocks of the
+    same session may be nested: each performs its own queues, the outer block first.
 
     Args:
         session: A Session or scoped_session, such as one that :func:`rolled_back` made. Of an AsyncSession use
@@ -194,13 +194,17 @@ def _joined(session: AnySession, maker: str) -> tuple[Session, Connection]:
 @contextmanager
 def _at_commits(session: Session, perform: Callable[[], object]) -> Iterator[None]:
     """Call *perform* after each commit of the session's outermost transaction, when the session is free again."""
+    committed: list[SessionTransaction | None] = []  # of this block: of nested ones each performs its own queues
 
-    def note(committed: Session) -> None:
-        committed.info[_COMMITTED] = True
+    def note(session: Session) -> None:
+        committed[:] = [session.get_transaction()]
 
-    def ended(session: Session, transaction: SessionTransaction) -> None:
-        if transaction.parent is None and session.info.pop(_COMMITTED, False):
-            perform()
+    def ended(_: Session, transaction: SessionTransaction) -> None:
+        if transaction.parent is None:
+            is_committed = transaction in committed
+            committed.clear()
+            if is_committed:
+                perform()
 
     event.listen(session, "after_commit", note)
     event.listen(session, "after_transaction_end", ended)

@@ -116,6 +116,36 @@ def test_inline(engine: Engine, queue: Queue, database: Database) -> None:
     assert database.value("select count(*) from fq_message") == 0
 
 
+def test_inline_in_inline(engine: Engine, queue: Queue) -> None:
+    """Each block performs its own queue at the same commit, the outer one first; after a failure none is left over."""
+    other = Queue("other")
+    handled: list[object] = []
+
+    @queue.handler("note")
+    @other.handler("note")
+    def note(delivery: Delivery) -> None:
+        if delivery.payload == "fail":
+            raise LookupError(delivery.payload)
+        handled.append((delivery.queue, delivery.payload))
+
+    def enqueue(to: Queue, payload: object) -> None:
+        to.enqueue(session, channel="a", payload=payload, kind="note")
+
+    with rolled_back(engine) as session, inline(session, queue) as outer, inline(session, other) as inner:
+        for each in (other, queue):
+            enqueue(each, 1)
+        session.commit()
+        assert handled == [(queue.name, 1), ("other", 1)]
+        assert (len(outer), len(inner)) == (1, 1)
+        enqueue(other, 2)
+        enqueue(queue, "fail")
+        with pytest.raises(LookupError):
+            session.commit()
+        session.connection()
+        session.rollback()
+        assert len(handled) == 2, "a rollback performs nothing"
+
+
 def test_a_failure_inline(engine: Engine, queue: Queue) -> None:
     """The commit raises what the handler raised, and the session can be used again."""
 
