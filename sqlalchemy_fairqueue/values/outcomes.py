@@ -19,8 +19,21 @@ if TYPE_CHECKING:
 class Outcome(Exception):
     """An outcome that a handler asks for. Raised: the session's work is rolled back. Returned: it is kept.
 
-    Either way the delivery is settled as the outcome says; without a session both are the same.
+    Either way the delivery is settled as the outcome says; without a session both are the same. Two outcomes of one
+    class with the same arguments are equal.
     """
+
+    def __eq__(self, other: object) -> bool:
+        """By class and arguments, so that a test can compare what a handler asked for."""
+        if not isinstance(other, Outcome):
+            return NotImplemented
+        return type(self) is type(other) and self._compared() == other._compared()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._compared()))
+
+    def _compared(self) -> tuple[object, ...]:
+        return self.args
 
 
 class Retry(Outcome):
@@ -51,6 +64,9 @@ class Retry(Outcome):
         """Copied and pickled by its arguments: one may be raised in another process."""
         return partial(type(self), delay=self.delay, error=self.error), ()
 
+    def _compared(self) -> tuple[object, ...]:
+        return self.delay, self.error
+
 
 class Release(Outcome):
     """Give it back untried, the attempt not counted.
@@ -75,6 +91,9 @@ class Release(Outcome):
     def __reduce__(self) -> tuple[Any, ...]:
         """Copied and pickled by its arguments: one may be raised in another process."""
         return partial(type(self), delay=self.delay), ()
+
+    def _compared(self) -> tuple[object, ...]:
+        return (self.delay,)
 
 
 class Bury(Outcome):

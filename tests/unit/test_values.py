@@ -27,6 +27,10 @@ from sqlalchemy_fairqueue.values import Once, Outcome
 _LEASE = Lease(1, "me", datetime(2026, 1, 1, tzinfo=UTC))
 
 
+class _Busy(Retry):
+    """An outcome of an application."""
+
+
 def _delivery(**given: Any) -> Delivery:
     values: dict[str, Any] = {
         "message_id": 1,
@@ -261,6 +265,25 @@ def test_outcomes_come_from_other_processes(outcome: Outcome) -> None:
         assert type(again) is type(outcome)
         assert vars(again) == vars(outcome)
         assert str(again) == str(outcome)
+
+
+def test_outcomes_are_compared_by_value() -> None:
+    """Those of one class with the same arguments are equal, raised or not, with a note or without; no others are."""
+    minute = timedelta(minutes=1)
+
+    def made() -> list[Outcome]:
+        retries = (Retry(), Retry(delay=minute), Retry(delay=minute, error="busy"), Retry(error="busy"))
+        return [*retries, Release(), Release(delay=minute), Bury("busy"), Bury("gone"), _Busy(), _Busy(delay=minute)]
+
+    outcomes = made()
+    for outcome in outcomes:
+        with pytest.raises(type(outcome)) as raised:
+            raise outcome from LookupError()
+        assert raised.value is outcome
+    outcomes[2].add_note("the line is busy")
+    assert outcomes == made()
+    assert len({*outcomes, *made()}) == len(outcomes)
+    assert Retry() != "try again"
 
 
 def test_deliveries_are_hashable() -> None:
