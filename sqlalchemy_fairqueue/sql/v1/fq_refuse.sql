@@ -17,14 +17,14 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 as $$
 declare
+  v_channels text[] := case when p_channel is not null then array[p_channel] end;
   v_ids bigint[] := (select array_agg(i order by i) from unnest(p_message_ids) i where i is not null);
   v_detail jsonb := jsonb_build_object('outcome', p_outcome, 'ordinal', p_ordinal, 'message_ids', v_ids);
 begin
   -- The kinds of grants that allow the call whose outcome it is.
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
     perform fairqueue.fq_check_grant(
-      array['producer', 'consumer', 'loader']::text[], p_queue,
-      case when p_channel is not null then array[p_channel] end::text[]
+      array['producer', 'consumer', 'loader']::text[], p_queue, v_channels
     )
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
