@@ -96,7 +96,7 @@ def test_a_change_of_daylight_saving(
     _schedule(queue, engine)
     chance = random.Random(11)  # noqa: S311 - which one is killed
     faults = Counter[str]()
-    with programs(database) as running:
+    with programs(database, 20) as running:
         for step in range(STEPS):
             begun = database.value("select count(*) from fq_schedule_slot")
             clock.advance(STEP)

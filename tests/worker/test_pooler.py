@@ -43,10 +43,10 @@ def pooled(database: Database) -> Iterator[URL]:
 
 
 def _check_effects(database: Database, number: int) -> None:
-    """Each message had its effect once, over the few connections of the pooler."""
+    """Each message had its effect once, over few connections: the pooler has CONNECTIONS, and may replace some."""
     assert database.value("select count(*) from effect") == number
     assert database.value("select count(distinct message_id) from effect") == number
-    assert database.value("select count(distinct backend) from effect") <= CONNECTIONS
+    assert database.value("select count(distinct backend) from effect") <= 3 * CONNECTIONS < number
 
 
 def _engine_arguments(url: URL, driver: str) -> tuple[URL, dict[str, Any]]:
