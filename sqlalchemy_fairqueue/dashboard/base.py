@@ -143,7 +143,7 @@ class PageBase:
         self.authorize = authorize
         self.trace_url = trace_url
         self._wanted: dict[str, dict[str, float]] = {}
-        self._read: dict[str, frozenset[str]] = {}
+        self._together: dict[str, frozenset[str]] = {}  # the channels of the reading that pages of a queue share
 
     async def tenant_row(self, queue: QueueFigures, figures: Figures, channel: str) -> Row | None:
         """A tenant with the reason of its wait, also one that the figures do not list.
@@ -193,11 +193,11 @@ class PageBase:
             return queue
         together, alone = ("reasons", queue.name), ("reasons", queue.name, tuple(channels))
         if not self.reading.is_at_hand(together):
-            self._read[queue.name] = frozenset(self._wanted_with(queue.name, channels))
-        elif not self._read[queue.name].issuperset(channels):
+            self._together[queue.name] = frozenset(self._wanted_with(queue.name, channels))
+        elif not self._together[queue.name].issuperset(channels):
             self._wanted_with(queue.name, channels)
             return await self.reading.shared(alone, self._reader(queue, channels), self._moment, always=True)
-        names = list(self._read[queue.name])
+        names = list(self._together[queue.name])
         return await self.reading.shared(together, self._reader(queue, names), self._moment, always=True)
 
     def _reader(self, queue: QueueFigures, channels: Sequence[str]) -> Callable[[], Awaitable[QueueFigures]]:

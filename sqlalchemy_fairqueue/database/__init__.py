@@ -49,7 +49,7 @@ from sqlalchemy_fairqueue.database.enqueues import (
     enqueue_call,
     max_backlog,
 )
-from sqlalchemy_fairqueue.database.forgetting import Forgetting, forget_after, forget_channels, mark_idle_channels
+from sqlalchemy_fairqueue.database.forgetting import forget_after, forget_channels, mark_idle_channels
 from sqlalchemy_fairqueue.database.groups import (
     Folded,
     Member,
@@ -165,7 +165,6 @@ __all__ = [
     "ExtendedLease",
     "Folded",
     "Follower",
-    "Forgetting",
     "FoundResult",
     "Heard",
     "Hint",

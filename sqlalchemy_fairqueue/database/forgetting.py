@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.database.calls import call, fetch
 from sqlalchemy_fairqueue.times import microseconds
@@ -15,20 +15,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.database.calls import Clause
     from sqlalchemy_fairqueue.database.targets import Target
-
-
-class Forgetting(NamedTuple):
-    """Progress of forgetting marked channels.
-
-    Attributes:
-        forgotten: Channels that the call deleted.
-        more: Whether there may be others.
-        waiting: Transactions that may not have seen the marks, and still run.
-    """
-
-    forgotten: int
-    more: bool
-    waiting: list[str]
 
 
 @cache
@@ -59,10 +45,14 @@ def mark_idle_channels(connection: Connection, schema: str | None, *, after: int
 @cache
 def forget_channels_clause(schema: str | None) -> Clause:
     """``fq_forget_channels``."""
-    return call(schema, "fq_forget_channels", "forgotten, more, waiting", limit="integer")
+    return call(schema, "fq_forget_channels", "forgotten, more", limit="integer")
 
 
-def forget_channels(connection: Connection, schema: str | None, *, limit: int) -> Forgetting:
-    """Delete marked channels, once no transaction runs that may not have seen the marks."""
+def forget_channels(connection: Connection, schema: str | None, *, limit: int) -> tuple[int, bool]:
+    """Delete marked channels, once no transaction runs that may not have seen the marks.
+
+    Returns:
+        How many were deleted, and whether there may be others.
+    """
     [row] = fetch(connection, forget_channels_clause(schema), {"limit": limit}, "forget idle channels")
-    return Forgetting(row.forgotten, row.more, row.waiting)
+    return row.forgotten, row.more

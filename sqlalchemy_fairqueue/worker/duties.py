@@ -277,9 +277,8 @@ class Housekeeping:
     def _delete_channels(self, connection: Connection, schema: str | None) -> None:
         forgotten, more = 0, True
         while more and not self._stopping:
-            found = database.forget_channels(connection, schema, limit=self._options.timings.forgotten_at_once)
+            deleted, more = database.forget_channels(connection, schema, limit=self._options.timings.forgotten_at_once)
             connection.commit()
-            forgotten += found.forgotten
-            more = found.more
+            forgotten += deleted
         if forgotten:
             log.info("worker %s: %s idle channels forgotten", self._name, forgotten, extra={"worker": self._name})

@@ -23,9 +23,7 @@ declare
 begin
   -- The kinds of grants that allow the call whose outcome it is.
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(
-      array['producer', 'consumer', 'loader']::text[], p_queue, v_channels
-    )
+    perform fairqueue.fq_check_grant(array['producer', 'consumer', 'loader']::text[], p_queue, v_channels)
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
   case p_outcome
