@@ -6,7 +6,7 @@ import contextlib
 import logging
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from enum import StrEnum
@@ -14,8 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.text import Text
-from sqlalchemy import URL, Connection, Engine, create_engine
+from sqlalchemy import URL, Engine, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -31,7 +30,7 @@ from sqlalchemy_fairqueue.cli.application import (
 )
 from sqlalchemy_fairqueue.cli.errors import DRIVER_ERRORS, CommandError, command_error, usage_error
 from sqlalchemy_fairqueue.cli.formats import parse_duration
-from sqlalchemy_fairqueue.cli.leftovers import leftover_texts, leftovers
+from sqlalchemy_fairqueue.cli.leftovers import leftovers_document, leftovers_texts
 from sqlalchemy_fairqueue.cli.metrics import metrics_page
 from sqlalchemy_fairqueue.cli.options import DATABASE_URL_VARIABLE, Options, option_parser
 from sqlalchemy_fairqueue.cli.probes import health_pages, serving
@@ -43,11 +42,12 @@ from sqlalchemy_fairqueue.errors import FairQueueError, clean
 from sqlalchemy_fairqueue.queue.handlers import session_type_of
 
 if TYPE_CHECKING:
+    from sqlalchemy_fairqueue.values import Leftovers
     from sqlalchemy_fairqueue.worker import AsyncWorker, Worker
 
 Probed = Callable[["Worker | AsyncWorker"], contextlib.AbstractContextManager[None]]
 
-Left = list[dict[str, Any]] | None
+Left = Sequence["Leftovers"] | None
 """The messages that a drained worker left. None: they are not known."""
 Ran = tuple[str, dict[str, int], Left]
 References = dict[tuple[str | None, str], str]
@@ -209,7 +209,8 @@ def worker(
     document: dict[str, Any] = {"worker": worker_name, "queues": [queue.name for queue in found], "stats": counts}
     if not drain:
         return Result(document)
-    return Result(document | {"left": left}, _left_texts(left))
+    shown = None if left is None else leftovers_document(left)
+    return Result(document | {"left": shown}, tuple(leftovers_texts(left or ())))
 
 
 def _database(options: Options, application: object, reference: str) -> URL | AnyEngine:
@@ -230,17 +231,13 @@ def _database(options: Options, application: object, reference: str) -> URL | An
     return given
 
 
-def _left(connection: Connection, queues: list[Queue], worker: str) -> Left:
-    """The messages that a drained worker left; None if its role may not count them, which it does not need for work."""
+@contextlib.contextmanager
+def _optional() -> Iterator[None]:
+    """What is left may not be readable by the worker's role, which does not need it for its work."""
     try:
-        return leftovers(connection, queues, worker)
+        yield
     except (FairQueueError, SQLAlchemyError) as error:
         logging.getLogger(__name__).warning("what is left in the queues is not known: %s", error)
-        return None
-
-
-def _left_texts(left: Left) -> tuple[Text, ...]:
-    return tuple(leftover_texts(left or []))
 
 
 def _is_asynchronous(queues: list[Queue], application: object, reference: str) -> bool:
@@ -296,8 +293,8 @@ def _run_threads(
         runner.run(handle_signals=True, drain=drain)
     left: Left = None
     if drain:
-        with engine.connect() as connection:
-            left = _left(connection, queues, runner.name)
+        with _optional():
+            left = runner.leftovers()
     engine.dispose()
     return runner.name, runner.stats.as_dict(), left
 
@@ -325,8 +322,8 @@ def _run_tasks(
             await runner.run(handle_signals=True, drain=drain)
         left: Left = None
         if drain:
-            async with engine.connect() as connection:
-                left = await connection.run_sync(_left, queues, runner.name)
+            with _optional():
+                left = await runner.leftovers()
         await engine.dispose()
         if sync_engine is not None:
             sync_engine.dispose()

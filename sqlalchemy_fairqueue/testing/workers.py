@@ -45,7 +45,7 @@ class Workers:
 
         Messages must be committed. Schedules that are due have their messages first, and groups that ended their
         follow-ups. What is due later stays. A handler that fails is tried again as its policy says, and raises nothing
-        here: ``stats`` counts it.
+        here: ``stats`` counts it. ``leftovers()`` tells what stays, and why.
         """
         worker = self._made(*queues, **options)
         worker.run(drain=True)

@@ -42,6 +42,7 @@ from sqlalchemy_fairqueue.values.groups import (
     counts_of_headers,
     group_of_headers,
 )
+from sqlalchemy_fairqueue.values.leftovers import LeftoverReason, Leftovers
 from sqlalchemy_fairqueue.values.messages import (
     MOST_COST,
     CancelOutcome,
@@ -134,6 +135,8 @@ __all__ = [
     "GroupCounts",
     "GroupStatus",
     "Lease",
+    "LeftoverReason",
+    "Leftovers",
     "MessageDetails",
     "MessagePage",
     "MessageState",

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine, AsyncSession
 from sqlalchemy_fairqueue.database.engines import refused
 from sqlalchemy_fairqueue.errors import WorkerError
+from sqlalchemy_fairqueue.figures.leftovers import read_leftovers
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES
 from sqlalchemy_fairqueue.queue.handlers import session_type_of
 from sqlalchemy_fairqueue.values import RetryPolicy
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.queue.middleware import AnyMiddleware
+    from sqlalchemy_fairqueue.values import Leftovers
 
 
 class AsyncWorker:
@@ -128,6 +130,11 @@ class AsyncWorker:
             return runtime.health()
         problem = "it is not started" if self._executor is None else "it stops, or has stopped"
         return Health(alive=True, ready=False, problems=(problem,))
+
+    async def leftovers(self) -> tuple[Leftovers, ...]:
+        """The messages that its queues hold now, and why they wait, as :meth:`Worker.leftovers`."""
+        async with self._engine.connect() as connection:
+            return await connection.run_sync(read_leftovers, self._options.queues, self.name)
 
     @property
     def name(self) -> str:
@@ -267,7 +274,8 @@ class AsyncWorker:
         """Work until ``stop`` is called, by a signal, or until this is cancelled, which stops it without grace.
 
         Args:
-            drain: Whether to return as soon as nothing is left that could be delivered now, as for a Worker.
+            drain: Whether to return as soon as nothing is left that could be delivered now, as for a Worker;
+                ``leftovers`` tells what is left.
             handle_signals: Whether SIGTERM and SIGINT stop it; a second one ends the process at once, unless it comes
                 within two seconds of the first. Only in the main thread. Default: signals are the program's business.
 

@@ -7,9 +7,9 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue import InvalidArgument, Queue
-from sqlalchemy_fairqueue.cli.leftovers import leftovers
 from sqlalchemy_fairqueue.dashboard.words import reason_detail
 from sqlalchemy_fairqueue.figures import QueueTaker, Reason, SharedFigures, Tenant
+from sqlalchemy_fairqueue.figures.leftovers import read_leftovers
 from sqlalchemy_fairqueue.values import FairBy
 from tests.cli.messages import QUEUE, enqueue, lease
 from tests.fixtures.database import Database
@@ -205,8 +205,8 @@ def test_what_a_drained_worker_left(engine: Engine) -> None:
 
     def reasons(worker: str) -> list[tuple[str, int]]:
         with engine.connect() as connection:
-            [left] = leftovers(connection, [QUEUE], worker)
-        return [(one["waits_for"], one["messages"]) for one in left["reasons"]]
+            [left] = read_leftovers(connection, [QUEUE], worker)
+        return [(str(one.reason), one.messages) for one in left.reasons]
 
     enqueue(engine, "a")
     assert reasons("drained") == [("no consumer", 1)]

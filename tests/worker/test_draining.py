@@ -8,7 +8,19 @@ from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import AsyncWorker, ChannelPolicy, Context, Delivery, Queue, Rate, Retry, Worker
+from sqlalchemy_fairqueue import (
+    AsyncWorker,
+    ChannelPolicy,
+    Context,
+    Delivery,
+    LeftoverReason,
+    Leftovers,
+    Queue,
+    Rate,
+    Reason,
+    Retry,
+    Worker,
+)
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, is_empty, retimed, send, until
@@ -98,9 +110,36 @@ def test_what_cannot_be_delivered_now_is_left(queue: Queue, engine: Engine) -> N
     send(engine, queue, "paused", channel="paused")
     queue.configure_channel(engine, "slow", ChannelPolicy(rate=Rate(1, per=HOUR)))
     send(engine, queue, "first", "second", channel="slow")
-    Worker(engine, queue, housekeeping=False).run(drain=True)
+    worker = Worker(engine, queue, housekeeping=False)
+    worker.run(drain=True)
     assert handled == ["first"]
+    [left] = worker.leftovers()
+    assert (left.queue, left.ready, left.scheduled, left.leased) == (queue.name, 2, 1, 1)
+    reasons = {one.reason: (one.messages, one.channels, one.until is None) for one in left.reasons}
+    assert reasons == {Reason.PAUSED: (1, 1, True), Reason.RATE: (1, 1, False), Reason.SCHEDULED: (1, 1, True)}
+    lines = str(left).splitlines()
+    assert lines[0] == "left in queue documents: 2 ready, 1 scheduled, 1 leased"
+    assert "  paused: 1 in 1 channel" in lines
     queue.complete(engine, held)
+
+
+def test_an_async_worker_tells_what_it_left(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
+    """As a Worker does: nothing, or what waits and for what."""
+
+    @queue.handler()
+    async def handle(delivery: Delivery) -> None: ...
+
+    async def left_by(worker: AsyncWorker) -> tuple[Leftovers, ...]:
+        await worker.run(drain=True)
+        return await worker.leftovers()
+
+    worker = AsyncWorker(async_engine, queue, housekeeping=False)
+    send(engine, queue, "due")
+    assert asyncio.run(left_by(worker)) == ()
+    send(engine, queue, "later", delay=HOUR)
+    reason = LeftoverReason(reason=Reason.SCHEDULED, messages=1, channels=1)
+    expected = Leftovers(queue=queue.name, ready=0, scheduled=1, leased=0, reasons=(reason,))
+    assert asyncio.run(left_by(worker)) == (expected,)
 
 
 def test_a_stop_ends_it_before(queue: Queue, engine: Engine, database: Database) -> None:

@@ -1,0 +1,69 @@
+"""Leftovers of a worker's queues, read from their statistics."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.figures.waits import channel_waits
+from sqlalchemy_fairqueue.values import LeftoverReason, Leftovers, Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from sqlalchemy import Connection
+
+    from sqlalchemy_fairqueue.queue import Queue
+
+_CHANNELS = 1000
+"""Channels of a queue whose reasons are read."""
+
+
+def read_leftovers(connection: Connection, queues: Iterable[Queue], worker: str) -> tuple[Leftovers, ...]:
+    """The leftovers of the queues that still hold messages.
+
+    Args:
+        connection: Where to ask, by a role that may read statistics.
+        queues: The queues of the worker, which has stopped.
+        worker: Its name. Its leases may not have ended yet.
+    """
+    found = (_leftovers(connection, queue, worker) for queue in queues)
+    return tuple(one for one in found if one is not None)
+
+
+def _leftovers(connection: Connection, queue: Queue, worker: str) -> Leftovers | None:
+    stats = queue.stats(connection)
+    if not stats.ready + stats.scheduled + stats.leased:
+        return None
+    channels = queue.channels(connection, busy=True, limit=_CHANNELS)
+    now = database.now(connection, queue.schema)
+    # The worker that has left is not the first reason, but the one where nothing else held them back.
+    others = any(one.consumer != worker for one in queue.consumers(connection))
+    waits = channel_waits(connection, queue, channels, now, replace(stats, consumers=max(stats.consumers, 1)))
+    messages: Counter[tuple[Reason, str | None]] = Counter()
+    counted: Counter[tuple[Reason, str | None]] = Counter()
+    until: dict[tuple[Reason, str | None], datetime] = {}
+    for one in channels:
+        if one.scheduled:
+            messages[Reason.SCHEDULED, None] += one.scheduled
+            counted[Reason.SCHEDULED, None] += 1
+        if one.ready and (wait := waits.get(one.channel)):
+            is_free = wait.reason in {Reason.CAPACITY, Reason.TURN}
+            reason = (Reason.NO_CONSUMER if is_free and not others else wait.reason, wait.limit)
+            messages[reason] += one.ready
+            counted[reason] += 1
+            if wait.until is not None:
+                until[reason] = min(wait.until, until.get(reason, wait.until))
+    return Leftovers(
+        queue=queue.name,
+        ready=stats.ready,
+        scheduled=stats.scheduled,
+        leased=stats.leased,
+        reasons=tuple(
+            LeftoverReason(reason=key[0], limit=key[1], messages=count, channels=counted[key], until=until.get(key))
+            for key, count in messages.most_common()
+        ),
+    )
