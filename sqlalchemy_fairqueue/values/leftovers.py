@@ -70,7 +70,7 @@ class Leftovers:
         >>> worker = Worker(engine, queue)
         >>> worker.run(drain=True)
         >>> print(*worker.leftovers())
-        left in queue documents: 1 scheduled
+        left in queue documents...: 1 scheduled
           scheduled: 1 in 1 channel
     """
 

@@ -132,7 +132,18 @@ class AsyncWorker:
         return Health(alive=True, ready=False, problems=(problem,))
 
     async def leftovers(self) -> tuple[Leftovers, ...]:
-        """The messages that its queues hold now, and why they wait, as :meth:`Worker.leftovers`."""
+        """The messages that its queues hold now, and why they wait, as :meth:`Worker.leftovers`.
+
+        Example:
+            >>> @queue.handler
+            ... async def greet(delivery: Delivery) -> None: ...
+            >>> async def drain() -> int:
+            ...     worker = AsyncWorker(async_engine, queue)
+            ...     await worker.run(drain=True)
+            ...     return len(await worker.leftovers())
+            >>> asyncio.run(drain())
+            0
+        """
         async with self._engine.connect() as connection:
             return await connection.run_sync(read_leftovers, self._options.queues, self.name)
 

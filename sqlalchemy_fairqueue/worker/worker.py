@@ -172,8 +172,8 @@ class Worker:
             >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, delay=timedelta(hours=1))
             >>> worker = Worker(engine, queue)
             >>> worker.run(drain=True)
-            >>> [(left.queue, left.scheduled, str(left.reasons[0].reason)) for left in worker.leftovers()]
-            [('documents', 1, 'scheduled')]
+            >>> [(left.scheduled, str(left.reasons[0].reason)) for left in worker.leftovers()]
+            [(1, 'scheduled')]
         """
         with self._engine.connect() as connection:
             return read_leftovers(connection, self._options.queues, self.name)
