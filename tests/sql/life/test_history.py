@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from uuid import UUID, uuid4
 
 import pytest
@@ -11,6 +12,7 @@ from tests.sql.answers import Hand
 from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel
 from tests.sql.kernel.verbs import record
 from tests.sql.life.verbs import history
+from tests.sql.plans import assert_frugal
 
 ENDS: dict[str, Callable[[Kernel, Hand], object]] = {
     "completed": lambda kernel, hand: kernel.complete(hand),
@@ -184,3 +186,28 @@ def test_a_consumer_whose_lease_is_gone_has_no_name(kernel: Kernel, clock: Clock
     clock.advance(timedelta(seconds=1))
     kernel.complete(hand)
     assert [row["consumer"] for row in history(kernel)] == [None]
+
+
+def test_completions_beside_an_open_transaction(kernel: Kernel, open_kernel: OpenKernel) -> None:
+    """Each is counted once, also of a transaction that commits late, and no reading reads what was counted before."""
+    record(kernel, True)
+    kernel.enqueue("late")
+    (hand,) = kernel.dequeue().hands
+    late = open_kernel()
+    late.complete(hand)
+    kernel.enqueue(*["a"] * 570)
+    before = kernel.value("select pg_current_snapshot()::text")
+    counted: list[tuple[str, int]] = []
+
+    def count(before: str) -> None:
+        call = "select channel, attempts from fq_completions(%(before)s, '{q}')"
+        counted.extend((row["channel"], row["attempts"]) for row in kernel.rows(call, before=before))
+
+    for messages in (500, 70):
+        kernel.complete(*kernel.dequeue(messages).hands)
+        after = kernel.value("select pg_current_snapshot()::text")
+        assert_frugal(kernel, messages + 10, partial(count, before))
+        before = after
+    late.commit()
+    count(before)
+    assert counted == [("a", 500), ("a", 70), ("late", 1)]
