@@ -89,13 +89,14 @@ def perform(
             Of a job its arguments, too. A name that is both, payload, kind and resources included, means the argument.
 
     Returns:
-        The Outcome that the handler returned or raised (Retry, Release, Bury), or None: completed.
+        The Outcome that the handler returned or raised (Retry, Release, Bury), or None: completed. An exception that
+        the handler's RetryPolicy names is the outcome that the policy says: Bury by ``bury_on``, Retry by ``retry_on``.
 
     Raises:
         InvalidArgument: There is no such handler; it takes a session and there is none; it is async, so that
             :func:`aperform` must be awaited.
         TypeError, PayloadError: The arguments are not those of the job.
-        Exception: What the handler raised, which a worker would take for a failure.
+        Exception: What else the handler raised, which a worker would take for a failure.
 
     Example:
         >>> @queue.handler("add")
@@ -112,7 +113,9 @@ def perform(
     delivery = make_delivery(queue, payload, kind=kind, **message)
     try:
         return _outcome(_call(queue, handler, delivery, session, context, resources)())
-    except Outcome as outcome:
+    except Exception as error:
+        if (outcome := _outcome_of(handler, error)) is None:
+            raise
         return outcome
 
 
@@ -135,7 +138,9 @@ async def aperform(
     try:
         found = _call(queue, handler, delivery, session, context, resources)()
         return _outcome(await found if inspect.isawaitable(found) else found)
-    except Outcome as outcome:
+    except Exception as error:
+        if (outcome := _outcome_of(handler, error)) is None:
+            raise
         return outcome
 
 
@@ -167,7 +172,8 @@ def drain(
     Raises:
         InvalidArgument: It is no session, or an async one; a kind has no handler, or an async one; the limit is
             reached.
-        Exception: What a handler raised, which a worker would take for a failure. Its savepoint is rolled back.
+        Exception: What a handler raised, which a worker would take for a failure. Its savepoint is rolled back. What
+            the handler's RetryPolicy names settles the message instead, as for :func:`perform`.
 
     Example:
         >>> @queue.handler("add")
@@ -190,8 +196,9 @@ def drain(
             with found.begin_nested():
                 result = call()
                 outcome = _outcome(result)
-        except Outcome as raised:
-            outcome = raised
+        except Exception as error:
+            if (outcome := _outcome_of(handler, error)) is None:
+                raise
         one = Performed(delivery, outcome, result if outcome is None else None)
         _settle(found, queue, handler, one)
         performed.append(one)
@@ -214,8 +221,9 @@ async def adrain(
                 else:
                     result = await session.run_sync(_calling(queue, handler, delivery, resources))
                 outcome = _outcome(result)
-        except Outcome as raised:
-            outcome = raised
+        except Exception as error:
+            if (outcome := _outcome_of(handler, error)) is None:
+                raise
         one = Performed(delivery, outcome, result if outcome is None else None)
         await session.run_sync(_settle, queue, handler, one)
         performed.append(one)
@@ -307,6 +315,11 @@ def _call(  # noqa: PLR0917 - what a call is made of
     around = middleware_for(handler, middleware_of(queue))
     given = (context or make_context(delivery, queue=queue)).with_session(session if handler.session else None)
     return call_of(handler, around, given.with_resources(resources) if resources else given)
+
+
+def _outcome_of(handler: Handler, error: Exception) -> Outcome | None:
+    """The outcome that a handler raised, or that its policy names for what it raised. None: the test shall see it."""
+    return error if isinstance(error, Outcome) else decisions.outcome_of(error, handler.retry or _RETRY)
 
 
 def _outcome(found: object) -> Outcome | None:

@@ -117,7 +117,7 @@ class Bury(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """The time until a failed message is tried again: exponential backoff with full jitter.
+    """Which failed messages are tried again, and when: exponential backoff with full jitter.
 
     Tried again it stands in its channel behind what was due before it, or where its priority puts it.
 
@@ -133,12 +133,19 @@ class RetryPolicy:
         max_attempts: Attempts after which the message becomes a dead letter. The message's own ``max_attempts`` holds
             as well: the lower one counts, also for attempts whose process died or whose lease was lost. None: the
             message's alone.
+        bury_on: Exceptions after which the message becomes a dead letter at once, their subclasses included.
+        retry_on: The only exceptions of a handler that are retried, their subclasses included; after any other one the
+            message becomes a dead letter at once. ``bury_on`` goes first. What is not the handler's doing is retried in
+            any case: a timeout, a crash of the child process, a lost connection to the database, a transaction that the
+            database could not serialize. None, the default: all that ``bury_on`` does not name.
 
     Example:
-        >>> policy = RetryPolicy(first=timedelta(seconds=5), factor=2, cap=timedelta(minutes=10), max_attempts=8)
+        >>> policy = RetryPolicy(first=timedelta(seconds=5), factor=2, max_attempts=8, bury_on=(ValueError,))
         >>> @queue.handler("call", retry=policy)
         ... def call(delivery: Delivery) -> None:
-        ...     print("calling")
+        ...     int(delivery.payload["number"])
+        >>> perform(queue, {"number": "twelve"}, kind="call").reason
+        'not retried: ValueError'
     """
 
     first: timedelta = timedelta(seconds=1)
@@ -146,6 +153,8 @@ class RetryPolicy:
     cap: timedelta = timedelta(minutes=15)
     jitter: float = 1.0
     max_attempts: int | None = None
+    bury_on: tuple[type[BaseException], ...] = ()
+    retry_on: tuple[type[BaseException], ...] | None = None
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense."""
@@ -155,6 +164,15 @@ class RetryPolicy:
         _check_number("jitter", self.jitter, 0, 1)
         if self.max_attempts is not None:
             check_count("max_attempts", self.max_attempts, 1, 2**31 - 1)
+        _check_exceptions("bury_on", self.bury_on)
+        if self.retry_on is not None:
+            _check_exceptions("retry_on", self.retry_on)
+            for one in self.retry_on:
+                if issubclass(one, self.bury_on):
+                    raise InvalidArgument(
+                        f"retry_on names {one.__name__}, which bury_on buries, itself or a class that it is derived "
+                        "from; leave it out of one of the two"
+                    )
 
     def delay(self, attempt: int, chance: Callable[[], float] = random.random) -> timedelta:
         """The wait after attempt number *attempt*.
@@ -173,6 +191,16 @@ class RetryPolicy:
         is_capped = cap <= 1 or (attempt - 1) * math.log(self.factor) >= math.log(cap)
         grown = cap if is_capped else self.factor ** (attempt - 1)
         return self.first * min(cap, grown) * (1 - self.jitter * chance())
+
+
+def _check_exceptions(what: str, classes: object) -> None:
+    if not isinstance(classes, tuple):
+        raise InvalidArgument(f"{what} is {classes!r:.80}; give a tuple of exception classes, such as (ValueError,)")
+    for one in classes:
+        if not isinstance(one, type) or not issubclass(one, BaseException):
+            raise InvalidArgument(f"{what} has {one!r:.80}; give classes of exceptions, such as (ValueError,)")
+        if issubclass(one, Outcome):
+            raise InvalidArgument(f"{what} has {one.__name__}, which is an outcome of its own; leave it out")
 
 
 def _check_number(what: str, value: object, least: float, most: float) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.database.drivers import sqlstate_of
-from sqlalchemy_fairqueue.errors import WorkerError
+from sqlalchemy_fairqueue.errors import HandlerCrashed, HandlerTimeout, LeaseLost, WorkerError
 from sqlalchemy_fairqueue.unit_of_work import Settle, Verb
 from sqlalchemy_fairqueue.values import Bury, Outcome, Release, Retry, RetryPolicy, check_duration, check_text
 
@@ -26,6 +26,8 @@ NO_YIELD = "do not yield in it, nor in what it is wrapped around"
 # Modules whose frames call handlers.
 _OURS = ("sqlalchemy_fairqueue.worker", "sqlalchemy_fairqueue.queue.jobs")
 _SERIALIZATION = ("40001", "40P01")
+# What ends an attempt and is not the handler's doing.
+_CIRCUMSTANCES = (HandlerCrashed, HandlerTimeout, LeaseLost, WorkerError)
 # When a delivery is tried again that the database refuses to settle.
 _FALLBACK = RetryPolicy()
 # How often a message of an unknown kind is given back uncounted, to workers that may know it: with the default policy
@@ -90,11 +92,13 @@ class RemoteError(Exception):
     Args:
         summary: Its name and what it says.
         text: The same with its traceback.
+        classes: The names of its class and of those that it is derived from, its own first (see :func:`classes_of`).
     """
 
-    def __init__(self, summary: str, text: str) -> None:
-        super().__init__(summary, text)
+    def __init__(self, summary: str, text: str, classes: tuple[str, ...] = ()) -> None:
+        super().__init__(summary, text, classes)
         self.text = text
+        self.classes = classes
 
     def __str__(self) -> str:
         """Its name and what it says."""
@@ -148,7 +152,56 @@ def of_error(error: BaseException, delivery: Delivery, policy: RetryPolicy) -> D
     """The decision after an exception: another attempt after a while, or a dead letter."""
     if isinstance(error, Outcome) and type(error) in {Retry, Release, Bury}:
         return of_outcome(error, delivery, policy)
+    if _is_buried(error, policy):
+        return Decision(Verb.BURY, reason=_bury_reason(error), error=text_of(error))
     return _again(delivery, policy, None, text_of(error))
+
+
+def outcome_of(error: BaseException, policy: RetryPolicy) -> Outcome | None:
+    """The outcome that a policy names for an exception, raised from it. None: it names none, and a test shall see it.
+
+    An exception that is buried because ``retry_on`` does not name it is one that nobody expects.
+    """
+    outcome: Outcome
+    if _is_any(error, policy.bury_on):
+        outcome = Bury(_bury_reason(error))
+    elif _is_any(error, policy.retry_on or ()):
+        outcome = Retry()
+    else:
+        return None
+    outcome.__cause__ = error
+    return outcome
+
+
+def classes_of(error: BaseException) -> tuple[str, ...]:
+    """The names of the class of an exception and of those that it is derived from, the same in every process."""
+    return tuple(map(_name, type(error).__mro__))
+
+
+def _is_buried(error: BaseException, policy: RetryPolicy) -> bool:
+    if _is_any(error, policy.bury_on):
+        return True
+    if policy.retry_on is None or _is_any(error, policy.retry_on):
+        return False
+    # A connection that was lost says nothing about the handler.
+    is_disconnect = getattr(error, "connection_invalidated", False) is True
+    return not (_is_any(error, _CIRCUMSTANCES) or is_disconnect or is_serialization_failure(error))
+
+
+def _is_any(error: BaseException, classes: tuple[type[BaseException], ...]) -> bool:
+    if isinstance(error, RemoteError):
+        return any(_name(one) in error.classes for one in classes)
+    return isinstance(error, classes)
+
+
+def _name(of: type) -> str:
+    # A child process has the main module under another name.
+    return f"{of.__module__.replace('__mp_main__', '__main__')}.{of.__qualname__}"
+
+
+def _bury_reason(error: BaseException) -> str:
+    name = error.classes[0].rpartition(".")[2] if isinstance(error, RemoteError) else type(error).__name__
+    return f"not retried: {name:.200}"
 
 
 def of_undecodable(error: PayloadError) -> Decision:

@@ -135,6 +135,29 @@ def test_outcomes(application: Queue, session: Session) -> None:
     assert timedelta(minutes=59) < left.at - datetime.now(UTC) <= timedelta(hours=1)
 
 
+async def test_exceptions_that_a_policy_names(queue: Queue, session: Session) -> None:
+    """They are the outcomes that the policy says, raised from the exception; the others come out."""
+    policy = RetryPolicy(bury_on=(LookupError,), retry_on=(OSError,), first=timedelta(hours=1))
+
+    @queue.handler("call", retry=policy)
+    def call(delivery: Delivery) -> None:
+        raise {"key": KeyError, "line": ConnectionError, "bug": TypeError}[delivery.payload]("said")
+
+    buried = perform(queue, "key", kind="call")
+    assert buried == Bury("not retried: KeyError")
+    assert isinstance(buried.__cause__, KeyError)
+    assert isinstance(await aperform(queue, "line", kind="call"), Retry)
+    with pytest.raises(TypeError, match="said"):
+        perform(queue, "bug", kind="call")
+    for payload in ("key", "line"):
+        queue.enqueue(session, channel="a", payload=payload, kind="call")
+    assert [type(one.outcome) for one in drain(session, queue)] == [Bury, Retry]
+    session.commit()
+    [letter] = queue.dead_letters(session.connection())
+    assert (letter.reason, "KeyError: 'said'" in (letter.error or "")) == ("not retried: KeyError", True)
+    assert_enqueued(session, queue, payload="line", count=1)
+
+
 def test_a_failure_comes_out(application: Queue, session: Session) -> None:
     """What a handler raises fails the test, and its savepoint is rolled back."""
     application.enqueue(session, channel="a", payload="fail", kind="moody")

@@ -161,6 +161,18 @@ def test_how_a_handler_ends(  # noqa: PLR0917 - fixtures
         assert says in database.value(f"select error from {table}")
 
 
+def test_an_exception_of_a_child_is_known_by_its_class(queue: Queue, engine: Engine) -> None:
+    """A policy that buries an exception, or retries no other, means one that is raised in a child as well."""
+    queue.handler("named", retry=RetryPolicy(bury_on=(RuntimeError,)), **_PROCESS)(isolated.fail)
+    queue.handler("other", retry=RetryPolicy(retry_on=(OSError,)), **_PROCESS)(isolated.fail)
+    send(engine, queue, {"how": "unpicklable"}, kind="named")
+    send(engine, queue, {"how": "exit"}, kind="other")
+    with Worker(engine, queue, concurrency=1, housekeeping=False) as worker:
+        until(lambda: worker.stats.buried == 2, "both are dead letters")
+    reasons = {letter.kind: letter.reason for letter in queue.dead_letters(engine)}
+    assert reasons == {"named": "not retried: RuntimeError", "other": "not retried: SystemExit"}
+
+
 @pytest.mark.many
 @pytest.mark.parametrize(
     ("how", "says"),

@@ -5,8 +5,19 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from sqlalchemy.exc import OperationalError
 
-from sqlalchemy_fairqueue import Bury, InvalidArgument, Lease, Release, Retry, RetryPolicy, WorkerError
+from sqlalchemy_fairqueue import (
+    Bury,
+    HandlerCrashed,
+    HandlerTimeout,
+    InvalidArgument,
+    Lease,
+    Release,
+    Retry,
+    RetryPolicy,
+    WorkerError,
+)
 from sqlalchemy_fairqueue.unit_of_work import Verb
 from sqlalchemy_fairqueue.values import Delivery
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, UNKNOWN_KIND_RELEASES, of_error, of_return, of_unknown
@@ -92,6 +103,30 @@ def test_attempts_of_the_policy() -> None:
     assert of_error(ValueError("x"), _delivery(attempt=20), RetryPolicy(max_attempts=30)).verb is Verb.BURY
 
 
+def test_exceptions_that_are_buried_at_once() -> None:
+    """By bury_on and its subclasses, with a reason and the traceback; others are retried, outcomes mean themselves."""
+    policy = RetryPolicy(bury_on=(LookupError, HandlerTimeout))
+    decision = of_error(KeyError("x"), _delivery(), policy)
+    assert (decision.verb, decision.reason) == (Verb.BURY, "not retried: KeyError")
+    assert "KeyError: 'x'" in (decision.error or "")
+    assert of_error(HandlerTimeout(1, "k"), _delivery(), policy).verb is Verb.BURY
+    assert of_error(ValueError("x"), _delivery(), policy).verb is Verb.RETRY
+    assert of_error(Retry(), _delivery(), policy).verb is Verb.RETRY
+
+
+def test_the_only_exceptions_that_are_retried() -> None:
+    """By retry_on all others of the handler are buried, and bury_on goes first; mishaps around it are retried."""
+    policy = RetryPolicy(retry_on=(OSError,), bury_on=(FileNotFoundError,))
+    raised = (ConnectionError(), FileNotFoundError(), KeyError("x"), SystemExit(1))
+    verbs = [of_error(error, _delivery(), policy).verb for error in raised]
+    assert verbs == [Verb.RETRY, Verb.BURY, Verb.BURY, Verb.BURY]
+    lost = OperationalError("select 1", None, Exception("gone"), connection_invalidated=True)
+    for mishap in (HandlerTimeout(1, "k"), HandlerCrashed(1, "k", -9), WorkerError("no child"), lost):
+        assert of_error(mishap, _delivery(), policy).verb is Verb.RETRY
+    assert of_error(ConnectionError(), _delivery(attempt=20), policy).verb is Verb.BURY
+    assert of_error(OSError(), _delivery(), RetryPolicy(retry_on=())).verb is Verb.BURY
+
+
 def test_an_unknown_kind_is_left_to_others() -> None:
     """Uncounted and ever later, whatever limits say, for longer than a deploy takes; then it counts."""
     error, policy = WorkerError("no handler"), RetryPolicy(jitter=0, max_attempts=3)
@@ -128,4 +163,20 @@ def test_delays_grow() -> None:
 def test_bad_policies(wrong: dict[str, object]) -> None:
     """A policy that makes no sense is refused, with the value."""
     with pytest.raises(InvalidArgument, match=str(next(iter(wrong)))):
+        RetryPolicy(**wrong)  # type: ignore[arg-type]  # that is the point
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"bury_on": ValueError}, "bury_on is <class 'ValueError'>; give a tuple of exception classes"),
+        ({"bury_on": ("ValueError",)}, "bury_on has 'ValueError'; give classes of exceptions"),
+        ({"retry_on": (int,)}, "retry_on has <class 'int'>; give classes of exceptions"),
+        ({"retry_on": (Retry,)}, "retry_on has Retry, which is an outcome of its own"),
+        ({"retry_on": (KeyError,), "bury_on": (LookupError,)}, "retry_on names KeyError, which bury_on buries"),
+    ],
+)
+def test_bad_exceptions(wrong: dict[str, object], says: str) -> None:
+    """What is no class of exceptions is refused, and so is one that could never be retried."""
+    with pytest.raises(InvalidArgument, match=says):
         RetryPolicy(**wrong)  # type: ignore[arg-type]  # that is the point

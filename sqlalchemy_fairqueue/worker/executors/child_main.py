@@ -24,7 +24,7 @@ from sqlalchemy_fairqueue.errors import MessageCancelled, WorkerError, said
 from sqlalchemy_fairqueue.queue.contexts import Context
 from sqlalchemy_fairqueue.queue.encoded_results import UnkeptValue
 from sqlalchemy_fairqueue.values import Bury, Delivery, Outcome, Release, Retry
-from sqlalchemy_fairqueue.worker.decisions import NO_YIELD, cause_of, text_of
+from sqlalchemy_fairqueue.worker.decisions import NO_YIELD, cause_of, classes_of, text_of
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery, TrackedLease
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class Answer:
         value: What else it returned, if its queue keeps results.
         summary: Another exception that it raised, in short.
         text: That exception, or the cause of the outcome, with its traceback.
+        classes: The names of the class of that exception and of those that it is derived from.
         settled: The verbs by which it has settled its delivery itself.
         cost: What the attempt cost, as it says.
     """
@@ -61,6 +62,7 @@ class Answer:
     value: Any = None
     summary: str = ""
     text: str | None = None
+    classes: tuple[str, ...] = ()
     settled: list[str] = field(default_factory=list)
     cost: int | None = None
 
@@ -141,7 +143,9 @@ def _raised(error: BaseException, settled: list[str], cost: int | None) -> bytes
         cause = cause_of(error)
         answer = Answer(is_raised=True, outcome=error, summary=summary, text=cause, settled=settled, cost=cost)
         return pickle.dumps(answer)
-    return pickle.dumps(Answer(is_raised=True, summary=summary, text=text_of(error), settled=settled, cost=cost))
+    text, classes = text_of(error), classes_of(error)
+    answer = Answer(is_raised=True, summary=summary, text=text, classes=classes, settled=settled, cost=cost)
+    return pickle.dumps(answer)
 
 
 class _Listener:
