@@ -64,6 +64,24 @@ def test_status_before_it_is_folded(engine: Engine, queue: Queue, make: Make) ->
     assert counts(queue.group_status(engine, group)) == (4, 1, 1, 1, 1)
 
 
+def test_the_floor_of_another_server_hides_no_end(engine: Engine, database: Database, queue: Queue, make: Make) -> None:
+    """Members end after a restore into a server whose transaction ids are lower, and nobody folds before these ids have
+    passed those of the dump: the follow-up comes all the same.
+    """
+    group = make(1, 2)
+    fold(database)
+    # a row that this server has written, with an id that it has not reached
+    database.execute("update fq_group_fold set floor_xid = (pg_current_xact_id()::text::bigint + 20)::text::xid8")
+    queue.complete(engine, queue.dequeue(engine, limit=2))
+    for _ in range(20):
+        database.execute("select pg_current_xact_id()")
+    assert database.value("select fq_groups_due()")
+    assert counts(queue.group_status(engine, group)) == (2, 2, 0, 0, 0)
+    assert [one.done for one in queue.groups(engine)] == [2]
+    fold(database)
+    assert followups(database) == ["report"]
+
+
 def test_an_empty_group_is_followed_at_once(database: Database, make: Make) -> None:
     """Without members the follow-up is enqueued."""
     make()

@@ -62,12 +62,8 @@ begin
   folded := 0;
   finished := 0;
   more := false;
-  select f.floor_xid, f.open_xids::text[]::xid8[] into v_floor, v_open
-  from fairqueue.fq_group_fold f
-  where f.single = 1
-    -- a restored dump may come from a server that was further
-    and f.floor_xid <= pg_snapshot_xmax(v_snapshot);
-  v_floor := coalesce(v_floor, '0'::xid8);
+  select f.floor_xid, f.open_xids into v_floor, v_open
+  from fairqueue.fq_note_floor() f;
   perform
   from fairqueue.fq_group_fold f
   where f.single = 1

@@ -36,12 +36,8 @@ begin
     perform fairqueue.fq_check_grant(array['producer', 'monitor', 'operator']::text[], p_queue, '{}'::text[])
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
-  select f.floor_xid, f.open_xids::text[]::xid8[] into v_floor, v_open
-  from fairqueue.fq_group_fold f
-  where f.single = 1
-    -- a restored dump may come from a server that was further
-    and f.floor_xid <= pg_snapshot_xmax(pg_current_snapshot());
-  v_floor := coalesce(v_floor, '0'::xid8);
+  select f.floor_xid, f.open_xids into v_floor, v_open
+  from fairqueue.fq_note_floor() f;
   return query
   select g.added + n.added, g.done + n.done, g.failed + n.failed, g.cancelled + n.cancelled, g.created_at,
     g.finished_at, g.message_id, g.problem

@@ -42,12 +42,8 @@ begin
     raise exception 'fq_groups has limit %', coalesce(p_limit::text, 'null')
       using errcode = 'QF001', hint = 'list 1 to 100000 groups at once';
   end if;
-  select f.floor_xid, f.open_xids::text[]::xid8[] into v_floor, v_open
-  from fairqueue.fq_group_fold f
-  where f.single = 1
-    -- a restored dump may come from a server that was further
-    and f.floor_xid <= pg_snapshot_xmax(pg_current_snapshot());
-  v_floor := coalesce(v_floor, '0'::xid8);
+  select f.floor_xid, f.open_xids into v_floor, v_open
+  from fairqueue.fq_note_floor() f;
   return query
   with page as materialized (
     select g.*

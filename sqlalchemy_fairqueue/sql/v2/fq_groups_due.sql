@@ -14,12 +14,8 @@ declare
   v_floor xid8;
   v_open xid8[];
 begin
-  select f.floor_xid, f.open_xids::text[]::xid8[] into v_floor, v_open
-  from fairqueue.fq_group_fold f
-  where f.single = 1
-    -- a restored dump may come from a server that was further
-    and f.floor_xid <= pg_snapshot_xmax(pg_current_snapshot());
-  v_floor := coalesce(v_floor, '0'::xid8);
+  select f.floor_xid, f.open_xids into v_floor, v_open
+  from fairqueue.fq_note_floor() f;
   return exists (
       select
       from fairqueue.fq_group_note n

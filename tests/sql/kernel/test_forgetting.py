@@ -178,6 +178,27 @@ def test_a_round_of_another_server_is_none(kernel: Kernel, open_kernel: OpenKern
     assert names(kernel) == ["a"]
 
 
+def test_a_round_of_another_server_is_none_when_this_one_has_come_as_far(
+    kernel: Kernel, open_kernel: OpenKernel
+) -> None:
+    """Its snapshot says nothing about marks of this server, also once the ids of this one are beyond it."""
+    use(kernel, "a", "b")
+    producer, other = open_kernel(), open_kernel(autocommit=True)
+    producer.enqueue("a")
+    kernel.rows(
+        "insert into fq_forgetting (snapshot, waiting)"
+        " select format('%1$s:%1$s:', pg_current_xact_id()::text::bigint + 20), '{}'"
+    )
+    mark(kernel)
+    for _ in range(20):
+        other.rows("select pg_current_xact_id()")
+    found = forget(kernel)
+    assert (found["forgotten"], found["waiting"] != []) == (0, True)
+    producer.commit()
+    assert forgotten(kernel) == 1
+    assert names(kernel) == ["a"]
+
+
 def test_a_prepared_transaction_is_waited_for(kernel: Kernel, open_kernel: OpenKernel) -> None:
     """One that is prepared before or after the first call counts until it is committed."""
     use(kernel, "a", "b", "c")
