@@ -88,7 +88,7 @@ def list_dead(
         quarantined = [one.message_id for one in queue.quarantined(installation.engine)]
     page, more = found[:limit], len(found) > limit
     rows = [
-        (str(dead.message_id), dead.channel, dead.kind, f"{dead.attempts}/{dead.max_attempts}", dead.died_at,
+        (str(dead.message_id), dead.channel, dead.kind, str(dead.attempts), dead.died_at,
          dead.reason, error_summary(dead.error))
         for dead in page
     ]  # fmt: skip
@@ -131,7 +131,7 @@ def show_dead(options: Options, *, message_id: Annotated[int, typer.Argument(met
         ("key", dead_letter.key),
         ("enqueued (UTC)", dead_letter.enqueued_at),
         ("died (UTC)", dead_letter.died_at),
-        ("attempts", f"{dead_letter.attempts} of {dead_letter.max_attempts}, handed out {deliveries}"),
+        ("attempts", f"{dead_letter.attempts} of at most {dead_letter.max_attempts}, handed out {deliveries}"),
         ("reason", dead_letter.reason),
         ("headers", dead_letter.headers),
         ("payload", format_payload(dead_letter)),

@@ -84,7 +84,7 @@ def list_messages(
     rows = []
     for one in found:
         where = () if channel is not None else (one.channel,)
-        attempts = f"{one.attempts}/{one.max_attempts}"
+        attempts = str(one.attempts)
         rows.append(
             (str(one.message_id), one.state(now), *where, one.kind, one.key, attempts, one.due_at, one.consumer,
              last_line(one.error))
@@ -133,7 +133,7 @@ def show_message(options: Options, *, message_id: Annotated[int, typer.Argument(
         ("messages ahead", None if found.consumer is not None else _ahead(found)),
         ("enqueued (UTC)", found.enqueued_at),
         ("due (UTC)", found.due_at),
-        ("attempts", f"{found.attempts} of {found.max_attempts}, handed out {found.deliveries} times"),
+        ("attempts", f"{found.attempts} of at most {found.max_attempts}, handed out {found.deliveries} times"),
         ("consumer", found.consumer),
         ("lease ends (UTC)", found.expires_at),
         ("headers", found.headers),

@@ -33,7 +33,7 @@ class MessageDetails:
         delivered_at: When it was last delivered, in UTC. None: never, or its queue records no history.
         returned_at: When it last came back undone, in UTC. None: never, or its queue records no history.
         attempts: How many attempts were counted.
-        max_attempts: After how many it becomes a dead letter.
+        max_attempts: After how many it becomes a dead letter. The retry policy of its kind may allow fewer.
         deliveries: How often it was handed out, ever.
         cancelled: Whether it was cancelled while a consumer holds it.
         consumer: Who holds it. None: nobody.

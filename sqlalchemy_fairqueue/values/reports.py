@@ -193,7 +193,8 @@ class DeadLetterInfo:
         key: Its key, or None.
         enqueued_at: When it was enqueued, in UTC.
         attempts: How many attempts were counted.
-        max_attempts: After how many it was to die.
+        max_attempts: The most that the message itself allowed. Its retry policy may have allowed fewer; then the reason
+            names that limit.
         deliveries: How often it was handed out, ever.
         reason: Why it died.
         error: The last error, or None.

@@ -1,6 +1,7 @@
 -- fq_dead_letters: dead letters of a queue, the oldest death first. Null restricts nothing; p_died_at and p_message_id
 -- are those of the last one of the page before. p_error: a text that the reason or the error contains. p_since,
 -- p_until: died from then on, died before then. p_limit null: all.
+-- max_attempts: the limit of the message. The policy of a worker may have been lower, which the reason says.
 -- Guarantees: one row a letter. Of one that cannot be read the texts, the content and the headers are null, and
 -- unreadable says why: it costs no other one.
 -- Cost: what is returned. With p_error, which no index has: the letters between the times, or after the page before, of
