@@ -12,7 +12,7 @@ from sqlalchemy_fairqueue.codecs import BytesCodec
 from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.queue.contexts import Context
-from sqlalchemy_fairqueue.queue.results import ResultMethods
+from sqlalchemy_fairqueue.queue.results import ResultMethods, ResultQuestion
 from sqlalchemy_fairqueue.queue.schedules import ScheduleMethods
 from sqlalchemy_fairqueue.queue.signatures import class_of, hints_of, parameters_of
 from sqlalchemy_fairqueue.values import Bury, Enqueue, EnqueueOptions, check_name
@@ -225,16 +225,26 @@ class Job(Generic[C, P, R_co]):
 
     @overload
     def result(
-        self: Job[C, P, Coroutine[Any, Any, T]], where: Where, message_id: int, *, timeout: timedelta | None = None
+        self: Job[C, P, Coroutine[Any, Any, T]],
+        where: Where,
+        message_id: int,
+        *,
+        channel: str | None = None,
+        timeout: timedelta | None = None,
     ) -> T: ...
     @overload
-    def result(self, where: Where, message_id: int, *, timeout: timedelta | None = None) -> R_co: ...
-    def result(self, where: Where, message_id: int, *, timeout: timedelta | None = None) -> Any:
+    def result(
+        self, where: Where, message_id: int, *, channel: str | None = None, timeout: timedelta | None = None
+    ) -> R_co: ...
+    def result(
+        self, where: Where, message_id: int, *, channel: str | None = None, timeout: timedelta | None = None
+    ) -> Any:
         """The value of a call, as ``Queue.result`` reads or waits for it, of the type that the function returns.
 
         Args:
             where: A session, Connection or Engine; to wait an Engine alone.
             message_id: The message of the call.
+            channel: The channel that it must be of, as for ``Queue.result``. None: of any.
             timeout: How long to wait for it. None: it must have ended.
 
         Raises:
@@ -251,7 +261,7 @@ class Job(Generic[C, P, R_co]):
             >>> count.result(engine, message_id)
             3
         """
-        return self.queue._job_result(where, self.kind, message_id, timeout)  # noqa: SLF001 - a part of it
+        return self.queue._job_result(where, self.kind, ResultQuestion(message_id, channel, timeout))  # noqa: SLF001 - a part of it
 
     @overload
     async def aresult(
@@ -259,6 +269,7 @@ class Job(Generic[C, P, R_co]):
         where: AsyncWhere,
         message_id: int,
         *,
+        channel: str | None = None,
         timeout: timedelta | None = None,  # noqa: ASYNC109 - as result
     ) -> T: ...
     @overload
@@ -267,11 +278,20 @@ class Job(Generic[C, P, R_co]):
         where: AsyncWhere,
         message_id: int,
         *,
+        channel: str | None = None,
         timeout: timedelta | None = None,  # noqa: ASYNC109 - as result
     ) -> R_co: ...
-    async def aresult(self, where: AsyncWhere, message_id: int, *, timeout: timedelta | None = None) -> Any:  # noqa: ASYNC109 - as result
+    async def aresult(
+        self,
+        where: AsyncWhere,
+        message_id: int,
+        *,
+        channel: str | None = None,
+        timeout: timedelta | None = None,  # noqa: ASYNC109 - as result
+    ) -> Any:
         """As :meth:`result`, on an AsyncSession, AsyncConnection or AsyncEngine; to wait on an AsyncEngine alone."""
-        return await self.queue._ajob_result(where, self.kind, message_id, timeout)  # noqa: SLF001 - a part of it
+        asked = ResultQuestion(message_id, channel, timeout)
+        return await self.queue._ajob_result(where, self.kind, asked)  # noqa: SLF001 - a part of it
 
 
 class JobHandler:

@@ -7,6 +7,7 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
@@ -15,6 +16,7 @@ from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.codecs import decoded
+from sqlalchemy_fairqueue.database import FoundResult
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.errors import (
     InvalidArgument,
@@ -26,7 +28,7 @@ from sqlalchemy_fairqueue.errors import (
     UnknownMessage,
 )
 from sqlalchemy_fairqueue.queue.handlers import HandlerMethods
-from sqlalchemy_fairqueue.values import check_count, check_duration
+from sqlalchemy_fairqueue.values import check_count, check_duration, check_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database import FoundResult
+    from sqlalchemy_fairqueue.database import Target
     from sqlalchemy_fairqueue.queue.base import AsyncWhere, Where
 
 # Seconds between two reads of one who waits, the first ones soon: a transaction that began before the wait was
@@ -80,10 +82,40 @@ watching = Watching()
 """Set by ``worker``, which this layer does not know."""
 
 
+@dataclass(frozen=True, slots=True)
+class ResultQuestion:
+    """What somebody asks about the end of a message.
+
+    Attributes:
+        message_id: The message.
+        channel: The channel that it must be of. None: of any.
+        timeout: How long to wait for it. None: not at all.
+    """
+
+    message_id: int
+    channel: str | None
+    timeout: timedelta | None
+
+    def __post_init__(self) -> None:
+        """Refuse what no message can have."""
+        check_count("message_id", self.message_id, 1, 2**63 - 1)
+        if self.channel is not None:
+            check_name("channel", self.channel)
+        if self.timeout is not None:
+            check_duration("timeout", self.timeout)
+
+    def answer(self, connection: Connection, target: Target) -> FoundResult:
+        """The end of the message. One that is not known to be of the channel is unknown."""
+        [found] = database.results(connection, target, [self.message_id])
+        return found if self.channel in {None, found.channel} else FoundResult(state="unknown")
+
+
 class ResultMethods(HandlerMethods):
     """result: what a handler returned, read at once or waited for. A database role needs the grant "producer"."""
 
-    def result(self, where: Where, message_id: int, *, timeout: timedelta | None = None) -> Any:
+    def result(
+        self, where: Where, message_id: int, *, channel: str | None = None, timeout: timedelta | None = None
+    ) -> Any:
         """The value that a handler returned, where the queue keeps it: ``queue.configure(where, results=...)``.
 
         It is decoded as payloads are. Of a kind that is a job of this queue it has the type that the job's function is
@@ -91,7 +123,9 @@ class ResultMethods(HandlerMethods):
 
         Args:
             where: A session, Connection or Engine; to wait an Engine alone.
-            message_id: The message, as its receipt has it.
+            message_id: The message, as its receipt has it. Ids are consecutive numbers, which anybody can guess.
+            channel: The channel that it must be of, such as that of the tenant who asks. A message of another channel
+                is unknown then, and so is one of which nothing is kept, not even its channel. None: of any.
             timeout: How long to wait for the message to end. None, the default: it must have ended. Waiting holds no
                 connection of the pool; a listening connection, which all that wait on this engine share, tells when to
                 poll, and in between it polls every 5 seconds.
@@ -104,7 +138,7 @@ class ResultMethods(HandlerMethods):
             MessageFailed: It is a dead letter. It has the reason and the last error.
             ResultCancelled: It was cancelled.
             ResultNotKept: It is completed, and its result is not kept, or not any more. It says why as far as is known.
-            UnknownMessage: The queue never had such a message.
+            UnknownMessage: The queue never had such a message, or it is not known to be of the *channel*.
             PayloadError: What was kept is not the codec's, or does not fit the job's annotation.
             InvalidArgument: A bad argument, or a timeout with a session or Connection.
 
@@ -113,63 +147,55 @@ class ResultMethods(HandlerMethods):
             >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=20)
             >>> [delivery] = queue.dequeue(engine)
             >>> queue.complete(engine, delivery, result=delivery.payload + 1)
-            >>> queue.result(engine, message_id, timeout=timedelta(seconds=5))
+            >>> queue.result(engine, message_id, channel="customer-7", timeout=timedelta(seconds=5))
             21
         """
-        return self._value(message_id, self._result(where, message_id, timeout), timeout)
+        asked = ResultQuestion(message_id, channel, timeout)
+        return self._value(asked, self._result(where, asked))
 
-    async def aresult(self, where: AsyncWhere, message_id: int, *, timeout: timedelta | None = None) -> Any:  # noqa: ASYNC109 - as result
+    async def aresult(
+        self,
+        where: AsyncWhere,
+        message_id: int,
+        *,
+        channel: str | None = None,
+        timeout: timedelta | None = None,  # noqa: ASYNC109 - as result
+    ) -> Any:
         """As :meth:`result`, on an AsyncSession, AsyncConnection or AsyncEngine; to wait on an AsyncEngine alone."""
-        return self._value(message_id, await self._aresult(where, message_id, timeout), timeout)
+        asked = ResultQuestion(message_id, channel, timeout)
+        return self._value(asked, await self._aresult(where, asked))
 
-    def _job_result(self, where: Where, kind: str, message_id: int, timeout: timedelta | None) -> Any:
-        found = self._result(where, message_id, timeout)
-        self._check_job(kind, message_id, found)
-        return self._value(message_id, found, timeout)
+    def _job_result(self, where: Where, kind: str, asked: ResultQuestion) -> Any:
+        return self._value(asked, self._of_job(kind, asked, self._result(where, asked)))
 
-    async def _ajob_result(self, where: AsyncWhere, kind: str, message_id: int, timeout: timedelta | None) -> Any:  # noqa: ASYNC109 - as result
-        found = await self._aresult(where, message_id, timeout)
-        self._check_job(kind, message_id, found)
-        return self._value(message_id, found, timeout)
+    async def _ajob_result(self, where: AsyncWhere, kind: str, asked: ResultQuestion) -> Any:
+        return self._value(asked, self._of_job(kind, asked, await self._aresult(where, asked)))
 
-    def _result(self, where: Where, message_id: int, timeout: timedelta | None) -> FoundResult:
-        self._check_wait(where, message_id, timeout, Engine)
-        found = self._ask(where, self._found(message_id))
-        if timeout is not None and isinstance(where, Engine) and found.state == "pending":
-            return self._wait(where, message_id, timeout)
+    def _result(self, where: Where, asked: ResultQuestion) -> FoundResult:
+        _check_wait(where, asked, Engine)
+        found = self._ask(where, partial(asked.answer, target=self._target))
+        if asked.timeout is not None and isinstance(where, Engine) and found.state == "pending":
+            return self._wait(where, asked, asked.timeout)
         return found
 
-    async def _aresult(self, where: AsyncWhere, message_id: int, timeout: timedelta | None) -> FoundResult:  # noqa: ASYNC109 - as result
-        self._check_wait(where, message_id, timeout, AsyncEngine)
-        found = await self._aask(where, self._found(message_id))
-        if timeout is not None and isinstance(where, AsyncEngine) and found.state == "pending":
-            return await self._await(where, message_id, timeout)
+    async def _aresult(self, where: AsyncWhere, asked: ResultQuestion) -> FoundResult:
+        _check_wait(where, asked, AsyncEngine)
+        found = await self._aask(where, partial(asked.answer, target=self._target))
+        if asked.timeout is not None and isinstance(where, AsyncEngine) and found.state == "pending":
+            return await self._await(where, asked, asked.timeout)
         return found
 
-    def _check_job(self, kind: str, message_id: int, found: FoundResult) -> None:
+    def _of_job(self, kind: str, asked: ResultQuestion, found: FoundResult) -> FoundResult:
         if found.kind is not None and found.kind != kind:
             raise InvalidArgument(
-                f"message {message_id} of queue {self.name!r} is of kind {found.kind!r}, not of job {kind!r}; ask that "
-                "job, or queue.result"
+                f"message {asked.message_id} of queue {self.name!r} is of kind {found.kind!r}, not of job {kind!r}; "
+                "ask that job, or queue.result"
             )
+        return found
 
-    def _check_wait(self, where: object, message_id: int, timeout: timedelta | None, engine: type) -> None:
-        check_count("message_id", message_id, 1, 2**63 - 1)
-        if timeout is None:
-            return
-        check_duration("timeout", timeout)
-        if not isinstance(where, engine):
-            raise InvalidArgument(
-                f"timeout is {timeout} on a {type(where).__name__}, whose transaction would be open meanwhile; give "
-                f"an {engine.__name__} to wait, or no timeout"
-            )
-
-    def _found(self, message_id: int) -> Callable[[Connection], FoundResult]:
-        return lambda connection: database.results(connection, self._target, [message_id])[0]
-
-    def _wait(self, engine: Engine, message_id: int, timeout: timedelta) -> FoundResult:
+    def _wait(self, engine: Engine, asked: ResultQuestion, timeout: timedelta) -> FoundResult:
         event = threading.Event()
-        wait = _Wait(self, engine, message_id, timeout, event.set)
+        wait = _Wait(self, engine, asked, timeout, event.set)
         try:
             while True:
                 event.clear()
@@ -183,7 +209,7 @@ class ResultMethods(HandlerMethods):
                 with suppress(Exception):
                     self._ask(engine, wait.unregister)
 
-    async def _await(self, engine: AsyncEngine, message_id: int, timeout: timedelta) -> FoundResult:  # noqa: ASYNC109 - as result
+    async def _await(self, engine: AsyncEngine, asked: ResultQuestion, timeout: timedelta) -> FoundResult:  # noqa: ASYNC109 - as result
         event = asyncio.Event()
         loop = asyncio.get_running_loop()
 
@@ -192,7 +218,7 @@ class ResultMethods(HandlerMethods):
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(event.set)
 
-        wait = _Wait(self, engine, message_id, timeout, wake)
+        wait = _Wait(self, engine, asked, timeout, wake)
         try:
             while True:
                 event.clear()
@@ -207,12 +233,13 @@ class ResultMethods(HandlerMethods):
                 with suppress(Exception):
                     await self._aask(engine, wait.unregister)
 
-    def _value(self, message_id: int, found: FoundResult, timeout: timedelta | None) -> Any:
+    def _value(self, asked: ResultQuestion, found: FoundResult) -> Any:
+        message_id = asked.message_id
         match found.state:
             case "completed":
                 return self._decoded(found)
             case "pending":
-                raise ResultNotReady(message_id, timeout)
+                raise ResultNotReady(message_id, asked.timeout)
             case "failed":
                 raise MessageFailed(message_id, found.reason or "it could not be read", found.error)
             case "cancelled":
@@ -237,13 +264,21 @@ class ResultMethods(HandlerMethods):
         return value if handler is None or handler.schema is None else handler.schema.result.value(value)
 
 
+def _check_wait(where: object, asked: ResultQuestion, engine: type) -> None:
+    if asked.timeout is not None and not isinstance(where, engine):
+        raise InvalidArgument(
+            f"timeout is {asked.timeout} on a {type(where).__name__}, whose transaction would be open meanwhile; give "
+            f"an {engine.__name__} to wait, or no timeout"
+        )
+
+
 class _Wait:
     """One who waits for the result of a message.
 
     Args:
         queue: The queue.
         engine: Where it is.
-        message_id: The message.
+        asked: What.
         timeout: For how long.
         wake: Called, by another thread, when a poll is worthwhile.
     """
@@ -252,13 +287,13 @@ class _Wait:
         self,
         queue: ResultMethods,
         engine: Engine | AsyncEngine,
-        message_id: int,
+        asked: ResultQuestion,
         timeout: timedelta,
         wake: Callable[[], None],
     ) -> None:
         self.is_registered = False
         self._target = queue._target  # noqa: SLF001 - a part of it
-        self._message_id = message_id
+        self._asked = asked
         self._wake = wake
         self._waiter: UUID = uuid4()
         self._over_at = monotonic() + timeout.total_seconds()
@@ -268,7 +303,7 @@ class _Wait:
         watch_of = watching.watch_of
         if queue.notify and watch_of is not None:
             self._watch = watch_of(engine.sync_engine if isinstance(engine, AsyncEngine) else engine)
-            self._watch.join(engine, message_id, wake)
+            self._watch.join(engine, asked.message_id, wake)
 
     def poll(self, connection: Connection) -> FoundResult:
         """The end of the message, read after the wait is registered."""
@@ -276,10 +311,10 @@ class _Wait:
             self._register_at = monotonic() + _REGISTERED.total_seconds() / 2
             # First: a task may be cancelled when the database has registered it.
             self.is_registered = True
-            database.begin_result_wait(connection, self._target, self._message_id, self._waiter, _REGISTERED)
+            database.begin_result_wait(connection, self._target, self._asked.message_id, self._waiter, _REGISTERED)
             connection.commit()
         self._polls += 1
-        return database.results(connection, self._target, [self._message_id])[0]
+        return self._asked.answer(connection, self._target)
 
     def seconds(self) -> float | None:
         """The time to wait for a notification before the next poll. None: the time is over."""
@@ -293,9 +328,9 @@ class _Wait:
 
     def unregister(self, connection: Connection) -> None:
         """Nobody needs to notify any more."""
-        database.end_result_wait(connection, self._target, self._message_id, self._waiter)
+        database.end_result_wait(connection, self._target, self._asked.message_id, self._waiter)
 
     def end(self) -> None:
         """Be woken no more."""
         if self._watch is not None:
-            self._watch.leave(self._message_id, self._wake)
+            self._watch.leave(self._asked.message_id, self._wake)

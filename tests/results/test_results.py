@@ -23,6 +23,7 @@ from sqlalchemy_fairqueue import (
     ResultNotKept,
     ResultNotReady,
     UnknownMessage,
+    Worker,
 )
 from tests.fixtures.database import Database
 from tests.results.conftest import HOUR, Out
@@ -49,6 +50,49 @@ async def test_awaited_twins(async_engine: AsyncEngine, queue: Queue) -> None:
     await queue.acomplete(async_engine, delivery, result={"a": [1]})
     assert await queue.aresult(async_engine, delivery.message_id) == {"a": [1]}
     assert await queue.aresult(async_engine, delivery.message_id, timeout=HOUR) == {"a": [1]}
+
+
+def test_a_message_of_another_channel_is_unknown(engine: Engine, queue: Queue, database: Database) -> None:
+    """With a channel, whatever became of a message of another one is not told; nor what nobody knows any more."""
+    of_a = [queue.enqueue_now(engine, channel="a", payload=number) for number in range(5)]
+    done, dead, gone = queue.dequeue(engine, limit=3)
+    queue.complete(engine, done, result="secret")
+    queue.bury(engine, dead)
+    queue.complete(engine, gone)
+    database.execute("delete from fq_result where message_id = :id", id=gone.message_id)
+    queue.cancel(engine, of_a[3])
+    assert queue.result(engine, done.message_id, channel="a") == "secret"
+    for message_id in of_a:
+        with pytest.raises(UnknownMessage):
+            queue.result(engine, message_id, channel="b", timeout=HOUR)
+    with pytest.raises(MessageFailed):
+        queue.result(engine, dead.message_id, channel="a")
+    with pytest.raises(ResultNotReady):
+        queue.result(engine, of_a[4], channel="a")
+    with pytest.raises(UnknownMessage):
+        queue.result(engine, gone.message_id, channel="a")
+    with pytest.raises(InvalidArgument, match="channel"):
+        queue.result(engine, done.message_id, channel="")
+
+
+async def test_the_channel_of_a_job(async_engine: AsyncEngine, engine: Engine, queue: Queue) -> None:
+    """A job and the awaited twins refuse the messages of another channel as well."""
+
+    @queue.job
+    def double(number: int) -> int:
+        return 2 * number
+
+    message_id = double.enqueue_now(engine, "a", number=4)
+    Worker(engine, queue, concurrency=1).run(drain=True)
+    assert double.result(engine, message_id, channel="a") == 8
+    assert await double.aresult(async_engine, message_id, channel="a") == 8
+    assert await queue.aresult(async_engine, message_id, channel="a") == 8
+    with pytest.raises(UnknownMessage):
+        double.result(engine, message_id, channel="b")
+    with pytest.raises(UnknownMessage):
+        await double.aresult(async_engine, message_id, channel="b")
+    with pytest.raises(UnknownMessage):
+        await queue.aresult(async_engine, message_id, channel="b")
 
 
 def test_a_batch_keeps_what_each_has(engine: Engine, queue: Queue, database: Database) -> None:
