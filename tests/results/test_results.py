@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import (
     BytesCodec,
+    Enqueue,
     FairQueueError,
     InvalidArgument,
     JsonCodec,
@@ -54,7 +55,8 @@ async def test_awaited_twins(async_engine: AsyncEngine, queue: Queue) -> None:
 
 def test_a_message_of_another_channel_is_unknown(engine: Engine, queue: Queue, database: Database) -> None:
     """With a channel, whatever became of a message of another one is not told; nor what nobody knows any more."""
-    of_a = [queue.enqueue_now(engine, channel="a", payload=number) for number in range(5)]
+    receipts = queue.enqueue_many(engine, [Enqueue(channel="a", payload=number) for number in range(5)])
+    of_a = [one.message_id for one in receipts if one.message_id is not None]
     done, dead, gone = queue.dequeue(engine, limit=3)
     queue.complete(engine, done, result="secret")
     queue.bury(engine, dead)
@@ -83,6 +85,7 @@ async def test_the_channel_of_a_job(async_engine: AsyncEngine, engine: Engine, q
         return 2 * number
 
     message_id = double.enqueue_now(engine, "a", number=4)
+    assert message_id is not None
     Worker(engine, queue, concurrency=1).run(drain=True)
     assert double.result(engine, message_id, channel="a") == 8
     assert await double.aresult(async_engine, message_id, channel="a") == 8
