@@ -7,21 +7,20 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Engine, NullPool, create_engine
+from sqlalchemy import URL, Engine, NullPool, create_engine
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.cli.application import engine_of_module, load_object
-from sqlalchemy_fairqueue.cli.errors import command_error, usage_error
+from sqlalchemy_fairqueue.cli.errors import CommandError, command_error, usage_error
 from sqlalchemy_fairqueue.cli.options import APP_VARIABLE, DATABASE_URL_VARIABLE
-from sqlalchemy_fairqueue.cli.urls import connect_arguments, display_url, psycopg_url, with_psycopg
+from sqlalchemy_fairqueue.cli.output import print_message
+from sqlalchemy_fairqueue.cli.urls import connect_arguments, display_url, psycopg_url, same_database, with_psycopg
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.database.drivers import check_driver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from sqlalchemy import URL
 
     from sqlalchemy_fairqueue.cli.application import AnyEngine
     from sqlalchemy_fairqueue.cli.options import Options
@@ -88,6 +87,14 @@ def names_database(options: Options) -> bool:
 @contextlib.contextmanager
 def _engine(options: Options, application: object, reference: str | None) -> Iterator[Engine]:
     given = choose_database(options, application, reference)
+    if isinstance(given, URL) and not options.database_url and reference:
+        engine = engine_beside(reference)
+        if engine is not None and not same_database(engine.url, given):
+            print_message(
+                f"works on {display_url(given)}, which {DATABASE_URL_VARIABLE} names, and not on "
+                f"{display_url(engine.url)}, that of the engine in the module of {reference}; unset the variable, or "
+                "give --app module:engine, to work there"
+            )
     if isinstance(given, Engine):
         check_driver(given)
         yield given
@@ -100,6 +107,13 @@ def _engine(options: Options, application: object, reference: str | None) -> Ite
         yield engine
     finally:
         engine.dispose()
+
+
+def engine_beside(reference: str) -> AnyEngine | None:
+    """The engine in the module of ``module:name``. None: there is none, or several."""
+    with contextlib.suppress(CommandError):
+        return engine_of_module(reference)
+    return None
 
 
 def choose_database(options: Options, application: object, reference: str | None) -> URL | AnyEngine:

@@ -35,7 +35,7 @@ from sqlalchemy_fairqueue.cli.metrics import metrics_page
 from sqlalchemy_fairqueue.cli.options import DATABASE_URL_VARIABLE, Options, option_parser
 from sqlalchemy_fairqueue.cli.probes import health_pages, serving
 from sqlalchemy_fairqueue.cli.results import Result
-from sqlalchemy_fairqueue.cli.target import application_reference, choose_database
+from sqlalchemy_fairqueue.cli.target import application_reference, choose_database, engine_beside
 from sqlalchemy_fairqueue.cli.urls import connect_arguments, display_url, same_database, with_psycopg
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.errors import FairQueueError, clean
@@ -218,16 +218,15 @@ def _database(options: Options, application: object, reference: str) -> URL | An
     given = choose_database(options, application, reference)
     if not isinstance(given, URL) or options.database_url:
         return given
-    with contextlib.suppress(CommandError):
-        engine = engine_of_module(reference)
-        if engine is not None and same_database(engine.url, given):
-            return engine
-        if engine is not None:
-            logging.getLogger(__name__).warning(
-                "handlers' sessions are for %s, the database of %s, and not for that of the engine in the module of "
-                "%s, %s; unset the variable to work with the application's engine",
-                display_url(given), DATABASE_URL_VARIABLE, reference, display_url(engine.url),
-            )  # fmt: skip
+    engine = engine_beside(reference)
+    if engine is not None and same_database(engine.url, given):
+        return engine
+    if engine is not None:
+        logging.getLogger(__name__).warning(
+            "handlers' sessions are for %s, the database of %s, and not for that of the engine in the module of "
+            "%s, %s; unset the variable to work with the application's engine",
+            display_url(given), DATABASE_URL_VARIABLE, reference, display_url(engine.url),
+        )  # fmt: skip
     return given
 
 
