@@ -39,7 +39,10 @@ select p.proname || '(' || (
   p.proparallel::text as parallel,
   case when p.proisstrict then 'yes' end as strict,
   case when p.prosecdef then 'yes' end as "security definer",
-  array_to_string(p.proconfig, '; ') as settings,
+  -- quote_all_identifiers of the session that made it, a restore for instance, stays in its search_path
+  replace(
+    array_to_string(p.proconfig, '; '), 'search_path="pg_catalog", "pg_temp"', 'search_path=pg_catalog, pg_temp'
+  ) as settings,
   case when exists (
     select
     from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
@@ -61,7 +64,9 @@ order by p.proname, p.proargtypes::text collate "C"
 """
 
 _OURS = """(
-  select c.oid, c.relname, c.relkind, c.relpersistence, c.relreplident, c.relrowsecurity, c.reloptions, n.nspname
+  select c.oid, c.relname, c.relkind, c.relpersistence, c.relreplident, c.relrowsecurity, c.reloptions, c.relowner,
+    n.nspname,
+    (select m.relowner from pg_class m where m.relnamespace = n.oid and m.relname = 'fq_message') as owner
   from pg_class c
   join pg_namespace n on n.oid = c.relnamespace
   where n.nspname = :schema
@@ -76,6 +81,15 @@ select o.relname as name,
   o.relpersistence::text as persistence,
   o.relreplident::text as "replica identity",
   case when o.relrowsecurity then 'yes' end as "row security",
+  case when o.relowner <> o.owner then 'yes' end as "another owner than fq_message",
+  -- its rows are read with those of the table
+  (
+    select string_agg(c.relname, ', ' order by c.relname)
+    from pg_inherits h
+    join pg_class c on c.oid = h.inhrelid
+    where h.inhparent = o.oid
+      and o.relkind = 'r'
+  ) as "inherited by",
   (select string_agg(option, ', ' order by option) from unnest(o.reloptions) option) as options,
   pg_get_partkeydef(o.oid) as "partition key",
   (select d.relname from pg_partitioned_table t join pg_class d on d.oid = t.partdefid where t.partrelid = o.oid)
@@ -92,10 +106,28 @@ select o.relname || '.' || a.attname as name,
   a.attgenerated::text as generated,
   (select c.collname from pg_collation c where c.oid = a.attcollation) as collation,
   -- (In dollar quotes: backslashes in others depend on standard_conforming_strings.)
-  regexp_replace(pg_get_expr(d.adbin, d.adrelid), $$'.*?(\w+)'::regclass$$, $$\1$$) as default
+  regexp_replace(pg_get_expr(d.adbin, d.adrelid), $$'.*?(\w+)'::regclass$$, $$\1$$) as default,
+  nullif(
+    concat_ws(
+      ', ',
+      'increment by ' || nullif(s.seqincrement, 1),
+      'cache ' || nullif(s.seqcache, 1),
+      case when s.seqcycle then 'cycle' end,
+      'maxvalue ' || nullif(s.seqmax, 9223372036854775807)
+    ),
+    ''
+  ) as sequence
 from {ours}
 join pg_attribute a on a.attrelid = o.oid and a.attnum > 0 and not a.attisdropped
 left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+left join pg_depend y
+  on y.classid = 'pg_class'::regclass
+  and y.refclassid = 'pg_class'::regclass
+  and y.refobjid = o.oid
+  and y.refobjsubid = a.attnum
+  and y.deptype in ('i', 'a')
+  and exists (select from pg_sequence q where q.seqrelid = y.objid)
+left join pg_sequence s on s.seqrelid = y.objid
 order by o.relname, a.attnum
 """
 
@@ -133,7 +165,9 @@ select o.relname || '.' || t.tgname as name,
   replace(replace(pg_get_triggerdef(t.oid),
     format(' ON %I.', o.nspname), ' ON '), format(' EXECUTE FUNCTION %I.', o.nspname), ' EXECUTE FUNCTION ')
     as definition,
-  case t.tgenabled when 'D' then 'yes' end as disabled
+  case t.tgenabled when 'D' then 'yes' end as disabled,
+  -- an ordinary session fires no trigger that is enabled for replicas alone
+  case t.tgenabled when 'R' then 'replica' when 'A' then 'always' end as enabled
 from {ours}
 join pg_trigger t on t.tgrelid = o.oid and not t.tgisinternal
 order by o.relname, t.tgname

@@ -58,6 +58,16 @@ CHANGES = {
     # On the partitions too, which are its table's affair.
     f"create trigger mine after insert on fq_history {_EACH_ROW}": ("trigger fq_history.mine is unexpected"),
     "create rule mine as on delete to fq_lease do instead nothing": "rule fq_lease.mine is unexpected",
+    # It is fired by no ordinary session any more.
+    "alter table fq_message enable replica trigger fq_message_member_ended": (
+        "trigger fq_message.fq_message_member_ended is changed: enabled from none to replica"
+    ),
+    "alter table fq_signal owner to pg_monitor": "table fq_signal is changed: another owner than fq_message",
+    "create table mine () inherits (fq_message)": "table fq_message is changed: inherited by from none to mine",
+    "alter table fq_signal alter id set cache 32": "column fq_signal.id is changed: sequence from none to cache 32",
+    "alter sequence fq_history_id_seq maxvalue 1000000000 cycle": (
+        "column fq_history.id is changed: sequence from none to cycle, maxvalue 1000000000"
+    ),
 }
 
 
@@ -134,6 +144,15 @@ def test_settings_of_the_session(empty_database: Database, isolation: str) -> No
             connection.exec_driver_sql(f"set {name} = {value}")
         assert [str(one) for one in find_drift(connection)] == []
         assert {name: connection.exec_driver_sql(f"show {name}").scalar() for name in settings} == settings
+
+
+def test_functions_that_a_quoting_session_made(empty_database: Database) -> None:
+    """An installation is as it should be where quote_all_identifiers was on, as in pg_dump --quote-all-identifiers."""
+    engine = create_engine(empty_database.url, poolclass=NullPool)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("set quote_all_identifiers = on")
+        install(connection, version=versions()[-1])
+        assert [str(one) for one in find_drift(connection)] == []
 
 
 def test_triggers_and_rules_by_their_definitions(latest: Connection, schema: str | None) -> None:
