@@ -1,4 +1,4 @@
-"""``pause``, ``resume``, ``cancel`` and ``purge``: interventions in a queue that is served."""
+"""``pause``, ``resume`` and ``cancel``: interventions in a queue that is served."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
 from typing import Annotated
@@ -7,10 +7,8 @@ import typer
 from rich.text import Text
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue.cli.confirmation import confirm
-from sqlalchemy_fairqueue.cli.formats import plural
 from sqlalchemy_fairqueue.cli.installation import channel_not_found, open_installation
-from sqlalchemy_fairqueue.cli.options import Options, Yes
+from sqlalchemy_fairqueue.cli.options import Options
 from sqlalchemy_fairqueue.cli.results import ExitStatus, Result
 from sqlalchemy_fairqueue.cli.tables import Column, number_column, text_table
 
@@ -88,21 +86,4 @@ def cancel(
         },
         (text_table((number_column("id"), Column("outcome")), rows),),
         ExitStatus.FOUND if "missing" in outcomes.values() else ExitStatus.OK,
-    )
-
-
-def purge(options: Options, *, channel: Annotated[str, typer.Argument(metavar="CHANNEL")], yes: Yes = False) -> Result:
-    """Delete every message of a channel that is not delivered yet, for good. Asks, unless --yes is given."""
-    with open_installation(options) as installation:
-        queue = installation.single_queue()
-        found = queue.channels(installation.engine, channel=channel)
-        if not found:
-            raise channel_not_found(queue, channel)
-        waiting = found[0].ready + found[0].scheduled
-        what = f"channel {channel!r} of queue {queue.name!r}"
-        confirm(f"delete {plural(waiting, 'undelivered message')} of {what} for good?", yes=yes or not waiting)
-        purged = queue.purge(installation.engine, channel).purged or 0
-    return Result(
-        {"queue": queue.name, "channel": channel, "purged": purged},
-        (Text(f"{plural(purged, 'message')} of {what} deleted; delivered ones are left to their consumers"),),
     )

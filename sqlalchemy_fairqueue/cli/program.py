@@ -9,7 +9,7 @@ from typing import Annotated, cast
 import typer
 
 from sqlalchemy_fairqueue.cli.configure_commands import configure_channel, configure_queue
-from sqlalchemy_fairqueue.cli.controls import cancel, pause, purge, resume
+from sqlalchemy_fairqueue.cli.controls import cancel, pause, resume
 from sqlalchemy_fairqueue.cli.dashboard import dashboard
 from sqlalchemy_fairqueue.cli.dead_letters import list_dead, purge_dead, redrive_dead, show_dead
 from sqlalchemy_fairqueue.cli.doctor.command import doctor
@@ -20,6 +20,7 @@ from sqlalchemy_fairqueue.cli.limits import configure_limit, limits
 from sqlalchemy_fairqueue.cli.messages import list_messages, move_messages, retry_messages, show_message
 from sqlalchemy_fairqueue.cli.metrics import metrics
 from sqlalchemy_fairqueue.cli.plans import list_plans, remove_plan, set_plan
+from sqlalchemy_fairqueue.cli.purge import purge
 from sqlalchemy_fairqueue.cli.quarantine import quarantine
 from sqlalchemy_fairqueue.cli.report import make_report
 from sqlalchemy_fairqueue.cli.results import ExitStatus

@@ -5,7 +5,7 @@ from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import Queue
 from tests.cli.conftest import Cli
-from tests.cli.messages import QUEUE, enqueue, lease
+from tests.cli.messages import QUEUE, bury, enqueue, lease
 
 
 def test_pause_and_resume_a_queue(cli: Cli, engine: Engine) -> None:
@@ -122,3 +122,40 @@ def test_purge_needs_an_answer(cli: Cli, engine: Engine) -> None:
     assert cli("purge", "a").status == 2
     assert cli("purge", "x", "--yes").status == 1
     assert QUEUE.stats(engine).ready == 1
+
+
+def test_purge_in_all_queues(cli: Cli, engine: Engine) -> None:
+    """A tenant's messages and dead letters go in every queue after one question; what stays is told."""
+    mails, third = Queue("mails"), Queue("third")
+    enqueue(engine, "a", "a", "b")
+    bury(engine, "a", queue=mails)
+    enqueue(engine, "a", queue=mails, delay=timedelta(hours=1))
+    enqueue(engine, "b", queue=third)
+    third.schedule(engine, "digest", channel="a", payload=None, kind="digest", every=timedelta(days=1))
+    [_] = lease(engine, 1)
+
+    declined = cli("purge", "a", "--all-queues", answer="no\n")
+    assert declined.status == 1
+    question = (
+        "delete 2 undelivered messages and 1 dead letter of channel 'a' in 'documents', 'mails', 'third' for good?"
+    )
+    assert question in declined.err
+
+    found = cli("purge", "a", "--all-queues", "--yes")
+    assert found.rows()[1:4] == [
+        ["documents", "1", "0", "1", "0"], ["mails", "1", "1", "0", "0"], ["third", "0", "0", "0", "1"],
+    ]  # fmt: skip
+    for what in ("leased messages are left", "schedules go on", "attempts in the history"):
+        assert what in found.out
+    again = cli("purge", "a", "--all-queues", "--json").document
+    assert again == {
+        "channel": "a",
+        "queues": [
+            {"queue": "documents", "purged": 0, "dead_letters_purged": 0, "leased": 1, "schedules": []},
+            {"queue": "mails", "purged": 0, "dead_letters_purged": 0, "leased": 0, "schedules": []},
+            {"queue": "third", "purged": 0, "dead_letters_purged": 0, "leased": 0, "schedules": ["digest"]},
+        ],
+    }
+    assert [QUEUE.stats(engine).ready, mails.stats(engine).dead, third.stats(engine).ready] == [1, 0, 1]
+    assert cli("purge", "nobody", "--all-queues").status == 1
+    assert cli("purge", "a", "--all-queues", "--queue", "mails", "--yes").status == 2

@@ -96,3 +96,28 @@ def test_a_message_that_enqueues_its_successor(run: Run, engine: Engine, databas
     assert database.value(keys) == [second]
     clock.advance(page.DAY)
     assert _take(page, engine).payload == {"slot": (_HOUR + page.DAY).isoformat()}
+
+
+def test_a_tenant_that_leaves(run: Run, engine: Engine, database: Database) -> None:
+    """Its messages, dead letters and schedules are gone in all queues, and others' are not; what is held is told."""
+    page = run("def remove_tenant")
+    database.execute("delete from fq_message")
+    mails = sqlalchemy_fairqueue.Queue("mails")
+    queues = [page.queue, mails]
+    for each in queues:
+        for channel in ("leaves", "stays"):
+            each.enqueue_now(engine, channel=channel, payload=1, kind="nightly")
+            each.bury(engine, each.dequeue(engine, limit=1))
+            each.enqueue_now(engine, channel=channel, payload=2, kind="nightly", delay=timedelta(hours=1))
+        each.enqueue_now(engine, channel="leaves", payload=3, kind="nightly")
+    mails.schedule(engine, "digest", channel="leaves", payload=None, kind="digest", every=page.DAY)
+    [held] = mails.dequeue(engine)
+    assert page.remove_tenant(queues, "leaves") == {"documents": 0, "mails": 1}
+    mails.complete(engine, held)
+    assert page.remove_tenant(queues, "leaves") == {"documents": 0, "mails": 0}
+    for each in queues:
+        rows = {one.channel: (one.ready, one.scheduled, one.leased, one.dead) for one in each.channels(engine)}
+        assert {name: counts for name, counts in rows.items() if name != "periodic"} == {
+            "leaves": (0, 0, 0, 0), "stays": (0, 1, 0, 1),
+        }  # fmt: skip
+    assert mails.schedules(engine) == []
