@@ -156,8 +156,9 @@ def drain(
     longest wait of its policy, which a worker would leave to chance. What follows a group is performed when its
     members are.
 
-    It keeps to rates. What a rate holds back stays, without an error: lift it in the test with
-    ``queue.configure_channel(session, channel, rate=None)``.
+    It keeps to rates. What a rate holds back stays, without an error. Lift that of a channel in the test with
+    ``queue.configure_channel(session, channel, rate=None)``; raise that of a queue with
+    ``queue.configure(session, rate="1000000/s, burst 1000000")``, since lifting it stops deliveries until the commit.
 
     Args:
         session: A Session or scoped_session in READ COMMITTED, such as one that joined the test's transaction. Of an

@@ -158,6 +158,22 @@ async def test_exceptions_that_a_policy_names(queue: Queue, session: Session) ->
     assert_enqueued(session, queue, payload="line", count=1)
 
 
+def test_rates_are_raised_in_the_transaction(queue: Queue, session: Session, engine: Engine) -> None:
+    """What the rate of a queue or a channel holds back is performed once the test has raised or lifted it."""
+    queue.handler()(lambda _: None)
+    queue.configure(engine, rate="1/h")
+    queue.configure_channel(engine, "slow", rate="1/h")
+    for payload in range(3):
+        queue.enqueue(session, channel="slow", payload=payload)
+        queue.enqueue(session, channel="a", payload=payload)
+    assert len(drain(session, queue)) == 1
+    queue.configure(session, rate="1000000/s, burst 1000000")
+    assert len(drain(session, queue)) == 3
+    queue.configure_channel(session, "slow", rate=None)
+    assert len(drain(session, queue)) == 2
+    session.rollback()
+
+
 def test_a_failure_comes_out(application: Queue, session: Session) -> None:
     """What a handler raises fails the test, and its savepoint is rolled back."""
     application.enqueue(session, channel="a", payload="fail", kind="moody")
