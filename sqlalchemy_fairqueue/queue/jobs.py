@@ -15,7 +15,7 @@ from sqlalchemy_fairqueue.queue.contexts import Context
 from sqlalchemy_fairqueue.queue.results import ResultMethods, ResultQuestion
 from sqlalchemy_fairqueue.queue.schedules import ScheduleMethods
 from sqlalchemy_fairqueue.queue.signatures import class_of, hints_of, parameters_of
-from sqlalchemy_fairqueue.values import Bury, Enqueue, EnqueueOptions, check_name
+from sqlalchemy_fairqueue.values import Bury, Enqueue, EnqueueOptions, check_message_id, check_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -227,17 +227,17 @@ class Job(Generic[C, P, R_co]):
     def result(
         self: Job[C, P, Coroutine[Any, Any, T]],
         where: Where,
-        message_id: int,
+        message_id: int | None,
         *,
         channel: str | None = None,
         timeout: timedelta | None = None,
     ) -> T: ...
     @overload
     def result(
-        self, where: Where, message_id: int, *, channel: str | None = None, timeout: timedelta | None = None
+        self, where: Where, message_id: int | None, *, channel: str | None = None, timeout: timedelta | None = None
     ) -> R_co: ...
     def result(
-        self, where: Where, message_id: int, *, channel: str | None = None, timeout: timedelta | None = None
+        self, where: Where, message_id: int | None, *, channel: str | None = None, timeout: timedelta | None = None
     ) -> Any:
         """The value of a call, as ``Queue.result`` reads or waits for it, of the type that the function returns.
 
@@ -261,13 +261,13 @@ class Job(Generic[C, P, R_co]):
             >>> count.result(engine, message_id)
             3
         """
-        return self.queue._job_result(where, self.kind, ResultQuestion(message_id, channel, timeout))  # noqa: SLF001 - a part of it
+        return self.queue._job_result(where, self.kind, ResultQuestion(check_message_id(message_id), channel, timeout))  # noqa: SLF001 - a part of it
 
     @overload
     async def aresult(
         self: Job[C, P, Coroutine[Any, Any, T]],
         where: AsyncWhere,
-        message_id: int,
+        message_id: int | None,
         *,
         channel: str | None = None,
         timeout: timedelta | None = None,  # noqa: ASYNC109 - as result
@@ -276,7 +276,7 @@ class Job(Generic[C, P, R_co]):
     async def aresult(
         self,
         where: AsyncWhere,
-        message_id: int,
+        message_id: int | None,
         *,
         channel: str | None = None,
         timeout: timedelta | None = None,  # noqa: ASYNC109 - as result
@@ -284,13 +284,13 @@ class Job(Generic[C, P, R_co]):
     async def aresult(
         self,
         where: AsyncWhere,
-        message_id: int,
+        message_id: int | None,
         *,
         channel: str | None = None,
         timeout: timedelta | None = None,  # noqa: ASYNC109 - as result
     ) -> Any:
         """As :meth:`result`, on an AsyncSession, AsyncConnection or AsyncEngine; to wait on an AsyncEngine alone."""
-        asked = ResultQuestion(message_id, channel, timeout)
+        asked = ResultQuestion(check_message_id(message_id), channel, timeout)
         return await self.queue._ajob_result(where, self.kind, asked)  # noqa: SLF001 - a part of it
 
 

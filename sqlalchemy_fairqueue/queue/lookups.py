@@ -16,6 +16,7 @@ from sqlalchemy_fairqueue.values import (
     Wait,
     check_choice,
     check_count,
+    check_message_id,
     check_name,
     wait_of_contender,
 )
@@ -75,7 +76,7 @@ class LookupMethods(QueueBase):
         """
         return self._ask(where, self._message(message_id, channel, key))
 
-    def attempts(self, where: Where, message_id: int, *, limit: int = 100) -> tuple[AttemptDetails, ...]:
+    def attempts(self, where: Where, message_id: int | None, *, limit: int = 100) -> tuple[AttemptDetails, ...]:
         """The attempts of a message that ended without completing it, the first first, also of one that is dead.
 
         A queue records them after ``queue.configure(where, history=True)``, and keeps them for its retention. An
@@ -154,7 +155,9 @@ class LookupMethods(QueueBase):
         """As :meth:`message`, on an AsyncSession, AsyncConnection or AsyncEngine."""
         return await self._aask(where, self._message(message_id, channel, key))
 
-    async def aattempts(self, where: AsyncWhere, message_id: int, *, limit: int = 100) -> tuple[AttemptDetails, ...]:
+    async def aattempts(
+        self, where: AsyncWhere, message_id: int | None, *, limit: int = 100
+    ) -> tuple[AttemptDetails, ...]:
         """As :meth:`attempts`, on an AsyncSession, AsyncConnection or AsyncEngine."""
         return await self._aask(where, self._attempts(message_id, limit))
 
@@ -185,7 +188,7 @@ class LookupMethods(QueueBase):
                 "and a key"
             )
         else:
-            check_count("message_id", message_id, 1, 2**63 - 1)
+            check_message_id(message_id)
 
         def work(connection: Connection) -> MessageDetails | None:
             ids = [message_id] if message_id is not None else []
@@ -211,12 +214,12 @@ class LookupMethods(QueueBase):
 
         return work
 
-    def _attempts(self, message_id: int, limit: int) -> Callable[[Connection], tuple[AttemptDetails, ...]]:
-        check_count("message_id", message_id, 1, 2**63 - 1)
+    def _attempts(self, message_id: int | None, limit: int) -> Callable[[Connection], tuple[AttemptDetails, ...]]:
+        checked = check_message_id(message_id)
         check_count("limit", limit, 1, 10_000)
 
         def work(connection: Connection) -> tuple[AttemptDetails, ...]:
-            return tuple(database.message_attempts(connection, self._target, message_id, limit=limit, chars=_ERROR))
+            return tuple(database.message_attempts(connection, self._target, checked, limit=limit, chars=_ERROR))
 
         return work
 

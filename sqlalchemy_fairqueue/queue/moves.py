@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database import DeadLetterFilter
 from sqlalchemy_fairqueue.queue.base import QueueBase
-from sqlalchemy_fairqueue.values import check_count, check_name
+from sqlalchemy_fairqueue.values import check_message_id, check_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class MoveMethods(QueueBase):
     """move and retry_now: done at once, since they return what they found."""
 
-    def move(self, where: Where, message_id: int, channel: str) -> MoveOutcome:
+    def move(self, where: Where, message_id: int | None, channel: str) -> MoveOutcome:
         """Put a message that waits into another channel of the queue, where it stands by its time and priority.
 
         It keeps its id, key, payload and attempts. The channel is made if it is new. A bound of its backlog does not
@@ -55,11 +55,11 @@ class MoveMethods(QueueBase):
         """
         return self._ask(where, self._move(message_id, channel), settles=True)
 
-    async def amove(self, where: AsyncWhere, message_id: int, channel: str) -> MoveOutcome:
+    async def amove(self, where: AsyncWhere, message_id: int | None, channel: str) -> MoveOutcome:
         """As :meth:`move`, on an AsyncSession, AsyncConnection or AsyncEngine."""
         return await self._aask(where, self._move(message_id, channel), settles=True)
 
-    def retry_now(self, where: Where, message_id: int) -> RetryNowOutcome:
+    def retry_now(self, where: Where, message_id: int | None) -> RetryNowOutcome:
         """Let a message be tried at once: one that waits for its time, or for its next attempt, or that is dead.
 
         One that waits is due now, and stands in its channel as if it had been enqueued without a delay. Its attempts
@@ -89,30 +89,30 @@ class MoveMethods(QueueBase):
         """
         return self._ask(where, self._retry_now(message_id), settles=True)
 
-    async def aretry_now(self, where: AsyncWhere, message_id: int) -> RetryNowOutcome:
+    async def aretry_now(self, where: AsyncWhere, message_id: int | None) -> RetryNowOutcome:
         """As :meth:`retry_now`, on an AsyncSession, AsyncConnection or AsyncEngine."""
         return await self._aask(where, self._retry_now(message_id), settles=True)
 
-    def _retry_now(self, message_id: int) -> Callable[[Connection], RetryNowOutcome]:
-        check_count("message_id", message_id, 1, 2**63 - 1)
-        letter = DeadLetterFilter([message_id])
+    def _retry_now(self, message_id: int | None) -> Callable[[Connection], RetryNowOutcome]:
+        checked = check_message_id(message_id)
+        letter = DeadLetterFilter([checked])
 
         def work(connection: Connection) -> RetryNowOutcome:
-            outcome = database.make_due(connection, self._target, message_id, notify=self.notify)
+            outcome = database.make_due(connection, self._target, checked, notify=self.notify)
             if outcome != "missing":
                 return outcome
             found = database.redrive(connection, self._target, letter, limit=1, notify=self.notify)
-            return cast("RetryNowOutcome", found[message_id])
+            return cast("RetryNowOutcome", found[checked])
 
         return work
 
-    def _move(self, message_id: int, channel: str) -> Callable[[Connection], MoveOutcome]:
-        check_count("message_id", message_id, 1, 2**63 - 1)
+    def _move(self, message_id: int | None, channel: str) -> Callable[[Connection], MoveOutcome]:
+        checked = check_message_id(message_id)
         check_name("channel", channel)
         return partial(
             database.move_message,
             target=self._target,
-            message_id=message_id,
+            message_id=checked,
             channel=channel,
             policy=self.defaults,
             notify=self.notify,

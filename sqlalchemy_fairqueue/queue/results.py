@@ -28,7 +28,7 @@ from sqlalchemy_fairqueue.errors import (
     UnknownMessage,
 )
 from sqlalchemy_fairqueue.queue.handlers import HandlerMethods
-from sqlalchemy_fairqueue.values import check_count, check_duration, check_name
+from sqlalchemy_fairqueue.values import check_duration, check_message_id, check_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,7 +98,6 @@ class ResultQuestion:
 
     def __post_init__(self) -> None:
         """Refuse what no message can have."""
-        check_count("message_id", self.message_id, 1, 2**63 - 1)
         if self.channel is not None:
             check_name("channel", self.channel)
         if self.timeout is not None:
@@ -114,7 +113,7 @@ class ResultMethods(HandlerMethods):
     """result: what a handler returned, read at once or waited for. A database role needs the grant "producer"."""
 
     def result(
-        self, where: Where, message_id: int, *, channel: str | None = None, timeout: timedelta | None = None
+        self, where: Where, message_id: int | None, *, channel: str | None = None, timeout: timedelta | None = None
     ) -> Any:
         """The value that a handler returned, where the queue keeps it: ``queue.configure(where, results=...)``.
 
@@ -150,19 +149,19 @@ class ResultMethods(HandlerMethods):
             >>> queue.result(engine, message_id, channel="customer-7", timeout=timedelta(seconds=5))
             21
         """
-        asked = ResultQuestion(message_id, channel, timeout)
+        asked = ResultQuestion(check_message_id(message_id), channel, timeout)
         return self._value(asked, self._result(where, asked))
 
     async def aresult(
         self,
         where: AsyncWhere,
-        message_id: int,
+        message_id: int | None,
         *,
         channel: str | None = None,
         timeout: timedelta | None = None,  # noqa: ASYNC109 - as result
     ) -> Any:
         """As :meth:`result`, on an AsyncSession, AsyncConnection or AsyncEngine; to wait on an AsyncEngine alone."""
-        asked = ResultQuestion(message_id, channel, timeout)
+        asked = ResultQuestion(check_message_id(message_id), channel, timeout)
         return self._value(asked, await self._aresult(where, asked))
 
     def _job_result(self, where: Where, kind: str, asked: ResultQuestion) -> Any:

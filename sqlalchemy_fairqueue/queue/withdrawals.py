@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.queue.base import QueueBase
 from sqlalchemy_fairqueue.unit_of_work import Cancel, Purge
-from sqlalchemy_fairqueue.values import CancelReceipt, PurgeReceipt, check_count, check_name
+from sqlalchemy_fairqueue.values import CancelReceipt, PurgeReceipt, check_message_id, check_name
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class WithdrawalMethods(QueueBase):
     """cancel and purge: recorded on a session, sent at once on a Connection or Engine."""
 
-    def cancel(self, where: AnySession | Connection | Engine, message_id: int) -> CancelReceipt:
+    def cancel(self, where: AnySession | Connection | Engine, message_id: int | None) -> CancelReceipt:
         """Withdraw a message. One that is done, dead or unknown is left alone.
 
         One that a consumer holds may still be completed; however else it is settled, it is gone. Its key is free
@@ -71,7 +71,7 @@ class WithdrawalMethods(QueueBase):
         self._perform(where, [purge])
         return purge.receipt
 
-    async def acancel(self, where: AsyncConnection | AsyncEngine, message_id: int) -> CancelReceipt:
+    async def acancel(self, where: AsyncConnection | AsyncEngine, message_id: int | None) -> CancelReceipt:
         """As :meth:`cancel`, at once on an AsyncConnection or AsyncEngine."""
         cancel = self._cancel(message_id)
         await self._aperform(where, [cancel])
@@ -83,9 +83,9 @@ class WithdrawalMethods(QueueBase):
         await self._aperform(where, [purge])
         return purge.receipt
 
-    def _cancel(self, message_id: int) -> Cancel:
-        check_count("message_id", message_id, 1, 2**63 - 1)
-        return Cancel(self._target, message_id, CancelReceipt(message_id))
+    def _cancel(self, message_id: int | None) -> Cancel:
+        checked = check_message_id(message_id)
+        return Cancel(self._target, checked, CancelReceipt(checked))
 
     def _purge(self, channel: str) -> Purge:
         check_name("channel", channel)

@@ -12,6 +12,7 @@ from sqlalchemy_fairqueue.values.checks import (
     check_count,
     check_duration,
     check_instant,
+    check_message_id,
     check_name,
     check_text,
 )
@@ -177,6 +178,7 @@ __all__ = [
     "check_duration",
     "check_field_names",
     "check_instant",
+    "check_message_id",
     "check_name",
     "check_text",
     "checked_group_id",

@@ -50,6 +50,22 @@ def check_count(what: str, value: object, least: int, most: int) -> None:
         raise InvalidArgument(f"{what} is {value!r:.80}; give an int from {least} to {most}")
 
 
+def check_message_id(value: object) -> int:
+    """The id of a message, as a call of an application gives it.
+
+    Raises:
+        InvalidArgument: It is None, as a receipt has it before its commit, or nothing that a message can have.
+    """
+    if value is None:
+        raise InvalidArgument(
+            "message_id is None: a receipt has it until its transaction has committed, and where the message was "
+            "dropped; commit first, and ask receipt.outcome"
+        )
+    check_count("message_id", value, 1, 2**63 - 1)
+    assert isinstance(value, int)  # noqa: S101 - it has just been checked
+    return value
+
+
 def check_text(what: str, value: object) -> str:
     """The text as PostgreSQL can keep it: the text of an error must never keep its attempt from being settled.
 

@@ -157,7 +157,8 @@ class Receipt:
     Attributes:
         channel: The channel.
         message_id: The message's id; None until the commit. For a key that stood already: the message that holds it,
-            which may have ended if the key has a period (``unique_for``). None for a message that was dropped.
+            which may have ended if the key has a period (``unique_for``). None for a message that was dropped. The
+            calls that take an id, such as ``queue.cancel`` and ``queue.result``, refuse None with InvalidArgument.
         created: Whether a message was added; None until the commit.
         outcome: What became of it; None until the commit. "created"; "duplicate": its key stood already; "replaced":
             the message that holds the key was rewritten; "dropped": the channel was full, and its policy drops.

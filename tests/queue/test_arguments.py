@@ -71,7 +71,7 @@ _RECORDING: list[tuple[Call, str]] = [
     (lambda queue, where, one: queue.bury(where, one, reason=b"x"), "reason is b'x'; give a str"),  # type: ignore[arg-type]
     (lambda queue, where, _: queue.cancel(where, 0), "message_id is 0"),
     (lambda queue, where, _: queue.cancel(where, 2**63), "message_id is 9223372036854775808"),
-    (lambda queue, where, _: queue.cancel(where, None), "message_id is None"),  # type: ignore[arg-type]
+    (lambda queue, where, _: queue.cancel(where, None), "message_id is None"),
     (lambda queue, where, _: queue.configure(where, defaults=_OTHER), "defaults is <object"),
     (lambda queue, where, _: queue.configure_channel(where, "", ChannelPolicy()), "channel ''"),
     (lambda queue, where, _: queue.configure_channel(where, "a", _OTHER), "policy is <object"),
