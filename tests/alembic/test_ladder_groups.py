@@ -8,6 +8,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Enqueue, Queue
+from sqlalchemy_fairqueue.database.drivers import sqlstate_of
 from sqlalchemy_fairqueue.sql import assert_no_drift, downgrade_statements, upgrade_statements
 from tests.alembic.test_ladder_schedules import change
 from tests.fixtures.database import Database
@@ -38,6 +39,20 @@ def test_a_downgrade_refuses_open_groups(engine: Engine, database: Database) -> 
         assert_no_drift(connection)
 
 
+def test_a_downgrade_wants_a_new_snapshot_a_statement(engine: Engine, database: Database) -> None:
+    """Under REPEATABLE READ it would drop a group that was made since the snapshot; it says so and drops nothing."""
+    with database.own.connect().execution_options(isolation_level="REPEATABLE READ") as connection:
+        connection.exec_driver_sql("select 1 from fq_group")
+        with Session(engine) as session, session.begin(), queue.group(session) as group:
+            group.enqueue_many([Enqueue(channel="a", payload=1)])
+        guard, step, *_ = downgrade_statements(2, 1, None)
+        connection.exec_driver_sql(guard, execution_options={"no_parameters": True})
+        with pytest.raises(DBAPIError, match="the downgrade runs in a repeatable read transaction") as refused:
+            connection.exec_driver_sql(step, execution_options={"no_parameters": True})
+    assert sqlstate_of(refused.value) == "QF003"
+    assert queue.group_status(engine, group.id).pending == 1
+
+
 def test_members_that_outlived_their_group(engine: Engine, database: Database) -> None:
     """Who deletes the rows of groups to go back keeps their members, which end as ordinary messages, before and after
     the way up again.
@@ -62,10 +77,7 @@ def test_an_upgrade_waits_for_writers_of_messages(database: Database) -> None:
         business.exec_driver_sql("insert into fq_signal (queue, channel_id) values ('documents', 1)")
         business.exec_driver_sql("delete from fq_message")
         step = thread.submit(change, database, upgrade_statements, 1, 2)
-        tries = (
-            "select pid from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'"
-            " and query like '%%tables of messages were in use%%'"
-        )
+        tries = "select pid from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'"
         until(lambda: step.done() or database.value(tries), "the step tries again")
         assert not step.done()
         business.rollback()

@@ -1,8 +1,9 @@
--- Version 2 to 1, in one transaction. Schedules that calls made and groups that are open would be lost: both are
--- refused. Schedules from code, which their workers make again, the record of slots, finished groups, kept results,
--- requests to stop and periods of keys are dropped: a key is free then when its message ends.
--- It locks their tables and those of messages, whose triggers are dropped, in tries of 50 ms, so that no deadlock
--- is found at the cost of another transaction. The rest of the migration holds these locks.
+-- Version 2 to 1, in one READ COMMITTED transaction. Schedules that calls made and groups that are open would be lost:
+-- both are refused. Schedules from code, which their workers make again, the record of slots, finished groups, kept
+-- results, requests to stop and periods of keys are dropped: a key is free then when its message ends. It waits for
+-- vacuums first, as the upgrade does. Then it locks their tables and those of messages, whose triggers are dropped, in
+-- tries of 50 ms, so that no deadlock is found at the cost of another transaction. The rest of the migration holds
+-- these locks.
 do $$
 declare
   v_timeout text := current_setting('lock_timeout');
@@ -10,6 +11,23 @@ declare
   v_made bigint;
   v_open bigint;
 begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'the downgrade runs in a % transaction', current_setting('transaction_isolation')
+      using errcode = 'QF003',
+        hint = 'run the migration in a READ COMMITTED transaction: its statements must see what others have committed';
+  end if;
+  begin
+    set local lock_timeout = '60s';
+    lock table fairqueue.fq_schedule, fairqueue.fq_schedule_slot, fairqueue.fq_group, fairqueue.fq_group_followup,
+      fairqueue.fq_group_note, fairqueue.fq_group_fold, fairqueue.fq_result, fairqueue.fq_result_wait,
+      fairqueue.fq_key_period, fairqueue.fq_stop_request, fairqueue.fq_message, fairqueue.fq_dead_letter,
+      fairqueue.fq_quarantine
+      in share update exclusive mode;
+  exception when lock_not_available then
+    raise exception 'a table of the queues is being vacuumed, analyzed or indexed, for a minute already'
+      using errcode = '55P03',
+        hint = 'wait for its end, or end it (pg_stat_progress_vacuum names it), then downgrade again';
+  end;
   loop
     begin
       set local lock_timeout = '50ms';
