@@ -244,7 +244,9 @@ class _Comparison:
 
 
 def _is_repaired(difference: Difference) -> bool:
-    """Whether a repair brings it back: a function, the schema of the stages, a right that a grant stands for."""
+    """Whether a repair brings it back: a function, the schema of the stages, a right of a grant, a trigger of ours."""
+    if difference.kind == "trigger":
+        return difference.state != "unexpected"
     return difference.kind in _REPAIRED or (difference.kind == "grant" and difference.state == "missing")
 
 

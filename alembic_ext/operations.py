@@ -255,7 +255,7 @@ class DowngradeFairqueueOp(_LadderOp):
 
 @Operations.register_operation("repair_fairqueue")
 class RepairFairqueueOp(_InstallationOp):
-    """Bring back the functions of an installed version; there is nothing to do to take that back.
+    """Bring back the functions and triggers of an installed version; there is nothing to do to take that back.
 
     Attributes:
         reasons: What was found to differ, a line each, printed as comments above the call.
@@ -276,7 +276,8 @@ class RepairFairqueueOp(_InstallationOp):
         """Make the functions of an installation what its version has, in the migration's transaction.
 
         Missing functions are made and changed ones replaced. Others that have the name of one of ours are dropped.
-        Tables are left alone, and who may call the functions stays.
+        Triggers that are missing, changed or disabled are made again. Tables are left alone otherwise, and who may call
+        the functions stays.
 
         Args:
             operations: Alembic's context.

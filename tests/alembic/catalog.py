@@ -38,6 +38,11 @@ _QUERIES = {
           pg_get_functiondef(p.oid), p.prosrc, p.proacl::text from pg_proc p
         where p.pronamespace = to_regnamespace(:quoted)
     """,
+    "trigger": """
+        select t.tgrelid::regclass || '.' || t.tgname, pg_get_triggerdef(t.oid), t.tgenabled
+        from pg_trigger t join pg_class c on c.oid = t.tgrelid
+        where c.relnamespace = to_regnamespace(:quoted) and not t.tgisinternal
+    """,
     "schema": """
         select 'of the stages', n.nspacl::text, n.nspowner from pg_namespace n
         where n.nspname = replace(btrim(:quoted, '"'), '""', '"') || '_stages'
