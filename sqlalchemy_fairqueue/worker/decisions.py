@@ -7,6 +7,9 @@ import traceback
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
 from sqlalchemy_fairqueue.database.drivers import sqlstate_of
 from sqlalchemy_fairqueue.errors import HandlerCrashed, HandlerTimeout, LeaseLost, WorkerError
 from sqlalchemy_fairqueue.unit_of_work import Settle, Verb
@@ -26,8 +29,11 @@ NO_YIELD = "do not yield in it, nor in what it is wrapped around"
 # Modules whose frames call handlers.
 _OURS = ("sqlalchemy_fairqueue.worker", "sqlalchemy_fairqueue.queue.jobs")
 _SERIALIZATION = ("40001", "40P01")
-# What ends an attempt and is not the handler's doing.
-_CIRCUMSTANCES = (HandlerCrashed, HandlerTimeout, LeaseLost, WorkerError)
+# What ends an attempt and is not the handler's doing. Of SQLAlchemy: no connection, a lost one, no room in the pool.
+_CIRCUMSTANCES = (
+    *(HandlerCrashed, HandlerTimeout, LeaseLost, WorkerError),
+    *(OperationalError, InterfaceError, PoolTimeout),
+)
 # When a delivery is tried again that the database refuses to settle.
 _FALLBACK = RetryPolicy()
 # How often a message of an unknown kind is given back uncounted, to workers that may know it: with the default policy
@@ -183,7 +189,6 @@ def _is_buried(error: BaseException, policy: RetryPolicy) -> bool:
         return True
     if policy.retry_on is None or _is_any(error, policy.retry_on):
         return False
-    # A connection that was lost says nothing about the handler.
     is_disconnect = getattr(error, "connection_invalidated", False) is True
     return not (_is_any(error, _CIRCUMSTANCES) or is_disconnect or is_serialization_failure(error))
 

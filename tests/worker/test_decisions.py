@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from sqlalchemy_fairqueue import (
     Bury,
@@ -120,8 +121,9 @@ def test_the_only_exceptions_that_are_retried() -> None:
     raised = (ConnectionError(), FileNotFoundError(), KeyError("x"), SystemExit(1))
     verbs = [of_error(error, _delivery(), policy).verb for error in raised]
     assert verbs == [Verb.RETRY, Verb.BURY, Verb.BURY, Verb.BURY]
-    lost = OperationalError("select 1", None, Exception("gone"), connection_invalidated=True)
-    for mishap in (HandlerTimeout(1, "k"), HandlerCrashed(1, "k", -9), WorkerError("no child"), lost):
+    lost = DBAPIError("select 1", None, Exception("gone"), connection_invalidated=True)
+    away, full = OperationalError("", None, Exception("connection refused")), PoolTimeout("the pool is full")
+    for mishap in (HandlerTimeout(1, "k"), HandlerCrashed(1, "k", -9), WorkerError("no child"), lost, away, full):
         assert of_error(mishap, _delivery(), policy).verb is Verb.RETRY
     assert of_error(ConnectionError(), _delivery(attempt=20), policy).verb is Verb.BURY
     assert of_error(OSError(), _delivery(), RetryPolicy(retry_on=())).verb is Verb.BURY
