@@ -380,3 +380,24 @@ def test_names_make_no_line_of_the_log(
     assert record.message.isprintable()
     assert r"customer-7\n2026-01-01 INFO audit: payment approved\x1b[2J, kind odd\rkind" in record.message
     assert vars(record)["channel"] == channel
+
+
+def test_exceptions_of_the_policy(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+    """An exception that a policy buries makes a dead letter at its first attempt, and the session is rolled back.
+
+    The handler's own policy stands before the worker's, which is for the others.
+    """
+    kinds = {"own": RetryPolicy(bury_on=(LookupError,)), "other": None}
+    for kind, policy in kinds.items():
+
+        @queue.handler(kind, retry=policy)
+        def handle(delivery: Delivery, session: Session) -> None:
+            write_effect(session, delivery)
+            raise KeyError(delivery.kind)
+
+        send(engine, queue, 1, kind=kind)
+    worker = start(queue, retry=RetryPolicy(retry_on=(OSError,), first=_LATER))
+    until(lambda: worker.stats.buried == 2, "both are dead letters")
+    letters = {letter.kind: (letter.attempts, letter.reason) for letter in queue.dead_letters(engine)}
+    assert letters == dict.fromkeys(kinds, (1, "not retried: KeyError"))
+    assert count_effects(database) == 0
