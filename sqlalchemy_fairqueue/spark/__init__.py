@@ -19,6 +19,7 @@ _FUNCTIONS: dict[str, str] = {
     "archive": "sqlalchemy_fairqueue.spark.archiving",
     "compact_archive": "sqlalchemy_fairqueue.spark.archiving",
     "read_archive": "sqlalchemy_fairqueue.spark.archiving",
+    "changes_setup": "sqlalchemy_fairqueue.spark.reading.slot",
     "history_lag": "sqlalchemy_fairqueue.spark.reading.history_lag",
     "LagListener": "sqlalchemy_fairqueue.spark.reading.lag_listener",
     "StreamLag": "sqlalchemy_fairqueue.spark.reading.lag_listener",

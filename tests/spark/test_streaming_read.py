@@ -22,6 +22,7 @@ from sqlalchemy_fairqueue.spark.reading.lag_listener import LagListener, StreamL
 from sqlalchemy_fairqueue.spark.reading.limits import LIMITS_ARE_KNOWN, ReadMaxRows
 from sqlalchemy_fairqueue.spark.reading.offsets import offset_of
 from sqlalchemy_fairqueue.spark.reading.origin import OriginChanged
+from sqlalchemy_fairqueue.spark.reading.slot import SlotUnusable
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
@@ -368,6 +369,16 @@ def test_a_batch_costs_as_much_as_it_has_rows(database: Database, follow: Follow
     follower.reader.stop()
     (after,) = database.rows(reads)
     assert after == (before[0], True)
+
+
+@needs_limits
+def test_changes_need_a_server_that_decodes(database: Database) -> None:
+    """The server of this module has not ``wal_level = logical``, and the error says so."""
+    given = {"dsn": database.conninfo, "table": "changes", "slot": "changes"}
+    following = stream_reader(given, schema(given))
+    with pytest.raises(SlotUnusable, match=r"has wal_level = replica, .*; set wal_level = logical, restart the server"):
+        following.initialOffset()
+    following.stop()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
-"""Reading of queues into Spark: once (history, messages, channels, dead letters) and as a stream (history).
+"""Reading of queues into Spark: once (history, messages, channels, dead letters) and as a stream (history, changes).
 
-It writes nothing, and holds no lock that a verb of a queue waits for. Housekeeping of the history
-(``fq_keep_history``) skips a day that is being read.
+It writes nothing but the position of a replication slot, and holds no lock that a verb of a queue waits for.
+Housekeeping of the history (``fq_keep_history``) skips a day that is being read.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.spark.options import read_options
 from sqlalchemy_fairqueue.spark.reading.batch import BatchReader
+from sqlalchemy_fairqueue.spark.reading.change_stream import ChangeReader
 from sqlalchemy_fairqueue.spark.reading.options import ReadOptions
 from sqlalchemy_fairqueue.spark.reading.python_workers import freeze_modules
 from sqlalchemy_fairqueue.spark.reading.stream import StreamReader
-from sqlalchemy_fairqueue.spark.reading.tables import frame_columns, frame_schema, table_named
+from sqlalchemy_fairqueue.spark.reading.tables import frame_columns, frame_schema, layout_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +32,7 @@ def schema(given: Mapping[str, str]) -> StructType:
     """
     freeze_modules()
     options = read_options(ReadOptions, given)
-    return frame_schema(table_named(options.table), options.columns)
+    return frame_schema(layout_named(options.table), options.columns)
 
 
 def reader(given: Mapping[str, str], schema: StructType) -> BatchReader:
@@ -42,15 +43,16 @@ def reader(given: Mapping[str, str], schema: StructType) -> BatchReader:
         BadFrame: The schema that the user gave has other columns or types than the table.
     """
     options = read_options(ReadOptions, given).for_batch()
-    return BatchReader(options, frame_columns(table_named(options.table), schema))
+    return BatchReader(options, frame_columns(layout_named(options.table), schema))
 
 
-def stream_reader(given: Mapping[str, str], schema: StructType) -> StreamReader:
-    """Follow the history.
+def stream_reader(given: Mapping[str, str], schema: StructType) -> StreamReader | ChangeReader:
+    """Follow the history, or the changes that a replication slot has.
 
     Raises:
         BadOption: An option is unknown or wrong, or meant for reading once.
-        BadFrame: The schema that the user gave has other columns or types than the history.
+        BadFrame: The schema that the user gave has other columns or types than the table.
     """
     options = read_options(ReadOptions, given).for_stream()
-    return StreamReader(options, frame_columns(table_named(options.table), schema))
+    kind = ChangeReader if options.follows_changes else StreamReader
+    return kind(options, frame_columns(layout_named(options.table), schema))

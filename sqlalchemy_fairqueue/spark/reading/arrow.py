@@ -79,7 +79,7 @@ class _Parser:
         self._columns = columns
         self._names = names
         self._bases = [names.index(base.name) if base else None for base in bases]
-        self._schema = pa.schema([pa.field(one.name, _arrow(one.type), nullable=one.nullable) for one in columns])
+        self._schema = pa.schema([pa.field(one.name, arrow_type(one.type), nullable=one.nullable) for one in columns])
         self._convert = csv.ConvertOptions(
             column_types={column.name: _parsed(column.type) for column in columns},
             null_values=[NULL],
@@ -102,7 +102,8 @@ class _Parser:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-def _arrow(kind: DataType) -> pa.DataType:
+def arrow_type(kind: DataType) -> pa.DataType:
+    """The type in Arrow of a column's type in Spark."""
     return _ARROW.get(kind, pa.string())
 
 
@@ -110,12 +111,12 @@ def _parsed(kind: DataType) -> pa.DataType:
     """The type that the text is parsed to."""
     if kind in _MICROSECONDS:
         return pa.int64()
-    return pa.string() if kind == BinaryType() else _arrow(kind)
+    return pa.string() if kind == BinaryType() else arrow_type(kind)
 
 
 def _typed(values: pa.Array, kind: DataType) -> pa.Array:
     if kind in _MICROSECONDS:
-        return values.view(_arrow(kind))
+        return values.view(arrow_type(kind))
     if kind == BinaryType():
         return pa.array([None if one is None else bytes.fromhex(one) for one in values.to_pylist()], pa.binary())
     return unescaped(values) if kind == StringType() else values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
@@ -12,6 +13,8 @@ from sqlalchemy_fairqueue.spark.reading.offsets import EARLIEST, LATEST, read_of
 from sqlalchemy_fairqueue.times import instant_microseconds
 
 MOST_PARTITIONS = 1_000
+# PostgreSQL allows 63; one of the publications has a longer name.
+_SLOT = re.compile(r"[a-z0-9_]{1,55}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -19,7 +22,8 @@ class ReadOptions(TargetOptions):
     """Options of a read.
 
     Attributes:
-        table: ``history``, ``messages``, ``channels`` or ``dead_letters``.
+        table: ``history``, ``messages``, ``channels`` or ``dead_letters``; streams: ``history`` or ``changes``.
+        slot: Changes: the replication slot.
         queue: Rows of this queue only; None: of every queue.
         channels: Rows of the channels of these names only; empty: of every channel.
         columns: These columns, in this order; empty: all. The server does not send the others.
@@ -30,13 +34,15 @@ class ReadOptions(TargetOptions):
         starting_offsets: History: ``earliest``, ``latest`` (streams), or an offset as JSON, after which to begin.
         ending_offsets: History, read once: ``latest`` or an offset as JSON, up to which to read. If one of the
             two offsets is given, the rows are those of a stream: below the transactions that are still open.
-        max_offsets_per_trigger: Streams: at most so many rows of the history a micro-batch (PySpark 4.2 or later).
+        max_offsets_per_trigger: Streams: at most so many rows of the history, or decoded changes, a micro-batch
+            (PySpark 4.2 or later).
         fail_on_data_loss: Whether rows that housekeeping pruned before they were read are an error; else a warning.
         accepted_origin: The origin, as the error wrote it, with which a stream or an archive may continue although
             its offset is of another one. See "Another database" in the documentation.
     """
 
-    table: Literal["history", "messages", "channels", "dead_letters"] = "history"
+    table: Literal["history", "messages", "channels", "dead_letters", "changes"] = "history"
+    slot: str | None = None
     queue: str | None = None
     channels: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
@@ -68,6 +74,15 @@ class ReadOptions(TargetOptions):
         only = [name for name, value in given.items() if value is not None]
         if self.table != "history" and only:
             raise BadOption(f"option {only[0]} is for the history, and table is {self.table!r}; leave it out")
+        if (self.slot is None) == self.follows_changes:
+            raise BadOption(
+                f"option slot is for table 'changes', which needs it, and table is {self.table!r}; "
+                "give both options, or none of them"
+            )
+        if self.slot is not None and not _SLOT.fullmatch(self.slot):
+            raise BadOption(f"option slot is {self.slot!r:.80}; give up to 55 of the characters a-z, 0-9 and _")
+        if self.follows_changes and self.num_partitions not in (None, 1):
+            raise BadOption("option numPartitions is not for table 'changes', which one task decodes; leave it out")
         if self.finished[0] >= self.finished[1]:
             raise BadOption(f"option since {self.since!r} is not before until {self.until!r}; give an earlier instant")
         for name in ("startingOffsets", "endingOffsets"):
@@ -81,12 +96,19 @@ class ReadOptions(TargetOptions):
         return _instant("since", self.since, -(2**63)), _instant("until", self.until, 2**63 - 1)
 
     @property
+    def follows_changes(self) -> bool:
+        """Whether the table is that of changes, which only streams read."""
+        return self.table == "changes"
+
+    @property
     def is_incremental(self) -> bool:
         """Whether it reads from one offset to another."""
         return self.starting_offsets is not None or self.ending_offsets is not None
 
     def for_batch(self) -> ReadOptions:
         """The options, if they are for reading once."""
+        if self.follows_changes:
+            raise BadOption("table 'changes' can only be followed as a stream; use spark.readStream")
         if self.max_offsets_per_trigger is not None:
             raise BadOption("option maxOffsetsPerTrigger is for streams; leave it out, or use spark.readStream")
         if self.starting_offsets == LATEST or self.ending_offsets == EARLIEST:
@@ -95,7 +117,7 @@ class ReadOptions(TargetOptions):
 
     def for_stream(self) -> ReadOptions:
         """The options, if they are for a stream."""
-        if self.table != "history":
+        if self.table not in ("history", "changes"):
             raise BadOption(f"table {self.table!r} cannot be followed as a stream; use spark.read, or the history")
         for name, value in (("endingOffsets", self.ending_offsets), ("since", self.since), ("until", self.until)):
             if value is not None:

@@ -84,20 +84,29 @@ def check_origin(offset: Offset, found: Horizon, accepted: str | None) -> None:
     Raises:
         OriginChanged: The offset is refused.
     """
-    if offset.origin != found.origin and accepted != str(found.origin):
-        raise OriginChanged(
-            f"{_difference(offset.origin, found.origin)}: rows may be missing or come twice after position "
-            f"{offset.position.xid}/{offset.position.id}; begin anew (another checkpoint or archive), or, if nothing "
-            f"was lost, go on with .option('acceptedOrigin', '{found.origin}')",
-            offset_origin=offset.origin,
-            found_origin=found.origin,
-        )
+    refuse_origin(offset.origin, found.origin, accepted, f"{offset.position.xid}/{offset.position.id}")
     if offset.position.xid >= found.xmax:
         raise OriginChanged(
             f"the offset is at transaction {offset.position.xid}, and the database has only come to {found.xmax}: it "
             "was put back to an earlier state; begin anew (another checkpoint or archive)",
             offset_origin=offset.origin,
             found_origin=found.origin,
+        )
+
+
+def refuse_origin(offset: Origin, found: Origin, accepted: str | None, position: str) -> None:
+    """Refuse the origin of an offset if the connection leads to another one, unless the user accepted that one.
+
+    Raises:
+        OriginChanged: The origins differ.
+    """
+    if offset != found and accepted != str(found):
+        raise OriginChanged(
+            f"{_difference(offset, found)}: rows may be missing or come twice after position {position}; begin anew "
+            "(another checkpoint or archive), or, if nothing was lost, go on with "
+            f".option('acceptedOrigin', '{found}')",
+            offset_origin=offset,
+            found_origin=found,
         )
 
 

@@ -16,12 +16,16 @@ if TYPE_CHECKING:
     import psycopg
     import pyarrow as pa
 
+    from sqlalchemy_fairqueue.spark.connections import Installation
     from sqlalchemy_fairqueue.spark.reading.offsets import Position
     from sqlalchemy_fairqueue.spark.reading.options import ReadOptions
     from sqlalchemy_fairqueue.spark.reading.tables import Column, Table
 
 # To compile a query takes longer than to read a batch.
-_SETTINGS = "set jit = off; set client_encoding = 'UTF8'; set default_transaction_read_only = on"
+_SETTINGS = (
+    "set jit = off; set client_encoding = 'UTF8'; set default_transaction_read_only = on; "
+    "set client_min_messages = warning"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +62,19 @@ def reading_connection(options: ReadOptions, purpose: str) -> Iterator[tuple[psy
 
 def prepare_connection(connection: psycopg.Connection, options: ReadOptions) -> str:
     """Set up a new connection for reading; returns the schema as statements quote it."""
+    return in_statements(prepared_installation(connection, options))
+
+
+def prepared_installation(connection: psycopg.Connection, options: ReadOptions) -> Installation:
+    """Set up a new connection for reading; returns the installation that it leads to."""
     with translated_errors("prepare to read"):
         connection.execute(_SETTINGS)
-        # In statements with parameters a percent sign is doubled.
-        return find_installation(connection, options.schema).quoted.replace("%", "%%")
+        return find_installation(connection, options.schema)
+
+
+def in_statements(installation: Installation) -> str:
+    """The schema as statements quote it: in those with parameters a percent sign is doubled."""
+    return installation.quoted.replace("%", "%%")
 
 
 def base_condition(table: Table, options: ReadOptions) -> Condition:

@@ -34,25 +34,36 @@ class Column:
     Attributes:
         name: Its name in the frame.
         type: Its type in Spark.
-        sql: The expression that gives it.
+        sql: The expression that gives it; empty in a table that no statement reads.
         nullable: Whether it can be null. If not, Spark need not check.
         since: A column of instants, never null, that this one follows: if both are read, only the difference is sent.
     """
 
     name: str
     type: DataType
-    sql: str
+    sql: str = ""
     nullable: bool = True
     since: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """A table that can be read.
+class Layout:
+    """A table as Spark sees it.
 
     Attributes:
         name: The value of the option ``table``.
         columns: All of its columns.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table(Layout):
+    """A table that a statement reads.
+
+    Attributes:
         source: The from clause, with ``{schema}`` for the quoted schema.
         key: The expression by which rows are split among tasks.
         queue: The expression of the queue's name.
@@ -60,8 +71,6 @@ class Table:
         bounds: A statement for about the least and the greatest key.
     """
 
-    name: str
-    columns: tuple[Column, ...]
     source: str
     key: str
     queue: str
@@ -103,6 +112,21 @@ HISTORY = Table(
     bounds=(
         "select (select h.id from {schema}.fq_history h where {where} order by h.recorded_xid, h.id limit 1), "
         "(select h.id from {schema}.fq_history h where {where} order by h.recorded_xid desc, h.id desc limit 1)"
+    ),
+)
+CHANGES = Layout(
+    "changes",
+    (
+        Column("lsn", _LONG, nullable=False),
+        Column("committed_at", _INSTANT, nullable=False),
+        Column("change", _STRING, nullable=False),
+        Column("message_id", _LONG, nullable=False),
+        *(Column(name, _STRING) for name in ("outcome", "queue")),
+        Column("channel_id", _LONG),
+        *(Column(name, _STRING) for name in ("channel", "kind", "dedupe_key")),
+        *(Column(name, _INSTANT) for name in ("enqueued_at", "due_at")),
+        *(Column(name, _LONG) for name in ("priority", "cost")),
+        Column("group", _STRING),
     ),
 )
 _CHANNEL_OF = "left join {{schema}}.fq_channel c on c.id = {alias}.channel_id"
@@ -167,11 +191,16 @@ _TABLES = (
 
 
 def table_named(name: str) -> Table:
-    """The table of that name, which is a value of the option ``table``."""
+    """The table of that name, which is a value of the option ``table``, and not :data:`CHANGES`."""
     return next(table for table in _TABLES if table.name == name)
 
 
-def frame_schema(table: Table, names: Sequence[str]) -> StructType:
+def layout_named(name: str) -> Layout:
+    """The table of that name, also if no statement reads it."""
+    return CHANGES if name == CHANGES.name else table_named(name)
+
+
+def frame_schema(table: Layout, names: Sequence[str]) -> StructType:
     """The columns of these names, or all, as Spark knows them.
 
     Raises:
@@ -186,7 +215,7 @@ def frame_schema(table: Table, names: Sequence[str]) -> StructType:
     return StructType([StructField(name, known[name].type, known[name].nullable) for name in names or known])
 
 
-def frame_columns(table: Table, schema: StructType) -> tuple[Column, ...]:
+def frame_columns(table: Layout, schema: StructType) -> tuple[Column, ...]:
     """The columns of a frame's schema, which the user may have given.
 
     Raises:

@@ -36,7 +36,7 @@ def events(kernel: Kernel) -> Iterator[Events]:
 def test_each_enqueue_and_settlement_is_one_event(kernel: Kernel, open_kernel: OpenKernel, events: Events) -> None:
     """In the order of commits, whatever the order of ids; nothing of a rollback, a delivery, a release or a retry."""
     record(kernel, True)
-    # As on the page; deletes of a table that has no key would fail from now on.
+    # With a publication, deletes of a table that has no key would fail from now on.
     kernel.rows(
         "create publication queue_events for table fq_message, fq_dead_letter, fq_quarantine"
         " with (publish = 'insert, delete')"

@@ -1,0 +1,222 @@
+"""Stream of changes: each enqueue and each end of a message is in exactly one micro-batch, in the order of commits.
+
+The server decodes them from its WAL for a replication slot. A micro-batch is all transactions whose commits end between
+two positions, so that it can be read again after a failure: reads leave the slot where it is. Spark calls ``commit``
+for an offset once it asks for nothing before it any more, and only that moves the slot.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from sqlalchemy_fairqueue.spark.connections import connect, translated_errors
+from sqlalchemy_fairqueue.spark.errors import BadOption
+from sqlalchemy_fairqueue.spark.executors import Shipped
+from sqlalchemy_fairqueue.spark.reading.change_offset import ChangeOffset, change_offset_of
+from sqlalchemy_fairqueue.spark.reading.change_rows import change_batches
+from sqlalchemy_fairqueue.spark.reading.changes import rows
+from sqlalchemy_fairqueue.spark.reading.data_loss import DataLoss
+from sqlalchemy_fairqueue.spark.reading.limits import LIMITS_ARE_KNOWN, AvailableNow, ReadMaxRows
+from sqlalchemy_fairqueue.spark.reading.origin import horizon, refuse_origin
+from sqlalchemy_fairqueue.spark.reading.python_workers import freeze_modules
+from sqlalchemy_fairqueue.spark.reading.queries import in_statements, prepared_installation
+from sqlalchemy_fairqueue.spark.reading.slot import (
+    advance,
+    check_publications,
+    lsn_text,
+    messages,
+    next_end,
+    slot_state,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import TypeVar
+
+    import pyarrow as pa
+
+    from sqlalchemy_fairqueue.spark.connections import Installation
+    from sqlalchemy_fairqueue.spark.reading.options import ReadOptions
+    from sqlalchemy_fairqueue.spark.reading.slot import SlotState
+    from sqlalchemy_fairqueue.spark.reading.tables import Column
+
+    T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+_CHANGES = 100_000
+# So much WAL without a change of a message is passed by an empty micro-batch, so that the server may remove it.
+_PASSED_BYTES = 16 << 20
+# A look that found nothing is followed by a rest of so many times its duration: it decodes the WAL of all databases.
+_REST = 4
+
+
+@dataclass
+class ChangePartition(InputPartition):
+    """The transactions of a micro-batch, which one task reads: a slot has one reader at a time.
+
+    Attributes:
+        after: The start of the micro-batch.
+        upto: Its end.
+    """
+
+    after: ChangeOffset
+    upto: int
+
+
+class ChangeReader(Shipped, DataSourceStreamReader, AvailableNow):
+    """Reads changes as a stream. It lives as long as its query, in a process of its own beside the driver."""
+
+    def __init__(self, options: ReadOptions, columns: Sequence[Column]) -> None:
+        if not LIMITS_ARE_KNOWN:
+            raise BadOption(
+                "table 'changes' needs PySpark 4.2 or later, which tells a source where a micro-batch begins; upgrade "
+                "PySpark, or follow the history"
+            )
+        self._options = options
+        self._slot = options.slot or ""
+        self._columns = columns
+        self._connection: psycopg.Connection | None = None
+        self._installation: Installation | None = None
+        self._target: int | None = None
+        self._insert = 0
+        self._looked_upto = 0
+        self._rest_until = 0.0
+        self._reached: int | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The state without the connection: tasks open their own."""
+        return self.__dict__ | {"_connection": None}
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """The start of a query without a checkpoint: where the slot is."""
+        return self._query(lambda connection: self._offset(connection, self._state(connection).confirmed).as_dict())
+
+    def latestOffset(self, start: dict[str, Any], limit: object = None) -> dict[str, Any]:  # noqa: N802
+        """The end of the next micro-batch; the start if there is nothing to read."""
+        return self._query(lambda connection: self._end(connection, start, limit))
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802
+        """The option maxOffsetsPerTrigger."""
+        return ReadMaxRows(self._options.max_offsets_per_trigger or _CHANGES)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Record the present end of the WAL, where the query ends."""
+        self._target = self._query(lambda connection: self._state(connection).insert)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """The end of the WAL, what of it is unread and what the server keeps for the slot, for the query's progress."""
+        reached = self._reached
+        if reached is None:
+            return None
+        state = self._query(self._state)
+        kept = state.insert - state.restart
+        return {"lsn": state.insert, "unread_bytes": max(0, state.insert - reached), "kept_bytes": kept}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The partition of a micro-batch."""
+        first, last = change_offset_of(start), change_offset_of(end)
+        self._reached = last.lsn
+        self._query(lambda connection: self._check(connection, self._known, first))
+        return [ChangePartition(ChangeOffset(last.origin, first.lsn), last.lsn)] if first.lsn < last.lsn else []
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a micro-batch."""
+        assert isinstance(partition, ChangePartition)  # noqa: S101 - Spark gives what partitions() gave
+        freeze_modules()
+        connection = connect(self._options, "stream read", autocommit=True)
+        try:
+            with translated_errors("read changes"):
+                installation = prepared_installation(connection, self._options)
+                self._check(connection, installation, partition.after)
+                found = rows(messages(connection, self._slot, partition.upto), partition.after.lsn, partition.upto)
+                yield from change_batches(found, self._options, self._columns)
+                self._check(connection, installation, partition.after)
+        finally:
+            connection.close()
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Move the slot to an offset. Spark has recorded that all micro-batches before it are done."""
+        reached = change_offset_of(end).lsn
+
+        def move(connection: psycopg.Connection) -> None:
+            if self._state(connection).confirmed < reached:
+                advance(connection, self._slot, reached)
+
+        self._query(move)
+
+    def stop(self) -> None:
+        """Close the driver's connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _end(self, connection: psycopg.Connection, start: dict[str, Any], limit: object) -> dict[str, Any]:
+        first = change_offset_of(start)
+        self._reached = first.lsn
+        state = self._check(connection, self._known, first)
+        before, self._insert = self._insert, state.insert
+        if state.flushed == self._looked_upto or time.monotonic() < self._rest_until:
+            return start
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        begun = time.monotonic()
+        end = next_end(connection, self._slot, first.lsn, most, self._target)
+        if end is not None:
+            return self._offset(connection, end).as_dict()
+        self._looked_upto = state.flushed
+        self._rest_until = time.monotonic() + _REST * (time.monotonic() - begun)
+        # Ends of records that the look has come to; what is written all the time is never flushed to its very end.
+        ends = [one for one in (self._target, before, state.insert) if one is not None and one <= state.flushed]
+        passed = max((one for one in ends if self._target is None or one <= self._target), default=0)
+        # An unchanged offset is returned unchanged: Spark takes any other text for new data.
+        return self._offset(connection, passed).as_dict() if passed - first.lsn >= _PASSED_BYTES else start
+
+    def _check(self, connection: psycopg.Connection, installation: Installation, start: ChangeOffset) -> SlotState:
+        """The state of the slot, if it still has what comes after a position."""
+        found = horizon(connection, in_statements(installation))
+        refuse_origin(start.origin, found.origin, self._options.accepted_origin, lsn_text(start.lsn))
+        state = slot_state(connection, self._slot, installation.schema)
+        if state.confirmed > start.lsn:
+            lost = (
+                f"replication slot {self._slot!r} was moved to {lsn_text(state.confirmed)}, and the stream has read up "
+                f"to {lsn_text(start.lsn)}: changes between them are lost"
+            )
+            if self._options.fail_on_data_loss:
+                raise DataLoss(
+                    f"{lost}; go on without them with failOnDataLoss=false. A slot is for one stream: nothing else may "
+                    "move it"
+                )
+            _log.warning("%s; going on without them", lost)
+        return state
+
+    def _state(self, connection: psycopg.Connection) -> SlotState:
+        return slot_state(connection, self._slot, self._known.schema)
+
+    def _offset(self, connection: psycopg.Connection, position: int) -> ChangeOffset:
+        return ChangeOffset(horizon(connection, in_statements(self._known)).origin, position)
+
+    @property
+    def _known(self) -> Installation:
+        assert self._installation is not None  # noqa: S101 - _query() has found it
+        return self._installation
+
+    def _query(self, query: Callable[[psycopg.Connection], T]) -> T:
+        """Query on the driver's connection, which is kept for many calls a second. A broken one is replaced."""
+        with translated_errors("follow the changes"):
+            if self._connection is not None and not self._connection.closed:
+                try:
+                    return query(self._connection)
+                except psycopg.OperationalError:
+                    self.stop()
+            self._connection = connect(self._options, "stream", autocommit=True)
+            self._installation = prepared_installation(self._connection, self._options)
+            # First: a slot that is missing is told by what makes both.
+            slot_state(self._connection, self._slot, self._installation.schema)
+            check_publications(self._connection, self._slot, self._installation.schema)
+            return query(self._connection)

@@ -1,0 +1,333 @@
+"""Replication slot that a stream of changes reads: its state, what it holds, and how far it has been read.
+
+Reads peek: they leave the slot where it is, and can be done again. Only :func:`advance` moves it. Positions (LSN) are
+whole numbers here. A position at which a read may end is the end of a record of the WAL: the end of a commit, or where
+the server inserts next. Of a commit that a position cuts, the server would send nothing ever again.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import psycopg
+from psycopg import errors
+
+from sqlalchemy_fairqueue.spark.errors import PipelineError
+from sqlalchemy_fairqueue.spark.reading.data_loss import DataLoss
+from sqlalchemy_fairqueue.sql import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    T = TypeVar("T")
+
+MOST_CHANGES = 2**31 - 1
+_BUSY_SECONDS = 30.0
+_PAUSE_SECONDS = 0.1
+# A transaction of one change is three messages, and the slot may still have the micro-batch before.
+_MESSAGES_OF_CHANGES = 6
+_COLUMNS = {
+    "fq_message": "id, channel_id, kind, dequeue_at, enqueued_at, dedupe_key, priority, cost, group_id",
+    "fq_dead_letter": "message_id, queue, channel_id, kind, enqueued_at, dedupe_key, priority, cost",
+    "fq_quarantine": "id, message_id, queue, channel_id, kind, enqueued_at, dedupe_key, priority",
+    "fq_history": "message_id, queue, channel_id, channel, kind, enqueued_at, outcome, cost, group_id",
+}
+_STATE = """
+select s.plugin, s.database, s.wal_status, (s.confirmed_flush_lsn - '0/0')::bigint, (s.restart_lsn - '0/0')::bigint,
+  s.active_pid, current_database(), current_setting('wal_level'), (pg_current_wal_insert_lsn() - '0/0')::bigint,
+  (pg_current_wal_flush_lsn() - '0/0')::bigint
+from (select) one
+left join pg_replication_slots s on s.slot_name = %(slot)s
+"""
+_PUBLISHED = """
+select t.name
+from unnest(%(tables)s::text[], %(publications)s::text[]) t(name, publication)
+where not exists (
+  select
+  from pg_publication p
+  join pg_publication_tables x on x.pubname = p.pubname
+  where p.pubname = t.publication
+    and x.schemaname = %(schema)s
+    and x.tablename = t.name
+    and p.pubinsert
+    and (p.pubdelete or t.name = 'fq_history')
+)
+"""
+_MESSAGES = """
+copy (
+  select p.data
+  from pg_logical_slot_peek_binary_changes(
+    %(slot)s, %(upto)s::text::pg_lsn, %(changes)s::integer, 'proto_version', '1', 'publication_names', %(publications)s
+  ) p
+)
+to stdout (format binary)
+"""
+# 73 is I (insert), 68 D (delete), 67 C (commit). The changes of a transaction come together, before its commit.
+_END = """
+with decoded as materialized (
+  select p.lsn, get_byte(p.data, 0) as kind, p.ord
+  from pg_logical_slot_peek_binary_changes(
+    %(slot)s, %(upto)s::text::pg_lsn, %(changes)s::integer, 'proto_version', '1', 'publication_names', %(publications)s
+  ) with ordinality p(lsn, xid, data, ord)
+),
+counted as materialized (
+  select d.lsn, d.kind, count(*) filter (where d.kind in (73, 68)) over (order by d.ord) as changes
+  from decoded d
+),
+ends as (
+  select c.lsn, c.changes, max(c.changes) filter (where c.lsn <= %(start)s::text::pg_lsn) over () as known
+  from counted c
+  where c.kind = 67
+)
+select (
+    coalesce(max(e.lsn) filter (where e.changes - coalesce(e.known, 0) <= %(most)s::bigint), min(e.lsn)) - '0/0'
+  )::bigint,
+  coalesce(max(e.changes - coalesce(e.known, 0)), 0),
+  (select count(*) from counted)
+from ends e
+where e.lsn > %(start)s::text::pg_lsn
+"""
+
+_ADVANCE = "select pg_replication_slot_advance(%(slot)s, %(upto)s::text::pg_lsn)"
+
+
+class SlotUnusable(PipelineError):
+    """The replication slot of a stream of changes, or one of its publications, cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotState:
+    """State of a slot and of the server's WAL.
+
+    Attributes:
+        confirmed: The position up to which the slot has been read for good.
+        restart: The position from which on the server keeps the WAL for it.
+        insert: The end of the last record.
+        flushed: The position up to which the WAL can be decoded; it may be within a record.
+    """
+
+    confirmed: int
+    restart: int
+    insert: int
+    flushed: int
+
+
+def changes_setup(slot: str, schema: str = "public") -> list[str]:
+    """The statements that make a slot for ``table="changes"``, and its publications: to be run in this order.
+
+    Run each in a transaction of its own, as the owner of fairqueue's tables; the last one needs the attribute
+    REPLICATION. A slot reads publications that were made before it. From then on the server keeps the WAL until a
+    stream has read it.
+
+    Args:
+        slot: A name, up to 55 of the characters a-z, 0-9 and _. The publications have it too.
+        schema: The schema that fairqueue is installed in.
+    """
+    first, second = map(quoted, _publications(slot))
+    tables = {name: f"{quoted(schema)}.{name} ({columns})" for name, columns in _COLUMNS.items()}
+    history = tables.pop("fq_history")
+    by_root = "publish = 'insert', publish_via_partition_root = true"
+    return [
+        f"create publication {first} for table {', '.join(tables.values())} with (publish = 'insert, delete')",
+        f"create publication {second} for table {history} with ({by_root})",
+        f"select pg_create_logical_replication_slot('{slot}', 'pgoutput')",
+    ]
+
+
+def slot_state(connection: psycopg.Connection, slot: str, schema: str) -> SlotState:
+    """The state of a slot that can be read.
+
+    Raises:
+        SlotUnusable: There is none, or it is of another database or plugin.
+        DataLoss: The server has removed WAL that the slot had not read.
+    """
+    row = connection.execute(_STATE, {"slot": slot}).fetchone()
+    assert row is not None  # noqa: S101 - the left side of the join is a row
+    plugin, database, status, confirmed, restart, _, here, level, insert, flushed = row
+    if plugin is None and database is None:
+        if level != "logical":
+            raise SlotUnusable(
+                f"the server has wal_level = {level}, so that nothing can be decoded; set wal_level = logical, restart "
+                f"the server, and run {_statements(slot, schema)}"
+            )
+        raise SlotUnusable(f"there is no replication slot {slot!r}; run {_statements(slot, schema)}")
+    if plugin != "pgoutput":
+        raise SlotUnusable(
+            f"replication slot {slot!r} has the plugin {plugin or 'of physical replication'!r}, and not pgoutput; "
+            "name a slot of its own for this stream"
+        )
+    if database != here:
+        raise SlotUnusable(
+            f"replication slot {slot!r} is of database {database!r}, and the connection leads to {here!r}; slots have "
+            "names for the whole server: name another one"
+        )
+    if status == "lost" or restart is None or confirmed is None:
+        raise DataLoss(
+            f"the server has removed WAL that replication slot {slot!r} had not read, so that changes are lost; drop "
+            "the slot, make it anew, and begin with a new checkpoint; max_slot_wal_keep_size bounds what slots keep"
+        )
+    return SlotState(confirmed, restart, insert, flushed)
+
+
+def check_publications(connection: psycopg.Connection, slot: str, schema: str) -> None:
+    """Refuse to read a slot whose publications do not publish what a stream needs: it would miss rows in silence.
+
+    Raises:
+        SlotUnusable: A table is not published.
+    """
+    first, second = _publications(slot)
+    publications = [second if table == "fq_history" else first for table in _COLUMNS]
+    values = {"tables": list(_COLUMNS), "publications": publications, "schema": schema}
+    missing = [name for (name,) in connection.execute(_PUBLISHED, values).fetchall()]
+    if missing:
+        raise SlotUnusable(
+            f"publications {first!r} and {second!r} of replication slot {slot!r} do not publish {', '.join(missing)}; "
+            f"drop the slot and the publications, and run {_statements(slot, schema)}"
+        )
+
+
+def next_end(connection: psycopg.Connection, slot: str, start: int, most: int | None, upto: int | None) -> int | None:
+    """The end of the transaction with which a read of at most so many changes ends; the first one is read whole.
+
+    Args:
+        connection: In no transaction.
+        slot: The slot.
+        start: The position after which to read.
+        most: The most changes; None: all there are.
+        upto: Transactions that end later are left out; None: none are.
+
+    Returns:
+        Its position; None: no transaction ends after the start.
+    """
+    changes = None if most is None else _MESSAGES_OF_CHANGES * most
+    while True:
+        if changes is not None and changes > MOST_CHANGES:
+            changes = None
+        values = _peek_values(slot, upto, changes) | {"start": lsn_text(start), "most": most or MOST_CHANGES}
+        end: int | None
+        end, found, decoded = _when_free(connection, slot, partial(_found, connection, _END, values))
+        if most is None or changes is None or found >= most or decoded < changes:
+            return end
+        changes *= 2
+
+
+def messages(connection: psycopg.Connection, slot: str, upto: int) -> Iterator[bytes]:
+    """The messages of pgoutput for all transactions that a slot has up to a position.
+
+    The server decodes all of them before the first one is sent, into a temporary file where they are many.
+    """
+    query = psycopg.ClientCursor(connection).mogrify(_MESSAGES, _peek_values(slot, upto, None))
+
+    def begun() -> tuple[bytes | None, Iterator[bytes]]:
+        # The server takes the slot, and decodes all, before the first row.
+        found = _copied(connection, query)
+        return next(found, None), found
+
+    first, others = _when_free(connection, slot, begun)
+    if first is not None:
+        yield first
+        yield from others
+
+
+def advance(connection: psycopg.Connection, slot: str, upto: int) -> None:
+    """Move a slot to a position: what is before it is never read again, and the server may remove its WAL."""
+    values = {"slot": slot, "upto": lsn_text(upto)}
+    _when_free(connection, slot, partial(_found, connection, _ADVANCE, values))
+
+
+def lsn_text(position: int) -> str:
+    """A position as PostgreSQL writes it: ``16/B374D848``."""
+    return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"
+
+
+def _copied(connection: psycopg.Connection, query: str) -> Iterator[bytes]:
+    with connection.cursor().copy(query.encode()) as copy:
+        copy.set_types(["bytea"])
+        for (message,) in copy.rows():
+            yield message
+
+
+def _when_free(connection: psycopg.Connection, slot: str, call: Callable[[], T]) -> T:
+    """What a call returns that takes the slot. A task that Spark has ended may still hold it: it is waited for."""
+    until = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            with _slot_errors(connection, slot):
+                return call()
+        except _SlotBusy as error:
+            if time.monotonic() > until:
+                raise SlotUnusable(
+                    f"{error}; a slot is for one stream: end the other reader, or give this stream a slot of its own"
+                ) from error.__cause__
+            time.sleep(_PAUSE_SECONDS)
+
+
+def _found(connection: psycopg.Connection, statement: str, values: Mapping[str, object]) -> tuple[Any, ...]:
+    row = connection.execute(statement.encode(), values).fetchone()
+    assert row is not None  # noqa: S101 - both statements give one
+    return row
+
+
+class _SlotBusy(SlotUnusable):
+    """Another connection reads the slot."""
+
+
+@contextmanager
+def _slot_errors(connection: psycopg.Connection, slot: str) -> Iterator[None]:
+    """Raise what only the user of a slot can mend as errors of this package."""
+    skipped: list[str] = []
+
+    def note(notice: psycopg.errors.Diagnostic) -> None:
+        if notice.sqlstate == errors.ObjectNotInPrerequisiteState.sqlstate:
+            skipped.append(notice.message_primary or "")
+
+    connection.add_notice_handler(note)
+    try:
+        yield
+    except errors.ObjectInUse as error:
+        raise _SlotBusy(f"replication slot {slot!r} is in use: {_said(error)}") from error
+    except errors.InsufficientPrivilege as error:
+        raise SlotUnusable(
+            f"the role may not read replication slot {slot!r}: {_said(error)}; alter role ... replication"
+        ) from error
+    except errors.UndefinedObject as error:
+        raise _unpublished(slot, _said(error)) from error
+    finally:
+        connection.remove_notice_handler(note)
+    # Before version 18 that is an error of the server.
+    if skipped:
+        raise _unpublished(slot, skipped[0])
+
+
+def _unpublished(slot: str, said: str) -> SlotUnusable:
+    return SlotUnusable(
+        f"replication slot {slot!r} has changes that were not published: {said}; make its publications before the "
+        "slot: drop the slot, make it anew, and begin with a new checkpoint"
+    )
+
+
+def _said(error: psycopg.Error) -> str:
+    return error.diag.message_primary or type(error).__name__
+
+
+def _peek_values(slot: str, upto: int | None, changes: int | None) -> dict[str, object]:
+    publications = ",".join(map(quoted, _publications(slot)))
+    return {
+        "slot": slot,
+        "upto": None if upto is None else lsn_text(upto),
+        "changes": changes,
+        "publications": publications,
+    }
+
+
+def _publications(slot: str) -> tuple[str, str]:
+    """The names of the publications: of messages, and of the history, whose deletes are not published."""
+    return slot, f"{slot}_history"
+
+
+def _statements(slot: str, schema: str) -> str:
+    return "; ".join(changes_setup(slot, schema))

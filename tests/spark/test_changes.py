@@ -1,0 +1,492 @@
+"""Following changes: each enqueue and each end of a message once, in the order of commits, from a replication slot."""
+
+import random
+import re
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from sqlalchemy import NullPool, create_engine
+
+import sqlalchemy_fairqueue
+from sqlalchemy_fairqueue.embedded.server import embedded_server
+from sqlalchemy_fairqueue.spark.errors import BadOption
+from sqlalchemy_fairqueue.spark.reading import change_stream, reader, schema, slot, stream_reader
+from sqlalchemy_fairqueue.spark.reading.change_stream import ChangeReader
+from sqlalchemy_fairqueue.spark.reading.data_loss import DataLoss
+from sqlalchemy_fairqueue.spark.reading.limits import LIMITS_ARE_KNOWN, ReadMaxRows
+from sqlalchemy_fairqueue.spark.reading.origin import OriginChanged
+from sqlalchemy_fairqueue.spark.reading.slot import SlotUnusable, changes_setup, slot_state
+from tests.fixtures.database import Database, install
+from tests.fixtures.server import programs
+from tests.spark.conftest import Target
+from tests.sql.client import HOUR, Kernel, OpenKernel, kernel, open_kernel
+from tests.sql.kernel.verbs import record
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["kernel", "open_kernel"]
+
+_PAGE = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs" / "spark.md"
+
+pytestmark = [
+    pytest.mark.skipif(not LIMITS_ARE_KNOWN, reason="PySpark 4.1 tells no source where a micro-batch begins"),
+    pytest.mark.skipif(not _PAGE.is_file(), reason="the installed wheel is tested without the docs"),
+]
+
+Row = dict[str, Any]
+
+
+class Follower:
+    """A query: its reader, and its checkpoint, which outlives it."""
+
+    def __init__(self, database: Database, slot: str, checkpoint: Row | None = None, **options: object) -> None:
+        given = {"dsn": database.conninfo, "table": "changes", "slot": slot}
+        given |= {name: str(value) for name, value in options.items()}
+        found = stream_reader(given, schema(given))
+        assert isinstance(found, ChangeReader)
+        self.reader = found
+        try:
+            self.checkpoint = checkpoint or found.initialOffset()
+        except BaseException:
+            found.stop()
+            raise
+
+    def end(self, most: int | None = None) -> Row:
+        """The offset with which the next micro-batch ends."""
+        return self.reader.latestOffset(self.checkpoint, ReadMaxRows(most) if most else None)
+
+    def rows(self, end: Row) -> list[Row]:
+        """The rows of the micro-batch from the checkpoint to an offset, as often as asked."""
+        parts = self.reader.partitions(self.checkpoint, end)
+        return [row for part in parts for batch in self.reader.read(part) for row in batch.to_pylist()]
+
+    def batch(self, most: int | None = None) -> list[Row]:
+        """One micro-batch. As Spark does, the one before is committed once this one has its end."""
+        end = self.end(most)
+        if end != self.checkpoint:
+            self.reader.commit(self.checkpoint)
+        found = self.rows(end)
+        self.checkpoint = end
+        return found
+
+    def told(self, most: int | None = None) -> list[tuple[Any, ...]]:
+        """The changes of one micro-batch, and the messages that they are of."""
+        return [(row["change"], row["message_id"], row["outcome"]) for row in self.batch(most)]
+
+
+Follow = Callable[..., Follower]
+
+
+@pytest.fixture
+def slot_name(database: Database) -> Iterator[str]:
+    """A slot made as the page says, and dropped after the test: the database can be dropped then."""
+    name = f"changes_{database.name[-40:].lower()}"
+    with closing(psycopg.connect(database.conninfo, autocommit=True)) as connection:
+        for statement in changes_setup(name):
+            connection.execute(statement.encode())
+        yield name
+        # Tests may have dropped it.
+        connection.execute(
+            "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = %s", [name]
+        )
+
+
+@pytest.fixture
+def follow(database: Database, slot_name: str) -> Iterator[Follow]:
+    """Begin a query, or go on with one: ``follow(checkpoint, queue="q")``; stopped after the test."""
+    begun: list[Follower] = []
+
+    def begin(checkpoint: Row | None = None, **options: object) -> Follower:
+        begun.append(Follower(database, slot_name, checkpoint, **options))
+        return begun[-1]
+
+    yield begin
+    for one in begun:
+        one.reader.stop()
+
+
+def _hands(kernel: Kernel, limit: int = 10) -> dict[int, Any]:
+    return {hand.id: hand for hand in kernel.dequeue(limit).hands}
+
+
+def test_each_enqueue_and_end_is_one_row(kernel: Kernel, open_kernel: OpenKernel, follow: Follow) -> None:
+    """In the order of commits, whatever the order of ids; nothing of a rollback, a delivery, a release or a retry."""
+    record(kernel, True)
+    follower = follow()
+    early, undone = open_kernel(), open_kernel()
+    (first,) = early.enqueue("a")
+    undone.enqueue("c")
+    (second,) = kernel.enqueue("b", keys=["k"])
+    early.commit()
+    undone.rollback()
+    one, two = first.message_id, second.message_id
+    assert one < two
+    assert follower.told() == [("enqueued", two, None), ("enqueued", one, None)]
+    assert follower.told() == []
+    hands = _hands(kernel)
+    kernel.release(hands[one])
+    kernel.retry(hands[two], error="again")
+    hands = _hands(kernel)
+    assert follower.told() == []
+    kernel.complete(hands[one])
+    kernel.bury(hands[two], reason="poison")
+    kernel.rows("select fq_redrive('q', array[%(id)s]::bigint[])", id=two)
+    assert follower.told() == [("ended", one, "completed"), ("ended", two, "buried"), ("redriven", two, None)]
+
+
+def test_messages_that_end_without_a_delivery(kernel: Kernel, open_kernel: OpenKernel, follow: Follow) -> None:
+    """Cancelled, purged and moved messages are told, and what a transaction takes back itself is not."""
+    record(kernel, True)
+    follower = follow()
+    waiting, leased, purged, moved = (added.message_id for added in kernel.enqueue("a", "b", "c", "d", keys=["k"] * 4))
+    (replaced,) = kernel.rows(
+        "select message_id from fq_enqueue('q', array['d'], array['work'], array['{}']::bytea[], "
+        "p_delays => array[null]::bigint[], p_headers => array[null]::jsonb[], p_ats => array[null]::bigint[], "
+        "p_priorities => array[null]::integer[], p_keys => array['k'], p_max_attempts => array[null]::integer[], "
+        "p_policy => null, p_on_duplicates => array['replace'])"
+    )
+    assert replaced["message_id"] == moved
+    assert len(follower.batch()) == 4
+    kernel.cancel(waiting)
+    kernel.rows("select fq_purge_channel('q', 'c')")
+    kernel.rows("select fq_move_message('q', %(id)s, 'e', null, false)", id=moved)
+    hands = _hands(kernel)
+    kernel.cancel(leased)
+    kernel.release(hands[leased])
+    assert follower.told() == [
+        ("ended", waiting, None),
+        ("ended", purged, None),
+        ("moved", moved, None),
+        ("ended", leased, "cancelled"),
+    ]
+    both = open_kernel()
+    (short,) = both.enqueue("a")
+    both.cancel(short.message_id)
+    both.commit()
+    kernel.enqueue("a")
+    assert [change for change, *_ in follower.told()] == ["enqueued"]
+
+
+def test_a_row_has_what_the_wal_tells(kernel: Kernel, slot_name: str, follow: Follow) -> None:
+    """All columns of an enqueue; of an end those of the history, or of the dead letter; never a content."""
+    follower = follow()
+    kernel.enqueue(
+        "a", "b", keys=["k", None], costs=[7, None], delays=[HOUR, None], contents=[b"secret-1", b"secret-2"]
+    )
+    first, second = follower.batch()
+    (message,) = kernel.rows("select * from fq_message where dedupe_key = 'k'")
+    assert (first["queue"], first["channel"], first["channel_id"]) == ("q", "a", message["channel_id"])
+    assert (first["kind"], first["dedupe_key"], first["cost"], second["cost"]) == ("work", "k", 7, 1)
+    assert (first["due_at"] - first["enqueued_at"]).total_seconds() == 3600
+    assert first["lsn"] == second["lsn"] == follower.checkpoint["lsn"]
+    assert abs(first["committed_at"] - second["enqueued_at"]).total_seconds() < 60
+    (hand,) = _hands(kernel).values()
+    kernel.complete(hand)
+    (unrecorded,) = follower.batch()
+    assert (unrecorded["outcome"], unrecorded["queue"], unrecorded["channel"]) == (None, None, None)
+    record(kernel, True)
+    kernel.enqueue("b", "b")
+    hands = list(_hands(kernel).values())
+    kernel.complete(hands[0])
+    kernel.bury(hands[1], reason="poison")
+    ended = [row for row in follower.batch() if row["change"] == "ended"]
+    assert [(row["queue"], row["channel"], row["kind"], row["cost"]) for row in ended] == [("q", "b", "work", 1)] * 2
+    sent = b"".join(slot.messages(kernel.connection, slot_name, follower.checkpoint["lsn"]))
+    assert b"work" in sent
+    assert not [form for form in (b"secret", b"secret".hex().encode()) if form in sent]
+
+
+def test_rows_of_a_queue_or_channel(kernel: Kernel, open_kernel: OpenKernel, follow: Follow) -> None:
+    """Rows that are known to be of others are left out; an end of which the WAL tells no queue is of every queue."""
+    other = open_kernel(autocommit=True)
+    other.queue = "mails"
+    mine, others, channel = (
+        follow(queue="q"),
+        follow(queue="mails"),
+        follow(queue="q", channels="b, c", columns="channel"),
+    )
+    a, b = (added.message_id for added in kernel.enqueue("a", "b"))
+    (mail,) = (added.message_id for added in other.enqueue("b"))
+    kernel.cancel(a)
+    assert [row["message_id"] for row in mine.rows(mine.end())] == [a, b, a]
+    assert [row["message_id"] for row in others.rows(others.end())] == [mail, a]
+    assert channel.rows(channel.end()) == [{"channel": "b"}, {"channel": None}]
+
+
+def test_a_batch_comes_again_until_it_is_committed(kernel: Kernel, follow: Follow) -> None:
+    """Reads leave the slot where it is; ``commit`` moves it, and then what is before it is gone for every stream."""
+    follower = follow()
+    before = follower.checkpoint
+    kernel.enqueue("a")
+    kernel.enqueue("b")
+    end = follower.end()
+    rows = follower.rows(end)
+    assert len(rows) == 2
+    again = follow(before)
+    assert (again.rows(end), follow().rows(end)) == (rows, rows)
+    again.reader.commit(end)
+    again.reader.commit(end)
+    assert follow(end).batch() == []
+    for late in (again.end, lambda: again.rows(end)):
+        with pytest.raises(DataLoss, match=r"was moved to .*: changes between them are lost; .* for one stream"):
+            late()
+    kernel.enqueue("c")
+    assert len(follow(before, failOnDataLoss=False).batch()) == 1
+
+
+def test_batches_are_bounded(kernel: Kernel, follow: Follow) -> None:
+    """By transactions: one with more changes than the bound is a batch; AvailableNow ends where the WAL ended."""
+    follower = follow(maxOffsetsPerTrigger=2)
+    assert follower.reader.getDefaultReadLimit() == ReadMaxRows(2)
+    for count in (1, 1, 1, 5, 1):
+        kernel.enqueue(*["a"] * count)
+    assert [len(follower.batch(2)) for _ in range(4)] == [2, 1, 5, 1]
+    kernel.enqueue(*["a"] * 3)
+    kernel.enqueue("a")
+    last = follow(follower.checkpoint)
+    last.reader.prepareForTriggerAvailableNow()
+    kernel.enqueue("late")
+    assert [len(last.batch(2)) for _ in range(3)] == [3, 1, 0]
+    assert len(follow(last.checkpoint).batch()) == 1
+
+
+def test_under_concurrent_writers_each_change_comes_once(
+    kernel: Kernel, open_kernel: OpenKernel, follow: Follow
+) -> None:
+    """Transactions that overlap, commit in another order and roll back, while readers stop and start anew."""
+    chance = random.Random(1)  # noqa: S311 - the same disorder each time
+    writers = [open_kernel() for _ in range(4)]
+    follower, seen, batches = follow(), [], 0
+    for step in range(60):
+        writer = chance.choice(writers)
+        writer.enqueue(*chance.choices("abc", k=2))
+        if chance.random() < 0.5:
+            (writer.rollback if chance.random() < 0.3 else writer.commit)()
+        if step % 6 == 5:
+            batches += 1
+            seen += follower.batch(5)
+            follower.reader.stop()
+            follower = follow(follower.checkpoint)
+    for writer in writers:
+        writer.commit()
+    while rows := follower.batch(5):
+        seen += rows
+    held = [row["id"] for row in kernel.rows("select id from fq_message order by id")]
+    found = [row["message_id"] for row in seen]
+    assert sorted(found) == held
+    assert found != held
+    ends = [row["lsn"] for row in seen]
+    assert ends == sorted(ends)
+
+
+def test_wal_without_changes_is_passed(
+    kernel: Kernel, slot_name: str, follow: Follow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other tables' WAL moves the stream by empty batches, so that the server does not keep it; rarely, not always."""
+    monkeypatch.setattr(change_stream, "_PASSED_BYTES", 1 << 16)
+    monkeypatch.setattr(change_stream, "_REST", 0)
+    follower = follow()
+    begun = follower.checkpoint["lsn"]
+    kernel.rows("create table big as select repeat(md5(i::text), 10) as text from generate_series(1, 1000) i")
+    # The very end of the WAL may have to be flushed first.
+    while follower.checkpoint["lsn"] < begun + (1 << 16):
+        assert follower.batch() == []
+    kernel.enqueue("a")
+    assert len(follower.batch()) == 1
+    report = follower.reader.reportLatestOffset()
+    assert report is not None
+    assert report["unread_bytes"] < 1 << 16 < report["kept_bytes"] + (1 << 20)
+    state = slot_state(kernel.connection, slot_name, "public")
+    assert state.confirmed >= begun + (1 << 16)
+
+
+def test_a_lost_connection_is_replaced(kernel: Kernel, database: Database, follow: Follow) -> None:
+    """A server that restarted between two batches is connected to anew."""
+    follower = follow()
+    pid = follower.reader._connection.info.backend_pid if follower.reader._connection else 0
+    kernel.enqueue("a")
+    assert database.value("select pg_terminate_backend(:pid, 10000)", pid=pid)
+    assert len(follower.batch()) == 1
+
+
+def test_another_database_is_refused(kernel: Kernel, follow: Follow) -> None:
+    """A checkpoint of another cluster stops the stream; accepted by name, it goes on."""
+    follower = follow()
+    kernel.enqueue("a")
+    foreign = follower.checkpoint | {"system": "4711"}
+    with pytest.raises(OriginChanged, match=r"is of cluster 4711, .*go on with") as refusal:
+        follow(foreign).end()
+    assert len(follow(foreign, acceptedOrigin=str(refusal.value.found_origin)).batch()) == 1
+    with pytest.raises(BadOption, match="no offset of changes; a checkpoint belongs to one query"):
+        follow({"lsn": 5}).end()
+
+
+def test_a_slot_that_cannot_be_read(
+    kernel: Kernel, database: Database, slot_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each thing that is missing is told, with the statement that mends it."""
+
+    def refused(words: str, name: str = slot_name) -> None:
+        with pytest.raises(SlotUnusable, match=words):
+            Follower(database, name)
+
+    refused(r"there is no replication slot 'no_slot'; run create publication \"no_slot\" for table", "no_slot")
+    kernel.rows("select pg_create_logical_replication_slot('other_plugin', 'test_decoding', true)")
+    refused("has the plugin 'test_decoding', and not pgoutput", "other_plugin")
+    kernel.rows("select pg_create_logical_replication_slot('unpublished', 'pgoutput', true)")
+    refused("do not publish fq_message, fq_dead_letter, fq_quarantine, fq_history; drop the slot", "unpublished")
+    with closing(psycopg.connect(database.conninfo, dbname="postgres", autocommit=True)) as elsewhere:
+        elsewhere.execute("select pg_create_logical_replication_slot('elsewhere', 'pgoutput', true)")
+        refused("is of database 'postgres', and the connection leads to", "elsewhere")
+    monkeypatch.setattr(slot, "_BUSY_SECONDS", 0)
+    *publications, _ = changes_setup("held")
+    for statement in publications:
+        kernel.rows(statement)
+    # A temporary slot is in use as long as its session lasts.
+    kernel.rows("select pg_create_logical_replication_slot('held', 'pgoutput', true)")
+    kernel.enqueue("a")
+    held = Follower(database, "held")
+    with pytest.raises(SlotUnusable, match=r"is in use: .* for PID \d+; a slot is for one stream: end the other"):
+        held.end()
+    held.reader.stop()
+    kernel.rows(f"drop publication {slot_name}")
+    refused("do not publish fq_message, fq_dead_letter, fq_quarantine;")
+    kernel.enqueue("a")
+    kernel.rows(changes_setup(slot_name)[0])
+    late = Follower(database, slot_name)
+    with pytest.raises(SlotUnusable, match=r"changes that were not published: .* before the slot"):
+        late.end()
+    late.reader.stop()
+
+
+def test_a_role_that_may_not_decode(kernel: Kernel, database: Database, slot_name: str) -> None:
+    """It needs the attribute REPLICATION, and on the tables only what finds the installation and the channels."""
+    role = f"{slot_name}_reader"
+    kernel.rows(f"create role {role} login")
+    try:
+        kernel.rows(f"grant select on fq_channel to {role}")
+        kernel.rows(f"grant execute on function fq_version() to {role}")
+        kernel.enqueue("a")
+        as_role = Database(database.url.set(username=role))
+        follower = Follower(as_role, slot_name)
+        with pytest.raises(SlotUnusable, match=r"may not read replication slot .*; alter role \.\.\. replication"):
+            follower.end()
+        kernel.rows(f"alter role {role} replication")
+        assert [row["channel"] for row in follower.batch()] == ["a"]
+        follower.reader.stop()
+    finally:
+        kernel.rows(f"drop owned by {role}")
+        kernel.rows(f"drop role {role}")
+
+
+def test_a_slot_whose_wal_was_removed() -> None:
+    """Beyond ``max_slot_wal_keep_size`` the server gives the slot up: an error, never silence."""
+    settings = {"wal_level": "logical", "max_slot_wal_keep_size": "1MB", "min_wal_size": "32MB", "max_wal_size": "32MB"}
+    with embedded_server(programs(), durable=False, settings=settings) as server:
+        database = Database(server.url())
+        with closing(psycopg.connect(database.conninfo, autocommit=True)) as connection:
+            kernel = Kernel(connection)
+            engine = create_engine(database.url, poolclass=NullPool)
+            with engine.begin() as installing:
+                install(installing)
+            for statement in changes_setup("given_up"):
+                kernel.rows(statement)
+            follower = Follower(database, "given_up")
+            kernel.enqueue("a")
+            for _ in range(3):
+                kernel.rows("select pg_switch_wal()")
+                kernel.rows("checkpoint")
+        with pytest.raises(DataLoss, match="has removed WAL that replication slot 'given_up' had not read"):
+            follower.end()
+        follower.reader.stop()
+
+
+def test_a_query_of_spark_that_is_stopped_anywhere(
+    spark: "SparkSession", kernel: Kernel, target: Target, slot_name: str, tmp_path: Path
+) -> None:
+    """It fails between a micro-batch and its commit, stops and starts anew: each change came once, in order."""
+    batches: dict[int, list[tuple[Any, ...]]] = {}
+    runs: list[int] = []
+
+    def keep(frame: "DataFrame", batch: int) -> None:
+        rows = [tuple(row) for row in frame.select("lsn", "change", "message_id", "channel").collect()]
+        # A batch that comes again has the same rows.
+        assert batches.setdefault(batch, rows) == rows
+        runs.append(batch)
+        if runs.count(batch) == 1 and batch == 2:
+            raise ValueError("the sink fails after it wrote, so that Spark does not know that the batch is done")
+
+    # The page's frame.
+    (text,) = (one for one in re.findall(r"```python\n(.*?)```", _PAGE.read_text(), re.DOTALL) if '"slot"' in one)
+    for written, given in (
+        ('"dsnEnv", "QUEUE_DSN"', f'"dsn", "{target.database.conninfo}"'),
+        ("queue_changes", slot_name),
+        ("100000", "3"),
+    ):
+        text = text.replace(written, given)
+
+    def query() -> "StreamingQuery":
+        names: dict[str, Any] = {"spark": spark}
+        exec(compile(text, str(_PAGE), "exec"), names)  # noqa: S102 - our own page
+        frame: DataFrame = names["changes"]
+        writing = frame.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path))
+        return writing.trigger(availableNow=True).start()
+
+    def confirmed() -> int:
+        return slot_state(kernel.connection, slot_name, "public").confirmed
+
+    for channel in "abcdefghij":
+        kernel.enqueue(channel)
+    failing = query()
+    with pytest.raises(Exception, match="the sink fails"):
+        failing.awaitTermination(300)
+    assert confirmed() == max(row[0] for row in batches[1])
+    kernel.complete(*_hands(kernel, 1).values())
+    assert query().awaitTermination(300)
+    assert (runs, [len(rows) for rows in batches.values()]) == ([0, 1, 2, 2, 3], [3, 3, 3, 2])
+    # Spark commits the last batch once it has another one.
+    assert confirmed() == max(row[0] for row in batches[2])
+    told = [row for rows in batches.values() for row in rows]
+    held = [row["id"] for row in kernel.rows("select id from fq_message order by id")]
+    assert [row[2] for row in told[:10]] == sorted({told[10][2], *held})
+    assert [row[3] for row in told] == [*"abcdefghij", None]
+    assert [row[0] for row in told] == sorted({row[0] for row in told})
+    assert told[10][1] == "ended"
+
+
+def test_the_page_has_the_statements() -> None:
+    """The statements of the page are those that the function returns."""
+    (page,) = (one for one in re.findall(r"```sql\n(.*?)```", _PAGE.read_text(), re.DOTALL) if "pgoutput" in one)
+    assert " ".join(page.split()) == "; ".join(changes_setup("queue_changes")) + ";"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"table": "changes"}, "option slot is for table 'changes', which needs it"),
+        ({"slot": "changes"}, "option slot is for table 'changes', .* table is 'history'"),
+        ({"table": "changes", "slot": "A b"}, "option slot is 'A b'; give up to 55 of the characters"),
+        ({"table": "changes", "slot": "a", "numPartitions": "2"}, "option numPartitions is not for table 'changes'"),
+        ({"table": "changes", "slot": "a", "startingOffsets": "latest"}, "startingOffsets is for the history"),
+    ],
+)
+def test_wrong_options_are_refused(options: dict[str, str], words: str) -> None:
+    """Before anything is connected to."""
+    with pytest.raises(BadOption, match=words):
+        schema({"dsn": "postgresql:///none"} | options)
+
+
+def test_changes_are_only_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are not read once, and not by a PySpark that does not say where a micro-batch begins."""
+    given = {"dsn": "postgresql:///none", "table": "changes", "slot": "a"}
+    with pytest.raises(BadOption, match=r"table 'changes' can only be followed as a stream; use spark\.readStream"):
+        reader(given, schema(given))
+    monkeypatch.setattr(change_stream, "LIMITS_ARE_KNOWN", False)
+    with pytest.raises(BadOption, match=r"table 'changes' needs PySpark 4\.2 or later"):
+        stream_reader(given, schema(given))
