@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.cli.doctor.findings import CheckContext
 
 # Checked only where the role may read them: a role that works with the queue need not.
-_HISTORY_QUERIES = {"fq_history": "history_ids_in_use", "fq_pruned_history": "pruned_ids_in_use"}
+_READABLE_QUERIES = {
+    "fq_history": "history_ids_in_use",
+    "fq_pruned_history": "pruned_ids_in_use",
+    "fq_quarantine": "quarantine_ids_in_use",
+    "fq_schedule": "schedule_ids_in_use",
+}
 
 
 def check_sequences(context: CheckContext) -> Iterator[Finding]:
@@ -35,19 +40,19 @@ def check_sequences(context: CheckContext) -> Iterator[Finding]:
 
 
 def _ids_in_use(context: CheckContext) -> dict[str, int]:
-    """The greatest id of each table; of the history's tables, if the role may read them."""
+    """The greatest id of each table; of the history, the quarantine and the schedules, if the role may read them."""
     found = dict(context.execute("ids_in_use").one()._asdict())
-    tables = list(_HISTORY_QUERIES)
+    tables = list(_READABLE_QUERIES)
     for table in context.execute("readable_tables", schema=context.schema, tables=tables).scalars().all():
-        found[table] = context.execute(_HISTORY_QUERIES[table]).scalar()
+        found[table] = context.execute(_READABLE_QUERIES[table]).scalar()
     return {table: greatest or 0 for table, greatest in found.items()}
 
 
 def _finding(context: CheckContext, row: Row[Any], greatest: int) -> Finding | None:
     sequence = f"{quoted(context.schema)}.{quoted(row.sequence)}"
-    is_history, last = row.table in _HISTORY_QUERIES, row.last or 0
+    is_optional, last = row.table in _READABLE_QUERIES, row.last or 0
     if not row.readable:
-        if is_history:
+        if is_optional:
             return None
         role = current_role(context.connection)
         return Finding(
@@ -57,7 +62,7 @@ def _finding(context: CheckContext, row: Row[Any], greatest: int) -> Finding | N
     if last >= greatest:
         return None
     literal = quoted_literal(sequence)
-    least = f"(select max(id) from {quoted(context.schema)}.{row.table})" if is_history else str(greatest)  # noqa: S608 (quoted)
+    least = f"(select max(id) from {quoted(context.schema)}.{row.table})" if is_optional else str(greatest)  # noqa: S608 (quoted)
     return Finding(
         "sequences", Level.PROBLEM,
         f"sequence {row.sequence} is at {last:,}, and {row.table} was at {greatest:,}: its next ids are old ones",
