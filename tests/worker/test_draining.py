@@ -123,25 +123,20 @@ def test_what_cannot_be_delivered_now_is_left(queue: Queue, engine: Engine) -> N
     queue.complete(engine, held)
 
 
-def test_an_async_worker_tells_what_it_left(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
+async def test_an_async_worker_tells_what_it_left(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
     """As a Worker does: nothing, or what waits and for what."""
 
     @queue.handler()
     async def handle(delivery: Delivery) -> None: ...
 
-    async def left() -> list[tuple[Leftovers, ...]]:
-        worker = AsyncWorker(async_engine, queue, housekeeping=False)
-        found = []
-        for delay in (None, HOUR):
-            send(engine, queue, "work", delay=delay)
-            await worker.run(drain=True)
-            found.append(await worker.leftovers())
-        return found
-
+    worker = AsyncWorker(async_engine, queue, housekeeping=False)
+    send(engine, queue, "due")
+    await worker.run(drain=True)
+    assert await worker.leftovers() == ()
+    send(engine, queue, "later", delay=HOUR)
+    await worker.run(drain=True)
     reason = LeftoverReason(reason=Reason.SCHEDULED, messages=1, channels=1)
-    expected = Leftovers(queue=queue.name, ready=0, scheduled=1, leased=0, reasons=(reason,))
-    # In one event loop: asyncpg's connections belong to one.
-    assert asyncio.run(left()) == [(), (expected,)]
+    assert await worker.leftovers() == (Leftovers(queue=queue.name, ready=0, scheduled=1, leased=0, reasons=(reason,)),)
 
 
 def test_a_stop_ends_it_before(queue: Queue, engine: Engine, database: Database) -> None:
