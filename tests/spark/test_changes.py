@@ -466,6 +466,13 @@ def test_the_page_has_the_statements() -> None:
     assert " ".join(page.split()) == "; ".join(changes_setup("queue_changes")) + ";"
 
 
+@pytest.mark.parametrize("name", ["", "A", "x" * 56, "x', 'pgoutput'); drop table users; --"])
+def test_statements_for_what_is_no_name(name: str) -> None:
+    """A name that PostgreSQL does not take comes into no statement."""
+    with pytest.raises(BadOption, match=r"option slot is .*; give up to 55 of the characters"):
+        changes_setup(name)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

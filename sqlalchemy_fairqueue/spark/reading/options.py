@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
@@ -10,11 +9,10 @@ from typing import Literal
 from sqlalchemy_fairqueue.spark.errors import BadOption
 from sqlalchemy_fairqueue.spark.options import TargetOptions
 from sqlalchemy_fairqueue.spark.reading.offsets import EARLIEST, LATEST, read_offset
+from sqlalchemy_fairqueue.spark.reading.slot import check_slot_name
 from sqlalchemy_fairqueue.times import instant_microseconds
 
 MOST_PARTITIONS = 1_000
-# PostgreSQL allows 63; one of the publications has a longer name.
-_SLOT = re.compile(r"[a-z0-9_]{1,55}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -79,8 +77,8 @@ class ReadOptions(TargetOptions):
                 f"option slot is for table 'changes', which needs it, and table is {self.table!r}; "
                 "give both options, or none of them"
             )
-        if self.slot is not None and not _SLOT.fullmatch(self.slot):
-            raise BadOption(f"option slot is {self.slot!r:.80}; give up to 55 of the characters a-z, 0-9 and _")
+        if self.slot is not None:
+            check_slot_name(self.slot)
         if self.follows_changes and self.num_partitions not in (None, 1):
             raise BadOption("option numPartitions is not for table 'changes', which one task decodes; leave it out")
         if self.finished[0] >= self.finished[1]:
