@@ -59,7 +59,7 @@ begin
     from fairqueue.fq_forgetting f
     -- A restored dump may come from a server that was further: marks of this one would look older than they are. Its
     -- row was written by a transaction of this server, which that snapshot does not know.
-    where pg_snapshot_xmax(f.snapshot::pg_snapshot) > fairqueue.fq_full_xid(f.xmin)
+    where pg_snapshot_xmax(f.snapshot::pg_snapshot) > fairqueue.fq_full_xid(f.xmin::xid)
     for update skip locked
   ) foreign_round
   where r.ctid = foreign_round.row;

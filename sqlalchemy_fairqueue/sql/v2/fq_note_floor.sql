@@ -13,7 +13,7 @@ begin
   select f.floor_xid, f.open_xids::text[]::xid8[] into floor_xid, open_xids
   from fairqueue.fq_group_fold f
   where f.single = 1
-    and f.floor_xid <= fairqueue.fq_full_xid(f.xmin);
+    and f.floor_xid <= fairqueue.fq_full_xid(f.xmin::xid);
   floor_xid := coalesce(floor_xid, '0'::xid8);
 end
 $$;
