@@ -58,8 +58,8 @@ def check_message_id(value: object) -> int:
     """
     if value is None:
         raise InvalidArgument(
-            "message_id is None: a receipt has it until its transaction has committed, and where the message was "
-            "dropped; commit first, and ask receipt.outcome"
+            "message_id is None, as in a receipt whose transaction has not committed, or whose message was dropped; "
+            "commit first, and look at receipt.outcome"
         )
     check_count("message_id", value, 1, 2**63 - 1)
     assert isinstance(value, int)  # noqa: S101 - it has just been checked
