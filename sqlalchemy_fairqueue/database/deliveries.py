@@ -41,6 +41,7 @@ class Hint(IntEnum):
         LEASE_FLOOR: The expiry below which no live lease is left.
         IS_TIMED: 1 if the queue is fair by seconds.
         KEEPS_RESULTS: 1 if the queue keeps what handlers return.
+        SERVER: When the server started that gave them; another one leaves them aside.
         OPEN: From here on: ids of transactions that were open when SIGNAL_FLOOR rose past them, then as many floors,
             each from before it rose.
     """
@@ -57,7 +58,8 @@ class Hint(IntEnum):
     LEASE_FLOOR = 9
     IS_TIMED = 10
     KEEPS_RESULTS = 11
-    OPEN = 12
+    SERVER = 12
+    OPEN = 13
 
 
 # Numbers come in one array, since each column of a result costs the client about 2 us: for a message the first ones,

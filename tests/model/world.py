@@ -206,5 +206,5 @@ class World:
         elif found._hints is not None:
             found._hints[Hint.FULL_SCAN_AT] = self.now() + 50_000_000 if hints == "kept" else 0
             # Each scan moves the clock; tests/sql/test_dequeue_hints.py puts off the scan of what a hint hides.
-            between = slice(Hint.BELOW_SCAN_AT, Hint.OPEN)
+            between = slice(Hint.BELOW_SCAN_AT, Hint.SERVER)
             found._hints[between] = [0] * len(found._hints[between])

@@ -13,7 +13,7 @@ from tests.sql.kernel.verbs import limit
 def _hints(kernel: Kernel, call: Call) -> list[int | None]:
     """A call's hints, the next full scan put off."""
     put_off = kernel.value("select fq_now()") + 10 * SECOND
-    return [*call.hints[: Hint.FULL_SCAN_AT], put_off, *[None] * 7, *call.hints[Hint.OPEN :]]
+    return [*call.hints[: Hint.FULL_SCAN_AT], put_off, *[None] * 8, *call.hints[Hint.OPEN :]]
 
 
 @pytest.mark.parametrize("polls", [0, 1], ids=["at once", "after a poll that found nothing"])
@@ -141,3 +141,36 @@ def test_who_looked_in_vain_many_times_is_due_again(
     call = kernel.dequeue(10)
     assert call.hands == []
     assert call.due_in is not None
+
+
+def test_hints_and_lease_of_another_server_are_left_aside(kernel: Kernel) -> None:
+    """After a failover nothing lies below the old floors, and what is taken is under a new lease."""
+    kernel.enqueue("a")
+    before = kernel.dequeue(1, lease=HOUR)
+    hints = _hints(kernel, before)
+    hints[Hint.SIGNAL_FLOOR] = 2**62
+    assert hints[Hint.SERVER] is None
+    kernel.enqueue("b")
+    assert kernel.dequeue(1, lease=HOUR, lease_id=before.lease_id, hints=hints).ids == []
+    hints[Hint.SERVER] = before.hints[Hint.SERVER]
+    assert kernel.dequeue(1, lease=HOUR, lease_id=before.lease_id, hints=hints).ids == []
+    hints[Hint.SERVER] = 1
+    after = kernel.dequeue(1, lease=HOUR, lease_id=before.lease_id, hints=hints)
+    assert after.channels == ["b"]
+    assert after.lease_id != before.lease_id
+    assert after.hints[Hint.SERVER] == before.hints[Hint.SERVER]
+
+
+def test_the_floor_falls_where_the_ids_of_signals_begin_again(kernel: Kernel) -> None:
+    """After a restore into the same database one full scan is enough to find by hints what is signalled then."""
+    kernel.enqueue("a")
+    kernel.hear()
+    call = kernel.dequeue(7, hints=[-1, 2**40, None, None, 0])
+    assert call.channels == ["a"]
+    assert call.hints[Hint.SIGNAL_FLOOR] == 2**40
+    kernel.enqueue("b")
+    assert kernel.dequeue(7, hints=_hints(kernel, call)).ids == []
+    call = kernel.dequeue(7, hints=[*call.hints[: Hint.FULL_SCAN_AT], 0, *call.hints[Hint.BELOW_SCAN_AT :]])
+    assert call.channels == ["b"]
+    kernel.enqueue("c")
+    assert kernel.dequeue(7, hints=_hints(kernel, call)).channels == ["c"]

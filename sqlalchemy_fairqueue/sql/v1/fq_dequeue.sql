@@ -7,7 +7,8 @@
 -- One row a message, then one row about the call (message_id null): the lease, scan hints to pass to the next call (the
 -- seventh says whether messages of this one hold slots of a limit, which their end frees, the eleventh whether the
 -- queue is fair by seconds, the twelfth whether it keeps results), microseconds until something may be due (null:
--- nothing is scheduled), and the last signal seen when more are waiting (hear them with fq_hear first).
+-- nothing is scheduled), and the last signal seen when more are waiting (hear them with fq_hear first). Hints that
+-- another server gave, or this one before its start, are left aside together with p_lease_id.
 -- The lease p_lease_id is used again if it is good for p_lease microseconds more; else a new one is made, good for a
 -- little longer than that. A call that finds no ready channel, no signal and no expired lease reads no lease,
 -- returns p_lease_id as it is, and writes nothing: its commit has nothing to wait for.
@@ -122,9 +123,9 @@ declare
   v_full_at bigint := coalesce(p_hints[5], 0);
   v_full boolean := v_now >= v_full_at or v_full_at > v_now + 60000000;
   v_below_at bigint := coalesce(p_hints[6], 0);
-  -- the hints from the thirteenth on: transactions that were open when the floor of the signals rose past them, see
+  -- the hints from the fourteenth on: transactions that were open when the floor of the signals rose past them, see
   -- fq_still_open_transactions; what they signalled is searched from the floor before, once they have ended
-  v_open bigint[] := case when p_hints[13] is not null then p_hints[13:] end;
+  v_open bigint[] := case when p_hints[14] is not null then p_hints[14:] end;
   v_lease_floor bigint := case when v_full then 0 else least(coalesce(p_hints[10], 0), v_now - c_late) end;
   -- further hints: since when the same is due and locked, and what that is: a position in the ready order, or a signal
   v_locked_since bigint;
@@ -176,7 +177,17 @@ declare
   v_message_cost integer;
   v_next bigint[];
   v_read_at bigint;
+  -- the thirteenth hint: the server that gave the hints, by the time of its start
+  v_server bigint := (date_part('epoch'::text, pg_postmaster_start_time()) * 1000000)::bigint;
 begin
+  if p_hints[13] <> v_server then
+    -- Another server, or the same one after a restore, may have gone on from an earlier moment. It gives ids of signals
+    -- that are below the floors, and ids of messages a second time: a token under the same lease would come twice.
+    return query
+    select d.*
+    from fairqueue.fq_dequeue(p_queue, p_limit, p_lease, p_consumer, null::bigint, null::bigint[], p_max_bytes) d;
+    return;
+  end if;
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
     perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[])
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
@@ -893,7 +904,7 @@ begin
   hints := array[
     least(v_channel_floor, v_now), v_signal_floor, v_next_signal_floor, v_floor_xid, v_full_at, v_below_at,
     (v_holds_slots or v_limited_queue)::integer, v_locked_since, v_locked_first, v_lease_floor,
-    ((v_fair_by = 'seconds') is true)::integer, v_results::integer
+    ((v_fair_by = 'seconds') is true)::integer, v_results::integer, v_server
   ] || v_open;
   return next;
 end

@@ -3,7 +3,8 @@
 -- ended. p_open: open transactions that the floor has passed, see fq_still_open_transactions. p_first_signal,
 -- p_last_signal: the least and the greatest id that this call read (null: none). p_may_draw: whether the call may draw
 -- a transaction id: it has written nothing else.
--- Guarantees: no signal can appear below the floor, but for those of the transactions in still_open.
+-- Guarantees: no signal can appear below the floor, but for those of the transactions in still_open. Where one does,
+-- because the sequence was set back, the floor falls to it.
 -- Locks: none. Index: none. Errors: none.
 create function fairqueue.fq_signal_floor_after(
   p_floor bigint,
@@ -39,6 +40,13 @@ begin
   next_signal_floor := p_next_floor;
   floor_xid := p_floor_xid;
   still_open := p_open;
+  if p_first_signal <= p_floor then
+    -- A full scan found a signal below the floor: the ids began again at a lower one, as after a restore into this
+    -- database. What is known of the others is of the time before.
+    signal_floor := p_first_signal - 1;
+    next_signal_floor := null;
+    floor_xid := null;
+  end if;
   if floor_xid is not null then
     -- The transactions that drew ids below the next floor have ended, and this scan saw what they left: no signal can
     -- appear below both any more, but for those of transactions that are kept because they are open.
