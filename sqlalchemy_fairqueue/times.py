@@ -41,7 +41,7 @@ def instant_microseconds(instant: datetime) -> int:
 
 def instant(value: int) -> datetime:
     """Microseconds since the epoch as a datetime in UTC."""
-    return _EPOCH + timedelta(microseconds=value)
+    return _EPOCH + timedelta(0, 0, value)
 
 
 def any_instant(value: int) -> datetime:

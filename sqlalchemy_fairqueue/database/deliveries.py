@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from sqlalchemy_fairqueue.database.calls import call, fetch_rows
 from sqlalchemy_fairqueue.errors import said
@@ -72,8 +72,8 @@ _NUMBERS = (
 )
 
 
-class DeliveredMessage(NamedTuple):
-    """A message that a dequeue took."""
+class DeliveredMessage(TypedDict):
+    """A message that a dequeue took, by the names of the fields of a delivery."""
 
     message_id: int
     row_id: str
@@ -234,18 +234,18 @@ def _hint(hints: Hints, which: Hint) -> int | None:
 def _delivered(row: Sequence[Any]) -> DeliveredMessage:
     numbers, row_id, channel, kind, content, headers = row
     message_id, enqueued_at, attempt, max_attempts, deliveries = numbers
-    return DeliveredMessage(
-        message_id,
-        row_id,
-        str(channel, "utf-8"),
-        str(kind, "utf-8"),
-        content,
-        None if headers is None else str(headers, "utf-8"),
-        instant(enqueued_at),
-        attempt,
-        max_attempts,
-        deliveries,
-    )
+    return {
+        "message_id": message_id,
+        "row_id": row_id,
+        "channel": str(channel, "utf-8"),
+        "kind": str(kind, "utf-8"),
+        "content": content,
+        "headers": None if headers is None else str(headers, "utf-8"),
+        "enqueued_at": instant(enqueued_at),
+        "attempt": attempt,
+        "max_attempts": max_attempts,
+        "deliveries": deliveries,
+    }
 
 
 @cache

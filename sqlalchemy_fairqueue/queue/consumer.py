@@ -13,7 +13,7 @@ import socket
 from datetime import timedelta
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import DBAPIError
 
@@ -21,7 +21,7 @@ from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.codecs import decoded, headers_of
 from sqlalchemy_fairqueue.database.quarantine import is_about_data
 from sqlalchemy_fairqueue.errors import clean, said
-from sqlalchemy_fairqueue.values import Batch, Delivery, Once
+from sqlalchemy_fairqueue.values import Batch, Once, delivery_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.codecs import Codec
     from sqlalchemy_fairqueue.database import DeliveredMessage, Dequeued, Hints, SetAside, Target
-    from sqlalchemy_fairqueue.values import Lease
+    from sqlalchemy_fairqueue.values import Delivery, Lease
 
 log = logging.getLogger("sqlalchemy_fairqueue.queue")
 
@@ -196,7 +196,7 @@ class Consumer:
             return Batch([], timedelta() if dequeued.unreadable else dequeued.due_in)
         if self._keep is not None:
             held = self._keep(held, sent_at)
-        return Batch([self._delivery(message, held, dequeued) for message in dequeued.messages], dequeued.due_in)
+        return Batch(self._deliveries(dequeued, held), dequeued.due_in)
 
     def _remember(self, lease: timedelta, lease_id: int | None, asked: int | None) -> None:
         leases = self._leases
@@ -206,23 +206,17 @@ class Consumer:
         others = tuple(one for one in leases if one[0] != lease)[: _LEASES - 1]
         self._leases = others if lease_id is None else ((lease, lease_id), *others)
 
-    def _delivery(self, message: DeliveredMessage, lease: Lease, dequeued: Dequeued) -> Delivery:
-        headers, refused = headers_of(message.headers)
-        return Delivery(
-            message_id=message.message_id,
-            queue=self._target.queue,
-            channel=message.channel,
-            kind=message.kind,
-            content=message.content,
-            headers=headers,
-            attempt=message.attempt,
-            max_attempts=message.max_attempts,
-            enqueued_at=message.enqueued_at,
-            lease=lease,
-            deliveries=message.deliveries,
-            row_id=message.row_id,
-            decoded=refused or Once(partial(decoded, self._codec, message.content)),
-            holds_slot=dequeued.hold_slots,
-            is_timed=dequeued.is_timed,
-            keeps_result=dequeued.keeps_results,
-        )
+    def _deliveries(self, dequeued: Dequeued, lease: Lease) -> list[Delivery]:
+        shared = {
+            "queue": self._target.queue,
+            "lease": lease,
+            "holds_slot": dequeued.hold_slots,
+            "is_timed": dequeued.is_timed,
+            "keeps_result": dequeued.keeps_results,
+        }
+        return [self._delivery(message, shared) for message in dequeued.messages]
+
+    def _delivery(self, message: DeliveredMessage, shared: dict[str, Any]) -> Delivery:
+        headers, refused = headers_of(message["headers"])
+        fields = {**shared, **message, "headers": headers}
+        return delivery_of(fields, refused or Once(partial(decoded, self._codec, message["content"])))

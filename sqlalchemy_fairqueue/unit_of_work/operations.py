@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy_fairqueue.database import EncodedMessage, EncodedResult, ScheduleDefinition, Target
 from sqlalchemy_fairqueue.values import UNSET
@@ -215,9 +215,8 @@ class Purge:
     receipt: PurgeReceipt
 
 
-@dataclass(frozen=True, slots=True)
-class Settle:
-    """Settle a delivery.
+class Settle(NamedTuple):
+    """Settle a delivery. A tuple, since that is made in a third of the time.
 
     Attributes:
         target: The queue.

@@ -23,6 +23,7 @@ from sqlalchemy_fairqueue.values.deliveries import (
     Delivery,
     Lease,
     Once,
+    delivery_of,
 )
 from sqlalchemy_fairqueue.values.details import (
     AttemptDetails,
@@ -183,6 +184,7 @@ __all__ = [
     "check_text",
     "checked_group_id",
     "counts_of_headers",
+    "delivery_of",
     "group_of_headers",
     "holding_most",
     "planned",
