@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _INTEGER_BITS = 14_000
 # Beyond, a float has an exponent, which json writes 1e+16 and msgspec 1e16; or it is none that JSON has.
 _LEAST, _GREATEST = 1e-4, 1e16
+_BY_JOB = "convert it, give the queue JsonCodec(default=...), or use a job (@queue.job), which converts it"
 # What arguments and results of typed jobs may be, besides dataclasses and models.
 _OF_JOBS = (UUID, Decimal, date, time, timedelta, bytes, Enum, set, frozenset)
 
@@ -116,8 +117,15 @@ class JsonCodec:
         kind = type(value).__name__
         if self._default is None:
             ways = "convert it, or give the queue JsonCodec(default=...)"
-            if isinstance(value, _OF_JOBS) or (is_dataclass(value) and not isinstance(value, type)):
-                ways = "convert it, give the queue JsonCodec(default=...), or use a job (@queue.job), which converts it"
+            if (
+                isinstance(value, _OF_JOBS)
+                or (is_dataclass(value) and not isinstance(value, type))
+                or hasattr(value, "model_dump")
+                or (hasattr(value, "__attrs_attrs__") and not isinstance(value, type))
+            ):
+                ways = _BY_JOB
+            elif hasattr(value, "__mapper__"):
+                ways = "give the row's primary key, and load the row in the handler"
             raise PayloadError(f"a {kind} cannot be encoded as JSON; {ways}", path)
         try:
             return self._default(value)

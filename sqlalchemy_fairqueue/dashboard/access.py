@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from sqlalchemy_fairqueue.errors import InvalidArgument
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
@@ -57,6 +59,12 @@ class Access:
     name: str
     role: Role = Role.VIEWER
     payloads: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a role that is none: a text that nobody reads as one would be a viewer without a word."""
+        if self.role not in set(Role):
+            raise InvalidArgument(f"role is {self.role!r:.80}; give Role.VIEWER or Role.OPERATOR")
+        object.__setattr__(self, "role", Role(self.role))
 
     @property
     def operates(self) -> bool:

@@ -22,6 +22,7 @@ from sqlalchemy_fairqueue.dashboard.pages import Pages
 from sqlalchemy_fairqueue.dashboard.reading import Reading
 from sqlalchemy_fairqueue.dashboard.rendering import rendered
 from sqlalchemy_fairqueue.errors import FairQueueError, InvalidArgument, NotGranted, UnknownGroup, UnknownSchedule
+from sqlalchemy_fairqueue.queue.base import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -86,8 +87,10 @@ def create_dashboard(
         raise InvalidArgument(
             f"trace_url is {trace_url!r:.80}; give an address like https://tempo.example/trace/{{trace_id}}"
         )
-    if schema is None and queues:
-        schema = queues[0].schema
+    if authorize is not None and not callable(authorize):
+        raise InvalidArgument(f"authorize is {authorize!r:.80}; give a function that takes the request")
+    found = schema_of(queues)
+    schema = found if schema is None else schema
     reading = Reading(engine, queues, schema=schema, keep=keep)
     pages = Pages(reading, authorize, trace_url)
     actions, page = Actions(pages), pages.page

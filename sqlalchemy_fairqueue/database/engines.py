@@ -88,11 +88,19 @@ def refused(where: Any, wanted: str, otherwise: str | None = None) -> InvalidArg
     """
     kind = type(where).__name__
     advice = ""
+    if isinstance(where, type):
+        return InvalidArgument(f"got the class {where.__name__} where {wanted} is needed; give an object of it")
     if otherwise is not None:
         advice = otherwise if isinstance(where, (Engine, AsyncEngine)) else ""
     elif isinstance(where, (AsyncEngine, AsyncConnection)):
         advice = "for async engines and connections await the method of the same name with an 'a' in front"
     elif isinstance(where, (Engine, Connection)):
         advice = "for sync ones call the method without the 'a' in front"
+    if hasattr(where, "class_") and hasattr(where, "kw"):
+        advice = f"a {kind} makes sessions: give one, as in 'with sessions.begin() as session'"
+        if kind.startswith("async"):
+            advice = f"an {kind} makes sessions: give one, as in 'async with sessions.begin() as session'"
+    elif isinstance(where, str):
+        advice = "make an engine of a URL by create_engine(url), and give that"
     article = "an" if kind[:1] in "AEIOUaeiou" else "a"
     return InvalidArgument(f"got {article} {kind} where {wanted} is needed{advice and f'; {advice}'}")

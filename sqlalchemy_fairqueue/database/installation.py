@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
+from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine, AsyncSession
 from sqlalchemy_fairqueue.database.drivers import is_in_autocommit, refusal_of, sqlstate_of
 from sqlalchemy_fairqueue.database.migrations import to_upgrade, too_old
-from sqlalchemy_fairqueue.errors import AutocommitError, SchemaMismatch
+from sqlalchemy_fairqueue.errors import AutocommitError, InvalidArgument, SchemaMismatch
 from sqlalchemy_fairqueue.sql import (
     SCHEMA_MISMATCH,
     install_statements,
@@ -58,6 +59,14 @@ def install_fairqueue(where: Engine | Connection, schema: str | None = None) -> 
                 "connection without isolation_level='AUTOCOMMIT'"
             )
         return _installed_now(where, schema)
+    given: object = where
+    if not isinstance(given, Engine):
+        is_async = isinstance(given, (AsyncEngine, AsyncConnection, AsyncSession))
+        raise InvalidArgument(
+            f"install_fairqueue got {given!r:.80}; give an Engine or a Connection"
+            + (", in an asynchronous program: await connection.run_sync(install_fairqueue)" if is_async else "")
+        )
+    _check_postgresql(where)
     engine = where.execution_options(isolation_level="READ COMMITTED")
     for attempt in range(1, _ATTEMPTS + 1):
         try:
@@ -74,9 +83,7 @@ def install_fairqueue(where: Engine | Connection, schema: str | None = None) -> 
 
 
 def _installed_now(connection: Connection, schema: str | None) -> bool:
-    if connection.dialect.name != "postgresql":
-        problem = f"fairqueue needs PostgreSQL, and this database is {connection.dialect.name}"
-        raise ValueError(problem)
+    _check_postgresql(connection)
     version = recognised_version(connection, schema)
     if version is not None:
         if outdated := too_old(version, schema):
@@ -91,6 +98,12 @@ def _installed_now(connection: Connection, schema: str | None) -> bool:
         problem = f"install_fairqueue: {refusal_of(error).message}"
         raise SchemaMismatch(problem) from error
     return True
+
+
+def _check_postgresql(where: Engine | Connection) -> None:
+    if where.dialect.name != "postgresql":
+        problem = f"fairqueue needs PostgreSQL, and this database is {where.dialect.name}"
+        raise ValueError(problem)
 
 
 def _send(connection: Connection, statements: Iterable[str]) -> None:

@@ -9,9 +9,10 @@ from prometheus_client.registry import Collector
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from sqlalchemy_fairqueue.errors import FairQueueError
+from sqlalchemy_fairqueue.errors import FairQueueError, InvalidArgument
 from sqlalchemy_fairqueue.figures import SharedFigures
 from sqlalchemy_fairqueue.metrics.families import queue_families, up_family, worker_families
+from sqlalchemy_fairqueue.queue.base import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -58,8 +59,8 @@ class QueueCollector(Collector):
     ) -> None:
         if (engine is None) == (figures is None):
             raise TypeError("QueueCollector needs an engine or figures, and not both")
-        if schema is None and queues:
-            schema = queues[0].schema
+        found = schema_of(queues)
+        schema = found if schema is None else schema
         self.figures: SharedFigures = figures or SharedFigures(engine, queues or None, schema=schema)  # type: ignore[arg-type]
         self._workers = tuple(workers)
 
@@ -112,6 +113,9 @@ class WorkerCollector(Collector):
     """
 
     def __init__(self, *workers: Worker | AsyncWorker) -> None:
+        for worker in workers:
+            if not hasattr(worker, "stats") or not hasattr(worker, "health"):
+                raise InvalidArgument(f"workers has {worker!r:.80} where a Worker or AsyncWorker is needed")
         self._workers = workers
 
     def collect(self) -> Iterator[Metric]:

@@ -11,6 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from sqlalchemy_fairqueue.errors import FairQueueError
 from sqlalchemy_fairqueue.figures import SharedFigures
+from sqlalchemy_fairqueue.queue.base import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -77,8 +78,8 @@ def observe_queues(
         >>> [metric.name for metric in reader.get_metrics_data().resource_metrics[0].scope_metrics[0].metrics][:2]
         ['fairqueue.messages', 'fairqueue.channel.wait']
     """
-    if schema is None and queues:
-        schema = queues[0].schema
+    found = schema_of(queues)
+    schema = found if schema is None else schema
     figures = SharedFigures(engine, queues or None, schema=schema)
     meter = metrics.get_meter("sqlalchemy_fairqueue", meter_provider=meter_provider)
     for (name, unit, meaning), values in _GAUGES.items():

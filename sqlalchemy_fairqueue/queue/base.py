@@ -53,7 +53,9 @@ class QueueBase:
         given: object = codec
         codec = JsonCodec() if codec is None else codec
         if isinstance(given, type) or not isinstance(codec, Codec):
-            raise InvalidArgument(f"codec is {given!r:.80}; give an object with encode(payload) and decode(content)")
+            raise InvalidArgument(
+                f"codec is {given!r:.80}; give an object with encode(payload) and decode(content), such as JsonCodec()"
+            )
         if defaults is not None and not isinstance(defaults, ChannelPolicy):
             raise InvalidArgument(f"defaults is {defaults!r:.80}; give a ChannelPolicy")
         if not isinstance(notify, bool):
@@ -156,6 +158,18 @@ class QueueBase:
         if isinstance(found, AsyncEngine):
             return await arun(found, lambda connection: _committed(connection, self.schema, work))
         raise refused(found, "an AsyncSession, an AsyncConnection or an AsyncEngine")
+
+
+def schema_of(queues: Sequence[QueueBase]) -> str | None:
+    """The schema of the queues that something is made for: that of the first.
+
+    Raises:
+        InvalidArgument: One of them is no queue.
+    """
+    for queue in queues:
+        if not isinstance(queue, QueueBase):
+            raise InvalidArgument(f"queues has {queue!r:.80} where a Queue is needed; give each queue as an argument")
+    return queues[0].schema if queues else None
 
 
 def _committed(connection: Connection, schema: str | None, work: Callable[[Connection], R]) -> R:

@@ -322,7 +322,7 @@ class EnqueueMethods(QueueBase):
     @staticmethod
     def _refuse_async(where: object) -> None:
         if isinstance(where, (AsyncSession, async_scoped_session, AsyncConnection, AsyncEngine)):
-            raise InvalidArgument(f"got a {type(where).__name__}; use await queue.aenqueue_now(...)")
+            raise InvalidArgument(f"got an {type(where).__name__}; use await queue.aenqueue_now(...)")
 
     def _sent(
         self, messages: Iterable[Enqueue], membership: Membership | None = None
@@ -340,7 +340,10 @@ class EnqueueMethods(QueueBase):
 
     @staticmethod
     def _no_message(message: object) -> InvalidArgument:
-        return InvalidArgument(f"messages has {message!r:.80} where an Enqueue is needed")
+        return InvalidArgument(
+            f"messages has {message!r:.80} where an Enqueue is needed; write Enqueue(channel=..., payload=...), or "
+            "job.prepare(channel=..., ...) of a job"
+        )
 
     def _operation(
         self, message: object, membership: Membership | None = None, added: AddedHeaders | None = None

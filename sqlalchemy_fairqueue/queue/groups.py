@@ -124,6 +124,8 @@ class Group(_Members):
     def __init__(
         self, queue: GroupMethods, session: AnySession, then: Enqueue | None, on_failure: Enqueue | None
     ) -> None:
+        if session_of(session) is None:
+            raise InvalidArgument(f"group got {session!r:.80} as session; give a Session or an AsyncSession")
         super().__init__(queue, session, None)
         self.id: UUID = uuid4()
         self._is_open = False
@@ -133,8 +135,7 @@ class Group(_Members):
 
     def __enter__(self) -> Self:
         session = session_of(self._checked_session())
-        if session is None:
-            raise InvalidArgument(f"group got {self._session!r:.80} as session; give a Session or an AsyncSession")
+        assert session is not None  # noqa: S101 - the call of group has checked it
         queue = self._queue
         make = MakeGroup(queue._target, self.id, self._then, self._on_failure, queue.defaults, self._close)  # noqa: SLF001
         record(session, [make])

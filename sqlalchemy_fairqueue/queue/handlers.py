@@ -20,6 +20,7 @@ from sqlalchemy_fairqueue.errors import InvalidArgument, UnhandledKindWarning
 from sqlalchemy_fairqueue.queue.callers import frames_of_this_package
 from sqlalchemy_fairqueue.queue.lifespan import LifespanFunction, LifespanMethods, resources_taken
 from sqlalchemy_fairqueue.queue.middleware import is_asynchronous
+from sqlalchemy_fairqueue.queue.named_arguments import named_arguments
 from sqlalchemy_fairqueue.queue.signatures import class_of, hints_of, parameters_of
 from sqlalchemy_fairqueue.values import RetryPolicy, check_duration, check_name
 
@@ -32,6 +33,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 S = TypeVar("S")
 Isolation = Literal["none", "process"]
 _LEAST = timedelta(microseconds=1)
+_NOT_A_FUNCTION = "; a typed job is its own handler already: schedule it by job.schedule(...)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,7 @@ class HandlerMethods(LifespanMethods):
         isolation: Isolation = "none",
     ) -> Callable[[F], F]: ...
 
+    @named_arguments
     def handler(
         self,
         kind: Any = "default",
@@ -246,7 +249,7 @@ def session_type_of(queues: Iterable[HandlerMethods], base: type[S]) -> type[S]:
 
 def _check_options(retry: object, timeout: object, isolation: object) -> None:
     if retry is not None and not isinstance(retry, RetryPolicy):
-        raise InvalidArgument(f"retry is {retry!r:.80}; give a RetryPolicy")
+        raise InvalidArgument(f"retry is {retry!r:.80}; give a RetryPolicy, such as RetryPolicy(max_attempts=5)")
     if timeout is not None:
         check_duration("timeout", timeout, _LEAST)
     if isolation not in {"none", "process"}:
@@ -267,8 +270,8 @@ def _wanted(function: object, known: Mapping[str, LifespanFunction]) -> tuple[se
         kinds.VAR_POSITIONAL,
     }:
         raise InvalidArgument(
-            f"handler {function!r:.80} takes no delivery; give it one parameter for it, the first; "
-            "a typed job is its own handler already: schedule it by job.schedule(...)"
+            f"handler {function!r:.80} takes no delivery; give it one parameter for it, the first"
+            + ("" if hasattr(function, "__code__") else _NOT_A_FUNCTION)
         )
     wanted = set()
     resources = resources_taken(function, parameters[1:], known)
@@ -281,7 +284,8 @@ def _wanted(function: object, known: Mapping[str, LifespanFunction]) -> tuple[se
             raise InvalidArgument(
                 f"handler {function!r:.80} takes {parameter.name!r}, which no worker can give; "
                 "a handler takes the delivery, 'session', 'context' and the resources of @queue.on_start functions "
-                f"declared before it: {', '.join(known) or 'there are none'}"
+                f"declared before it: {', '.join(known) or 'there are none'}; what the payload holds is "
+                f"{parameters[0].name}.payload, or the arguments of a function under @queue.job"
             )
     return wanted, resources
 

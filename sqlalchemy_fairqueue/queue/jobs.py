@@ -12,10 +12,20 @@ from sqlalchemy_fairqueue.codecs import BytesCodec
 from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.queue.contexts import Context
+from sqlalchemy_fairqueue.queue.named_arguments import named_arguments
 from sqlalchemy_fairqueue.queue.results import ResultMethods, ResultQuestion
 from sqlalchemy_fairqueue.queue.schedules import ScheduleMethods
 from sqlalchemy_fairqueue.queue.signatures import class_of, hints_of, parameters_of
-from sqlalchemy_fairqueue.values import Bury, Enqueue, EnqueueOptions, check_message_id, check_name
+from sqlalchemy_fairqueue.values import (
+    Bury,
+    Delivery,
+    Enqueue,
+    EnqueueOptions,
+    Recurrence,
+    check_message_id,
+    check_name,
+)
+from sqlalchemy_fairqueue.values.misspellings import advice_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -28,7 +38,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue.base import AnySession, AsyncWhere, Where
     from sqlalchemy_fairqueue.queue.handlers import Isolation
     from sqlalchemy_fairqueue.queue.payloads import PayloadSchema
-    from sqlalchemy_fairqueue.values import Delivery, Receipt, Recurrence, RetryPolicy
+    from sqlalchemy_fairqueue.values import Receipt, RetryPolicy
 
 C = ParamSpec("C")
 P = ParamSpec("P")
@@ -98,10 +108,14 @@ class Job(Generic[C, P, R_co]):
             >>> queue.stats(engine).scheduled
             1
         """
-        if unknown := options.keys() - _OPTIONS:
-            raise InvalidArgument(f"{min(unknown)!r} is no option of a message; give {', '.join(_OPTIONS)}")
+        for name, value in options.items():
+            if name not in _OPTIONS:
+                advice = advice_on(name, value, _OPTIONS)
+                raise InvalidArgument(f"{name!r} is no option of a message; {advice}")
         job: Job[C, P, R_co] = Job(self.queue, self.kind, self.function, self.schema)
         job._options = {**self._options, **options}
+        # An error here is at the line that has the bad value, and not where the job is enqueued.
+        Enqueue(channel="any", payload=None, **job._options)
         return job
 
     def prepare(self, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Enqueue:
@@ -206,6 +220,7 @@ class Job(Generic[C, P, R_co]):
             >>> [schedule.name for schedule in queue.schedules(engine)]
             ['nightly']
         """
+        _check_recurrence(recurrence)
         call = self.prepare(channel, *args, **kwargs)
         self.queue.schedule(where, name, job=call, **recurrence.words())
 
@@ -220,6 +235,7 @@ class Job(Generic[C, P, R_co]):
         **kwargs: P.kwargs,
     ) -> None:
         """As :meth:`schedule`, at once on an AsyncConnection or AsyncEngine."""
+        _check_recurrence(recurrence)
         call = self.prepare(channel, *args, **kwargs)
         await self.queue.aschedule(where, name, job=call, **recurrence.words())
 
@@ -364,6 +380,7 @@ class JobMethods(ScheduleMethods, ResultMethods):
         isolation: Isolation = "none",
         former: Iterable[str] = (),
     ) -> _Declare: ...
+    @named_arguments
     def job(
         self,
         function: Callable[..., Any] | None = None,
@@ -441,6 +458,12 @@ class JobMethods(ScheduleMethods, ResultMethods):
         return _Declare(declare) if function is None else declare(function)
 
 
+def _check_recurrence(recurrence: object) -> None:
+    if not isinstance(recurrence, Recurrence):
+        example = f"cron={recurrence!r:.40}" if isinstance(recurrence, str) else "cron='0 3 * * *'"
+        raise InvalidArgument(f"recurrence is {recurrence!r:.80}; give a Recurrence, such as Recurrence({example})")
+
+
 def _name(function: object) -> str:
     name = getattr(function, "__name__", None)
     if not inspect.isroutine(function) or not isinstance(name, str) or name == "<lambda>":
@@ -464,6 +487,11 @@ def _parameters(kind: str, function: Callable[..., Any]) -> tuple[tuple[str, ...
             raise InvalidArgument(
                 f"job {kind!r} takes {one.name!r} as an argument; context comes first, then session, neither after a "
                 "*, and no argument of the payload may have one of the names " + ", ".join(map(repr, _RESERVED))
+            )
+        if hints.get(one.name) is Delivery:
+            raise InvalidArgument(
+                f"job {kind!r} takes the delivery as {one.name!r}, and a job takes the arguments of its payload; take "
+                "'context: Context' first, which has context.delivery, or make a handler: @queue.handler"
             )
         if one.kind in {_KINDS.POSITIONAL_ONLY, _KINDS.VAR_POSITIONAL, _KINDS.VAR_KEYWORD}:
             raise InvalidArgument(f"job {kind!r} takes {str(one)!r}; give each argument of the payload a name")

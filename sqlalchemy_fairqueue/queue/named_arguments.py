@@ -7,9 +7,12 @@ succeeds costs one more frame. Type checkers and ``inspect.signature`` see the m
 from __future__ import annotations
 
 import inspect
-from difflib import get_close_matches
+from dataclasses import fields
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+
+from sqlalchemy_fairqueue.values import Enqueue
+from sqlalchemy_fairqueue.values.misspellings import advice_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +27,8 @@ _FIRST = ("channel", "payload")
 def named_arguments(method: Callable[P, R]) -> Callable[P, R]:
     """Let a method that takes one positional argument, and names beside, say what is wrong with a call.
 
+    A method that takes any names passes them on to :class:`Enqueue`.
+
     Raises:
         TypeError: In place of Python's, with the call that was probably meant.
     """
@@ -31,11 +36,12 @@ def named_arguments(method: Callable[P, R]) -> Callable[P, R]:
     parameters = inspect.signature(method).parameters.values()
     [_, where, *_] = parameters
     names = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
-    takes_all = any(one.kind is one.VAR_KEYWORD for one in parameters)
+    if any(one.kind is one.VAR_KEYWORD for one in parameters):
+        names = [one.name for one in fields(Enqueue)]
 
     def explained(error: TypeError, args: Sequence[object], kwargs: Mapping[str, object]) -> TypeError:
         # The first one is the instance.
-        problem = _problem(name, where.name, args[2:], kwargs, [] if takes_all else names)
+        problem = _problem(name, where.name, args[2:], kwargs, names)
         return error if problem is None else TypeError(problem)
 
     if inspect.iscoroutinefunction(method):
@@ -69,16 +75,16 @@ def _problem(
     """What is wrong with the names of a call. None: nothing is."""
     if further:
         shown = ", ".join(_short(value) for value in further)
-        if names and not {*_FIRST} <= {*names}:
+        if not {*_FIRST} <= {*names}:
             advice = f"its arguments are {', '.join(names)}"
         else:
             written = ", ".join(f"{name}={_short(value)}" for name, value in zip(_FIRST, further, strict=False))
             advice = f"write {method}({where}, {written})"
         return f"{method} has {shown} without a name; {advice}"
     for name, value in given.items():
-        if names and name != where and name not in names:
-            close = get_close_matches(name, names, n=1)
-            advice = f"write {close[0]}={_short(value)}" if close else f"its arguments are {', '.join(names)}"
+        if name != where and name not in names:
+            # A handler's kind may have a name, too.
+            advice = advice_on(name, value, [where, *names] if where == "kind" else names)
             return f"{method} has {name}={_short(value)}, which is none of its arguments; {advice}"
     return None
 

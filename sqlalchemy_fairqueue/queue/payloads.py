@@ -243,7 +243,10 @@ def _check_type(kind: str, name: str, annotation: Any) -> None:
     except (TypeError, NameError) as error:
         problem = said(error)
     if problem is not None:
-        raise InvalidArgument(f"argument {name!r} of job {kind!r} cannot be converted: {problem}")
+        advice = ""
+        if isinstance(annotation, type) and hasattr(annotation, "__mapper__"):
+            advice = "; give the row's primary key, and let the job load the row in its session"
+        raise InvalidArgument(f"argument {name!r} of job {kind!r} cannot be converted: {problem}{advice}")
 
 
 def _unsupported(info: Any, seen: set[Any]) -> str | None:

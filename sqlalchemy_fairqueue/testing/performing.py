@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.errors import InvalidArgument, WorkerError
-from sqlalchemy_fairqueue.queue import Job
+from sqlalchemy_fairqueue.queue import Job, Queue
 from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.queue.encoded_results import encoded_result
 from sqlalchemy_fairqueue.queue.middleware import call_of, middleware_for, middleware_of
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
-    from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.queue.base import AnySession
     from sqlalchemy_fairqueue.queue.handlers import Handler
     from sqlalchemy_fairqueue.testing.jobs import AnyJob
@@ -251,6 +250,10 @@ def _calling(queue: Queue, handler: Handler, delivery: Delivery, resources: Mapp
 
 def _deliveries(session: Session, queue: Queue, limit: int) -> Iterator[Delivery]:
     """One delivery after the other, each dequeued when it is asked for."""
+    given: object = queue
+    if not isinstance(given, Queue):
+        advice = "drain performs a whole queue: give its queue" if isinstance(given, Job) else "give a Queue"
+        raise InvalidArgument(f"queue is {given!r:.80}; {advice}")
     target = queue._target  # noqa: SLF001 - what a worker of the queue has
     consumer = Consumer(target, queue.codec)
     number = 0

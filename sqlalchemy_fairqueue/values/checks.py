@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
+from enum import Enum
 from reprlib import Repr
+from uuid import UUID
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.times import instant_microseconds
@@ -31,7 +33,7 @@ def check_name(what: str, value: object, most: int = NAME_BYTES) -> None:
             surrogate.
     """
     if not isinstance(value, str):
-        raise InvalidArgument(f"{what} is {value!r:.80}; give a str")
+        raise InvalidArgument(f"{what} is {value!r:.80}; give a str{_as_text(value)}")
     if value.isascii() and 1 <= len(value) <= most and "\x00" not in value:
         return
     try:
@@ -42,6 +44,14 @@ def check_name(what: str, value: object, most: int = NAME_BYTES) -> None:
         raise InvalidArgument(f"{what} {_shown.repr(value)} has {size} bytes of UTF-8; use 1 to {most}")
     if "\x00" in value:
         raise InvalidArgument(f"{what} {_shown.repr(value)} holds a NUL character; remove it")
+
+
+def _as_text(value: object) -> str:
+    """An example of the text for what is often given in its place."""
+    if isinstance(value, Enum) and isinstance(value.value, str):
+        return f", such as {value.value!r:.80}"
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return f", such as {str(value)!r:.80}" if is_number or isinstance(value, (UUID, tzinfo)) else ""
 
 
 def check_count(what: str, value: object, least: int, most: int) -> None:
@@ -61,6 +71,8 @@ def check_message_id(value: object) -> int:
             "message_id is None, as in a receipt whose transaction has not committed, or whose message was dropped; "
             "commit first, and look at receipt.outcome"
         )
+    if hasattr(value, "message_id"):
+        raise InvalidArgument(f"message_id is {value!r:.80}; give its message_id, an int")
     check_count("message_id", value, 1, 2**63 - 1)
     assert isinstance(value, int)  # noqa: S101 - it has just been checked
     return value
@@ -80,7 +92,9 @@ def check_text(what: str, value: object) -> str:
 def check_duration(what: str, value: object, least: timedelta = timedelta()) -> None:
     """Refuse a duration that is not a timedelta between *least* and 365 days."""
     if not isinstance(value, timedelta) or not least <= value <= _YEAR:
-        raise InvalidArgument(f"{what} is {value!r:.80}; give a timedelta from {least} to {_YEAR.days} days")
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        example = f", such as timedelta(seconds={value!r:.40})" if is_number else ""
+        raise InvalidArgument(f"{what} is {value!r:.80}; give a timedelta from {least} to {_YEAR.days} days{example}")
 
 
 def check_instant(what: str, value: object) -> None:

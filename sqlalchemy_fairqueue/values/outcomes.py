@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.values.checks import check_count, check_duration, check_text
+from sqlalchemy_fairqueue.values.misspellings import advice_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Self
 
 
 class Outcome(Exception):
@@ -157,10 +159,27 @@ class RetryPolicy:
     bury_on: tuple[type[BaseException], ...] = ()
     retry_on: tuple[type[BaseException], ...] | None = None
 
+    if not TYPE_CHECKING:
+        # Before __init__, whose errors say less.
+
+        def __new__(cls, *_: object, **named: object) -> Self:
+            """Refuse what is no field, with the right word."""
+            names = [one.name for one in fields(cls)]
+            for name, value in named.items():
+                if name not in names:
+                    advice = advice_on(name, value, names)
+                    raise TypeError(f"RetryPolicy has {name}={value!r:.80}, which is no field of it; {advice}")
+            return object.__new__(cls)
+
     def __post_init__(self) -> None:
         """Refuse what makes no sense."""
         check_duration("first", self.first)
         check_duration("cap", self.cap)
+        if self.first > self.cap:
+            raise InvalidArgument(
+                f"first is {self.first} and cap is {self.cap}, and no wait is longer than cap; give a cap that is at "
+                "least as long"
+            )
         _check_number("factor", self.factor, 1, 1000)
         _check_number("jitter", self.jitter, 0, 1)
         if self.max_attempts is not None:

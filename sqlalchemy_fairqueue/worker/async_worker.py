@@ -26,8 +26,10 @@ from sqlalchemy_fairqueue.worker.options import (
     LEASE,
     MOST_PREFETCH,
     WorkerOptions,
+    check_factory,
     check_handlers,
     check_sessions,
+    checked_middleware,
     worker_name,
 )
 from sqlalchemy_fairqueue.worker.runtime import Runtime
@@ -99,8 +101,10 @@ class AsyncWorker:
             max_bytes=max_bytes,
             name=worker_name(name),
             housekeeping=housekeeping,
-            middleware=tuple(middleware),
+            middleware=checked_middleware(middleware),
         )
+        check_factory("session_factory", session_factory)
+        check_factory("sync_session_factory", sync_session_factory)
         self._engine, self._session_factory = engine, session_factory
         self._sync_sessions = sync_session_factory
         self._runtime: Runtime[TaskExecutor] | None = None

@@ -9,6 +9,7 @@ import inspect
 import os
 import secrets
 import socket
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from time import monotonic
@@ -80,7 +81,10 @@ class WorkerOptions:
             raise InvalidArgument("a worker got no queue; give it one or several")
         for queue in self.queues:
             if not isinstance(queue, Queue):
-                raise InvalidArgument(f"queues has {queue!r:.80} where a Queue is needed")
+                raise InvalidArgument(
+                    f"queues has {queue!r:.80} where a Queue is needed; give each queue as an argument: "
+                    "Worker(engine, documents, mails)"
+                )
         targets = [(queue.schema, queue.name) for queue in self.queues]
         if len(set(targets)) < len(targets):
             raise InvalidArgument(f"queues names one queue twice: {targets!r:.200}; give each once")
@@ -92,7 +96,9 @@ class WorkerOptions:
         if self.poll_interval is not None:
             check_duration("poll_interval", self.poll_interval, _LEAST_INTERVAL)
         if not isinstance(self.retry, RetryPolicy):
-            raise InvalidArgument(f"retry is {self.retry!r:.80}; give a RetryPolicy")
+            raise InvalidArgument(
+                f"retry is {self.retry!r:.80}; give a RetryPolicy, such as RetryPolicy(max_attempts=5)"
+            )
         check_name("name", self.name)
         for one in self.middleware:
             check_middleware(one)
@@ -133,6 +139,30 @@ class WorkerOptions:
         """The handlers that take a session: async functions or plain ones."""
         handlers = [handler for queue in self.queues for handler in queue.handlers.values()]
         return [one for one in handlers if one.session and one.asynchronous == asynchronous]
+
+
+def checked_middleware(given: object) -> tuple[AnyMiddleware, ...]:
+    """The middleware of a worker, which checks each of them.
+
+    Raises:
+        InvalidArgument: It is no list.
+    """
+    if callable(given) or not isinstance(given, Iterable):
+        raise InvalidArgument(f"middleware is {given!r:.80}; give a list of functions")
+    return tuple(given)
+
+
+def check_factory(name: str, given: object) -> None:
+    """Refuse what makes no sessions, such as one of them.
+
+    Raises:
+        InvalidArgument: It cannot be called.
+    """
+    if given is not None and not callable(given):
+        raise InvalidArgument(
+            f"{name} is {given!r:.80}, which makes no sessions; give a sessionmaker, an async_sessionmaker for async "
+            "handlers, or a function"
+        )
 
 
 def worker_name(given: str | None) -> str:

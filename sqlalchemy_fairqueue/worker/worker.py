@@ -28,8 +28,10 @@ from sqlalchemy_fairqueue.worker.options import (
     LEASE,
     MOST_PREFETCH,
     WorkerOptions,
+    check_factory,
     check_handlers,
     check_sessions,
+    checked_middleware,
     worker_name,
 )
 from sqlalchemy_fairqueue.worker.runtime import Runtime
@@ -119,8 +121,9 @@ class Worker:
             max_bytes=max_bytes,
             name=worker_name(name),
             housekeeping=housekeeping,
-            middleware=tuple(middleware),
+            middleware=checked_middleware(middleware),
         )
+        check_factory("session_factory", session_factory)
         self._engine, self._session_factory = engine, session_factory
         # A signal handler of the application's may call stop() while the same thread does.
         self._lock = threading.RLock()

@@ -111,7 +111,8 @@ def test_no_place_at_all(queue: Queue, engine: Engine, wrong: Any) -> None:
         lambda: queue.cancel(wrong, 1),
         lambda: queue.configure(wrong, defaults=ChannelPolicy()),
     ):
-        with pytest.raises(InvalidArgument, match=f"got an? {type(wrong).__name__} where"):
+        kind = f"the class {wrong.__name__}" if isinstance(wrong, type) else f"an? {type(wrong).__name__}"
+        with pytest.raises(InvalidArgument, match=f"got {kind} where"):
             call()
 
 

@@ -137,7 +137,7 @@ def test_outcomes(application: Queue, session: Session) -> None:
 
 async def test_exceptions_that_a_policy_names(queue: Queue, session: Session) -> None:
     """They are the outcomes that the policy says, raised from the exception; the others come out."""
-    policy = RetryPolicy(bury_on=(LookupError,), retry_on=(OSError,), first=timedelta(hours=1))
+    policy = RetryPolicy(bury_on=(LookupError,), retry_on=(OSError,), first=timedelta(hours=1), cap=timedelta(hours=1))
 
     @queue.handler("call", retry=policy)
     def call(delivery: Delivery) -> None:
