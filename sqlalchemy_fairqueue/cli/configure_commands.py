@@ -1,6 +1,7 @@
 """``configure queue`` and ``configure channel``: policies set by options, or shown where no option is given."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
+from dataclasses import replace
 from datetime import timedelta
 from typing import Annotated, Any
 
@@ -8,6 +9,7 @@ import typer
 from rich.text import Text
 
 from sqlalchemy_fairqueue import Queue, database
+from sqlalchemy_fairqueue.cli.errors import usage_error
 from sqlalchemy_fairqueue.cli.formats import parse_duration
 from sqlalchemy_fairqueue.cli.installation import Installation, channel_not_found, open_installation
 from sqlalchemy_fairqueue.cli.option_groups import Prefix
@@ -90,6 +92,9 @@ def configure_channel(
 def configure_queue(
     options: Options,
     *,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[QUEUE]", help="The queue, as by --queue.", show_default=False)
+    ] = None,
     max_concurrency: Annotated[
         Any, limit_option("--max-concurrency", "Most messages of the whole queue out at once.")
     ] = None,
@@ -134,6 +139,8 @@ def configure_queue(
     Options that are not given leave the configuration as it is. The options that begin with --channel set the policy
     of channels that are made from now on; existing channels keep theirs.
     """
+    if name is not None and options.queue not in {None, name}:
+        raise usage_error(f"two queues are named, {name!r} and --queue {options.queue!r}; name one")
     changes = new_channels.changes(prefix="channel-")
     wanted: dict[str, Any] = limit_changes("max_concurrency", max_concurrency, removed=no_max_concurrency)
     wanted |= rate_changes(rate, burst)
@@ -151,7 +158,7 @@ def configure_queue(
         wanted["forget_channels_after"] = None if forget_channels_after == "none" else forget_channels_after
     if results is not None:
         wanted["results"] = None if results == "none" else results
-    with open_installation(options) as installation:
+    with open_installation(options if name is None else replace(options, queue=name)) as installation:
         queue = installation.single_queue(may_be_new=bool(wanted))
         before = _configuration(installation, queue)
         if wanted:

@@ -280,3 +280,12 @@ def test_queues_with_odd_names(cli: Cli, engine: Engine) -> None:
 
     assert Queue(name).stats(engine).max_concurrency == 3
     assert cli("stats").rows()[1][0] == r"odd [red] \x1b[0m:name"
+
+
+def test_a_queue_by_its_name(cli: Cli, engine: Engine) -> None:
+    """The name of a queue stands where that of a channel does; another one by --queue is a contradiction."""
+    cli("configure", "queue", "prompts", "--fair-by", "cost")
+    enqueue(engine, "a")
+    assert cli("configure", "queue", "prompts", "--json").document["fair_by"] == "cost"
+    assert cli("configure", "queue", "prompts", "--queue", "prompts", "--json").document["queue"] == "prompts"
+    assert cli("configure", "queue", "prompts", "--queue", "documents").status == 2

@@ -159,3 +159,33 @@ def test_purge_in_all_queues(cli: Cli, engine: Engine) -> None:
     assert [QUEUE.stats(engine).ready, mails.stats(engine).dead, third.stats(engine).ready] == [1, 0, 1]
     assert cli("purge", "nobody", "--all-queues").status == 1
     assert cli("purge", "a", "--all-queues", "--queue", "mails", "--yes").status == 2
+
+
+def test_pause_in_all_queues(cli: Cli, engine: Engine) -> None:
+    """In an incident one command stops a tenant in every queue that has it, and with --new in the others, too."""
+    mails = Queue("mails")
+    enqueue(engine, "a", "b")
+    enqueue(engine, "a", queue=mails)
+    enqueue(engine, "b", queue=Queue("calls"))
+
+    assert cli("pause", "a", "--all-queues").out.splitlines() == [
+        "channel 'a' of queue 'documents' is paused now",
+        "channel 'a' of queue 'mails' is paused now",
+    ]
+    assert [one.channel for one in lease(engine)] == ["b"]
+    assert list(mails.dequeue(engine)) == []
+    assert cli("pause", "a", "--all-queues", "--new", "--json").document == {
+        "channel": "a",
+        "paused": True,
+        "queues": [
+            {"queue": "calls", "changed": True},
+            {"queue": "documents", "changed": False},
+            {"queue": "mails", "changed": False},
+        ],
+    }
+    resumed = cli("resume", "a", "--all-queues", "--json").document
+    assert [one["changed"] for one in resumed["queues"]] == [True, True, True]
+    assert len(mails.dequeue(engine)) == 1
+    assert cli("pause", "nobody", "--all-queues").status == 1
+    assert cli("pause", "--all-queues").status == 2
+    assert cli("pause", "a", "--all-queues", "--queue", "mails").status == 2

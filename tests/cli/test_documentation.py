@@ -1,9 +1,11 @@
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
+import typer
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
@@ -26,6 +28,19 @@ def _examples() -> list[str]:
         for line in block.splitlines()
         if line.startswith("fairqueue ") and not skipped
     ]
+
+
+def _in_sentences() -> list[tuple[str, str]]:
+    """The commands that sentences and tables of all pages name, without those with placeholders in capitals."""
+    found = []
+    for page in [*_PAGE.parent.rglob("*.md"), _PAGE.parents[1] / "README.md"] if _TEXT else []:
+        name = page.relative_to(_PAGE.parents[1]).as_posix()
+        text = re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+        for command in re.findall(r"(?<!`)`(fairqueue\s[^`]+)`(?!`)", text):
+            words = " ".join(command.replace("\\|", "|").split())
+            if not re.search(r"[A-Z|]{2,}|\b[A-Z]\b|\.\.\.|[<|]", words):
+                found.append((name, words))
+    return sorted(set(found))
 
 
 def _commands() -> list[str]:
@@ -51,6 +66,30 @@ def test_examples_run(cli: Cli, engine: Engine, example: str) -> None:
     found = cli(*shlex.split(example)[1:])
     # doctor finds that the server of the tests has no autovacuum.
     assert found.status == (1 if "doctor" in example else 0), found.err
+
+
+def _refusal(words: str) -> str | None:
+    """What the command line would say to these words. What a sentence leaves out is no error."""
+    command: Any = typer.main.get_command(program)
+    context: Any = None
+    name, *rest = shlex.split(words)
+    try:
+        while True:
+            context = command.make_context(name, rest, parent=context)
+            if not hasattr(command, "commands"):
+                return None
+            rest = [*context._protected_args, *context.args]
+            name, command, rest = command.resolve_command(context, rest)
+    except Exception as error:  # noqa: BLE001 - the class is of typer's own click, or of the one that is installed
+        left_out = type(error).__name__ in {"MissingParameter", "BadOptionUsage", "NoArgsIsHelpError", "Exit"}
+        return None if left_out else f"{words}: {error}"
+
+
+def test_commands_in_sentences() -> None:
+    """A command that a sentence of any page names has only words that the command line takes."""
+    found = _in_sentences()
+    assert len(found) > 100
+    assert [(page, said) for page, words in found if (said := _refusal(words))] == []
 
 
 @pytest.mark.parametrize("command", _commands())
