@@ -161,7 +161,8 @@ class ConfigurationMethods(QueueBase):
                 hold now stay.
             reset: Names of fields, such as ``["weight"]``, that are configured for this channel alone no longer: the
                 plan decides them again, or where there is none, the queue's configured defaults. ``"all"``: every
-                field.
+                field. With ``plan=None`` too, the channel is as if it had never been configured, and is forgotten when
+                it is idle.
             changes: Fields of :class:`~sqlalchemy_fairqueue.ChannelPolicy` to change, instead of a policy. Fields that
                 are not named stay as they are; ``max_concurrency=None``, ``rate=None`` and ``max_backlog=None`` lift a
                 limit, a rate and a bound. A field that is named, with None too, is the channel's own until it is

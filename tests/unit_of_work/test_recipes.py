@@ -110,6 +110,9 @@ def test_a_tenant_that_leaves(run: Run, engine: Engine, database: Database) -> N
             each.bury(engine, each.dequeue(engine, limit=1))
             each.enqueue_now(engine, channel=channel, payload=2, kind="nightly", delay=timedelta(hours=1))
         each.enqueue_now(engine, channel="leaves", payload=3, kind="nightly")
+    for channel in ("leaves", "stays"):
+        mails.configure(engine, history=True, results=page.DAY)
+        mails.configure_channel(engine, channel, weight=3)
     mails.schedule(engine, "digest", channel="leaves", payload=None, kind="digest", every=page.DAY)
     [held] = mails.dequeue(engine)
     assert page.remove_tenant(queues, "leaves") == {"documents": 0, "mails": 1}
@@ -121,3 +124,21 @@ def test_a_tenant_that_leaves(run: Run, engine: Engine, database: Database) -> N
             "leaves": (0, 0, 0, 0), "stays": (0, 1, 0, 1),
         }  # fmt: skip
     assert mails.schedules(engine) == []
+    assert [one.weight for one in mails.channels(engine) if one.channel in {"leaves", "stays"}] == [1, 3]
+    mails.complete(engine, mails.dequeue(engine, limit=10))
+    page.erase_records("leaves")
+    for table in ("fq_result", "fq_history"):
+        assert database.value(f"select count(*) from {table} where channel = 'leaves'") == 0
+
+
+def test_records_of_others_stay(run: Run, engine: Engine, database: Database) -> None:
+    """Results and attempts of one channel are erased, and of no other."""
+    page = run("def remove_tenant")
+    database.execute("delete from fq_message")
+    page.queue.configure(engine, history=True, results=page.DAY)
+    for channel in ("leaves", "stays"):
+        page.queue.enqueue_now(engine, channel=channel, payload=1, kind="nightly", key="a", unique_for=page.DAY)
+    page.queue.complete(engine, page.queue.dequeue(engine, limit=10), result="personal")
+    page.erase_records("leaves")
+    for table in ("fq_result", "fq_history", "fq_key_period"):
+        assert [row.channel for row in database.rows(f"select channel from {table}")] == ["stays"]

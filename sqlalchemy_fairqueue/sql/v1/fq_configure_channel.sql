@@ -7,7 +7,8 @@
 -- of different fields both last. No limit is broken: leased messages are counted when max_concurrency is set, and each
 -- frees what its own row says it holds, so that the count is right however the limit is set, lowered and lifted. A
 -- signal lets the next hearing find the channel, whatever hints the consumers keep. When max_backlog is set, the
--- backlog is counted anew. p_notify: wake waiting consumers.
+-- backlog is counted anew. A channel that gets no plan and has all fields reset is one that was never configured: it is
+-- forgotten when it is idle. p_notify: wake waiting consumers.
 -- Locks: the plan that is named, for key share; the channel's state row; if max_concurrency is set, its leased messages
 -- that hold no slot, in the order of their ids; waits for a transaction that has one, and for one that changes or
 -- removes the plan. Until the commit the channel is not served (dequeue passes by), and nobody waits for it but who
@@ -50,6 +51,7 @@ declare
   v_overridden text[];
   v_of_plan jsonb;
   v_revision bigint;
+  v_configured boolean;
   c_rate constant text[] := array['rate_interval', 'rate_burst'];
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
@@ -116,6 +118,10 @@ begin
   if p_changes ? 'plan' then
     v_plan := p_changes ->> 'plan';
   end if;
+  v_configured := v_plan is not null
+    or v_overridden <> '{}'
+    or v_changes <> '{}'
+    or not v_reset @> array(select jsonb_object_keys(fairqueue.fq_changed_policy(null::jsonb, null::jsonb)));
   if v_plan is not null then
     select n.policy, n.revision into v_of_plan, v_revision
     from fairqueue.fq_plan n
@@ -183,7 +189,7 @@ begin
       max_backlog = v_policy.max_backlog,
       drop_when_full = v_policy.drop_when_full,
       priority_aging = v_policy.priority_aging,
-      configured = true,
+      configured = v_configured,
       backlog = coalesce(v_backlog, s.backlog),
       current_concurrency = s.current_concurrency + v_marked,
       credit = least(s.credit, v_policy.weight),

@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from tests.fixtures.waits import Waits
 from tests.sql.client import HOUR, Kernel, OpenKernel, on
@@ -89,6 +90,25 @@ def test_a_channel_with_anything_stays(kernel: Kernel) -> None:
     marked = mark(kernel)
     assert (marked >= 2, forgotten(kernel), names(kernel)) == (True, 2, list("abcdef"))
     assert kernel.value("select count(*) from fq_channel_state where forget_xid is not null") == 0
+
+
+def test_a_channel_whose_configuration_is_taken_back_goes(kernel: Kernel) -> None:
+    """Without a plan and with all fields reset it is as new; as long as one field is its own, it stays."""
+    use(kernel, "a", "b", "c")
+    every = kernel.value("select array(select jsonb_object_keys(fq_changed_policy(null, null)))")
+    for channel in "abc":
+        kernel.configure(channel, weight=3)
+    assert mark(kernel) == 0
+    for channel, changes in (
+        ("a", {"plan": None, "reset": every}),
+        ("b", {"reset": ["weight"]}),
+        ("c", {"reset": every, "weight": 2}),
+    ):
+        kernel.rows(
+            "select fq_configure_channel('q', %(channel)s, %(changes)s)", channel=channel, changes=Jsonb(changes)
+        )
+    assert mark(kernel) == 1
+    assert (forgotten(kernel), names(kernel)) == (1, ["b", "c"])
 
 
 def test_the_time_is_that_of_the_queue(kernel: Kernel) -> None:
