@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextvars import ContextVar
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from sqlalchemy import create_engine
 from sqlalchemy_fairqueue import Bury, Context, Delivery, Queue, Release, Retry
 
 _LONG = 3600
+
+_tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
 
 
 def tell(delivery: Delivery, what: str, said: object = "") -> None:
@@ -33,6 +36,12 @@ def tell(delivery: Delivery, what: str, said: object = "") -> None:
 def say_pid(delivery: Delivery) -> None:
     """Return at once."""
     tell(delivery, f"pid-{delivery.message_id}", os.getpid())
+
+
+def set_tenant(delivery: Delivery) -> None:
+    """Tell the tenant that is set, then set another one."""
+    tell(delivery, f"tenant-{delivery.message_id}", _tenant.get())
+    _tenant.set(delivery.channel)
 
 
 def hang(delivery: Delivery) -> None:

@@ -133,6 +133,17 @@ def test_a_child_is_used_again(queue: Queue, engine: Engine, database: Database,
     until(lambda: worker.stats.completed == 3, "they are counted")
 
 
+def test_a_context_variable_is_not_left(
+    queue: Queue, engine: Engine, database: Database, serve: Serve, tmp_path: Path
+) -> None:
+    """The next message in the same process does not see what a handler has set in a context variable."""
+    queue.handler(**_PROCESS)(isolated.set_tenant)
+    sent = send(engine, queue, *[{"folder": str(tmp_path)}] * 2)
+    serve(concurrency=1)
+    until(lambda: is_empty(database), "all are done")
+    assert [_said(tmp_path, f"tenant-{message_id}-1") for message_id in sent] == ["nobody"] * 2
+
+
 @pytest.mark.many(4)
 @pytest.mark.parametrize(
     ("how", "verb", "says"),

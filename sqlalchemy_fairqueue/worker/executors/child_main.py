@@ -14,6 +14,7 @@ import pickle
 import signal
 import sys
 import threading
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from multiprocessing import parent_process
 from queue import SimpleQueue
@@ -80,7 +81,8 @@ def main(connection: Connection[Any, Any]) -> None:
     threading.Thread(target=listener.run, name="fairqueue-listener", daemon=True).start()
     connection.send_bytes(b"ready")
     while (call := listener.calls.get()) is not None:
-        connection.send_bytes(_handle(listener, connection, call))
+        # In a context of its own: what a handler sets in a context variable is not left for the next message.
+        connection.send_bytes(copy_context().run(_handle, listener, connection, call))
 
 
 def _handle(listener: _Listener, connection: Connection[Any, Any], request: bytes) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -156,7 +156,8 @@ class TaskExecutor(Executor):
                 return
             self.occupied[held] = self.running[held] = self._clock()
             name = f"{held.delivery.kind}-{held.delivery.message_id}"
-            task = self._tasks[held] = self._loop.create_task(self._call(held), name=name)
+            # A handler that hung in a thread may have called this, in its context.
+            task = self._tasks[held] = self._loop.create_task(self._call(held), name=name, context=Context())
             task.add_done_callback(partial(self._done, held))
             self._check_leases_by(held.lease.deadline)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from contextvars import copy_context
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision
@@ -97,7 +98,8 @@ class ThreadExecutor(Executor):
             self.occupied[held] = self.running[held] = self._clock()
             # Asked again: from now on a stop waits for it.
             without_call = RELEASE if self._stopping.is_set() else self._without_call(held)
-            self._finish(held, without_call or self._call(held))
+            # In a context of its own: what a handler sets in a context variable is not left for the next message.
+            self._finish(held, without_call or copy_context().run(self._call, held))
 
     def _wait_for_work(self) -> None:
         with self._changed:
