@@ -62,6 +62,14 @@ def connection(session: Session, target: Target) -> Connection:
     """
     try:
         return session.connection(bind_arguments=dict(target.bind_arguments or {}))
+    except AssertionError as error:
+        # That of a ShardedSession, which says nothing.
+        if not hasattr(session, "shard_chooser"):
+            raise
+        raise FairQueueError(
+            f"the session finds no shard for queue {target.queue!r}; say which one holds the queue, by "
+            "Queue(bind_arguments={'shard_id': ...})"
+        ) from error
     except UnboundExecutionError as error:
         raise FairQueueError(
             f"the session has no engine for queue {target.queue!r}: {error}; "

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.horizontal_shard import ShardedSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from sqlalchemy_fairqueue import AutocommitError, FairQueueError, Queue
@@ -117,6 +118,26 @@ def test_no_engine_for_the_queue(engine: Engine, database: Database) -> None:
         Queue("documents", bind_arguments={"mapper": Upload}).enqueue(session, channel="b", payload=1)
         session.commit()
     assert channels(database) == ["b"]
+
+
+def test_shards(engine: Engine, database: Database, elsewhere: Database) -> None:
+    """A session of shards finds the one that holds the queue by its bind_arguments, and asks for them."""
+    other = create_engine(elsewhere.url)
+
+    def unused(*_: Any, **__: Any) -> Any:
+        raise AssertionError
+
+    with ShardedSession(
+        shards={"here": engine, "there": other}, shard_chooser=unused, identity_chooser=unused, execute_chooser=unused
+    ) as session:
+        QUEUE.enqueue(session, channel="lost", payload=1)
+        with pytest.raises(FairQueueError, match=r"no shard for queue 'documents'.*bind_arguments=\{'shard_id': "):
+            session.commit()
+        session.rollback()
+        Queue("documents", bind_arguments={"shard_id": "there"}).enqueue(session, channel="there", payload=1)
+        session.commit()
+    other.dispose()
+    assert (channels(database), channels(elsewhere)) == ([], ["there"])
 
 
 def test_autocommit_on_the_second_engine(engine: Engine, database: Database, elsewhere: Database) -> None:
