@@ -131,6 +131,42 @@ def test_a_tenant_that_leaves(run: Run, engine: Engine, database: Database) -> N
         assert database.value(f"select count(*) from {table} where channel = 'leaves'") == 0
 
 
+def test_progress_is_seen_before_the_commit(run: Run, engine: Engine) -> None:
+    """Another transaction sees how far a handler is, under the name of its tenant alone."""
+    page = run("def import_rows")
+    seen = []
+
+    def look() -> None:
+        with Session(engine) as session:
+            seen.append([page.progress_of(session, channel, 7) for channel in ("mine", "other")])
+
+    delivery = SimpleNamespace(message_id=7, channel="mine", payload={"rows": [1, 2, 3]})
+    with Session(engine) as session:
+        page.import_rows(delivery, SimpleNamespace(check=look), session)
+    assert seen == [[None, None], [1, None], [2, None]]
+
+
+def test_usage_of_a_day(run: Run, engine: Engine, clock: Clock) -> None:
+    """Attempts that completed in the day count with what they cost, again and again the same."""
+    page = run("def add_up")
+    page.queue.purge(engine, "periodic")
+    day = clock.now().replace(hour=0, minute=0, second=0, microsecond=0) + page.DAY
+    clock.advance(day - clock.now())
+    for channel in ("a", "a", "b"):
+        page.queue.enqueue_now(engine, channel=channel, payload=1, kind="nightly", cost=3)
+    for delivery in page.queue.dequeue(engine, limit=10):
+        page.queue.complete(engine, delivery, cost=10)
+    clock.advance(page.DAY)
+    page.queue.enqueue_now(engine, channel="a", payload=1, kind="nightly")
+    page.queue.complete(engine, page.queue.dequeue(engine))
+    for _ in range(2):
+        with Session(engine) as session, session.begin():
+            page.add_up(session, day)
+    with Session(engine) as session:
+        rows = session.scalars(sqlalchemy.select(page.Usage).order_by(page.Usage.channel)).all()
+        assert [(row.channel, row.messages, row.cost) for row in rows] == [("a", 2, 20), ("b", 1, 10)]
+
+
 def test_records_of_others_stay(run: Run, engine: Engine, database: Database) -> None:
     """Results and attempts of one channel are erased, and of no other."""
     page = run("def remove_tenant")
