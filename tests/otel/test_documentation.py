@@ -11,14 +11,15 @@ from sqlalchemy import Engine
 
 import sqlalchemy_fairqueue
 from sqlalchemy_fairqueue.otel import instrumentation, uninstrument
+from sqlalchemy_fairqueue.testing import perform
 
 _PAGE = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs" / "tracing.md"
 
 pytestmark = pytest.mark.skipif(not _PAGE.is_file(), reason="the installed wheel is tested without the docs")
 
 
-def test_the_examples_run(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each example of the page runs, after those before it."""
+def test_the_examples_run(engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Each example of the page runs, after those before it; the hook tells of failures, and of the last attempt."""
     monkeypatch.setattr(sqlalchemy, "create_engine", lambda _: engine)
     monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
     names: dict[str, Any] = {"__name__": "tracing_page"}
@@ -28,6 +29,12 @@ def test_the_examples_run(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> No
     finally:
         uninstrument()
     assert names["worker"].name
+    names["orders"].handler("bill")(lambda delivery: 1 / delivery.payload)
+    for attempt, last in ((1, False), (20, True)):
+        caplog.clear()
+        with pytest.raises(ZeroDivisionError):
+            perform(names["orders"], 0, kind="bill", attempt=attempt)
+        assert caplog.messages == [f"bill failed: ZeroDivisionError('division by zero'), last attempt: {last}"]
 
 
 def test_every_metric_is_there() -> None:
