@@ -87,6 +87,13 @@ def test_whether_it_listens(listener: Listener) -> None:
     assert listener.commits_notify() is None
 
 
+def test_a_server_that_takes_no_writes(listener: Listener) -> None:
+    """On a primary that was made read-only for a failover nobody notifies: the connection counts as broken."""
+    listener._execute("set default_transaction_read_only = on")
+    with pytest.raises(ConnectionError, match="no writes"):
+        listener.commits_notify()
+
+
 def test_a_wait_ends_when_it_is_told_to(listener: Listener, stop: Stop) -> None:
     """A byte through the pipe ends a wait."""
     reader, tell = stop

@@ -19,7 +19,8 @@ CHANNEL = "fairqueue"
 """The channel of NOTIFY."""
 # One row while the connection listens.
 _COMMITS_NOTIFY = (
-    "select cast(pg_catalog.pg_notification_queue_usage() <= 0.5 as pg_catalog.text)"
+    "select case when pg_catalog.current_setting('transaction_read_only') = 'on' then 'read only'"
+    " else cast(pg_catalog.pg_notification_queue_usage() <= 0.5 as pg_catalog.text) end"
     " from pg_catalog.pg_listening_channels() c where c = 'fairqueue'"
 )
 
@@ -149,9 +150,12 @@ class Listener(ABC):
         """Whether commits notify: the server's notification queue has room. None: the connection does not listen.
 
         Raises:
+            ConnectionError: The server takes no writes: it was the primary until a failover.
             Exception: Any: the connection is broken.
         """
         answer = self._execute(_COMMITS_NOTIFY)
+        if answer == ["read only"]:
+            raise ConnectionError("the server takes no writes, so that no commit there notifies anybody")
         return answer == ["true"] if answer else None
 
     @abstractmethod
