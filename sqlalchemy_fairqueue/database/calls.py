@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 _OPTION = "sqlalchemy_fairqueue_alone"
 ALONE: Mapping[str, Any] = MappingProxyType({_OPTION: True})
 """Options of a connection where each statement is a transaction of its own."""
-_FETCHED = 500
-"""Rows that are taken from an answer at once, where they are read by column."""
 # The commas between columns: not those between the arguments of a function.
 _between_columns = re.compile(r", (?![^(]*\))")
 
@@ -222,27 +220,6 @@ def fetch(
             return connection.execute(clause.statement, clause.encoded(driver, parameters)).all()
     except StatementError as error:
         refuse(error, doing)
-
-
-def fetch_columns(connection: Connection, clause: Clause, parameters: Mapping[str, Any], doing: str) -> list[list[Any]]:
-    """The rows of a statement that has some, column by column: without an object for each row that lives on.
-
-    Thousands of those are work for the garbage collector. Arguments and errors as of :func:`fetch`.
-    """
-    columns: list[list[Any]] = []
-    driver = driver_of(connection)
-    _settle_isolation(connection)
-    try:
-        for rows in connection.execute(clause.statement, clause.encoded(driver, parameters)).partitions(_FETCHED):
-            found = zip(*rows, strict=True)
-            if columns:
-                for column, more in zip(columns, found, strict=True):
-                    column.extend(more)
-            else:
-                columns = list(map(list, found))
-    except StatementError as error:
-        refuse(error, doing)
-    return columns
 
 
 def refuse(error: StatementError, doing: str) -> NoReturn:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from sqlalchemy_fairqueue.database.calls import (
     Call,
     argument,
     call,
     fetch,
-    fetch_columns,
     fetch_rows,
     may_notify,
     qualifier,
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.database.calls import Clause
     from sqlalchemy_fairqueue.database.targets import Target
-    from sqlalchemy_fairqueue.values import ChannelPolicy, Enqueue
+    from sqlalchemy_fairqueue.values import ChannelPolicy, Enqueue, EnqueueOutcome
 
 _MESSAGE_TYPES = {
     "channels": "text[]",
@@ -54,39 +52,48 @@ class Content(bytes):
         return f"<{len(self):,} bytes>"
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedMessage:
-    """A message to be, with its payload encoded.
+class EncodedMessage(Protocol):
+    """A message to be, with its payload encoded."""
 
-    Attributes:
-        message: The message.
-        content: Its payload, encoded.
-        headers: Its headers as JSON text.
-        max_attempts: Its own or the queue's.
-        group_id: The group that it is to be a member of.
-    """
+    @property
+    def message(self) -> Enqueue:
+        """The message."""
 
-    message: Enqueue
-    content: bytes
-    headers: str | None
-    max_attempts: int
-    group_id: UUID | None = field(default=None, kw_only=True)
+    @property
+    def content(self) -> bytes:
+        """Its payload, encoded."""
+
+    @property
+    def headers(self) -> str | None:
+        """Its headers as JSON text."""
+
+    @property
+    def max_attempts(self) -> int:
+        """Its own or the queue's."""
+
+    @property
+    def group_id(self) -> UUID | None:
+        """The group that it is to be a member of."""
 
 
 class EnqueuedMessages(NamedTuple):
-    """The outcomes of an enqueue, a list each, with an element a message.
+    """The outcomes of an enqueue, an element a message in the order of the call.
 
     Attributes:
-        ordinals: Which message of the call, from 1.
         message_ids: Its id, or that of the message that holds its key; None for one that was dropped or refused.
-        created: Whether it was added.
-        outcomes: What became of it. "full": its channel is full, and the policy is to raise.
+        outcomes: What became of it. "full": its channel is full, and the policy is to raise. None: all were created.
     """
 
-    ordinals: list[int]
     message_ids: list[int | None]
-    created: list[bool]
-    outcomes: list[Literal["created", "duplicate", "replaced", "dropped", "full"]]
+    outcomes: list[EnqueueOutcome | Literal["full"]] | None
+
+    @classmethod
+    def of_rows(cls, rows: Sequence[Sequence[Any]], count: int) -> EnqueuedMessages:
+        """Those of so many messages, from what an :func:`enqueue_call` returns."""
+        [(found, outcome)] = rows
+        if count > 1:
+            return cls(found, outcome)
+        return cls([found], None if outcome == "created" else [outcome])
 
 
 @cache
@@ -107,10 +114,12 @@ def enqueue_clause(
             groups that the transaction has made, which it counts.
     """
     more = _PERIOD_TYPES if function == "fq_enqueue_unique" else {}
+    outcome = _refusing(schema, alone=alone) if refusing else "outcome"
     return call(
         schema,
         function,
-        ("ordinal", "message_id", "created", _refusing(schema, alone=alone) if refusing else "outcome"),
+        # A row for each of many messages would cost the client as much as to encode it.
+        ("message_id", f"{outcome} as outcome") if alone else (_MESSAGE_IDS, _all_or_each(outcome)),
         alone=(*_ARRAYS, *more) if alone else (),
         queue="text",
         **_MESSAGE_TYPES,
@@ -134,7 +143,18 @@ def _refusing(schema: str | None, *, alone: bool) -> str:
         " or (outcome operator(pg_catalog.=) cast('duplicate' as text)"
         f" and {on_duplicate} operator(pg_catalog.=) cast('raise' as text))"
         f" then {qualifier(schema)}fq_refuse(outcome, {argument('queue', 'text')}, {channel}, ordinal,"
-        " array[message_id]) else outcome end as outcome"
+        " array[message_id]) else outcome end"
+    )
+
+
+_MESSAGE_IDS = "pg_catalog.array_agg(message_id order by ordinal) as message_ids"
+
+
+def _all_or_each(outcome: str) -> str:
+    """The outcomes of messages; null: all were created."""
+    return (
+        "case when pg_catalog.bool_and(outcome operator(pg_catalog.=) cast('created' as text))"
+        f" then cast(null as text[]) else pg_catalog.array_agg({outcome} order by ordinal) end as outcomes"
     )
 
 
@@ -158,10 +178,7 @@ def enqueue(
         lock: Where messages are replaced: others of the queue that are locked with them, in one order.
     """
     found = enqueue_call(connection, target, messages, policy=policy, notify=notify, lock=lock)
-    if len(messages) == 1:
-        [row] = fetch_rows(connection, *found)
-        return EnqueuedMessages(*([value] for value in row))
-    return EnqueuedMessages(*fetch_columns(connection, *found))
+    return EnqueuedMessages.of_rows(fetch_rows(connection, *found), len(messages))
 
 
 def enqueue_call(

@@ -19,6 +19,7 @@ from sqlalchemy_fairqueue.unit_of_work import (
     record,
     send,
     send_alone,
+    send_last,
     send_now,
     send_together,
     session_of,
@@ -207,7 +208,7 @@ class EnqueueMethods(QueueBase):
             if isinstance(where, Connection):
                 updates = send_together(where, operations)
             else:
-                updates = run_transaction(where, lambda connection: send(connection, operations))
+                updates = run_transaction(where, lambda connection: send_last(connection, operations))
             for update in updates:
                 update()
         return [operation.receipt for operation in operations]
@@ -224,7 +225,7 @@ class EnqueueMethods(QueueBase):
             raise refused(where, "an AsyncConnection or an AsyncEngine")
         operations = self._enqueues(messages)
         if operations:
-            for update in await arun_transaction(where, lambda connection: send(connection, operations)):
+            for update in await arun_transaction(where, lambda connection: send_last(connection, operations)):
                 update()
         return [operation.receipt for operation in operations]
 
@@ -382,13 +383,13 @@ class EnqueueMethods(QueueBase):
                     "large in the payload"
                 )
         return EnqueueMessage(
-            target=self._target,
-            message=message,
-            content=content,
-            headers=headers,
-            max_attempts=message.max_attempts or self.max_attempts,
-            policy=self.defaults,
-            receipt=Receipt(message.channel),
-            group_id=None if membership is None else membership.group_id,
-            adder=None if membership is None else membership.adder,
+            self._target,
+            message,
+            content,
+            headers,
+            message.max_attempts or self.max_attempts,
+            self.defaults,
+            Receipt(message.channel),
+            None if membership is None else membership.group_id,
+            None if membership is None else membership.adder,
         )

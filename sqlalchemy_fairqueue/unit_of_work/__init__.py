@@ -9,6 +9,7 @@ transactions that take such locks in different orders could deadlock, so all tra
 * ``records`` ties all of this to the life of a session.
 """
 
+from sqlalchemy_fairqueue.unit_of_work.commits import send_last
 from sqlalchemy_fairqueue.unit_of_work.lock_order import LockOrder, lock_order_of
 from sqlalchemy_fairqueue.unit_of_work.operations import (
     Cancel,
@@ -73,6 +74,7 @@ __all__ = [
     "recorded",
     "send",
     "send_alone",
+    "send_last",
     "send_now",
     "send_recorded",
     "send_together",

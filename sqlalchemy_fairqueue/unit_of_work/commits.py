@@ -10,7 +10,7 @@ from sqlalchemy_fairqueue.unit_of_work.groups import members_by_target
 from sqlalchemy_fairqueue.unit_of_work.operations import EnqueueMessage, MakeGroup, Settle
 from sqlalchemy_fairqueue.unit_of_work.phases import by_queue
 from sqlalchemy_fairqueue.unit_of_work.settlement import settle_steps
-from sqlalchemy_fairqueue.unit_of_work.statements import by_kind, checked
+from sqlalchemy_fairqueue.unit_of_work.statements import by_kind, checked, send_routed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,6 +50,18 @@ def _need_no_answer(connection: Connection, routed: Sequence[tuple[Connection, O
         elif not isinstance(operation, Settle):
             return False
     return not has_periods or len(made) == 1
+
+
+def send_last(connection: Connection, operations: Sequence[Operation]) -> list[ReceiptUpdate]:
+    """Send operations, at least one, that nothing else follows in the connection's transaction.
+
+    The caller commits it as ever, although they may have travelled with COMMIT.
+
+    Raises:
+        FairQueueError: As ``send_routed``. The transaction must be rolled back.
+    """
+    routed = [(connection, operation) for operation in operations]
+    return commit_with(routed) if can_commit_with(connection, routed) else send_routed(routed)
 
 
 def commit_with(routed: Sequence[tuple[Connection, Operation]]) -> list[ReceiptUpdate]:

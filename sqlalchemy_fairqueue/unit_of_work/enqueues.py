@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import compress, groupby
+from itertools import groupby
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.errors import ChannelFull, DuplicateMessage
@@ -53,20 +53,19 @@ def enqueue(
         notify=all(enqueue.target.notify for enqueue in enqueues),
         lock=_held(enqueues, later),
     )
-    refused = (row for row in zip(*outcomes, strict=True) if row[3] != "created")
-    for ordinal, message_id, _, outcome in refused:
-        enqueue = enqueues[ordinal - 1]
+    for number, (enqueue, message_id, outcome) in enumerate(zip(enqueues, *_told(outcomes), strict=True)):
         if outcome == "full":
             channel = enqueue.message.channel
             raise _full(target, channel, database.max_backlog(connection, target, channel))
         if outcome in {"duplicate", "replaced"}:
             holder = cast("int", message_id)
-            is_cancelled = ordinal > cancelled.get(holder, len(enqueues))
+            is_cancelled = number >= cancelled.get(holder, len(enqueues))
             if is_cancelled or (outcome == "duplicate" and enqueue.message.on_duplicate == "raise"):
                 raise _duplicate(enqueue, holder, is_cancelled=is_cancelled)
     if members is not None:
+        told = _told(outcomes)[1]
         # Those that were added together have the same object.
-        created = (enqueues[ordinal - 1].group_id for ordinal in compress(outcomes.ordinals, outcomes.created))
+        created = (one.group_id for one, outcome in zip(enqueues, told, strict=True) if outcome == "created")
         for _, same in groupby(created, key=id):
             if (group_id := next(same)) is not None:
                 members.created[group_id] += 1 + sum(1 for _ in same)
@@ -87,7 +86,7 @@ def enqueue_step(
     """
 
     def updates(rows: Sequence[Any]) -> list[ReceiptUpdate]:
-        return _updates(enqueues, database.EnqueuedMessages(*map(list, zip(*rows, strict=True))))
+        return _updates(enqueues, database.EnqueuedMessages.of_rows(rows, len(enqueues)))
 
     def failure(refused: database.CommitRefused) -> Exception:
         enqueue = enqueues[cast("int", refused.ordinal) - 1]
@@ -113,13 +112,18 @@ def _held(enqueues: Sequence[EnqueueMessage], later: Sequence[int]) -> Sequence[
     return later if replacing else None
 
 
+def _told(outcomes: database.EnqueuedMessages) -> tuple[list[int | None], Sequence[EnqueueOutcome | Literal["full"]]]:
+    """The ids and the outcome of each message."""
+    return outcomes.message_ids, outcomes.outcomes or ["created"] * len(outcomes.message_ids)
+
+
 def _updates(enqueues: Sequence[EnqueueMessage], outcomes: database.EnqueuedMessages) -> list[ReceiptUpdate]:
     # One for all: an object a message is work for the garbage collector.
     def update() -> None:
-        for ordinal, message_id, created, outcome in zip(*outcomes, strict=True):
-            receipt = enqueues[ordinal - 1].receipt
+        for enqueue, message_id, outcome in zip(enqueues, *_told(outcomes), strict=True):
+            receipt = enqueue.receipt
             receipt.message_id = message_id
-            receipt.created = created
+            receipt.created = outcome == "created"
             receipt.outcome = cast("EnqueueOutcome", outcome)
 
     return [update]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         CancelReceipt,
         ChannelPolicy,
         Delivery,
+        Enqueue,
         FairBy,
         PolicyChanges,
         PurgeReceipt,
@@ -68,21 +69,30 @@ class Verb(Enum):
     BURY = "bury"
 
 
-@dataclass(frozen=True, slots=True)
-class EnqueueMessage(EncodedMessage):
-    """Add a message.
+class EnqueueMessage(NamedTuple):
+    """Add a message. A tuple, as :class:`Settle`.
 
     Attributes:
         target: The queue.
+        message: The message.
+        content: Its payload, encoded.
+        headers: Its headers as JSON text.
+        max_attempts: Its own or the queue's.
         policy: For its channel, if that is made now and the queue has no configured one.
         receipt: Gets its outcome.
+        group_id: The group that it is to be a member of.
         adder: The delivery of the member that adds it to a group; None: the transaction makes the group.
     """
 
     target: Target
+    message: Enqueue
+    content: bytes
+    headers: str | None
+    max_attempts: int
     policy: ChannelPolicy
     receipt: Receipt
-    adder: Delivery | None = field(default=None, kw_only=True)
+    group_id: UUID | None = None
+    adder: Delivery | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,19 @@ def test_an_enqueue(face: Face, proxy: Proxy, queue: Queue, database: Database) 
     assert len(channels(database)) == 8 + 2 * 8
 
 
+def test_many_on_an_engine(face: Face, proxy: Proxy, queue: Queue, database: Database) -> None:
+    """Many messages on an engine take one round trip, for their transaction; else its begin, statement and COMMIT."""
+    many = [Enqueue(channel=f"{number}", payload=number) for number in range(3)]
+    for _ in range(7):
+        face.call(queue, "enqueue_many", many)
+    before = proxy.round_trips
+    receipts = face.call(queue, "enqueue_many", many)
+    taken = proxy.round_trips - before
+    assert taken == 1 if _travels(face) else taken in {2, 3}
+    assert [receipt.outcome for receipt in receipts] == ["created"] * 3
+    assert len(channels(database)) == 3 * 8
+
+
 def test_several_queues_and_a_delivery(face: Face, proxy: Proxy, queue: Queue, database: Database) -> None:
     """A handler's session that completes its delivery and enqueues to two queues adds none either."""
     other = Queue("others")
