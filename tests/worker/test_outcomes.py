@@ -105,7 +105,7 @@ class _Undecided(RetryPolicy):
 def test_an_exception_without_words(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
     """An exception whose words cannot be had fails its message like any other, and the only thread goes on."""
 
-    @queue.handler(retry=RetryPolicy(first=_LATER))
+    @queue.handler(retry=RetryPolicy(first=_LATER, cap=_LATER))
     def handle(delivery: Delivery) -> None:
         if delivery.payload == "odd":
             raise _Speechless
@@ -396,7 +396,7 @@ def test_exceptions_of_the_policy(queue: Queue, engine: Engine, database: Databa
             raise KeyError(delivery.kind)
 
         send(engine, queue, 1, kind=kind)
-    worker = start(queue, retry=RetryPolicy(retry_on=(OSError,), first=_LATER))
+    worker = start(queue, retry=RetryPolicy(retry_on=(OSError,), first=_LATER, cap=_LATER))
     until(lambda: worker.stats.buried == 2, "both are dead letters")
     letters = {letter.kind: (letter.attempts, letter.reason) for letter in queue.dead_letters(engine)}
     assert letters == dict.fromkeys(kinds, (1, "not retried: KeyError"))
