@@ -1,7 +1,7 @@
 -- fq_mark_idle_channels: mark channels that have been idle for as long as their queue keeps them, among the p_limit
 -- channels with ids after p_after. Returns the last id that was read (null: there are no more) and how many are marked.
 -- Guarantees: it marks a channel only if the channel was made, and served last, before that time, has no message that
--- the dispatcher knows of, is not paused, and was never configured by itself. A dequeue ignores the mark; an enqueue to
+-- the dispatcher knows of, is not paused, and is not configured by itself. A dequeue ignores the mark; an enqueue to
 -- the channel removes it. fq_forget_channels deletes marked channels.
 -- Cost: two index probes a channel that is read.
 -- Locks: state rows for no key update, skip locked: it waits for none. Index: fq_channel_pkey,
