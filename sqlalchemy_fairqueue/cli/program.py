@@ -1,6 +1,7 @@
 """The program ``fairqueue``: its commands, and the execution of a command line."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
+import re
 import sys
 from collections.abc import Sequence
 from importlib import metadata
@@ -42,6 +43,29 @@ from sqlalchemy_fairqueue.cli.worker_commands import list_workers, stop_worker
 
 _USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__mro__[2])
 """Base of typer's usage errors. Some versions of typer bring their own click, others import it."""
+
+_NO_COMMAND = re.compile(r"No such command '([^']*)'\.")
+# What people write for a command whose name is not similar.
+_MEANT = {
+    "beat": "worker",
+    "check": "doctor",
+    "drain": "worker --drain",
+    "failed": "dead list",
+    "flower": "dashboard",
+    "health": "doctor",
+    "info": "stats",
+    "inspect": "workers list",
+    "list": "stats",
+    "monitor": "top",
+    "ps": "workers list",
+    "queues": "stats",
+    "redrive": "dead redrive",
+    "requeue": "dead redrive",
+    "retry": "messages retry",
+    "run": "worker",
+    "start": "worker",
+    "status": "stats",
+}
 
 _EXIT_STATUSES = """\
 Exit status: 0 done; 1 a problem was found, or a named object was not; 2 the command line cannot be used; 3 the database
@@ -186,6 +210,8 @@ def _usage_failure(error: Exception, words: Sequence[str]) -> int:
         sys.stderr.write(f"{message}\n" if message else "")
         return ExitStatus.USAGE
     path = context.command_path if context else "fairqueue"
+    if (found := _NO_COMMAND.match(message)) and path == "fairqueue" and found[1] in _MEANT:
+        message = f"{found[0]} Did you mean '{_MEANT[found[1]]}'?"
     return _failure(usage_error(f"{message} ('{path} --help' tells more)"), words)
 
 

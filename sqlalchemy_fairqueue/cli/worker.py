@@ -39,6 +39,7 @@ from sqlalchemy_fairqueue.cli.target import application_reference, choose_databa
 from sqlalchemy_fairqueue.cli.urls import connect_arguments, display_url, same_database, with_psycopg
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.errors import FairQueueError, clean
+from sqlalchemy_fairqueue.logs import JsonFormatter
 from sqlalchemy_fairqueue.queue.handlers import session_type_of
 
 if TYPE_CHECKING:
@@ -63,6 +64,13 @@ class LogLevel(StrEnum):
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
+
+
+class LogFormat(StrEnum):
+    """The form of a record in the log."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 def _duration_option(name: str, words: str) -> Any:
@@ -162,6 +170,9 @@ def worker(
     log_level: Annotated[
         LogLevel, typer.Option("--log-level", metavar="LEVEL", help=", ".join(LogLevel))
     ] = LogLevel.INFO,
+    log_format: Annotated[
+        LogFormat, typer.Option("--log-format", metavar="FORMAT", help="text, or json: an object a line.")
+    ] = LogFormat.TEXT,
 ) -> Result:
     """Call the handlers of one or several queues of an application.
 
@@ -182,7 +193,7 @@ def worker(
         load_module(module, options.app_dir)
     reference = application_reference(options)
     application = load_object(reference, options.app_dir) if reference else found[0]
-    _configure_logging(log_level)
+    _configure_logging(log_level, log_format)
     given = _database(options, application, reference or queues[0])
     arguments: dict[str, Any] = {"concurrency": concurrency, "listen": listen}
     optional = {
@@ -348,10 +359,10 @@ def _pool(given: URL | AnyEngine, arguments: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _configure_logging(level: LogLevel) -> None:
+def _configure_logging(level: LogLevel, written: LogFormat) -> None:
     # basicConfig does nothing where the application has configured logging.
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Formatter(_LOG_FORMAT))
+    handler.setFormatter(JsonFormatter() if written is LogFormat.JSON else _Formatter(_LOG_FORMAT))
     logging.basicConfig(handlers=[handler], level=level.upper())
 
 

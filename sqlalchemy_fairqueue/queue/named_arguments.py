@@ -12,7 +12,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from sqlalchemy_fairqueue.values import Enqueue
-from sqlalchemy_fairqueue.values.misspellings import advice_on
+from sqlalchemy_fairqueue.values.misspellings import unknown_argument
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -81,12 +81,9 @@ def _problem(
             written = ", ".join(f"{name}={_short(value)}" for name, value in zip(_FIRST, further, strict=False))
             advice = f"write {method}({where}, {written})"
         return f"{method} has {shown} without a name; {advice}"
-    for name, value in given.items():
-        if name != where and name not in names:
-            # A handler's kind may have a name, too.
-            advice = advice_on(name, value, [where, *names] if where == "kind" else names)
-            return f"{method} has {name}={_short(value)}, which is none of its arguments; {advice}"
-    return None
+    # A handler's kind may have a name, too.
+    known = [where, *names] if where == "kind" else names
+    return unknown_argument(method, {name: value for name, value in given.items() if name != where}, known)
 
 
 def _short(value: object) -> str:

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 _DURATIONS = {"delay", "timeout", "first", "cap", "unique_for"}
 # By our word, those of Celery, RQ, Dramatiq, Arq, Oban, procrastinate and message brokers.
@@ -52,6 +52,15 @@ def advice_on(name: str, value: object, names: Iterable[str]) -> str:
     if meant is None:
         return f"its arguments are {', '.join(known)}"
     return f"write {_written(name, meant, value)}"
+
+
+def unknown_argument(where: str, given: Mapping[str, object], names: Iterable[str]) -> str | None:
+    """What is wrong with the names of a call's arguments, and what to write. None: nothing is."""
+    known = [*names]
+    for name, value in given.items():
+        if name not in known:
+            return f"{where} has {name}={value!r:.80}, which is none of its arguments; {advice_on(name, value, known)}"
+    return None
 
 
 def _written(name: str, meant: str, value: object) -> str:

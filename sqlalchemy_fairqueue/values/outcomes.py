@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.values.checks import check_count, check_duration, check_text
-from sqlalchemy_fairqueue.values.misspellings import advice_on
+from sqlalchemy_fairqueue.values.misspellings import unknown_argument
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Self
 
 
@@ -53,6 +53,14 @@ class Retry(Outcome):
         'busy'
     """
 
+    if not TYPE_CHECKING:
+
+        def __new__(cls, *further: object, **named: object) -> Self:
+            """Refuse what is no argument, with the right word: it would cost an attempt."""
+            if cls is Retry:
+                _check_arguments("Retry", further, named, ("delay", "error"))
+            return super().__new__(cls)
+
     def __init__(self, *, delay: timedelta | None = None, error: str | None = None) -> None:
         if delay is not None:
             check_duration("delay", delay)
@@ -83,6 +91,14 @@ class Release(Outcome):
         >>> isinstance(perform(queue, 1, kind="call"), Release)
         True
     """
+
+    if not TYPE_CHECKING:
+
+        def __new__(cls, *further: object, **named: object) -> Self:
+            """Refuse what is no argument, with the right word: it would cost an attempt."""
+            if cls is Release:
+                _check_arguments("Release", further, named, ("delay",))
+            return super().__new__(cls)
 
     def __init__(self, *, delay: timedelta | None = None) -> None:
         if delay is not None:
@@ -164,11 +180,10 @@ class RetryPolicy:
 
         def __new__(cls, *_: object, **named: object) -> Self:
             """Refuse what is no field, with the right word."""
-            names = [one.name for one in fields(cls)]
-            for name, value in named.items():
-                if name not in names:
-                    advice = advice_on(name, value, names)
-                    raise TypeError(f"RetryPolicy has {name}={value!r:.80}, which is no field of it; {advice}")
+            if cls is RetryPolicy and (
+                problem := unknown_argument("RetryPolicy", named, [one.name for one in fields(cls)])
+            ):
+                raise TypeError(problem)
             return object.__new__(cls)
 
     def __post_init__(self) -> None:
@@ -211,6 +226,15 @@ class RetryPolicy:
         is_capped = cap <= 1 or (attempt - 1) * math.log(self.factor) >= math.log(cap)
         grown = cap if is_capped else self.factor ** (attempt - 1)
         return self.first * min(cap, grown) * (1 - self.jitter * chance())
+
+
+def _check_arguments(
+    where: str, further: tuple[object, ...], named: Mapping[str, object], names: Sequence[str]
+) -> None:
+    if further:
+        raise TypeError(f"{where} has {further[0]!r:.80} without a name; name it, such as delay=timedelta(minutes=1)")
+    if problem := unknown_argument(where, named, names):
+        raise TypeError(problem)
 
 
 def _check_exceptions(what: str, classes: object) -> None:

@@ -16,6 +16,16 @@ if TYPE_CHECKING:
 
 ScheduleState: TypeAlias = Literal["active", "paused", "failing", "overdue"]
 _LEAST = timedelta(seconds=1)
+# Names that cron has for expressions. It has @reboot too, which is no time.
+_NAMED = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
 _OVERDUE = timedelta(minutes=5)
 
 
@@ -34,7 +44,8 @@ class Recurrence:
     """The times at which a schedule is due: a cron expression in a time zone, or an interval.
 
     Attributes:
-        cron: Minute, hour, day of month, month and day of week: ``"0 3 * * *"``. Either cron or every.
+        cron: Minute, hour, day of month, month and day of week: ``"0 3 * * *"``, or a name of cron for one, such as
+            ``"@daily"``; read, it is the expression. Either cron or every.
         every: An interval of at least a second. The first slot comes one interval after the schedule is made.
         timezone: The IANA name of the zone of cron, like ``"Europe/Berlin"``. None: UTC.
         catch_up: What becomes of slots to which a worker comes more than a minute late: "last", the default: the newest
@@ -66,6 +77,7 @@ class Recurrence:
                 )
         if self.cron is not None:
             check_name("cron", self.cron)
+            object.__setattr__(self, "cron", _NAMED.get(self.cron, self.cron))
         if self.timezone is not None:
             check_name("timezone", self.timezone)
         check_choice("catch_up", self.catch_up, ("skip", "last", "all"))

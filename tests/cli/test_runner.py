@@ -32,6 +32,7 @@ run()
     ("words", "complaint"),
     [
         (["nonsense"], "No such command"),
+        (["health"], "No such command 'health'. Did you mean 'doctor'?"),
         (["stats", "--nonsense"], "No such option"),
         (["cancel", "x"], "valid integer"),
         (["dead", "nonsense"], "No such command"),

@@ -166,6 +166,17 @@ def parse(delivery):
     assert (found.status, json.loads(found.out)["stats"]["completed"]) == (0, 2), found.err
 
 
+def test_a_log_of_objects(shop: Shop) -> None:
+    """With --log-format json each line of the log is an object with the fields of its record."""
+    enqueue(shop.engine, "a")
+    with shop.worker(THREADS, "--drain", "--log-format", "json", "--name", "w1") as process:
+        found = ended(process)
+    lines = [json.loads(line) for line in found.err.splitlines()]
+    assert lines[0].keys() == {"time", "level", "logger", "message"}
+    assert lines[0]["message"].startswith("worker w1 started on")
+    assert any(line.get("worker") == "w1" for line in lines)
+
+
 def test_ctrl_c_stops_it_too(shop: Shop) -> None:
     """SIGINT stops as SIGTERM does; without --json stdout stays empty."""
     with shop.worker(THREADS, "--no-listen", "--log-level", "warning") as process:

@@ -26,6 +26,8 @@ from sqlalchemy_fairqueue import (
     Queue,
     Receipt,
     Recurrence,
+    Release,
+    Retry,
     RetryPolicy,
     Worker,
     install_fairqueue,
@@ -42,6 +44,8 @@ _JOBS = Queue("documents")
 _QUEUE: Any = _JOBS
 _WORKER: Any = Worker
 _POLICY: Any = RetryPolicy
+_RETRY: Any = Retry
+_RELEASE: Any = Release
 
 
 class Base(DeclarativeBase):
@@ -105,8 +109,14 @@ def _enqueue(**words: Any) -> Any:
         (lambda: _QUEUE.enqueue_now(_ENGINE, channel="a", payload=1, countdown=5), "write delay=timedelta(seconds=5)"),
         (
             lambda: _POLICY(max_retries=5),
-            "RetryPolicy has max_retries=5, which is no field of it; write max_attempts=6",
+            "RetryPolicy has max_retries=5, which is none of its arguments; write max_att",
         ),
+        (
+            lambda: _RETRY(countdown=60),
+            "Retry has countdown=60, which is none of its arguments; write delay=timedelta(",
+        ),
+        (lambda: _RETRY(60), "Retry has 60 without a name; name it, such as delay=timedelta(minutes=1)"),
+        (lambda: _RELEASE(countdown=60), "Release has countdown=60"),
         (lambda: _POLICY(retry_backoff_max=600), "write cap=timedelta(seconds=600)"),
         (lambda: _QUEUE.handler("mail", max_retries=3), "write retry=RetryPolicy(max_attempts=4), where the first"),
         (lambda: _QUEUE.handler(name="mail"), "write kind='mail'"),
@@ -224,6 +234,24 @@ def test_policies_are_copied() -> None:
     policy = RetryPolicy(first=_HOUR, cap=_HOUR)
     again = pickle.loads(pickle.dumps(policy))  # noqa: S301 - it was pickled here
     assert again == copy(policy) == replace(policy, jitter=1.0) == policy
+
+
+def test_outcomes_of_ones_own() -> None:
+    """A class that is derived from an outcome has the arguments that it likes."""
+
+    class Later(Retry):
+        def __init__(self, minutes: int) -> None:
+            super().__init__(delay=timedelta(minutes=minutes))
+
+    assert Later(5).delay == timedelta(minutes=5)
+
+
+def test_names_of_cron() -> None:
+    """The names that cron has for expressions stand for these, so that the same schedule is the same."""
+    assert Recurrence(cron="@daily") == Recurrence(cron="0 0 * * *")
+    assert Recurrence(cron="@weekly").cron == "0 0 * * 0"
+    with pytest.raises(InvalidArgument, match="cron is '@reboot'; give five fields"):
+        Recurrence(cron="@reboot")
 
 
 def test_options_are_those_of_a_message() -> None:
