@@ -82,11 +82,13 @@ class DedicatedConnection(ABC):
     """One connection, made when it is needed and again after it broke; *set_up* is called with each new one.
 
     Attributes:
+        made: How many connections were made so far.
         watch: Ends calls on it that nobody answers.
     """
 
     def __init__(self, options: ConnectionOptions, set_up: SetUp | None) -> None:
         engine = options.engine
+        self.made: int = 0
         self._driver = driver_of(engine.sync_engine if isinstance(engine, AsyncEngine) else engine)
         self._timings = options.timings
         self._set_up = set_up
@@ -174,6 +176,7 @@ class SyncDedicatedConnection(DedicatedConnection):
         if self._connection is None:
             # Kept at once: if anything of the following fails, close() lets it go.
             connection = self._connection = _connected(self._engine, self._timings.connect)
+            self.made += 1
             self.watch.watch(connection.connection.driver_connection)
             with self.watch.calling(self._timings.connect):
                 connection.execution_options(**self._isolation)
@@ -239,6 +242,7 @@ class AsyncDedicatedConnection(DedicatedConnection):
                 if not scope.expired():
                     raise
                 raise _unanswered(connect) from None
+            self.made += 1
             self.watch.watch(await self._adriver())
             with self.watch.calling(connect):
                 self._connection = await self._connection.execution_options(**self._isolation)

@@ -76,7 +76,10 @@ class Schedules:
             found = self._installations.setdefault(queue.target.schema, _Installation())
             found.queues[queue.target.queue] = queue
             found.in_code += [(queue.target.queue, *key) for key in queue.queue.periodic_schedules]
-        self._undeclared = [queue for queue in queues if queue.queue.periodic_schedules]
+        self._declared = [queue for queue in queues if queue.queue.periodic_schedules]
+        self._undeclared = list(self._declared)
+        # How many connections were made when the code was last declared. None: it was not yet.
+        self._declared_on: int | None = None
         self._declaring = Backoff("set its periodic schedules", options.name, options.clock, options.timings)
         self._running = Backoff("run schedules", options.name, options.clock, options.timings)
         self._refused: set[int] = set()
@@ -93,6 +96,9 @@ class Schedules:
         if self._thread is not None and self._thread.is_alive():
             return None
         found = [(schema, due) for schema in self._installations for due in self._find(self._connection, schema)]
+        if self._declared_on not in {None, self._connection.made}:
+            # The server may have gone back to a time before a schedule was set.
+            self._undeclared = list(self._declared)
         if self._undeclared or any(due.due_at <= due.read_at for _, due in found):
             self._start()
         waits = [due.due_at - due.read_at for _, due in found if due.due_at > due.read_at]
@@ -157,10 +163,13 @@ class Schedules:
         return [due for due in found if due.id not in self._refused]
 
     def _declare(self, connection: DedicatedConnection) -> None:
-        """Set the schedules of the code once, at the start."""
+        """Set the schedules of the code at the start. On another connection, set those that are not there any more."""
+        made = self._connection.made
         try:
             for queue in list(self._undeclared):
-                for definition in queue.queue.periodic_schedules.values():
+                for (channel, name), definition in queue.queue.periodic_schedules.items():
+                    if self._declared_on is not None and self._is_set(connection, queue, channel, name):
+                        continue
                     make = partial(database.set_schedule, target=queue.target, definition=definition)
                     outcome = connection.run(partial(_committed, work=make))
                     log.log(
@@ -170,9 +179,15 @@ class Schedules:
                         extra={"worker": self._options.name},
                     )
                 self._undeclared.remove(queue)
+            self._declared_on = made
             self._declaring.succeeded()
         except Exception as error:  # noqa: BLE001 - tried again by the next poll
             self._declaring.failed(error)
+
+    @staticmethod
+    def _is_set(connection: DedicatedConnection, queue: ServedQueue, channel: str, name: str) -> bool:
+        read = partial(database.schedules, target=queue.target, channel=channel, name=name, limit=1)
+        return bool(connection.run(partial(_committed, work=read)))
 
     def _run_due(self, connection: DedicatedConnection, schema: str | None) -> bool:
         """Run the schedules that are due, in any order: workers that do it at once hardly meet. Whether one was run."""

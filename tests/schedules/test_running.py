@@ -239,6 +239,25 @@ def test_periodic_is_declared_once() -> None:
         queue.periodic("tidy", channel="a", every=HOUR, kind="b")(print)
 
 
+def test_periodic_after_a_restore(engine: Engine, database: Database) -> None:
+    """A worker whose connections broke sets a schedule of its code that is not there any more, and changes no other."""
+    queue = queue_that_waits()
+    for name in "lost", "changed":
+        queue.periodic(name, channel="system", every=HOUR, kind="none")(print)
+    with working(engine, queue):
+        until(lambda: len(queue.schedules(engine)) == 2, "they are set")
+        until(lambda: planned(database), "they are planned")
+        queue.unschedule(engine, "lost", channel="system")
+        queue.schedule(engine, "changed", channel="system", every=2 * HOUR)
+        engine.dispose()
+        database.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database()"
+            " and pid <> pg_backend_pid() and backend_type = 'client backend'"
+        )
+        until(lambda: len(queue.schedules(engine)) == 2, "the lost one is set again")
+    assert {one.name: one.every for one in queue.schedules(engine)} == {"lost": HOUR, "changed": 2 * HOUR}
+
+
 def test_what_vanished_from_the_code(engine: Engine, database: Database, clock: Clock) -> None:
     """It runs no more; it is shown as overdue, and removed after a week; a worker that has it again goes on before."""
     older = queue_that_waits()
