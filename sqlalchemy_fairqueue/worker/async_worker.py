@@ -206,7 +206,8 @@ class AsyncWorker:
         finally:
             self._starting = None
             starting.set()
-        log.info("worker %s started on %s", self.name, [queue.name for queue in options.queues])
+        names = [queue.name for queue in options.queues]
+        log.info("worker %s started on %s", self.name, names, extra={"worker": self.name})
 
     async def stop(self, grace: timedelta | None = None) -> None:
         """Take no further messages, let handlers finish, release the rest uncounted, and return. It can start again.

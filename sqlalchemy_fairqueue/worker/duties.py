@@ -104,7 +104,12 @@ class Duties:
         try:
             self._last()
         except Exception as error:  # noqa: BLE001 - a stop must not fail by it
-            log.debug("worker %s could not end its leases, which expire: %s", self._name, said(error))
+            log.debug(
+                "worker %s could not end its leases, which expire: %s",
+                self._name,
+                said(error),
+                extra={"worker": self._name},
+            )
         self._connection.close()
 
     def _call(self, number: int) -> None:

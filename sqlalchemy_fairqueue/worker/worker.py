@@ -237,7 +237,8 @@ class Worker:
             lifespan.stop()
             raise
         self._lifespan, self._runtime = lifespan, runtime
-        log.info("worker %s started on %s", self.name, [queue.name for queue in options.queues])
+        names = [queue.name for queue in options.queues]
+        log.info("worker %s started on %s", self.name, names, extra={"worker": self.name})
 
     def stop(self, grace: timedelta | None = None) -> None:
         """Take no further messages, let handlers finish, release the rest uncounted, and return. It can start again.
