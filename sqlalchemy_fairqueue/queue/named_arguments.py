@@ -12,7 +12,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from sqlalchemy_fairqueue.values import Enqueue
-from sqlalchemy_fairqueue.values.misspellings import unknown_argument
+from sqlalchemy_fairqueue.values.misspellings import WITHOUT_AN_ENGINE, unknown_argument
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +41,8 @@ def named_arguments(method: Callable[P, R]) -> Callable[P, R]:
 
     def explained(error: TypeError, args: Sequence[object], kwargs: Mapping[str, object]) -> TypeError:
         # The first one is the instance.
-        problem = _problem(name, where.name, args[2:], kwargs, names)
+        called = type(args[0]).__name__ if name == "__init__" and args else name
+        problem = _problem(called, where.name, args[2:], kwargs, names)
         return error if problem is None else TypeError(problem)
 
     if inspect.iscoroutinefunction(method):
@@ -75,7 +76,9 @@ def _problem(
     """What is wrong with the names of a call. None: nothing is."""
     if further:
         shown = ", ".join(_short(value) for value in further)
-        if not {*_FIRST} <= {*names}:
+        if hasattr(further[0], "dialect"):
+            advice = WITHOUT_AN_ENGINE
+        elif not {*_FIRST} <= {*names}:
             advice = f"its arguments are {', '.join(names)}"
         else:
             written = ", ".join(f"{name}={_short(value)}" for name, value in zip(_FIRST, further, strict=False))

@@ -30,6 +30,10 @@ _WORDS = {
     "bury_on": ("dont_autoretry_for", "dont_retry_on", "throws"),
 }
 _MEANT = {theirs: ours for ours, words in _WORDS.items() for theirs in words}
+WITHOUT_AN_ENGINE = (
+    "leave it out: each call has its own session, connection or engine, such as enqueue_now(engine, ...)"
+)
+_ENGINES = {"bind", "connection", "engine", "session"}
 # Words that count the attempts after the first one.
 _RETRIES = {"max_retries", "retries"}
 
@@ -43,6 +47,8 @@ def advice_on(name: str, value: object, names: Iterable[str]) -> str:
         names: The names that the call has.
     """
     known = [*names]
+    if name in _ENGINES and name not in known:
+        return WITHOUT_AN_ENGINE
     meant = _MEANT.get(name)
     if meant == "max_attempts" and meant not in known and "retry" in known:
         written, _, remark = _written(name, meant, value).partition(", ")

@@ -42,6 +42,7 @@ _ENGINE = create_engine("postgresql+psycopg://")
 _HOUR = timedelta(hours=1)
 _JOBS = Queue("documents")
 _QUEUE: Any = _JOBS
+_NEW: Any = Queue
 _WORKER: Any = Worker
 _POLICY: Any = RetryPolicy
 _RETRY: Any = Retry
@@ -120,6 +121,12 @@ def _enqueue(**words: Any) -> Any:
         (lambda: _POLICY(retry_backoff_max=600), "write cap=timedelta(seconds=600)"),
         (lambda: _QUEUE.handler("mail", max_retries=3), "write retry=RetryPolicy(max_attempts=4), where the first"),
         (lambda: _QUEUE.handler(name="mail"), "write kind='mail'"),
+        (lambda: _NEW("mails", _ENGINE), "leave it out: each call has its own session, connection or engine"),
+        (
+            lambda: _NEW("mails", connection=_ENGINE),
+            "Queue has connection=Engine(postgresql+psycopg://), which is none",
+        ),
+        (lambda: _NEW("mails", max_retries=3), "write max_attempts=4"),
         (lambda: _QUEUE.job(soft_time_limit=30), "write timeout=timedelta(seconds=30)"),
     ],
 )
