@@ -10,9 +10,8 @@ from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from sqlalchemy import URL, Engine, NullPool, create_engine
 
-from sqlalchemy_fairqueue import install_fairqueue
 from tests.cli.conftest import bare_cli
-from tests.fixtures.database import Database
+from tests.fixtures.database import Database, MakeDatabase
 
 __all__ = ["bare_cli"]
 
@@ -84,10 +83,10 @@ class Installation:
 
 
 @pytest.fixture
-def jobs(empty_database: Database) -> Iterator[Installation]:
+def jobs(make_database: MakeDatabase) -> Iterator[Installation]:
     """An installation in a schema of its own, to which nobody has any right yet."""
-    owner = create_engine(empty_database.url, pool_size=5)
-    install_fairqueue(owner, SCHEMA)
+    database = make_database(schema=SCHEMA)
+    owner = create_engine(database.url, pool_size=5)
     with contextlib.ExitStack() as stack:
         stack.callback(owner.dispose)
-        yield Installation(empty_database, owner, stack)
+        yield Installation(database, owner, stack)
