@@ -157,7 +157,8 @@ def tests(session: nox.Session) -> None:
         session.run("pytest", *_WITHOUT_SPARK, *_SLOWEST, *chosen, env=server, success_codes=codes)
     if spark_too:
         # One session of Spark has both cores. A history is read up to the oldest transaction of the server: apart.
-        session.run("pytest", "-m", _SPARK, "-n", "1", *_SLOWEST, *arguments, env=embedded, success_codes=codes)
+        chosen = arguments or _spark_paths()
+        session.run("pytest", "-m", _SPARK, "-n", "1", *_SLOWEST, *chosen, env=embedded, success_codes=codes)
 
 
 @nox.session
@@ -178,7 +179,17 @@ def _spark_is_wanted(arguments: Sequence[str]) -> bool:
     """Whether the tests that pytest is asked for may include tests of Spark."""
     paths = [path for argument in arguments if (path := Path(argument.partition("::")[0])).exists()]
     files = [file for path in paths for file in ([path] if path.is_file() else path.rglob("test_*.py"))]
-    return not paths or any(_SPARK_FOLDER in file.parents or "mark.spark" in file.read_text() for file in files)
+    return not paths or any(map(_is_of_spark, files))
+
+
+def _is_of_spark(file: Path) -> bool:
+    return _SPARK_FOLDER in file.parents or "mark.spark" in file.read_text()
+
+
+def _spark_paths() -> list[str]:
+    """Where the tests of Spark are: of all others the only worker need not know."""
+    files = sorted(file for file in Path("tests").rglob("test_*.py") if _is_of_spark(file))
+    return [str(_SPARK_FOLDER), *(str(file) for file in files if _SPARK_FOLDER not in file.parents)]
 
 
 @nox.session
