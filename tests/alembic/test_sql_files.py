@@ -22,35 +22,38 @@ FILES = sorted((*ROOT.rglob("*.sql"), *LADDER.rglob("*.sql")))
 TOKENS = re.compile(r"(?P<comment>--[^\n]*)|(?P<literal>'(?:[^']|'')*')|(?P<name>\"(?:[^\"]|\"\")*\")")
 
 
-@pytest.fixture(params=FILES, ids=["/".join(path.parts[-2:]) for path in FILES])
-def text(request: pytest.FixtureRequest) -> str:
-    """Each file's text."""
-    return str(request.param.read_text(encoding="utf-8"))
+@pytest.fixture(params=sorted({path.parent for path in FILES}), ids=lambda folder: folder.name)
+def texts(request: pytest.FixtureRequest) -> dict[str, str]:
+    """The texts of a folder's files."""
+    return {path.name: path.read_text(encoding="utf-8") for path in FILES if path.parent == request.param}
 
 
-def test_qualifier_stands_only_where_an_identifier_does(text: str) -> None:
+def test_qualifier_stands_only_where_an_identifier_does(texts: dict[str, str]) -> None:
     """``fairqueue`` is written as a qualifier of ours, and never in a comment, a string or a longer word."""
-    for kind in TOKENS.finditer(text):
-        assert "fairqueue" not in kind[0]
-    assert len(re.findall("fairqueue", text)) == len(re.findall(r"(?<![\w.\"$])fairqueue\.fq_\w+", text))
+    for name, text in texts.items():
+        for kind in TOKENS.finditer(text):
+            assert "fairqueue" not in kind[0], name
+        assert len(re.findall("fairqueue", text)) == len(re.findall(r"(?<![\w.\"$])fairqueue\.fq_\w+", text)), name
 
 
-def test_lines_are_short(text: str) -> None:
+def test_lines_are_short(texts: dict[str, str]) -> None:
     """Lines have at most 120 characters, headers too."""
-    assert [line for line in text.splitlines() if len(line) > 120] == []
+    assert [(name, line) for name, text in texts.items() for line in text.splitlines() if len(line) > 120] == []
 
 
-def test_nothing_of_ours_is_named_without_the_qualifier(text: str) -> None:
+def test_nothing_of_ours_is_named_without_the_qualifier(texts: dict[str, str]) -> None:
     """Functions and tables are never found by the search_path: it is pinned to PostgreSQL's own schema."""
-    code = TOKENS.sub("", text)
     ours = {*sql.functions(LATEST), *sql.tables(LATEST)}
-    assert [name for name in re.findall(r"(?<![\w.])(fq_\w+)(?!\w)", code) if name in ours] == []
+    for file, text in texts.items():
+        code = TOKENS.sub("", text)
+        assert [name for name in re.findall(r"(?<![\w.])(fq_\w+)(?!\w)", code) if name in ours] == [], file
 
 
-def test_quotes_of_a_body_are_plain(text: str) -> None:
+def test_quotes_of_a_body_are_plain(texts: dict[str, str]) -> None:
     """Bodies are between ``$$``, and there is no other dollar sign: the loader gives the quotes a name."""
-    assert text.count("$$") % 2 == 0
-    assert text.count("$") == 2 * text.count("$$")
+    for name, text in texts.items():
+        assert text.count("$$") % 2 == 0, name
+        assert text.count("$") == 2 * text.count("$$"), name
 
 
 def test_stem_is_the_name() -> None:
