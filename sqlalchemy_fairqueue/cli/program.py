@@ -3,11 +3,13 @@
 # Annotations are read when the program starts, so that they must not be postponed.
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from importlib import metadata
 from typing import Annotated, cast
 
 import typer
+from typer.main import get_command
 
 from sqlalchemy_fairqueue.cli.configure_commands import configure_channel, configure_queue
 from sqlalchemy_fairqueue.cli.controls import cancel, pause, resume
@@ -182,6 +184,12 @@ program.add_typer(workers, name="workers")
 program.add_typer(spark, name="spark")
 
 
+@cache
+def _command() -> Callable[..., int | None]:
+    """The program as typer reads it from the signatures of all commands: that takes longer than most command lines."""
+    return get_command(program)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return the exit status.
 
@@ -190,7 +198,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        status = program(args=words, prog_name="fairqueue", standalone_mode=False)
+        status = _command()(args=words, prog_name="fairqueue", standalone_mode=False)
     except _USAGE_ERROR as error:
         return _usage_failure(error, words)
     except typer.Abort as error:
