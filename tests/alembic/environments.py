@@ -1,5 +1,8 @@
 """Code that users write into their env.py: models, options and filters."""
 
+import importlib
+from hashlib import sha256
+from pathlib import Path
 from textwrap import dedent
 
 from tests.alembic.conftest import Project
@@ -60,8 +63,19 @@ def environment(
     options: str = "",
 ) -> None:
     """Give env.py models, and options for ``context.configure(...)``."""
-    written = code(models, base=base, imported=imported, more=more)
+    written = _in_a_module(project.root.parent, code(models, base=base, imported=imported, more=more))
     project.edit_env("target_metadata = None\n", f"{written}\ntarget_metadata = Base.metadata\n")
     if options:
         line = "connection=connection, target_metadata=target_metadata"
         project.edit_env(line, f"{line}, {options}")
+
+
+def _in_a_module(folder: Path, written: str) -> str:
+    """Put models into a module, as an application does: the tests of a process map the same classes once."""
+    name = f"models_{sha256(written.encode()).hexdigest()}"
+    file = folder / f"{name}.py"
+    if not file.exists():
+        file.write_text(written)
+        importlib.invalidate_caches()
+    path = f"import sys\nif {str(folder)!r} not in sys.path:\n    sys.path.append({str(folder)!r})"
+    return f"{path}\nfrom {name} import *"

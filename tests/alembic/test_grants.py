@@ -16,7 +16,7 @@ from sqlalchemy_fairqueue.models import RoleGrant, declare_grants
 from sqlalchemy_fairqueue.sql import find_drift, quoted, read_grants, role_functions
 from tests.alembic.catalog import catalog
 from tests.alembic.conftest import Project
-from tests.alembic.environments import MODELS, environment
+from tests.alembic.environments import MODELS, code, environment
 from tests.alembic.test_operations import run_script
 from tests.fixtures.database import Database, MakeDatabase
 
@@ -289,7 +289,8 @@ def test_autogenerate(project: Project, empty_database: Database, schema: str | 
 
 def test_grants_that_nobody_declared(project: Project, empty_database: Database) -> None:
     """Without a declaration autogenerate leaves grants alone; an empty one revokes all."""
-    environment(project, MODELS)
+    # Not those that other tests have: they get a declaration.
+    project.edit_env("target_metadata = None\n", f"{code(MODELS)}\ntarget_metadata = Base.metadata\n")
     with roles(empty_database, "app") as (app,):
         migrate(project, empty_database, None, f"op.grant_fairqueue({app!r}, 'producer')", version=3)
         project.run("upgrade", "head")
