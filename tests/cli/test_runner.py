@@ -172,6 +172,7 @@ def test_without_the_extra() -> None:
         assert "Traceback" not in found.stderr
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("missing", ["pyspark", "pyarrow"])
 @pytest.mark.parametrize(
     "words", ["enqueue messages.parquet", "archive folder", "compact folder", "report", "replay scenarios.toml"]

@@ -56,7 +56,7 @@ def test_one_at_a_time(kernel: Kernel) -> None:
 def test_batches(kernel: Kernel) -> None:
     """So do workers that take several, in the order of the turns within each batch."""
 
-    @settings(max_examples=max(75, settings().max_examples))
+    @settings(max_examples=2 * settings().max_examples)
     @given(programs())
     def check(program: Program) -> None:
         assert simulated(program) == done(kernel, program)
