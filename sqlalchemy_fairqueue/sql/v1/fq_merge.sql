@@ -11,9 +11,9 @@
 -- and when the first of its messages is due. p_notify: wake waiting consumers, with the commit.
 -- Members of groups of the stage belong to groups that do not exist yet: fq_make_load_groups makes them, in the same
 -- transaction.
--- Locks: the job's row, which only the same job waits for. Then what an ordinary enqueue of these messages takes, in
--- its order, until the commit: nothing for messages without a key; the others come last, in the order (channel, key).
--- Replacing, or keys in a channel that has a bound, wait 500 ms at most.
+-- Locks: as fq_begin_load. Then what an ordinary enqueue of these messages takes, in its order, until the commit:
+-- nothing for messages without a key; the others come last, in the order (channel, key). Replacing, or keys in a
+-- channel that has a bound, wait as fq_merge_in_order.
 -- Index: fq_channel_queue_name_key, fq_message_dedupe_key, fq_channel_state_newest_ix.
 -- Errors: QF001 bad argument, or a job that is not the same after all; QF002 a key stands already; QF005 a channel is
 -- full; QF006 the stage does not have the rows that it should; 42P01 it is gone; 42501 another role made it; 55P03,
@@ -44,7 +44,6 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
-  c_chunk constant integer := 1000;
   v_schema regnamespace := (select t.typnamespace from pg_type t where t.oid = pg_typeof(null::fairqueue.fq_load));
   v_now bigint := fairqueue.fq_now();
   -- what counts of the stage, when its messages may be dequeued, and which of its channels is which
@@ -59,7 +58,6 @@ declare
   v_first_row tid;
   v_first_id bigint;
   v_load fairqueue.fq_load;
-  v_timeout text := current_setting('lock_timeout');
   v_found bigint;
   v_plain bigint;
   v_keyed bigint;
@@ -68,14 +66,11 @@ declare
   v_bounded bigint[];
   v_missing text;
   v_by_enqueue text;
-  v_held bigint[];
-  v_full text;
   v_added bigint;
   v_created bigint := 0;
   v_replaced bigint := 0;
   v_duplicates bigint := 0;
   v_dropped bigint := 0;
-  r record;
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
     perform fairqueue.fq_check_grant(array['loader']::text[], p_queue, null::text[])
@@ -98,35 +93,11 @@ begin
       using errcode = 'QF003', hint = 'run it in a READ COMMITTED transaction of its own';
   end if;
 
-  insert into fairqueue.fq_load as l (
-    queue, job_id, batch_id, source, messages, created, replaced, duplicates, dropped, rejected, committed_at
-  )
-  values (p_queue, p_job_id, null, p_source, 0, 0, 0, 0, 0, 0, v_now)
-  on conflict (queue, job_id) do nothing;
-  if not found then
-    select * into v_load
-    from fairqueue.fq_load l
-    where l.queue = p_queue
-      and l.job_id = p_job_id
-    for update;
-    if (v_load.batch_id is null) <> (p_batch_id is null)
-      or (p_batch_id is not null and v_load.source is distinct from p_source)
-    then
-      raise exception 'job % of queue % was another load', left(p_job_id, 80), p_queue
-        using errcode = 'QF001',
-          detail = format(
-            'then: batch %s of source %L; now: batch %s of source %L',
-            coalesce(v_load.batch_id::text, 'none'), v_load.source, coalesce(p_batch_id::text, 'none'), p_source
-          ),
-          hint = 'give this one a job id of its own; a stream goes on with its checkpoint, and one that starts anew '
-            'needs a new job id';
-    end if;
-    if v_load.batch_id is null or v_load.batch_id >= p_batch_id then
-      return query
-      select false, v_load.messages, v_load.created, v_load.replaced, v_load.duplicates, v_load.dropped,
-        v_load.rejected;
-      return;
-    end if;
+  v_load := fairqueue.fq_begin_load(p_queue, p_job_id, p_batch_id, p_source, v_now);
+  if v_load.job_id is not null then
+    return query
+    select false, v_load.messages, v_load.created, v_load.replaced, v_load.duplicates, v_load.dropped, v_load.rejected;
+    return;
   end if;
 
   -- Members of groups say in their headers which group it is, as those that are enqueued one by one.
@@ -244,64 +215,13 @@ begin
   end if;
 
   if v_bounded <> '{}' or v_rest_keyed > 0 then
-    -- Unlike an enqueue, replacing locks messages before keys, so this could deadlock with an enqueue. It gives up
-    -- early, before PostgreSQL chooses the other transaction as the victim.
-    if v_rest_keyed > 0 then
-      perform set_config('lock_timeout', '500ms', true);
-    end if;
-    if p_on_duplicate = 'replace' then
-      execute format(
-        'select array_agg(m.id) from %s s'
-        ' join %s c(channel, id) on c.channel = s.channel'
-        ' cross join lateral ('
-        '   select m.id from %s.fq_message m where m.channel_id = c.id and m.dedupe_key = s.key limit 1'
-        ' ) m'
-        ' where s.key is not null',
-        v_stage, v_channels, v_schema
-      )
-      into v_held;
-      perform fairqueue.fq_lock_messages(v_held);
-    end if;
-    for r in
-      execute format(
-        'select array_agg(n.channel order by n.position) as channels, array_agg(n.kind order by n.position) as kinds,'
-        '  array_agg(n.content order by n.position) as contents, array_agg(n.headers order by n.position) as headers,'
-        '  array_agg(n.delay order by n.position) as delays, array_agg(n.at order by n.position) as ats,'
-        '  array_agg(n.priority order by n.position) as priorities, array_agg(n.key order by n.position) as keys,'
-        '  array_agg(n.max_attempts order by n.position) as max_attempts,'
-        '  array_agg(n.cost order by n.position) as costs, array_agg(n.group_id order by n.position) as groups,'
-        '  count(*)::integer as messages'
-        ' from ('
-        '   select s.*, row_number() over (order by s.channel, s.key nulls first, s.attempt, s.row) as position'
-        '   from %s s'
-        '   join %s c(channel, id) on c.channel = s.channel'
-        '   where %s'
-        ' ) n'
-        ' group by (n.position - 1) / %s'
-        ' order by (n.position - 1) / %s',
-        v_stage, v_channels, v_by_enqueue, c_chunk, c_chunk
-      )
-    loop
-      select v_created + count(*) filter (where e.outcome = 'created'),
-        v_replaced + count(*) filter (where e.outcome = 'replaced'),
-        v_duplicates + count(*) filter (where e.outcome = 'duplicate'),
-        v_dropped + count(*) filter (where e.outcome = 'dropped'),
-        min(r.channels[e.ordinal]) filter (where e.outcome = 'full')
-      into v_created, v_replaced, v_duplicates, v_dropped, v_full
-      from fairqueue.fq_enqueue(
-        p_queue, r.channels::text[], r.kinds::text[], r.contents::bytea[], r.headers::jsonb[], r.delays::bigint[],
-        r.ats::bigint[], r.priorities::integer[], r.keys::text[], r.max_attempts::integer[], null::jsonb,
-        array_fill(p_on_duplicate, array[r.messages])::text[], false::boolean, null::bigint[],
-        r.costs::integer[], r.groups::uuid[]
-      ) e;
-      if v_full is not null then
-        raise exception 'channel % of queue % has no room for the messages of job %',
-            left(v_full, 80), p_queue, left(p_job_id, 80)
-          using errcode = 'QF005',
-            hint = 'run the job again later, or give the channel a greater max_backlog; nothing was enqueued';
-      end if;
-    end loop;
-    perform set_config('lock_timeout', v_timeout, true);
+    select v_created + e.created, v_replaced + e.replaced, v_duplicates + e.duplicates, e.dropped
+    into v_created, v_replaced, v_duplicates, v_dropped
+    from fairqueue.fq_merge_in_order(
+      p_queue, p_job_id, p_on_duplicate,
+      format('%s s join %s c(channel, id) on c.channel = s.channel', v_stage, v_channels)::text, v_by_enqueue,
+      (v_rest_keyed > 0)::boolean
+    ) e;
   end if;
 
   if v_duplicates > 0 and p_on_duplicate = 'raise' then

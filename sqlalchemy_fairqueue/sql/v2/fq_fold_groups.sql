@@ -9,12 +9,12 @@
 -- is tried again after a second if its channel is full; after 1, 2, 4, 8, then every 16 seconds if another transaction
 -- makes its channel or has its key; after a minute if the problem is not passing. Follow-ups were allowed when they
 -- were recorded: they are enqueued into any channel, whatever the caller was granted.
--- Locks: the row of fq_group_fold, skip locked; then rows that nobody else updates; then what fq_enqueue locks: first
+-- Locks: as fq_fold_notes, which comes first; then what fq_enqueue locks: first
 -- for follow-ups that wait for nobody (an existing channel, no key), then for others by (queue, channel, key). One of
 -- these waits for 20 ms at most. The first that waits in vain ends the call, as 100 ms of follow-ups do: what the call
 -- has locked is free when the caller commits, and the next call does the rest. Those with the same key, or of the same
 -- new channel, are put off without a wait. So nobody waits long for a fold, and groups hardly wait for each other.
--- Index: fq_group_note_pkey from floor_xid on and by open_xids, fq_group_pkey, fq_group_due_ix, fq_message_group_ix.
+-- Index: as fq_fold_notes, fq_group_due_ix, fq_message_group_ix.
 -- Errors: QF001 bad argument.
 create function fairqueue.fq_fold_groups(p_limit integer, p_groups integer, p_notify boolean)
 returns table (folded bigint, finished bigint, more boolean)
@@ -35,9 +35,6 @@ as $$
 declare
   c_round constant interval := '100 ms';
   v_now bigint := fairqueue.fq_now();
-  v_floor xid8;
-  v_open xid8[];
-  v_snapshot pg_snapshot := pg_current_snapshot();
   v_message_id bigint;
   v_outcome text;
   v_problem text;
@@ -59,98 +56,16 @@ begin
       coalesce(p_groups::text, 'null')
       using errcode = 'QF001', hint = 'fold 1 to 1000000 notes and finish 1 to 10000 groups at once';
   end if;
-  folded := 0;
   finished := 0;
   more := false;
-  select f.floor_xid, f.open_xids into v_floor, v_open
-  from fairqueue.fq_note_floor() f;
-  perform
-  from fairqueue.fq_group_fold f
-  where f.single = 1
-  for update skip locked;
-  if not found then
-    -- It is made once.
-    perform
-    from fairqueue.fq_group_fold f
-    where f.single = 1;
-    if found then
-      return;
-    end if;
-    insert into fairqueue.fq_group_fold (floor_xid)
-    values ('0')
-    on conflict (single) do nothing;
-    if not found then
-      return;
-    end if;
+  folded := fairqueue.fq_fold_notes(p_limit, v_now);
+  if folded is null then
+    return;
   end if;
-
-  -- One statement, so that all notes of a transaction are folded at once unless the limit is met.
-  with chosen as materialized (
-    select u.xid, u.id, u.group_id
-    from (
-      select o.xid, o.id, o.group_id
-      from fairqueue.fq_group_note o
-      where o.xid = any (v_open)
-      union all
-      (
-        select n.xid, n.id, n.group_id
-        from fairqueue.fq_group_note n
-        where n.xid >= v_floor
-        order by n.xid, n.id, n.group_id
-        limit p_limit
-      )
-    ) u
-    limit p_limit
-  ),
-  taken as (
-    delete from fairqueue.fq_group_note n
-    using chosen c
-    where n.xid = c.xid
-      and n.id = c.id
-      and n.group_id = c.group_id
-    returning n.group_id, n.added, n.done, n.failed, n.cancelled
-  ),
-  sums as materialized (
-    select t.group_id, count(*) as notes, sum(t.added) as added, sum(t.done) as done, sum(t.failed) as failed,
-      sum(t.cancelled) as cancelled
-    from taken t
-    group by t.group_id
-  ),
-  counted as (
-    update fairqueue.fq_group g
-    set added = g.added + s.added,
-      done = g.done + s.done,
-      failed = g.failed + s.failed,
-      cancelled = g.cancelled + s.cancelled,
-      due_at = case
-        when num_nulls(g.finished_at) = 1
-          and g.added + s.added <= g.done + s.done + g.failed + s.failed + g.cancelled + s.cancelled
-        then v_now
-      end
-    from sums s
-    where g.group_id = s.group_id
-  )
-  select coalesce(sum(s.notes), 0) into folded
-  from sums s;
   more := folded = p_limit;
   if more then
     return next;
     return;
-  end if;
-  if folded > 0 then
-    update fairqueue.fq_group_fold f
-    set floor_xid = pg_snapshot_xmax(v_snapshot),
-      -- the own one, too: this transaction may leave further notes
-      open_xids = array(
-        select x.xid::text::bigint
-        from (
-          select pg_snapshot_xip(v_snapshot) as xid
-          union all
-          select pg_current_xact_id()
-        ) x
-        where x.xid < pg_snapshot_xmax(v_snapshot)
-      )
-    where f.single = 1;
   end if;
 
   v_until := clock_timestamp() + c_round;

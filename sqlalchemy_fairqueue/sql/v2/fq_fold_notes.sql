@@ -1,0 +1,115 @@
+-- fq_fold_notes: count what up to p_limit notes of groups say, in the caller's transaction, and make groups due now
+-- whose members have all ended. Returns how many notes were folded, p_limit: there may be more; null: another
+-- transaction folds.
+-- Guarantees: a note is counted once. With less than p_limit the floor becomes where the notes of transactions begin
+-- that the snapshot of this one does not have (fq_note_floor).
+-- Locks: the row of fq_group_fold, skip locked; then rows that nobody else updates.
+-- Index: fq_group_note_pkey from floor_xid on and by open_xids, fq_group_pkey. Errors: none.
+create function fairqueue.fq_fold_notes(p_limit integer, p_now bigint)
+returns bigint
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_floor xid8;
+  v_open xid8[];
+  v_snapshot pg_snapshot := pg_current_snapshot();
+  v_folded bigint;
+begin
+  select f.floor_xid, f.open_xids into v_floor, v_open
+  from fairqueue.fq_note_floor() f;
+  perform
+  from fairqueue.fq_group_fold f
+  where f.single = 1
+  for update skip locked;
+  if not found then
+    -- It is made once.
+    perform
+    from fairqueue.fq_group_fold f
+    where f.single = 1;
+    if found then
+      return null;
+    end if;
+    insert into fairqueue.fq_group_fold (floor_xid)
+    values ('0')
+    on conflict (single) do nothing;
+    if not found then
+      return null;
+    end if;
+  end if;
+
+  -- One statement, so that all notes of a transaction are folded at once unless the limit is met.
+  with chosen as materialized (
+    select u.xid, u.id, u.group_id
+    from (
+      select o.xid, o.id, o.group_id
+      from fairqueue.fq_group_note o
+      where o.xid = any (v_open)
+      union all
+      (
+        select n.xid, n.id, n.group_id
+        from fairqueue.fq_group_note n
+        where n.xid >= v_floor
+        order by n.xid, n.id, n.group_id
+        limit p_limit
+      )
+    ) u
+    limit p_limit
+  ),
+  taken as (
+    delete from fairqueue.fq_group_note n
+    using chosen c
+    where n.xid = c.xid
+      and n.id = c.id
+      and n.group_id = c.group_id
+    returning n.group_id, n.added, n.done, n.failed, n.cancelled
+  ),
+  sums as materialized (
+    select t.group_id, count(*) as notes, sum(t.added) as added, sum(t.done) as done, sum(t.failed) as failed,
+      sum(t.cancelled) as cancelled
+    from taken t
+    group by t.group_id
+  ),
+  counted as (
+    update fairqueue.fq_group g
+    set added = g.added + s.added,
+      done = g.done + s.done,
+      failed = g.failed + s.failed,
+      cancelled = g.cancelled + s.cancelled,
+      due_at = case
+        when num_nulls(g.finished_at) = 1
+          and g.added + s.added <= g.done + s.done + g.failed + s.failed + g.cancelled + s.cancelled
+        then p_now
+      end
+    from sums s
+    where g.group_id = s.group_id
+  )
+  select coalesce(sum(s.notes), 0) into v_folded
+  from sums s;
+  if v_folded between 1 and p_limit - 1 then
+    update fairqueue.fq_group_fold f
+    set floor_xid = pg_snapshot_xmax(v_snapshot),
+      -- the own one, too: this transaction may leave further notes
+      open_xids = array(
+        select x.xid::text::bigint
+        from (
+          select pg_snapshot_xip(v_snapshot) as xid
+          union all
+          select pg_current_xact_id()
+        ) x
+        where x.xid < pg_snapshot_xmax(v_snapshot)
+      )
+    where f.single = 1;
+  end if;
+  return v_folded;
+end
+$$;
