@@ -2,7 +2,8 @@
 
 A dequeue that fails may have taken messages that the worker does not know of. After an error the fetcher therefore uses
 a new lease, and these messages come back when the old one ends. If handlers work under the old lease, the heartbeat
-extends it for them. Then the fetcher looks up what else the old lease holds, and releases it.
+extends it for them. Then the fetcher looks up what else the old lease holds, and releases it. It does so for all leases
+when it has connected again, because another server may know of fewer settlements.
 """
 
 from __future__ import annotations
@@ -80,6 +81,8 @@ class Fetcher:
         self._clock = options.clock
         self._timings = options.timings
         self._backoff = Backoff("fetch messages", options.name, options.clock, options.timings)
+        # How many connections were made when the leases were last looked after.
+        self._made = 0
         self._stopping = False
 
     def stop(self) -> None:
@@ -139,7 +142,16 @@ class Fetcher:
             self.give_back()
 
     def _give_back_unanswered(self, now: float) -> None:
-        """Look after dequeues that were not answered, whether there is room for messages or not."""
+        """Look after dequeues that were not answered, whether there is room for messages or not.
+
+        After another connection was made, look after all leases: the server may have gone back to a time before some of
+        their messages were settled, which nobody would handle while the worker extends the lease for others.
+        """
+        if self._made != self._connection.made:
+            self._made = self._connection.made
+            for queue, unanswered in self.unanswered.items():
+                for lease in self._leases.held(queue):
+                    unanswered.add(lease.lease_id)
         for unanswered in self.unanswered.values():
             if unanswered.due_at <= now:
                 try:
@@ -273,7 +285,7 @@ class UnansweredDequeues:
         if not unknown:
             return True
         log.warning(
-            "worker gives back %d messages of queue %s that a dequeue took whose answer was lost",
+            "worker gives back %d messages of queue %s that are under its lease, and that it does not know of",
             len(unknown),
             queue.queue.name,
             extra={"queue": queue.queue.name, "message_ids": tuple(token.message_id for token in unknown)},

@@ -105,3 +105,33 @@ def test_a_dequeue_that_comes_late(
     assert notifies == [True]
     go.set()
     until(lambda: is_empty(database), "both are done")
+
+
+def test_a_server_that_goes_back(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+    """What a server knows as leased that the worker has settled, as after a failover with loss, is given back, though
+    the lease goes on for another handler and dequeues use a newer one.
+    """
+    go, began = threading.Event(), []
+
+    @queue.handler()
+    def handle(delivery: Delivery) -> None:
+        began.append(delivery.payload)
+        if delivery.payload == "long":
+            until(go.is_set, "it may end")
+
+    send(engine, queue, "long")
+    worker = start(queue, concurrency=2, lease=timedelta(hours=1), timings={"unanswered_after": 0.05})
+    until(lambda: began == ["long"], "it is at work")
+    database.execute("create table before as select * from fq_message")
+    database.execute("update before set id = id + 1000000")
+    database.execute("update fq_lease set expires_at = expires_at - 1800000000")
+    send(engine, queue, "next")
+    until(lambda: worker.stats.completed == 1, "another lease is used")
+    database.execute("insert into fq_message overriding system value select * from before")
+    database.execute(
+        "select pg_terminate_backend(pid, 10000) from pg_stat_activity"
+        " where datname = current_database() and pid <> pg_backend_pid() and query like '%fq_dequeue(%'"
+    )
+    until(lambda: len(began) == 3, "it is delivered again")
+    go.set()
+    until(lambda: is_empty(database), "all are done")
