@@ -1,9 +1,11 @@
--- fq_begin_load: begin a bulk load of fq_merge, in the caller's transaction. Returns the row of the job if it has been
--- merged before, with its batch or a later one; else null.
+-- fq_begin_load: begin a bulk load of fq_merge, in the caller's transaction. Returns the counts of the last time if the
+-- job has been merged before, with its batch or a later one; else no row.
 -- Locks: the job's row until the commit, which only the same job waits for. Index: fq_load_pkey.
 -- Errors: QF001 a job that was another load.
 create function fairqueue.fq_begin_load(p_queue text, p_job_id text, p_batch_id bigint, p_source text, p_now bigint)
-returns fairqueue.fq_load
+returns table (
+  messages bigint, created bigint, replaced bigint, duplicates bigint, dropped bigint, rejected bigint
+)
 language plpgsql
 volatile
 set search_path = pg_catalog, pg_temp
@@ -18,7 +20,7 @@ begin
   values (p_queue, p_job_id, null, p_source, 0, 0, 0, 0, 0, 0, p_now)
   on conflict (queue, job_id) do nothing;
   if found then
-    return null;
+    return;
   end if;
   select * into v_load
   from fairqueue.fq_load l
@@ -38,8 +40,9 @@ begin
           'needs a new job id';
   end if;
   if v_load.batch_id < p_batch_id then
-    return null;
+    return;
   end if;
-  return v_load;
+  return query
+  select v_load.messages, v_load.created, v_load.replaced, v_load.duplicates, v_load.dropped, v_load.rejected;
 end
 $$;

@@ -57,7 +57,6 @@ declare
   v_insert text;
   v_first_row tid;
   v_first_id bigint;
-  v_load fairqueue.fq_load;
   v_found bigint;
   v_plain bigint;
   v_keyed bigint;
@@ -93,10 +92,10 @@ begin
       using errcode = 'QF003', hint = 'run it in a READ COMMITTED transaction of its own';
   end if;
 
-  v_load := fairqueue.fq_begin_load(p_queue, p_job_id, p_batch_id, p_source, v_now);
-  if v_load.job_id is not null then
-    return query
-    select false, v_load.messages, v_load.created, v_load.replaced, v_load.duplicates, v_load.dropped, v_load.rejected;
+  return query
+  select false, l.*
+  from fairqueue.fq_begin_load(p_queue, p_job_id, p_batch_id, p_source, v_now) l;
+  if found then
     return;
   end if;
 
