@@ -79,11 +79,10 @@ def drift(database: Database, schema: str | None = None) -> list[Difference]:
 
 
 @pytest.fixture
-def latest(empty_database: Database) -> Iterator[Connection]:
-    """A connection on which the newest version is installed; nothing is committed."""
-    engine = create_engine(empty_database.url, poolclass=NullPool)
+def latest(make_database: MakeDatabase) -> Iterator[Connection]:
+    """A connection to where the newest version is installed; what the test does is not committed."""
+    engine = create_engine(make_database(version=versions()[-1]).url, poolclass=NullPool)
     with engine.connect() as connection:
-        install(connection, version=versions()[-1])
         yield connection
 
 
