@@ -77,23 +77,26 @@ class EncodedMessage(Protocol):
 
 
 class EnqueuedMessages(NamedTuple):
-    """The outcomes of an enqueue, an element a message in the order of the call.
+    """The outcomes of an enqueue, an element a message in the order in which the database took them.
 
     Attributes:
+        ordinals: Which message of the call, from 1.
         message_ids: Its id, or that of the message that holds its key; None for one that was dropped or refused.
         outcomes: What became of it. "full": its channel is full, and the policy is to raise. None: all were created.
     """
 
+    ordinals: list[int]
     message_ids: list[int | None]
     outcomes: list[EnqueueOutcome | Literal["full"]] | None
 
     @classmethod
     def of_rows(cls, rows: Sequence[Sequence[Any]], count: int) -> EnqueuedMessages:
         """Those of so many messages, from what an :func:`enqueue_call` returns."""
-        [(found, outcome)] = rows
+        [row] = rows
         if count > 1:
-            return cls(found, outcome)
-        return cls([found], None if outcome == "created" else [outcome])
+            return cls(*row)
+        message_id, outcome = row
+        return cls([1], [message_id], None if outcome == "created" else [outcome])
 
 
 @cache
@@ -119,7 +122,7 @@ def enqueue_clause(
         schema,
         function,
         # A row for each of many messages would cost the client as much as to encode it.
-        ("message_id", f"{outcome} as outcome") if alone else (_MESSAGE_IDS, _all_or_each(outcome)),
+        ("message_id", f"{outcome} as outcome") if alone else (*_IN_ARRAYS, _all_or_each(outcome)),
         alone=(*_ARRAYS, *more) if alone else (),
         queue="text",
         **_MESSAGE_TYPES,
@@ -147,14 +150,14 @@ def _refusing(schema: str | None, *, alone: bool) -> str:
     )
 
 
-_MESSAGE_IDS = "pg_catalog.array_agg(message_id order by ordinal) as message_ids"
+_IN_ARRAYS = ("pg_catalog.array_agg(ordinal) as ordinals", "pg_catalog.array_agg(message_id) as message_ids")
 
 
 def _all_or_each(outcome: str) -> str:
     """The outcomes of messages; null: all were created."""
     return (
         "case when pg_catalog.bool_and(outcome operator(pg_catalog.=) cast('created' as text))"
-        f" then cast(null as text[]) else pg_catalog.array_agg({outcome} order by ordinal) end as outcomes"
+        f" then cast(null as text[]) else pg_catalog.array_agg({outcome}) end as outcomes"
     )
 
 

@@ -11,7 +11,7 @@ from sqlalchemy_fairqueue.errors import ChannelFull, DuplicateMessage
 from sqlalchemy_fairqueue.unit_of_work.steps import Step
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -53,19 +53,19 @@ def enqueue(
         notify=all(enqueue.target.notify for enqueue in enqueues),
         lock=_held(enqueues, later),
     )
-    for number, (enqueue, message_id, outcome) in enumerate(zip(enqueues, *_told(outcomes), strict=True)):
+    for ordinal, message_id, outcome in _told(outcomes):
+        enqueue = enqueues[ordinal - 1]
         if outcome == "full":
             channel = enqueue.message.channel
             raise _full(target, channel, database.max_backlog(connection, target, channel))
         if outcome in {"duplicate", "replaced"}:
             holder = cast("int", message_id)
-            is_cancelled = number >= cancelled.get(holder, len(enqueues))
+            is_cancelled = ordinal > cancelled.get(holder, len(enqueues))
             if is_cancelled or (outcome == "duplicate" and enqueue.message.on_duplicate == "raise"):
                 raise _duplicate(enqueue, holder, is_cancelled=is_cancelled)
     if members is not None:
-        told = _told(outcomes)[1]
         # Those that were added together have the same object.
-        created = (one.group_id for one, outcome in zip(enqueues, told, strict=True) if outcome == "created")
+        created = (enqueues[ordinal - 1].group_id for ordinal, _, outcome in _told(outcomes) if outcome == "created")
         for _, same in groupby(created, key=id):
             if (group_id := next(same)) is not None:
                 members.created[group_id] += 1 + sum(1 for _ in same)
@@ -112,16 +112,17 @@ def _held(enqueues: Sequence[EnqueueMessage], later: Sequence[int]) -> Sequence[
     return later if replacing else None
 
 
-def _told(outcomes: database.EnqueuedMessages) -> tuple[list[int | None], Sequence[EnqueueOutcome | Literal["full"]]]:
-    """The ids and the outcome of each message."""
-    return outcomes.message_ids, outcomes.outcomes or ["created"] * len(outcomes.message_ids)
+def _told(outcomes: database.EnqueuedMessages) -> Iterable[tuple[int, int | None, EnqueueOutcome | Literal["full"]]]:
+    """The ordinal, id and outcome of each message."""
+    created: Sequence[EnqueueOutcome] = ["created"] * len(outcomes.ordinals)
+    return zip(outcomes.ordinals, outcomes.message_ids, outcomes.outcomes or created, strict=True)
 
 
 def _updates(enqueues: Sequence[EnqueueMessage], outcomes: database.EnqueuedMessages) -> list[ReceiptUpdate]:
     # One for all: an object a message is work for the garbage collector.
     def update() -> None:
-        for enqueue, message_id, outcome in zip(enqueues, *_told(outcomes), strict=True):
-            receipt = enqueue.receipt
+        for ordinal, message_id, outcome in _told(outcomes):
+            receipt = enqueues[ordinal - 1].receipt
             receipt.message_id = message_id
             receipt.created = outcome == "created"
             receipt.outcome = cast("EnqueueOutcome", outcome)

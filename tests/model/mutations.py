@@ -339,7 +339,7 @@ _LIMITS = [
 _GROUPS = [
     Mutation(
         "a group is followed before its last member has ended",
-        "fq_fold_groups",
+        "fq_fold_notes",
         "and g.added + s.added <= g.done",
         "and g.added + s.added <= 1 + g.done",
         slow=True,
@@ -347,7 +347,7 @@ _GROUPS = [
     ),
     Mutation(
         "a fold forgets what was added before",
-        "fq_fold_groups",
+        "fq_fold_notes",
         "set added = g.added + s.added,",
         "set added = s.added,",
         groups=True,
@@ -376,7 +376,7 @@ _GROUPS = [
     ),
     Mutation(
         "an open transaction is forgotten when the floor of the notes rises past it",
-        "fq_fold_groups",
+        "fq_fold_notes",
         "where x.xid < pg_snapshot_xmax(v_snapshot)",
         "where false",
         slow=True,
