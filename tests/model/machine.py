@@ -25,7 +25,7 @@ _LOCKS = {
     "lease": "select id from fq_lease where id = :which for update skip locked",
     "queue": "select true from fq_queue_state where queue = :which for no key update skip locked",
 }
-_LOOKS = 12
+_LOOKS = 18
 
 
 class FairQueueMachine(Granted):
@@ -88,10 +88,14 @@ class FairQueueMachine(Granted):
         assert not (left := self.world.left()), "\n".join(left)
 
     def _drained(self) -> Batch:
-        """The next batch, looked for when the last one said; empty when nothing is said to be scheduled any more."""
-        for _ in range(_LOOKS):
+        """The next batch, looked for when the last one said; empty when nothing is said to be scheduled any more.
+
+        Where a lease holds the slots of a shared limit, the queue is told to look again soon: it looks less and less
+        often, until that lease has ended.
+        """
+        for look in range(_LOOKS):
             batch = self.take(0, 20, timedelta(seconds=1), "kept")
             if batch or batch.due_in is None:
                 return batch
-            self.world.advance(batch.due_in)
+            self.world.advance(max(batch.due_in, timedelta(milliseconds=2**look)))
         pytest.fail(f"looked {_LOOKS} times when something was said to be due, and found nothing")
