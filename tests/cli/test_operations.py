@@ -35,7 +35,7 @@ def test_statements_run(cli: Cli, named: Database, engine: Engine) -> None:
     named.execute("alter sequence queue.fq_history_id_seq restart")
     named.execute("update queue.fq_history set recorded_xid = '1000000000000'")
 
-    assert len(_BLOCKS) == 4
+    assert len(_BLOCKS) == 5
     for block in _BLOCKS:
         for statement in block.split(";\n"):
             if statement:
