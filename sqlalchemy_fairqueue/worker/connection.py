@@ -65,17 +65,23 @@ class ConnectionOptions(Protocol):
         ...
 
 
-def dedicated_connection(options: ConnectionOptions, *, lock_timeout: float | None = None) -> DedicatedConnection:
+def dedicated_connection(
+    options: ConnectionOptions, *, lock_timeout: float | None = None, within: float | None = None
+) -> DedicatedConnection:
     """A connection to the database of the worker's engine, made on first use; only one thread may use it.
 
     Args:
         options: The worker's.
         lock_timeout: Seconds that a statement may wait for a lock. Not for a connection of a transaction pooler.
+        within: Seconds after which a call is cut that says nothing else. None: it is not.
     """
     set_up = None if lock_timeout is None else partial(set_lock_timeout, timeout=timedelta(seconds=lock_timeout))
     if isinstance(options.engine, AsyncEngine):
-        return AsyncDedicatedConnection(options.engine, options, set_up)
-    return SyncDedicatedConnection(options.engine, options, set_up)
+        made: DedicatedConnection = AsyncDedicatedConnection(options.engine, options, set_up)
+    else:
+        made = SyncDedicatedConnection(options.engine, options, set_up)
+    made.within = within
+    return made
 
 
 class DedicatedConnection(ABC):
@@ -84,11 +90,13 @@ class DedicatedConnection(ABC):
     Attributes:
         made: How many connections were made so far.
         watch: Ends calls on it that nobody answers.
+        within: Seconds after which a call is cut that says nothing else. None: it is not.
     """
 
     def __init__(self, options: ConnectionOptions, set_up: SetUp | None) -> None:
         engine = options.engine
         self.made: int = 0
+        self.within: float | None = None
         self._driver = driver_of(engine.sync_engine if isinstance(engine, AsyncEngine) else engine)
         self._timings = options.timings
         self._set_up = set_up
@@ -100,10 +108,10 @@ class DedicatedConnection(ABC):
 
         Args:
             work: What to do.
-            within: Cut the connection if it takes longer than so many seconds.
+            within: Cut the connection if it takes longer than so many seconds. None: as the connection has it.
         """
         try:
-            return self._run(work, within)
+            return self._run(work, self.within if within is None else within)
         except IsolationError:
             self.close()
             if self._isolation == _READ_COMMITTED:

@@ -226,7 +226,10 @@ class Runtime(Generic[E]):
 
     def _make_duties(self, watched: list[DedicatedConnection], *, drain: bool) -> Duties:
         options, timings = self._options, self._timings
-        connection = dedicated_connection(options)
+        lease = options.lease.total_seconds()
+        beat = lease / timings.heartbeats
+        # Nobody else cuts a call on it, and while one lasts no lease is extended.
+        connection = dedicated_connection(options, within=max(beat, timings.answer))
         heartbeat = Heartbeat(
             connection=connection,
             options=options,
@@ -235,8 +238,6 @@ class Runtime(Generic[E]):
             interrupt=self.executor.interrupt,
             stats=self._stats,
         )
-        lease = options.lease.total_seconds()
-        beat = lease / timings.heartbeats
         check = min(beat, timings.hear_after)
         duties = [
             Duty("cut stuck calls", partial(cut_stuck_calls, watched, max(lease, timings.stuck_after)), check),

@@ -13,7 +13,7 @@ from tests.fixtures.database import Database
 from tests.worker.helpers import until
 
 # Workers that soon take silence for an end.
-_IMPATIENT = {"stuck_after": 0.5, "hear_after": 0.2, "silence": 0.3, "answer": 0.5}
+_IMPATIENT = {"stuck_after": 0.5, "hear_after": 0.2, "silence": 0.3, "answer": 0.5, "stop_requests_every": 0.1}
 
 
 @pytest.fixture
