@@ -102,7 +102,7 @@ _SERVING = [
         "        p_limit,\n        s.max_concurrency - s.current_concurrency,\n",
         "        p_limit,\n",
     ),
-    Mutation("what is out is not marked", "fq_limit_queue", "set slots = m.slots | 2", "set slots = m.slots"),
+    Mutation("what is out is not marked", "fq_give_slots", "set slots = m.slots | p_slot", "set slots = m.slots"),
     Mutation(
         "the queue's slots are not freed",
         "fq_hear_chunk",
@@ -219,7 +219,7 @@ _BOUNDS = [
     ),
     Mutation(
         "a bound counts what is to come",
-        "fq_configure_channel",
+        "fq_count_backlog",
         "select coalesce(sum(g.added), 0)",
         "select coalesce(sum(0), 0)",
     ),
@@ -330,9 +330,9 @@ _LIMITS = [
     ),
     Mutation(
         "a queue that begins to draw from a shared limit has nothing out",
-        "fq_limit_queue",
-        "    set slots = m.slots | 2",
-        "    set slots = m.slots",
+        "fq_give_slots",
+        "  set slots = m.slots | p_slot",
+        "  set slots = m.slots",
         limits=True,
     ),
 ]
@@ -354,7 +354,7 @@ _GROUPS = [
     ),
     Mutation(
         "what a failure asks for does not follow",
-        "fq_fold_groups",
+        "fq_due_groups",
         "(not f.on_failure or g.failed + g.cancelled > 0)",
         "not f.on_failure",
         groups=True,

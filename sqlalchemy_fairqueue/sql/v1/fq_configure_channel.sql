@@ -46,7 +46,7 @@ declare
   v_marked integer := 0;
   v_backlog bigint;
   v_changes jsonb;
-  v_reset text[] := '{}';
+  v_reset text[];
   v_plan text;
   v_overridden text[];
   v_of_plan jsonb;
@@ -64,15 +64,7 @@ begin
   v_changes := p_changes - array['plan', 'reset'];
   if p_changes ->> 'plan' is not null then
     -- Before the state row, as a transaction that changes or removes the plan does.
-    perform
-    from fairqueue.fq_plan n
-    where n.queue = p_queue
-      and n.name = p_changes ->> 'plan'
-    for key share;
-    if not found then
-      raise exception 'queue % has no plan %', left(p_queue, 80), left(p_changes ->> 'plan', 80)
-        using errcode = 'QF001', hint = 'make it first: configure_plan(where, name, ...)';
-    end if;
+    perform fairqueue.fq_use_plan(p_queue, (p_changes ->> 'plan')::text);
   end if;
   perform fairqueue.fq_make_channels(p_queue, array[p_channel]::text[], p_policy);
   select c.id into strict v_channel_id
@@ -83,23 +75,7 @@ begin
   select to_jsonb(s) into strict v_before
   from fairqueue.fq_channel_state s
   where s.ctid = v_row;
-  if p_changes ? 'reset' then
-    if jsonb_typeof(p_changes -> 'reset') <> 'array'
-      or not fairqueue.fq_changed_policy(null::jsonb, null::jsonb) ?& array(
-        select jsonb_array_elements_text(p_changes -> 'reset')
-        where jsonb_typeof(p_changes -> 'reset') = 'array'
-      )
-    then
-      raise exception 'the fields to reset are %', left(p_changes ->> 'reset', 200)
-        using errcode = 'QF001', hint = 'give an array of names of fields of a policy, such as ["weight"]';
-    end if;
-    v_reset := array(
-      select jsonb_array_elements_text(p_changes -> 'reset')
-      union
-      select unnest(c_rate)
-      where p_changes -> 'reset' ?| c_rate
-    );
-  end if;
+  v_reset := fairqueue.fq_reset_fields(p_changes);
   -- Nobody else changes these while the state row is locked.
   select o.plan, o.overridden into v_plan, v_overridden
   from fairqueue.fq_channel_plan o
@@ -151,32 +127,11 @@ begin
   if v_policy.max_concurrency is not null
     and (v_changes ? 'max_concurrency' or p_changes ?| array['plan', 'reset'])
   then
-    perform fairqueue.fq_lock_leased(p_queue, 1::integer, v_channel_id);
-    -- A new statement, which sees the commits that it waited for.
-    update fairqueue.fq_message m
-    set slots = m.slots | 1
-    from fairqueue.fq_lease e
-    where e.queue = p_queue
-      and m.lease_id = e.id
-      and m.channel_id = v_channel_id
-      and m.slots & 1 = 0;
-    get diagnostics v_marked = row_count;
+    v_marked := fairqueue.fq_give_slots(p_queue, 1::integer, v_channel_id);
   end if;
 
-  -- One statement, one snapshot: nobody else applies signals of a channel whose state row is locked.
   if v_policy.max_backlog is not null and (v_changes ? 'max_backlog' or p_changes ?| array['plan', 'reset']) then
-    select (
-      select count(*)
-      from fairqueue.fq_message m
-      where m.channel_id = v_channel_id
-        and m.lease_id is null
-    ) - (
-      select coalesce(sum(g.added), 0)
-      from fairqueue.fq_signal g
-      where g.queue = p_queue
-        and g.channel_id = v_channel_id
-    )
-    into v_backlog;
+    v_backlog := fairqueue.fq_count_backlog(p_queue, v_channel_id);
   end if;
 
   with configured as (

@@ -110,15 +110,7 @@ begin
   end if;
   perform fairqueue.fq_lock_gate(p_queue, v_limited);
   if v_limited then
-    perform fairqueue.fq_lock_leased(p_queue, 2::integer, null::bigint);
-    -- A new statement, which sees the commits that it waited for.
-    update fairqueue.fq_message m
-    set slots = m.slots | 2
-    from fairqueue.fq_lease e
-    where e.queue = p_queue
-      and m.lease_id = e.id
-      and m.slots & 2 = 0;
-    get diagnostics v_marked = row_count;
+    v_marked := fairqueue.fq_give_slots(p_queue, 2::integer, null::bigint);
   end if;
 
   select s.ctid into v_row

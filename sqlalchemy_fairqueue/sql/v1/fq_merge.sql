@@ -56,7 +56,6 @@ declare
   v_leasts bigint[];
   v_insert text;
   v_first_row tid;
-  v_first_id bigint;
   v_found bigint;
   v_plain bigint;
   v_keyed bigint;
@@ -110,37 +109,11 @@ begin
     '  from %s g where g.attempt = any (%L::bigint[]))',
     fairqueue.fq_find_stage(p_stage), p_attempts
   );
-  execute format(
-    'select coalesce(sum(s.messages), 0), coalesce(sum(s.plain) filter (where not n.bounded), 0),'
-    '  coalesce(sum(s.messages - s.plain), 0),'
-    '  coalesce(sum(s.messages - s.plain) filter (where n.bounded), 0),'
-    '  coalesce(array_agg(n.id) filter (where n.bounded), array[]::bigint[]),'
-    '  min(s.channel) filter (where n.id is null), array_agg(s.channel), array_agg(n.id), array_agg(s.plain),'
-    '  array_agg(s.least), min(s.first_row) filter (where not n.bounded)'
-    ' from ('
-    '   select s.channel, count(*) as messages, count(*) filter (where s.key is null) as plain,'
-    '     min(%s) filter (where s.key is null) as least, min(s.row) filter (where s.key is null) as first_row,'
-    '     bool_or(s.priority is not null and (s.delay > 0 or s.at > %s) is true) as promotable'
-    '   from %s s'
-    '   group by s.channel'
-    ' ) s'
-    ' left join lateral ('
-    '   select c.id, t.max_backlog is not null or t.priority_aging is not null or t.forget_xid is not null'
-    '     or s.promotable as bounded'
-    '   from %s.fq_channel c'
-    '   cross join lateral ('
-    '     select n.max_backlog, n.priority_aging, n.forget_xid'
-    '     from %s.fq_channel_state n'
-    '     where n.channel_id = c.id'
-    '     order by n.channel_id desc, n.row_version desc'
-    '     limit 1'
-    '   ) t'
-    '   where c.queue = %L and c.name = s.channel'
-    ' ) n on true',
-    v_dequeue_at, v_now, v_stage, v_schema, v_schema, p_queue
-  )
+  select t.messages, t.plain, t.keyed, t.keyed_bounded, t.bounded, t.missing, t.names, t.ids, t.plains, t.leasts,
+    t.first_row
   into v_found, v_plain, v_keyed, v_keyed_bounded, v_bounded, v_missing, v_names, v_ids, v_plains, v_leasts,
-    v_first_row;
+    v_first_row
+  from fairqueue.fq_count_stage(p_queue, v_stage, v_dequeue_at, v_now) t;
   if v_found <> p_messages then
     raise exception 'the stage of job % has % of % messages', left(p_job_id, 80), v_found, p_messages
       using errcode = 'QF006',
@@ -162,9 +135,6 @@ begin
     v_keyed := 0;
   end if;
 
-  -- Messages without a key wait for nobody. They come in the order of the index on (channel_id, dequeue_at), which then
-  -- costs least. Returning them would cost a sixth more: what their signals say is known from the stage, but for an id
-  -- that is not above any of theirs, so one goes first.
   v_insert := format(
     'insert into %s.fq_message ('
     '  channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, priority, max_attempts, cost, group_id'
@@ -177,38 +147,13 @@ begin
     v_schema, v_dequeue_at, v_now, v_stage, v_channels, v_bounded
   );
   if v_plain > 0 then
-    execute format('%s and s.row = %L::tid returning id', v_insert, v_first_row) into v_first_id;
-    execute format('%s and s.key is null and s.row <> %L::tid order by c.id', v_insert, v_first_row);
-    get diagnostics v_added = row_count;
-    v_added := v_added + num_nonnulls(v_first_id);
-    if v_added <> v_plain then
-      raise exception '% of % messages without a key of job % could be added', v_added, v_plain, left(p_job_id, 80)
-        using errcode = 'QF006',
-          hint = 'somebody changes the stage or has a trigger on the messages; run the job again without';
-    end if;
-    insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, added)
-    select p_queue, u.channel_id, u.least, v_first_id, u.messages
-    from unnest(v_ids, v_leasts, v_plains) u(channel_id, least, messages)
-    where u.messages > 0
-      and u.channel_id <> all (v_bounded);
+    perform fairqueue.fq_merge_plain(
+      p_queue, p_job_id, v_insert, v_first_row, v_plain, v_ids, v_leasts, v_plains, v_bounded
+    );
     v_created := v_plain;
   end if;
   if v_keyed > 0 then
-    execute format(
-      'with added as ('
-      '  %s and s.key is not null order by s.channel, s.key'
-      '  on conflict (channel_id, dedupe_key) where dedupe_key is not null do nothing'
-      '  returning channel_id, dequeue_at, id'
-      '), told as ('
-      '  insert into %s.fq_signal (queue, channel_id, dequeue_at, message_id, added)'
-      '  select %L, a.channel_id, min(a.dequeue_at), min(a.id), count(*)'
-      '  from added a'
-      '  group by a.channel_id'
-      '  returning added'
-      ') select coalesce(sum(t.added), 0) from told t',
-      v_insert, v_schema, p_queue
-    )
-    into v_added;
+    v_added := fairqueue.fq_merge_keyed(p_queue, v_insert);
     v_created := v_created + v_added;
     v_duplicates := v_keyed - v_added;
   end if;

@@ -64,42 +64,11 @@ begin
     return;
   end if;
 
-  -- What a reclaim does with the messages of expired leases, and a promotion with those that came due: only then does
-  -- the order below show where they stand.
-  for r in
-    select m.ctid as row, m.id, m.channel_id
-    from (
-      (
-        select x.id
-        from fairqueue.fq_lease e
-        join fairqueue.fq_message x on x.lease_id = e.id
-        where e.queue = p_queue
-          and e.expires_at <= v_now
-        limit 1000
-      )
-      union all
-      (
-        select g.message_id
-        from fairqueue.fq_promotion g
-        where g.queue = p_queue
-          and g.due_at <= v_now
-        order by g.queue, g.due_at, g.message_id
-        limit 1000
-      )
-    ) suspect (id)
-    join fairqueue.fq_message m on m.id = suspect.id
-    for update of m skip locked
-  loop
-    reason := fairqueue.fq_test_message(r.id::bigint, r.row::tid);
-    if reason is not null then
-      message_id := r.id;
-      channel_id := r.channel_id;
-      reason := format('set aside, for it cannot be delivered: %s', left(reason, 1000));
-      outcome := fairqueue.fq_quarantine(p_queue, r.id::bigint, r.row::tid, reason::text);
-      v_found := true;
-      return next;
-    end if;
-  end loop;
+  -- Only then does the order below show where these messages stand.
+  return query
+  select d.message_id, d.channel_id, d.outcome, d.reason
+  from fairqueue.fq_set_aside_due(p_queue, v_now) d;
+  v_found := found;
 
   -- Signals.
   for r in

@@ -57,18 +57,7 @@ begin
     perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
-  if p_limit is null or p_limit < 1 or p_scan is null or p_scan < 1 then
-    raise exception 'fq_find_messages has limit %, scan %', p_limit, p_scan
-      using errcode = 'QF001', hint = 'ask for 1 message or more, and let 1 or more be looked at';
-  end if;
-  if p_state not in ('leased', 'ready', 'scheduled') then
-    raise exception 'fq_find_messages has state %', quote_literal(left(p_state, 80))
-      using errcode = 'QF001', hint = 'ask for leased, ready or scheduled messages, or null for all';
-  end if;
-  if p_key is not null and p_channel is null then
-    raise exception 'fq_find_messages has a key and no channel'
-      using errcode = 'QF001', hint = 'a key belongs to a channel: name both';
-  end if;
+  perform fairqueue.fq_check_search(p_channel, p_state, p_key, p_limit, p_scan);
   if p_channel is not null then
     select c.id into v_channel_id
     from fairqueue.fq_channel c
@@ -170,14 +159,7 @@ begin
         if v_matches and p_kind is not null and not v_singly then
           v_matches := r.fits;
         elsif v_matches and p_kind is not null then
-          begin
-            select m.kind = p_kind into v_matches
-            from fairqueue.fq_message m
-            where m.id = r.id;
-          exception
-            when data_exception or program_limit_exceeded or internal_error then
-              v_matches := false;
-          end;
+          v_matches := fairqueue.fq_is_of_kind(r.id::bigint, p_kind);
         end if;
         step := r.step;
         at := r.dequeue_at;

@@ -72,31 +72,8 @@ begin
   -- Until this function returns: none of what follows may wait longer while it has locks that others wait for.
   perform set_config('lock_timeout', '20ms', true);
   for r in
-    select g.group_id, g.queue, g.added, g.done, g.failed, g.cancelled, g.waits, w.on_failure, w.channel,
-      w.kind, w.content, w.headers, w.delay, w.at, w.priority, w.dedupe_key, w.max_attempts, w.policy, w.is_new
-    from (
-      select d.*
-      from fairqueue.fq_group d
-      where d.due_at <= v_now
-      order by d.due_at
-      limit p_groups
-    ) g
-    left join lateral (
-      select f.*,
-        not exists (
-          select
-          from fairqueue.fq_channel c
-          where c.queue = g.queue
-            and c.name = f.channel
-        ) as is_new
-      from fairqueue.fq_group_followup f
-      where f.group_id = g.group_id
-        and (not f.on_failure or g.failed + g.cancelled > 0)
-      order by f.on_failure desc
-      limit 1
-    ) w on true
-    order by num_nonnulls(w.dedupe_key) > 0 or w.is_new, g.waits > 0, g.queue, w.channel, w.dedupe_key nulls first,
-      g.group_id
+    select d.*
+    from fairqueue.fq_due_groups(v_now, p_groups) d
   loop
     if v_waited then
       if r.queue = v_queue and r.channel = v_channel and (r.is_new or r.dedupe_key is not distinct from v_key) then

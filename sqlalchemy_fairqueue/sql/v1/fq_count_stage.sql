@@ -1,0 +1,63 @@
+-- fq_count_stage: what a bulk load has staged: how many messages, those without and with a key, and those of the latter
+-- whose channel is bounded: its messages need more than an insert, for a max_backlog, priorities that age or come due
+-- later, or as it is about to be forgotten. bounded: the ids of these channels. missing: a channel that does not exist.
+-- names, ids, plains, leasts: of each channel its name, its id, its messages without a key, and when the first of these
+-- is due. first_row: the first message without a key in a channel that is not bounded.
+-- p_stage: what to select the messages from, p_dequeue_at: when a message s is due; both in SQL.
+-- Locks: none. Index: fq_channel_queue_name_key, fq_channel_state_newest_ix. Errors: none.
+create function fairqueue.fq_count_stage(
+  p_queue text,
+  p_stage text,
+  p_dequeue_at text,
+  p_now bigint,
+  out messages bigint,
+  out plain bigint,
+  out keyed bigint,
+  out keyed_bounded bigint,
+  out bounded bigint[],
+  out missing text,
+  out names text[],
+  out ids bigint[],
+  out plains bigint[],
+  out leasts bigint[],
+  out first_row tid
+)
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_schema regnamespace := (select t.typnamespace from pg_type t where t.oid = pg_typeof(null::fairqueue.fq_load));
+begin
+  execute format(
+    'select coalesce(sum(s.messages), 0), coalesce(sum(s.plain) filter (where not n.bounded), 0),'
+    '  coalesce(sum(s.messages - s.plain), 0),'
+    '  coalesce(sum(s.messages - s.plain) filter (where n.bounded), 0),'
+    '  coalesce(array_agg(n.id) filter (where n.bounded), array[]::bigint[]),'
+    '  min(s.channel) filter (where n.id is null), array_agg(s.channel), array_agg(n.id), array_agg(s.plain),'
+    '  array_agg(s.least), min(s.first_row) filter (where not n.bounded)'
+    ' from ('
+    '   select s.channel, count(*) as messages, count(*) filter (where s.key is null) as plain,'
+    '     min(%s) filter (where s.key is null) as least, min(s.row) filter (where s.key is null) as first_row,'
+    '     bool_or(s.priority is not null and (s.delay > 0 or s.at > %s) is true) as promotable'
+    '   from %s s'
+    '   group by s.channel'
+    ' ) s'
+    ' left join lateral ('
+    '   select c.id, t.max_backlog is not null or t.priority_aging is not null or t.forget_xid is not null'
+    '     or s.promotable as bounded'
+    '   from %s.fq_channel c'
+    '   cross join lateral ('
+    '     select n.max_backlog, n.priority_aging, n.forget_xid'
+    '     from %s.fq_channel_state n'
+    '     where n.channel_id = c.id'
+    '     order by n.channel_id desc, n.row_version desc'
+    '     limit 1'
+    '   ) t'
+    '   where c.queue = %L and c.name = s.channel'
+    ' ) n on true',
+    p_dequeue_at, p_now, p_stage, v_schema, v_schema, p_queue
+  )
+  into messages, plain, keyed, keyed_bounded, bounded, missing, names, ids, plains, leasts, first_row;
+end
+$$;

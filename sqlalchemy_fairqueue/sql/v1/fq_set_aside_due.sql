@@ -1,0 +1,58 @@
+-- fq_set_aside_due: take messages that cannot be delivered out of the way of a reclaim, which takes back those of
+-- expired leases, and of a promotion, which moves those that came due: the first 1,000 of each are tried. One row each,
+-- as fq_set_aside returns them.
+-- Guarantees: each is tried by itself and undone; a good one is never touched.
+-- Locks: messages, skip locked: it waits for none.
+-- Index: as fq_reclaim and fq_promote; fq_message_pkey. Errors: none of the rows'.
+create function fairqueue.fq_set_aside_due(p_queue text, p_now bigint)
+returns table (message_id bigint, channel_id bigint, outcome text, reason text)
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  r record;
+begin
+  for r in
+    select m.ctid as row, m.id, m.channel_id
+    from (
+      (
+        select x.id
+        from fairqueue.fq_lease e
+        join fairqueue.fq_message x on x.lease_id = e.id
+        where e.queue = p_queue
+          and e.expires_at <= p_now
+        limit 1000
+      )
+      union all
+      (
+        select g.message_id
+        from fairqueue.fq_promotion g
+        where g.queue = p_queue
+          and g.due_at <= p_now
+        order by g.queue, g.due_at, g.message_id
+        limit 1000
+      )
+    ) suspect (id)
+    join fairqueue.fq_message m on m.id = suspect.id
+    for update of m skip locked
+  loop
+    reason := fairqueue.fq_test_message(r.id::bigint, r.row::tid);
+    if reason is not null then
+      message_id := r.id;
+      channel_id := r.channel_id;
+      reason := format('set aside, for it cannot be delivered: %s', left(reason, 1000));
+      outcome := fairqueue.fq_quarantine(p_queue, r.id::bigint, r.row::tid, reason::text);
+      return next;
+    end if;
+  end loop;
+end
+$$;
