@@ -73,7 +73,8 @@ def dedicated_connection(
     Args:
         options: The worker's.
         lock_timeout: Seconds that a statement may wait for a lock. Not for a connection of a transaction pooler.
-        within: Seconds after which a call is cut that says nothing else. None: it is not.
+        within: Seconds after which a call is cut that says nothing else. None: another thread watches over it, or each
+            call says it.
     """
     set_up = None if lock_timeout is None else partial(set_lock_timeout, timeout=timedelta(seconds=lock_timeout))
     if isinstance(options.engine, AsyncEngine):
@@ -82,6 +83,13 @@ def dedicated_connection(
         made = SyncDedicatedConnection(options.engine, options, set_up)
     made.within = within
     return made
+
+
+def committed(connection: Connection, work: Callable[[Connection], R]) -> R:
+    """Do *work* and commit it, for :meth:`DedicatedConnection.run`."""
+    result = work(connection)
+    connection.commit()
+    return result
 
 
 class DedicatedConnection(ABC):

@@ -11,11 +11,11 @@ import threading
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.errors import said
-from sqlalchemy_fairqueue.worker.connection import dedicated_connection
+from sqlalchemy_fairqueue.worker.connection import committed, dedicated_connection
 from sqlalchemy_fairqueue.worker.telemetry import log
 from sqlalchemy_fairqueue.worker.timings import Backoff
 from sqlalchemy_fairqueue.worker.wakeups import WakeEvent
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
     from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +191,7 @@ class Housekeeping:
 
     def run(self) -> None:
         """Do one round."""
-        connection = dedicated_connection(self._options)
+        connection = dedicated_connection(self._options, within=self._options.timings.housekeeping_call)
         for schema in self._schemas:
             tasks = (
                 self._keep_history,
@@ -204,7 +207,7 @@ class Housekeeping:
                 if self._stopping:
                     break
                 try:
-                    connection.run(partial(task, schema=schema))
+                    task(connection, schema)
                 except Exception as error:  # noqa: BLE001 - the next round, or another worker, does it
                     log.warning(
                         "worker %s could not do its housekeeping: %s",
@@ -214,17 +217,15 @@ class Housekeeping:
                     )
         connection.close()
 
-    def _keep_history(self, connection: Connection, schema: str | None) -> None:
-        changes = database.keep_history(connection, schema, days_ahead=self._options.timings.history_days)
-        connection.commit()
+    def _keep_history(self, connection: DedicatedConnection, schema: str | None) -> None:
+        changes = _call(connection, database.keep_history, schema, days_ahead=self._options.timings.history_days)
         for partition, action in changes:
             log.info("worker %s: partition %s %s", self._name, partition, action, extra={"worker": self._name})
 
-    def _prune_dead_letters(self, connection: Connection, schema: str | None) -> None:
+    def _prune_dead_letters(self, connection: DedicatedConnection, schema: str | None) -> None:
         more = True
         while more and not self._stopping:
-            pruned = database.prune_dead_letters(connection, schema, limit=self._options.timings.pruned_at_once)
-            connection.commit()
+            pruned = _call(connection, database.prune_dead_letters, schema, limit=self._options.timings.pruned_at_once)
             more = any(one.more for one in pruned)
             for queue, deleted, _ in pruned:
                 log.info(
@@ -235,12 +236,11 @@ class Housekeeping:
                     extra={"worker": self._name},
                 )
 
-    def _prune_slots(self, connection: Connection, schema: str | None) -> None:
+    def _prune_slots(self, connection: DedicatedConnection, schema: str | None) -> None:
         age = timedelta(seconds=self._options.timings.slots_kept)
         deleted = most = self._options.timings.pruned_at_once
         while deleted == most and not self._stopping:
-            deleted, schedules = database.prune_slots(connection, schema, age=age, limit=most)
-            connection.commit()
+            deleted, schedules = _call(connection, database.prune_slots, schema, age=age, limit=most)
             for schedule in schedules:
                 log.info(
                     "worker %s: schedule %s is removed: no worker has it in its code any more",
@@ -249,41 +249,49 @@ class Housekeeping:
                     extra={"worker": self._name},
                 )
 
-    def _prune_groups(self, connection: Connection, schema: str | None) -> None:
+    def _prune_groups(self, connection: DedicatedConnection, schema: str | None) -> None:
         age = timedelta(seconds=self._options.timings.groups_kept)
         self._prune(connection, partial(database.prune_groups, schema=schema, age=age))
 
-    def _prune_results(self, connection: Connection, schema: str | None) -> None:
+    def _prune_results(self, connection: DedicatedConnection, schema: str | None) -> None:
         self._prune(connection, partial(database.prune_results, schema=schema))
 
-    def _prune_keys(self, connection: Connection, schema: str | None) -> None:
+    def _prune_keys(self, connection: DedicatedConnection, schema: str | None) -> None:
         self._prune(connection, partial(database.prune_keys, schema=schema))
 
-    def _prune_stop_requests(self, connection: Connection, schema: str | None) -> None:
+    def _prune_stop_requests(self, connection: DedicatedConnection, schema: str | None) -> None:
         self._prune(connection, partial(database.prune_stop_requests, schema=schema))
 
-    def _prune(self, connection: Connection, delete: Callable[..., int]) -> None:
+    def _prune(self, connection: DedicatedConnection, delete: Callable[..., int]) -> None:
         """Delete as long as there is something left, a bounded number of rows in a transaction."""
         deleted = most = self._options.timings.pruned_at_once
         while deleted == most and not self._stopping:
-            deleted = delete(connection, limit=most)
-            connection.commit()
+            deleted = _call(connection, delete, limit=most)
 
-    def _forget_channels(self, connection: Connection, schema: str | None) -> None:
+    def _forget_channels(self, connection: DedicatedConnection, schema: str | None) -> None:
         """Delete the channels that were marked before, if the transactions of then have ended, and mark others."""
         size = self._options.timings.forgotten_at_once
         self._delete_channels(connection, schema)
         after: int | None = 0
         while after is not None and not self._stopping:
-            after = database.mark_idle_channels(connection, schema, after=after, limit=size)
-            connection.commit()
+            after = _call(connection, database.mark_idle_channels, schema, after=after, limit=size)
         self._delete_channels(connection, schema)
 
-    def _delete_channels(self, connection: Connection, schema: str | None) -> None:
+    def _delete_channels(self, connection: DedicatedConnection, schema: str | None) -> None:
+        size = self._options.timings.forgotten_at_once
         forgotten, more = 0, True
         while more and not self._stopping:
-            deleted, more = database.forget_channels(connection, schema, limit=self._options.timings.forgotten_at_once)
-            connection.commit()
+            deleted, more = _call(connection, database.forget_channels, schema, limit=size)
             forgotten += deleted
         if forgotten:
             log.info("worker %s: %s idle channels forgotten", self._name, forgotten, extra={"worker": self._name})
+
+
+def _call(
+    connection: DedicatedConnection,
+    function: Callable[Concatenate[Connection, P], R],
+    *arguments: P.args,
+    **options: P.kwargs,
+) -> R:
+    """One statement in a transaction of its own, with the connection's limit for itself."""
+    return connection.run(partial(committed, work=lambda opened: function(opened, *arguments, **options)))

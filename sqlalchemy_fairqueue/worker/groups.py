@@ -81,7 +81,7 @@ class Groups:
     def run(self) -> None:
         """Do one round: fold and finish until nothing is left, or another worker does it."""
         began = self._options.clock()
-        connection = dedicated_connection(self._options)
+        connection = dedicated_connection(self._options, within=self._options.stuck_after)
         try:
             if all(self._fold(connection, schema) for schema in self._notify):
                 self.folded_at = began

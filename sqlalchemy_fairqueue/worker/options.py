@@ -109,6 +109,11 @@ class WorkerOptions:
         return self.lease / 2
 
     @property
+    def stuck_after(self) -> float:
+        """Seconds without an answer after which a call is cut. The server bounds how much each does, not its locks."""
+        return max(self.lease.total_seconds(), self.timings.stuck_after)
+
+    @property
     def interval_with_notifications(self) -> float:
         """Seconds between two polls of a worker that can be woken, at most."""
         return (self.poll_interval or _INTERVAL_WITH_NOTIFICATIONS).total_seconds()

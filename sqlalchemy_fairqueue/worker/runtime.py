@@ -122,7 +122,7 @@ class Runtime(Generic[E]):
         Raises:
             SchemaMismatch: One is missing or too old.
         """
-        connection = dedicated_connection(self._options)
+        connection = dedicated_connection(self._options, within=self._timings.connect)
         try:
             for queue in self.queues:
                 connection.run(partial(check_installed, schema=queue.target.schema))
@@ -240,7 +240,7 @@ class Runtime(Generic[E]):
         )
         check = min(beat, timings.hear_after)
         duties = [
-            Duty("cut stuck calls", partial(cut_stuck_calls, watched, max(lease, timings.stuck_after)), check),
+            Duty("cut stuck calls", partial(cut_stuck_calls, watched, options.stuck_after), check),
             Duty("extend its leases", heartbeat.extend_all, beat, spread=(0.8, 1.0)),
             Duty("hear signals", partial(hear_signals, connection, self.queues, options), check),
             Duty(

@@ -21,14 +21,12 @@ from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database.drivers import sqlstate_of
 from sqlalchemy_fairqueue.errors import FairQueueError, NotGranted, said
 from sqlalchemy_fairqueue.values import planned, timing_of
-from sqlalchemy_fairqueue.worker.connection import dedicated_connection
+from sqlalchemy_fairqueue.worker.connection import committed, dedicated_connection
 from sqlalchemy_fairqueue.worker.telemetry import log
 from sqlalchemy_fairqueue.worker.timings import Backoff
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from sqlalchemy import Connection
+    from collections.abc import Sequence
 
     from sqlalchemy_fairqueue.database import DueSchedule
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
@@ -130,7 +128,8 @@ class Schedules:
     def run(self) -> None:
         """Set what the code declares, and run everything that is due."""
         lock_timeout = self._timings.lock_timeout if self._options.listen else None
-        connection = dedicated_connection(self._options, lock_timeout=lock_timeout)
+        within = self._options.stuck_after
+        connection = dedicated_connection(self._options, lock_timeout=lock_timeout, within=within)
         self._held.clear()
         try:
             self._declare(connection)
@@ -156,7 +155,7 @@ class Schedules:
             ahead=timedelta(seconds=timings.schedules_every),
             limit=timings.schedules_at_once,
         )
-        found = connection.run(partial(_committed, work=ask))
+        found = connection.run(partial(committed, work=ask))
         if self._until is not None and found:
             until = self._until.setdefault(schema, found[0].read_at)
             found = [due._replace(read_at=min(due.read_at, until)) for due in found]
@@ -171,7 +170,7 @@ class Schedules:
                     if self._declared_on is not None and self._is_set(connection, queue, channel, name):
                         continue
                     make = partial(database.set_schedule, target=queue.target, definition=definition)
-                    outcome = connection.run(partial(_committed, work=make))
+                    outcome = connection.run(partial(committed, work=make))
                     log.log(
                         10 if outcome == "same" else 20,
                         "worker %s: schedule %s of queue %s is %s by the code",
@@ -187,7 +186,7 @@ class Schedules:
     @staticmethod
     def _is_set(connection: DedicatedConnection, queue: ServedQueue, channel: str, name: str) -> bool:
         read = partial(database.schedules, target=queue.target, channel=channel, name=name, limit=1)
-        return bool(connection.run(partial(_committed, work=read)))
+        return bool(connection.run(partial(committed, work=read)))
 
     def _run_due(self, connection: DedicatedConnection, schema: str | None) -> bool:
         """Run the schedules that are due, in any order: workers that do it at once hardly meet. Whether one was run."""
@@ -244,7 +243,7 @@ class Schedules:
                 next_slot=plan.next,
                 notify=notify,
             )
-            made = connection.run(partial(_committed, work=run))
+            made = connection.run(partial(committed, work=run))
             if made:
                 log.debug(
                     "worker %s: schedule %s of channel %s of queue %s enqueued messages %s",
@@ -262,7 +261,7 @@ class Schedules:
         problem = said(error)
         delay = timedelta(seconds=self._timings.schedule_again)
         note = partial(database.fail_schedule, schema=schema, due=due, problem=problem, delay=delay)
-        noted = connection.run(partial(_committed, work=note))
+        noted = connection.run(partial(committed, work=note))
         if noted:
             log.warning(
                 "worker %s cannot run schedule %s of channel %s of queue %s, which is tried again in %.0f s: %s",
@@ -277,9 +276,3 @@ def _passes(error: Exception) -> bool:
     if isinstance(error, DBAPIError):
         return (sqlstate_of(error) or _AWAY[0]).startswith((*_PASSING, *_AWAY))
     return isinstance(error, (OSError, PoolTimeout))
-
-
-def _committed(connection: Connection, work: Callable[[Connection], R]) -> R:
-    result = work(connection)
-    connection.commit()
-    return result

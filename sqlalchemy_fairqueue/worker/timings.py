@@ -25,7 +25,10 @@ class Timings:
     Attributes:
         heartbeats: Heartbeats in the time of a lease. Two may fail before a dequeue needs a new lease.
         hear_after: The worker hears the signals of a queue that nobody has dequeued from for so long.
-        stuck_after: A call of another part that has had no answer for so long is cut, if the lease is not longer.
+        stuck_after: A call that takes, settles, runs schedules or finishes groups and has had no answer for so long is
+            cut, if the lease is not longer.
+        housekeeping_call: A statement of housekeeping that has had no answer for so long is cut. It may delete many
+            large rows, and nothing waits for it.
         housekeeping_first: The first housekeeping comes within so long.
         housekeeping_every: Time between two rounds of housekeeping, give or take half of it.
         history_days: Housekeeping makes the partitions of so many days ahead.
@@ -80,6 +83,7 @@ class Timings:
     heartbeats: int = 4
     hear_after: float = 2.0
     stuck_after: float = 30.0
+    housekeeping_call: float = 600.0
     housekeeping_first: float = 60.0
     housekeeping_every: float = 3600.0
     history_days: int = 7

@@ -17,11 +17,13 @@ class Link:
 
     Attributes:
         said: What the client has sent.
+        trap: It freezes when the client says this word, which the server does not hear.
     """
 
     client: socket.socket
     server: socket.socket
     said: bytearray = field(default_factory=bytearray)
+    trap: bytes | None = None
     _open: threading.Event = field(default_factory=threading.Event)
 
     def start(self) -> None:
@@ -29,6 +31,10 @@ class Link:
         self._open.set()
         for source, target, heard in (self.client, self.server, self.said), (self.server, self.client, None):
             threading.Thread(target=self._forward, args=(source, target, heard), daemon=True).start()
+
+    def is_frozen(self) -> bool:
+        """Whether it forwards nothing."""
+        return not self._open.is_set()
 
     def freeze(self) -> None:
         """Forward nothing any more, and close nothing."""
@@ -45,6 +51,8 @@ class Link:
     def _forward(self, source: socket.socket, target: socket.socket, heard: bytearray | None) -> None:
         with contextlib.suppress(OSError):
             while chunk := source.recv(_CHUNK):
+                if heard is not None and self.trap is not None and self.trap in chunk:
+                    self.freeze()
                 self._open.wait()
                 if heard is not None:
                     heard += chunk
@@ -60,12 +68,14 @@ class Proxy:
     Attributes:
         url: The database, by way of the proxy.
         links: All connections that were ever made through it.
+        trap: That of the links that are made from now on.
     """
 
     def __init__(self, target: URL) -> None:
         self._target = target
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.links: list[Link] = []
+        self.trap: bytes | None = None
         port = self._listener.getsockname()[1]
         self.url = target.set(host="127.0.0.1", port=port, query={})
         threading.Thread(target=self._accept, daemon=True).start()
@@ -76,6 +86,15 @@ class Proxy:
         for link in chosen:
             link.freeze()
         return len(chosen)
+
+    def has_caught(self) -> bool:
+        """Whether a link went into the trap; a further one does not."""
+        caught = any(link.trap is not None and link.is_frozen() for link in self.links)
+        if caught:
+            self.trap = None
+            for link in self.links:
+                link.trap = None
+        return caught
 
     def heard(self, word: bytes) -> int:
         """How many links have carried this word."""
@@ -94,7 +113,7 @@ class Proxy:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                link = Link(client, self._connect())
+                link = Link(client, self._connect(), trap=self.trap)
                 self.links.append(link)
                 link.start()
 

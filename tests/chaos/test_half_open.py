@@ -5,8 +5,12 @@ from datetime import timedelta
 
 import pytest
 from sqlalchemy import Engine, create_engine
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
 
+from sqlalchemy_fairqueue import Enqueue
 from tests.chaos.books import Books
+from tests.chaos.business import PLAIN, payload
 from tests.chaos.conftest import Rescue
 from tests.chaos.proxy import Proxy, proxy
 from tests.fixtures.database import Database
@@ -71,3 +75,32 @@ def test_a_half_open_connection(books: Books, through: Proxy, distant: Engine, r
     # Handlers may be done before a connection is given up: whoever comes next needs the new one.
     until(done_and_heard, "there is a new one")
     books.check()
+
+
+@pytest.mark.parametrize("word", ["fq_fold_groups", "fq_run_slots", "fq_keep_history", "fq_prune_results"])
+def test_a_half_open_connection_of_a_round(
+    books: Books, through: Proxy, distant: Engine, rescue: Rescue, word: str
+) -> None:
+    """Groups, schedules and housekeeping make a connection for a round; after one that got no answer comes another."""
+    with Session(books.engine) as session, session.begin(), books.queue.group(session) as group:
+        group.enqueue_many([Enqueue(channel="narrow", payload=payload(0), kind=PLAIN)])
+    every = timedelta(seconds=1)
+    books.queue.schedule(books.engine, "often", every=every, kind=PLAIN, channel="wide", payload=payload(1))
+    through.trap = word.encode()
+    rounds = {"groups_every": 0.1, "schedules_every": 0.1, "housekeeping_first": 0.1, "housekeeping_every": 0.2}
+    rescue(
+        engine=distant,
+        lease=timedelta(seconds=1),
+        housekeeping=True,
+        timings=_IMPATIENT | rounds | {"housekeeping_call": 0.5},
+    )
+    until(through.has_caught, "a round waits for an answer")
+    until(lambda: through.heard(word.encode()), "there is a new one")
+
+
+def test_a_half_open_connection_at_the_start(through: Proxy, distant: Engine, rescue: Rescue) -> None:
+    """A worker whose start is not answered raises, so that its supervisor can start it again."""
+    through.trap = b"fq_version"
+    with pytest.raises(OperationalError):
+        rescue(engine=distant, timings=_IMPATIENT | {"connect": 0.5})
+    assert through.has_caught()
