@@ -11,15 +11,19 @@ from functools import cache
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from sqlalchemy import text
+
 from sqlalchemy_fairqueue.database.calls import call, fetch
 from sqlalchemy_fairqueue.database.migrations import to_install, to_upgrade, too_old
-from sqlalchemy_fairqueue.errors import SchemaMismatch
+from sqlalchemy_fairqueue.errors import FairQueueError, SchemaMismatch
 from sqlalchemy_fairqueue.sql import named_schema
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Pool
 
     from sqlalchemy_fairqueue.database.calls import Clause
+
+_READ_ONLY = text("select pg_catalog.current_setting('transaction_read_only')")
 
 # The schemas that can be used. By pool: an engine with other execution options shares it.
 _usable: WeakKeyDictionary[Pool, set[str | None]] = WeakKeyDictionary()
@@ -40,6 +44,19 @@ def version(connection: Connection, schema: str | None) -> int:
     [row] = fetch(connection, version_clause(schema), {}, "find the version of fairqueue's schema")
     found: int = row.version
     return found
+
+
+def check_writable(connection: Connection) -> None:
+    """Refuse a server that answers and takes no writes.
+
+    Raises:
+        FairQueueError: It says what to do.
+    """
+    if connection.execute(_READ_ONLY).scalar_one() == "on":
+        raise FairQueueError(
+            "the server takes no writes: it is a standby, or transactions are read-only by default; connect to the "
+            "primary (target_session_attrs=read-write in the URL)"
+        )
 
 
 def check_installed(connection: Connection, schema: str | None) -> None:

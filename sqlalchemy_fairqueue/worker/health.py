@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.database.versions import version
+from sqlalchemy_fairqueue.database.versions import check_writable, version
 from sqlalchemy_fairqueue.errors import said
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
 
@@ -27,7 +27,7 @@ class Health:
     Attributes:
         alive: Whether it can go on by itself. False: restart its process.
         ready: Whether it takes messages now: it is started, its threads run, a handler is free or will be, and the
-            database answers within two seconds.
+            database answers within two seconds and takes writes.
         problems: Why it is not alive or not ready, in words.
 
     Example:
@@ -79,6 +79,8 @@ class HealthCheck:
             try:
                 for queue in self._options.queues:
                     self._connection.run(partial(version, schema=queue.schema), within=_ANSWER_SECONDS)
+                # If it refuses, the connection is closed: the next one may reach the primary.
+                self._connection.run(check_writable, within=_ANSWER_SECONDS)
             except Exception as error:  # noqa: BLE001 - whatever it is, messages cannot be taken
                 return f"the database does not serve it: {type(error).__name__}: {said(error)}"
         return None

@@ -1,7 +1,9 @@
 """Health of workers, as their supervisors see it."""
 
+from typing import Any
+
 import pytest
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, event
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, Worker
@@ -52,6 +54,25 @@ def test_a_database_that_is_away(handled: Queue, proxy: Proxy) -> None:
         assert "the database does not serve it: OperationalError" in found.problems[0]
         proxy.come_back()
         until(lambda: worker.health().ready, "it is ready again")
+    engine.dispose()
+
+
+def test_a_database_that_takes_no_writes(handled: Queue, database: Database) -> None:
+    """A worker on a standby is not ready, and ready once a new connection reaches the primary."""
+    engine = create_engine(database.url)
+    failed_over = False
+
+    @event.listens_for(engine, "do_connect")
+    def connect(_: Any, __: Any, ___: Any, parameters: dict[str, Any]) -> None:
+        if not failed_over:
+            parameters["options"] = "-c default_transaction_read_only=on"
+
+    with Worker(engine, handled, housekeeping=False) as worker:
+        found = worker.health()
+        assert (found.alive, found.ready) == (True, False)
+        assert "the server takes no writes" in found.problems[0]
+        failed_over = True
+        until(lambda: worker.health().ready, "it is ready")
     engine.dispose()
 
 
