@@ -327,6 +327,18 @@ def test_another_database_is_refused(kernel: Kernel, follow: Follow) -> None:
         follow({"lsn": 5}).end()
 
 
+def test_an_offset_ahead_of_the_server_is_refused(kernel: Kernel, follow: Follow) -> None:
+    """After a failover that lost the last transactions: what commits next would be taken for read."""
+    follower = follow()
+    kernel.enqueue("a")
+    ahead = follower.checkpoint | {"lsn": follower.end()["lsn"] + (1 << 30), "timeline": 4711}
+    with pytest.raises(OriginChanged, match="is of timeline 4711") as refusal:
+        follow(ahead).end()
+    accepting = follow(ahead, acceptedOrigin=str(refusal.value.found_origin))
+    with pytest.raises(OriginChanged, match=r"has only come to .* begin anew"):
+        accepting.end()
+
+
 def test_a_slot_that_cannot_be_read(
     kernel: Kernel, database: Database, slot_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,6 +349,9 @@ def test_a_slot_that_cannot_be_read(
             Follower(database, name)
 
     refused(r"there is no replication slot 'no_slot'; run create publication \"no_slot\" for table", "no_slot")
+    for statement in changes_setup("only_published")[:2]:
+        kernel.rows(statement)
+    refused("there is no replication slot 'only_published'; run select pg_create_logical", "only_published")
     kernel.rows("select pg_create_logical_replication_slot('other_plugin', 'test_decoding', true)")
     refused("has the plugin 'test_decoding', and not pgoutput", "other_plugin")
     kernel.rows("select pg_create_logical_replication_slot('unpublished', 'pgoutput', true)")
@@ -385,8 +400,8 @@ def test_a_role_that_may_not_decode(kernel: Kernel, database: Database, slot_nam
         kernel.rows(f"drop role {role}")
 
 
-def test_a_slot_whose_wal_was_removed() -> None:
-    """Beyond ``max_slot_wal_keep_size`` the server gives the slot up: an error, never silence."""
+def test_a_slot_whose_wal_was_removed_and_a_standby() -> None:
+    """Beyond ``max_slot_wal_keep_size`` the server gives the slot up: an error. So is a standby."""
     settings = {"wal_level": "logical", "max_slot_wal_keep_size": "1MB", "min_wal_size": "32MB", "max_wal_size": "32MB"}
     with embedded_server(programs(), durable=False, settings=settings) as server:
         database = Database(server.url())
@@ -405,6 +420,10 @@ def test_a_slot_whose_wal_was_removed() -> None:
         with pytest.raises(DataLoss, match="has removed WAL that replication slot 'given_up' had not read"):
             follower.end()
         follower.reader.stop()
+        (server.data_directory / "standby.signal").touch()
+        server.restart()
+        with pytest.raises(SlotUnusable, match="the server is a standby, and changes are read from the primary"):
+            Follower(database, "given_up")
 
 
 def test_a_query_of_spark_that_is_stopped_anywhere(

@@ -23,7 +23,7 @@ from sqlalchemy_fairqueue.spark.reading.change_rows import change_batches
 from sqlalchemy_fairqueue.spark.reading.changes import rows
 from sqlalchemy_fairqueue.spark.reading.data_loss import DataLoss
 from sqlalchemy_fairqueue.spark.reading.limits import LIMITS_ARE_KNOWN, AvailableNow, ReadMaxRows
-from sqlalchemy_fairqueue.spark.reading.origin import horizon, refuse_origin
+from sqlalchemy_fairqueue.spark.reading.origin import OriginChanged, horizon, refuse_origin
 from sqlalchemy_fairqueue.spark.reading.python_workers import freeze_modules
 from sqlalchemy_fairqueue.spark.reading.queries import in_statements, prepared_installation
 from sqlalchemy_fairqueue.spark.reading.slot import (
@@ -182,6 +182,15 @@ class ChangeReader(Shipped, DataSourceStreamReader, AvailableNow):
         found = horizon(connection, in_statements(installation))
         refuse_origin(start.origin, found.origin, self._options.accepted_origin, lsn_text(start.lsn))
         state = slot_state(connection, self._slot, installation.schema)
+        if start.lsn > state.insert:
+            # What commits from here on would be taken for read, until the WAL comes to the offset.
+            raise OriginChanged(
+                f"the offset is at {lsn_text(start.lsn)}, and the WAL of the server has only come to "
+                f"{lsn_text(state.insert)}: it was put back to an earlier state, or a standby that lacked the last "
+                "transactions was promoted; begin anew (another checkpoint)",
+                offset_origin=start.origin,
+                found_origin=found.origin,
+            )
         if state.confirmed > start.lsn:
             lost = (
                 f"replication slot {self._slot!r} was moved to {lsn_text(state.confirmed)}, and the stream has read up "

@@ -22,7 +22,7 @@ from sqlalchemy_fairqueue.spark.reading.data_loss import DataLoss
 from sqlalchemy_fairqueue.sql import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     T = TypeVar("T")
 
@@ -41,11 +41,13 @@ _COLUMNS = {
 }
 _STATE = """
 select s.plugin, s.database, s.wal_status, (s.confirmed_flush_lsn - '0/0')::bigint, (s.restart_lsn - '0/0')::bigint,
-  s.active_pid, current_database(), current_setting('wal_level'), (pg_current_wal_insert_lsn() - '0/0')::bigint,
-  (pg_current_wal_flush_lsn() - '0/0')::bigint
+  current_database(), current_setting('wal_level'), pg_is_in_recovery(), to_jsonb(s) ->> 'invalidation_reason',
+  case when not pg_is_in_recovery() then (pg_current_wal_insert_lsn() - '0/0')::bigint end,
+  case when not pg_is_in_recovery() then (pg_current_wal_flush_lsn() - '0/0')::bigint end
 from (select) one
 left join pg_replication_slots s on s.slot_name = %(slot)s
 """
+_PUBLICATIONS = "select pubname::text from pg_publication where pubname = any(%s::text[])"
 _PUBLISHED = """
 select t.name
 from unnest(%(tables)s::text[], %(publications)s::text[]) t(name, publication)
@@ -159,19 +161,25 @@ def slot_state(connection: psycopg.Connection, slot: str, schema: str) -> SlotSt
     """The state of a slot that can be read.
 
     Raises:
-        SlotUnusable: There is none, or it is of another database or plugin.
-        DataLoss: The server has removed WAL that the slot had not read.
+        SlotUnusable: There is none, it is of another database or plugin, or the server is a standby.
+        DataLoss: The server has given it up: it has removed WAL that the slot had not read, or for another reason.
     """
     row = connection.execute(_STATE, {"slot": slot}).fetchone()
     assert row is not None  # noqa: S101 - the left side of the join is a row
-    plugin, database, status, confirmed, restart, _, here, level, insert, flushed = row
+    plugin, database, status, confirmed, restart, here, level, is_standby, reason, insert, flushed = row
+    if is_standby:
+        raise SlotUnusable(
+            "the server is a standby, and changes are read from the primary: connect to it (several hosts and "
+            "target_session_attrs=read-write in the DSN)"
+        )
     if plugin is None and database is None:
         if level != "logical":
             raise SlotUnusable(
                 f"the server has wal_level = {level}, so that nothing can be decoded; set wal_level = logical, restart "
                 f"the server, and run {_statements(slot, schema)}"
             )
-        raise SlotUnusable(f"there is no replication slot {slot!r}; run {_statements(slot, schema)}")
+        names = {name for (name,) in connection.execute(_PUBLICATIONS, [list(_publications(slot))]).fetchall()}
+        raise SlotUnusable(f"there is no replication slot {slot!r}; run {_statements(slot, schema, names)}")
     if plugin != "pgoutput":
         raise SlotUnusable(
             f"replication slot {slot!r} has the plugin {plugin or 'of physical replication'!r}, and not pgoutput; "
@@ -183,9 +191,13 @@ def slot_state(connection: psycopg.Connection, slot: str, schema: str) -> SlotSt
             "names for the whole server: name another one"
         )
     if status == "lost" or restart is None or confirmed is None:
+        lost = f"the server has removed WAL that replication slot {slot!r} had not read"
+        # Told by version 17 and newer.
+        if reason not in {None, "wal_removed"}:
+            lost = f"the server has given up replication slot {slot!r} ({reason})"
         raise DataLoss(
-            f"the server has removed WAL that replication slot {slot!r} had not read, so that changes are lost; drop "
-            "the slot, make it anew, and begin with a new checkpoint; max_slot_wal_keep_size bounds what slots keep"
+            f"{lost}, so that changes are lost; drop the slot, make it anew, and begin with a new checkpoint; "
+            "max_slot_wal_keep_size bounds what slots keep"
         )
     return SlotState(confirmed, restart, insert, flushed)
 
@@ -346,5 +358,8 @@ def _publications(slot: str) -> tuple[str, str]:
     return slot, f"{slot}_history"
 
 
-def _statements(slot: str, schema: str) -> str:
-    return "; ".join(changes_setup(slot, schema))
+def _statements(slot: str, schema: str, made: Collection[str] = ()) -> str:
+    """What makes a slot and those of its publications that are not made yet: a promoted standby has them."""
+    *publications, last = changes_setup(slot, schema)
+    missing = [one for name, one in zip(_publications(slot), publications, strict=True) if name not in made]
+    return "; ".join([*missing, last])
