@@ -137,6 +137,8 @@ class Consumer:
         connection.rollback()
         found = database.set_aside(connection, self._target, limit=limit)
         connection.commit()
+        # It heard signals too: a channel may stand below the floor of the hints now, and is found by a full scan.
+        self._hints = None
         self._log(found, said(error.orig or error))
         return found
 
