@@ -4,6 +4,7 @@
 work raises, or that the work would wait for another transaction. The machine never sends work that would wait.
 """
 
+from dataclasses import replace
 from typing import Literal
 
 from sqlalchemy_fairqueue import LeaseLost, LockOrderError, MessageCancelled, UnknownGroup
@@ -13,6 +14,7 @@ from tests.model.books import Outcome
 from tests.model.enqueue_model import EnqueueModel
 from tests.model.transactions import Plan, Scene, Transaction
 from tests.model.work import Cancelled, Grouped, Settled, Wanted, Work
+from tests.model.world import TICK
 
 Ending = Literal["completed", "dead", "cancelled", "returned"]
 
@@ -35,6 +37,8 @@ def plan(scene: Scene, own: Transaction, works: list[Work]) -> Plan:
     found.effects.grouped += [one for one in works if isinstance(one, Grouped)]
     held = hold(scene, works, found) if len(works) > 1 else None
     if wanted:
+        # Each channel that is made first looks at the clock.
+        scene = replace(scene, now=scene.now + TICK * len(found.effects.made))
         EnqueueModel(scene, found, wanted, later | (held or frozenset()), _cancelled(own, works)).run()
         if found.error is not None:
             return found
