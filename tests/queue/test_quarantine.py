@@ -291,6 +291,20 @@ def test_other_errors_are_raised(queue: Queue, engine: Engine, database: Databas
     assert len(queue.dequeue(engine, limit=10)) == 1
 
 
+def test_a_channel_that_the_search_heard_of(queue: Queue, engine: Engine, database: Database) -> None:
+    """The search for the bad row hears signals: a channel that it moves to the front has its turn at once."""
+    with engine.connect() as earlier:
+        first = queue.enqueue_now(earlier, channel="b", payload=0)
+        _, bad, last = [queue.enqueue_now(engine, channel="a", payload=number) for number in range(1, 4)]
+        queue.dequeue(engine, limit=1)
+        earlier.commit()
+    _plant(database, bad or 0, attempts="2147483647")
+    failures = _failures(engine)
+    batch = queue.dequeue(engine, limit=5)
+    assert len(failures) == 1
+    assert [one.message_id for one in batch] == [first, last]
+
+
 def test_a_locked_suspect_is_left_alone(queue: Queue, engine: Engine, database: Database, connect: Any) -> None:
     """A message that another transaction has locked is neither delivered nor set aside."""
     bad = queue.enqueue_now(engine, channel="a", payload=1)
