@@ -10,6 +10,7 @@ from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from sqlalchemy_fairqueue import ChannelPolicy, PayloadError, Queue
+from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.queue.damage import lose
 from tests.worker.conftest import StartWorker, start
@@ -333,6 +334,18 @@ def test_a_locked_channel_is_left_alone(queue: Queue, engine: Engine, database: 
     assert [one.message_id for one in queue.dead_letters(engine)] == [bad]
     holder.rollback()
     impatient.dispose()
+
+
+def test_behind_slots_that_a_dequeue_takes_back(queue: Queue, engine: Engine, database: Database, clock: Clock) -> None:
+    """The channel is full until a dequeue takes an expired lease back; what was withdrawn makes room for the bad one."""
+    queue.configure_channel(engine, "a", ChannelPolicy(max_concurrency=2))
+    first, withdrawn, bad, last = [queue.enqueue_now(engine, channel="a", payload=number) for number in range(4)]
+    queue.dequeue(engine, limit=2, lease=timedelta(seconds=1))
+    queue.cancel(engine, withdrawn or 0)
+    _plant(database, bad or 0, attempts="2147483647")
+    clock.advance(timedelta(seconds=2))
+    assert [one.message_id for one in queue.dequeue(engine, limit=10)] == [first, last]
+    assert [one.message_id for one in queue.dead_letters(engine)] == [bad]
 
 
 def test_deep_in_a_channel_of_much_weight(queue: Queue, engine: Engine, database: Database) -> None:

@@ -4,10 +4,12 @@
 -- Guarantees: returns what it did, one row each. A message that cannot be delivered becomes a dead letter ('dead') or,
 -- where no letter can hold it, stands in the quarantine ('quarantined'); the state of a channel that cannot be updated,
 -- or that a signal cannot be applied to, is made anew from its messages ('mended', message_id null). No row: it found
--- nothing, and the error is not about a row. Each suspect is tried by itself and undone; a good one is never touched.
--- It tries all messages that a dequeue of p_limit messages can take, and the first 1,000 each of expired leases,
--- promotions and signals.
--- Locks: messages and state rows, skip locked: it waits for none.
+-- nothing, and the error is not about a row. Each suspect is tried by itself and undone. It tries all messages that a
+-- dequeue of p_limit messages can take, and the first 1,000 each of expired leases, promotions and signals. What a
+-- dequeue does before it takes messages is done where it can be: these are taken back, promoted and heard, and changes
+-- of plans come to the first 1,000 channels.
+-- Locks: as fq_reclaim, fq_promote, fq_spread_plans and fq_hear, messages and state rows, all skip locked: it waits for
+-- none.
 -- Index: as fq_dequeue, fq_hear, fq_reclaim and fq_promote. Errors: QF001 bad argument; QF007.
 create function fairqueue.fq_set_aside(
   p_queue text, p_limit integer, p_lease_id bigint default null, p_ids bigint[] default null,
@@ -64,11 +66,17 @@ begin
     return;
   end if;
 
-  -- Only then does the order below show where these messages stand.
+  -- What comes back, and the slots that it frees, decide what a dequeue reaches.
   return query
   select d.message_id, d.channel_id, d.outcome, d.reason
   from fairqueue.fq_set_aside_due(p_queue, v_now) d;
   v_found := found;
+  begin
+    perform fairqueue.fq_spread_plans(p_queue, 1000::integer);
+  exception
+    when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
+      null;
+  end;
 
   -- Signals.
   for r in

@@ -1,9 +1,9 @@
--- fq_set_aside_due: take messages that cannot be delivered out of the way of a reclaim, which takes back those of
--- expired leases, and of a promotion, which moves those that came due: the first 1,000 of each are tried. One row each,
--- as fq_set_aside returns them.
--- Guarantees: each is tried by itself and undone; a good one is never touched.
--- Locks: messages, skip locked: it waits for none.
--- Index: as fq_reclaim and fq_promote; fq_message_pkey. Errors: none of the rows'.
+-- fq_set_aside_due: take back the messages of a queue's expired leases and promote those that came due, the first 1,000
+-- of each, as a dequeue does at first. Those that cannot be delivered are taken out of the way before. One row each, as
+-- fq_set_aside returns them.
+-- Guarantees: each is tried by itself and undone.
+-- Locks: as fq_reclaim and fq_promote, and messages for update, all skip locked: it waits for none.
+-- Index: as those; fq_message_pkey. Errors: none of the rows'.
 create function fairqueue.fq_set_aside_due(p_queue text, p_now bigint)
 returns table (message_id bigint, channel_id bigint, outcome text, reason text)
 language plpgsql
@@ -30,6 +30,7 @@ begin
         join fairqueue.fq_message x on x.lease_id = e.id
         where e.queue = p_queue
           and e.expires_at <= p_now
+        order by e.queue, e.expires_at, e.id
         limit 1000
       )
       union all
@@ -54,5 +55,12 @@ begin
       return next;
     end if;
   end loop;
+  begin
+    perform fairqueue.fq_reclaim(p_queue, 1000::integer, 0::bigint);
+    perform fairqueue.fq_promote(p_queue, 1000::integer, 0::bigint, p_now);
+  exception
+    when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
+      null;
+  end;
 end
 $$;
