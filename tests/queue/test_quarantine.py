@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, create_engine, event
+from sqlalchemy import Engine, create_engine, event, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from sqlalchemy_fairqueue import ChannelPolicy, PayloadError, Queue
@@ -346,6 +346,20 @@ def test_behind_slots_that_a_dequeue_takes_back(queue: Queue, engine: Engine, da
     clock.advance(timedelta(seconds=2))
     assert [one.message_id for one in queue.dequeue(engine, limit=10)] == [first, last]
     assert [one.message_id for one in queue.dead_letters(engine)] == [bad]
+
+
+def test_behind_slots_that_a_plan_adds(queue: Queue, engine: Engine, database: Database) -> None:
+    """The channel is full until a dequeue brings it the new limit of its plan."""
+    queue.configure_plan(engine, "free", ChannelPolicy(max_concurrency=1))
+    queue.configure(engine, default_plan="free")
+    first, bad, last = [queue.enqueue_now(engine, channel="a", payload=number) for number in range(3)]
+    assert [one.message_id for one in queue.dequeue(engine, limit=10)] == [first]
+    _plant(database, bad or 0, attempts="2147483647")
+    with engine.connect() as other:
+        # A change of the plan passes a locked channel by, and dequeues bring it.
+        other.execute(text("select from fq_channel_state for no key update"))
+        queue.configure_plan(engine, "free", ChannelPolicy(max_concurrency=3))
+    assert [one.message_id for one in queue.dequeue(engine, limit=10)] == [last]
 
 
 def test_deep_in_a_channel_of_much_weight(queue: Queue, engine: Engine, database: Database) -> None:
