@@ -362,6 +362,32 @@ def test_behind_slots_that_a_plan_adds(queue: Queue, engine: Engine, database: D
     assert [one.message_id for one in queue.dequeue(engine, limit=10)] == [last]
 
 
+def test_without_a_letter_for_it(queue: Queue, engine: Engine, database: Database, clock: Clock) -> None:
+    """A message whose lease has expired, with its attempts used up, and which no letter can hold."""
+    bad = queue.enqueue_now(engine, channel="a", payload=1)
+    queue.dequeue(engine, lease=timedelta(seconds=1))
+    _plant(database, bad or 0, max_attempts="0")
+    good = queue.enqueue_now(engine, channel="a", payload=2)
+    clock.advance(timedelta(seconds=2))
+    assert [one.message_id for one in queue.dequeue(engine)] == [good]
+    assert [one.message_id for one in queue.quarantined(engine)] == [bad]
+
+
+def test_of_a_queue_that_shares_a_limit(queue: Queue, engine: Engine, database: Database, clock: Clock) -> None:
+    """Nobody consumes the other queue any more, and what it has out ends in this one's dequeue, whatever it is."""
+    other = Queue("other")
+    queue.configure_limit(engine, "api", max_concurrency=1)
+    for one in (queue, other):
+        one.configure(engine, limits=["api"])
+    bad = other.enqueue_now(engine, channel="a", payload=1)
+    other.dequeue(engine, lease=timedelta(seconds=1))
+    _plant(database, bad or 0, max_attempts="0")
+    good = queue.enqueue_now(engine, channel="a", payload=2)
+    clock.advance(timedelta(seconds=2))
+    assert [one.message_id for one in queue.dequeue(engine)] == [good]
+    assert [one.message_id for one in other.quarantined(engine)] == [bad]
+
+
 def test_deep_in_a_channel_of_much_weight(queue: Queue, engine: Engine, database: Database) -> None:
     """A row is found however deep in its channel a dequeue goes, and however many other channels are ready."""
     queue.configure_channel(engine, "heavy", ChannelPolicy(weight=100))

@@ -3,8 +3,9 @@
 -- Guarantees: what it returns may be taken in this transaction, and is written down by fq_draw: until it ends nobody
 -- else draws from these limits. If a limit held a queue back, no other queue gets ahead of it by more than its own part
 -- of that limit: two queues that always have messages get equal parts. What a queue does not use is for the others.
--- Slots of queues that nobody consumes any more are taken back.
--- Locks: the states of the limits for no key update, skip locked: it waits for none.
+-- Slots of queues that nobody consumes any more are taken back; bad rows of theirs are set aside.
+-- Locks: the states of the limits for no key update, and as fq_set_aside_due and fq_repair_queue, all skip locked: it
+-- waits for none.
 -- Index: fq_limit_pkey, fq_limit_state_newest_ix, fq_lease_expires_ix; those of fq_limit_members. Errors: none.
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996).
 create function fairqueue.fq_draw_room(p_queue text, p_limits text[], p_wanted integer)
@@ -94,8 +95,16 @@ begin
             and e.expires_at > v_now
         )
     loop
-      perform fairqueue.fq_reclaim(v_abandoned, 1000::integer, 0::bigint);
-      perform fairqueue.fq_free_slots(v_abandoned);
+      begin
+        perform fairqueue.fq_reclaim(v_abandoned, 1000::integer, 0::bigint);
+        perform fairqueue.fq_free_slots(v_abandoned);
+      exception
+        when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
+          -- A bad row stops its own queue at most, whose consumers would set it aside.
+          perform
+          from fairqueue.fq_set_aside_due(v_abandoned, v_now);
+          perform fairqueue.fq_repair_queue(v_abandoned);
+      end;
     end loop;
     v_room := p_wanted;
   end loop;

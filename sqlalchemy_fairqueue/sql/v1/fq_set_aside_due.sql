@@ -22,10 +22,10 @@ declare
   r record;
 begin
   for r in
-    select m.ctid as row, m.id, m.channel_id
+    select m.ctid as row, m.id, m.channel_id, suspect.expired
     from (
       (
-        select x.id
+        select x.id, true
         from fairqueue.fq_lease e
         join fairqueue.fq_message x on x.lease_id = e.id
         where e.queue = p_queue
@@ -35,18 +35,21 @@ begin
       )
       union all
       (
-        select g.message_id
+        select g.message_id, false
         from fairqueue.fq_promotion g
         where g.queue = p_queue
           and g.due_at <= p_now
         order by g.queue, g.due_at, g.message_id
         limit 1000
       )
-    ) suspect (id)
+    ) suspect (id, expired)
     join fairqueue.fq_message m on m.id = suspect.id
     for update of m skip locked
   loop
     reason := fairqueue.fq_test_message(r.id::bigint, r.row::tid);
+    if reason is null and r.expired then
+      reason := fairqueue.fq_test_reclaim(p_queue, r.id::bigint, r.row::tid);
+    end if;
     if reason is not null then
       message_id := r.id;
       channel_id := r.channel_id;
