@@ -337,7 +337,7 @@ def test_a_locked_channel_is_left_alone(queue: Queue, engine: Engine, database: 
 
 
 def test_behind_slots_that_a_dequeue_takes_back(queue: Queue, engine: Engine, database: Database, clock: Clock) -> None:
-    """The channel is full until a dequeue takes an expired lease back; what was withdrawn makes room for the bad one."""
+    """The channel is full until a dequeue takes an expired lease back; the withdrawn one makes room for the bad one."""
     queue.configure_channel(engine, "a", ChannelPolicy(max_concurrency=2))
     first, withdrawn, bad, last = [queue.enqueue_now(engine, channel="a", payload=number) for number in range(4)]
     queue.dequeue(engine, limit=2, lease=timedelta(seconds=1))
