@@ -1,10 +1,16 @@
--- fq_channel_room: how many messages a bounded channel still takes (null: any number), with max_backlog,
--- drop_when_full and priority_aging of its policy.
--- Guarantees: the backlog is what is committed and what this transaction did.
--- Locks: none. Index: fq_channel_state_newest_ix, fq_signal_bounded_ix. Errors: 40001 under SERIALIZABLE for two at one
--- bounded channel.
+-- fq_channel_room: the channel of a queue with a name, made if it is not there, as by fq_make_channels with p_policy,
+-- and how many messages it still takes (null: any number), with max_backlog, drop_when_full and priority_aging of its
+-- policy.
+-- Guarantees: the backlog is what is committed and what this transaction did. The channel is not about to be forgotten.
+-- Locks: none, or for a new channel as fq_make_channels. Index: fq_channel_queue_name_key, fq_channel_state_newest_ix,
+-- fq_signal_bounded_ix.
+-- Errors: 40001 as fq_make_channels, and under SERIALIZABLE for two at one bounded channel.
+-- Its callers set how its statements are planned: to set it again would take longer than the call.
 create function fairqueue.fq_channel_room(
-  p_channel_id bigint,
+  p_queue text,
+  p_channel text,
+  p_policy jsonb,
+  out channel_id bigint,
   out max_backlog integer,
   out drop_when_full boolean,
   out priority_aging bigint,
@@ -13,34 +19,38 @@ create function fairqueue.fq_channel_room(
 language plpgsql
 volatile
 set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set enable_material = off
-set jit = off
 as $$
 #variable_conflict use_column
 begin
-  -- One snapshot for both: a signal that is heard meanwhile is counted once, in the one or in the other.
-  -- Those below the last one heard, which a slow transaction left, count when they are heard: to read there
-  -- would be to walk over all that an old snapshot keeps.
-  select n.max_backlog, n.drop_when_full, n.priority_aging,
-    case
-      when n.max_backlog is not null then
-        n.max_backlog - n.backlog - (
-          select coalesce(sum(g.added), 0)
-          from fairqueue.fq_signal g
-          where g.channel_id = p_channel_id
-            and g.bounded
-            and g.id > n.heard_id
-        )
-    end
-  into max_backlog, drop_when_full, priority_aging, room
-  from fairqueue.fq_channel_state n
-  where n.channel_id = p_channel_id
-  order by n.channel_id desc, n.row_version desc
-  limit 1;
+  loop
+    -- One snapshot for both: a signal that is heard meanwhile is counted once, in the one or in the other.
+    -- Those below the last one heard, which a slow transaction left, count when they are heard: to read there
+    -- would be to walk over all that an old snapshot keeps.
+    select n.channel_id, n.max_backlog, n.drop_when_full, n.priority_aging,
+      case
+        when n.max_backlog is not null then
+          n.max_backlog - n.backlog - (
+            select coalesce(sum(g.added), 0)
+            from fairqueue.fq_signal g
+            where g.channel_id = n.channel_id
+              and g.bounded
+              and g.id > n.heard_id
+          )
+      end
+    into channel_id, max_backlog, drop_when_full, priority_aging, room
+    from fairqueue.fq_channel c
+    cross join lateral (
+      select s.channel_id, s.max_backlog, s.drop_when_full, s.priority_aging, s.backlog, s.heard_id, s.forget_xid
+      from fairqueue.fq_channel_state s
+      where s.channel_id = c.id
+      order by s.channel_id desc, s.row_version desc
+      limit 1
+    ) n
+    where c.queue = p_queue
+      and c.name = p_channel
+      and n.forget_xid is null;
+    exit when found;
+    perform fairqueue.fq_make_channels(p_queue, array[p_channel]::text[], p_policy);
+  end loop;
 end
 $$;

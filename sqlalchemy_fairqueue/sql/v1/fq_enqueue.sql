@@ -58,10 +58,8 @@ declare
   v_now bigint := fairqueue.fq_now();
   v_count integer := coalesce(cardinality(p_channels), 0);
   v_alone boolean;
-  v_new text[];
   -- whether the messages are added one by one, not by a bulk insert: for bounds, and for the aging of priorities
   v_one_by_one boolean;
-  v_prioritised boolean := num_nonnulls(variadic p_priorities) > 0;
   -- of calls that have one for all messages
   v_headers jsonb;
   v_group_id uuid;
@@ -159,30 +157,7 @@ begin
 
   -- One message goes the way of the keyed ones: the start of these statements would cost more than their run.
   if v_count > 1 and num_nonnulls(variadic p_keys) = 0 then
-    for v_pass in 1..2 loop
-      select array_agg(w.name) filter (where known.id is null), bool_or(known.one_by_one) into v_new, v_one_by_one
-      from (
-        select distinct n collate "C" as name
-        from unnest(p_channels) n
-      ) w
-      left join lateral (
-        select c.id,
-          (
-            select n.max_backlog is not null or n.forget_xid is not null
-              or (n.priority_aging is not null and v_prioritised)
-            from fairqueue.fq_channel_state n
-            where n.channel_id = c.id
-            order by n.channel_id desc, n.row_version desc
-            limit 1
-          ) as one_by_one
-        from fairqueue.fq_channel c
-        where c.queue = p_queue
-          and c.name = w.name
-        limit 1
-      ) known on true;
-      exit when v_new is null;
-      perform fairqueue.fq_make_channels(p_queue, v_new, p_policy);
-    end loop;
+    v_one_by_one := fairqueue.fq_make_missing_channels(p_queue, p_channels, p_policy, p_priorities);
   end if;
   -- One element for all, as the members of a group send them, was read and checked once.
   if cardinality(p_headers) < v_count then
@@ -204,11 +179,20 @@ begin
     return;
   end if;
 
+  if 'replace' = any (p_on_duplicates) then
+    return query
+    select e.*
+    from fairqueue.fq_enqueue_replacing(
+      p_queue, p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts,
+      p_policy, p_on_duplicates, p_hold, p_costs, p_groups, v_headers, v_group_id, v_now, p_notify
+    ) e;
+    return;
+  end if;
   return query
-  select e.*
+  select e.ordinal, e.message_id, e.created, e.outcome
   from fairqueue.fq_enqueue_in_order(
     p_queue, p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts,
-    p_policy, p_on_duplicates, p_hold, p_costs, p_groups, v_headers, v_group_id, v_now, p_notify
+    p_policy, p_on_duplicates, p_costs, p_groups, v_headers, v_group_id, v_now, p_notify
   ) e;
 end
 $$;

@@ -35,10 +35,10 @@ begin
     null::integer[], null::uuid[]
   );
   return query
-  select e.*
+  select e.ordinal, e.message_id, e.created, e.outcome
   from fairqueue.fq_enqueue_in_order(
     p_queue, p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts,
-    p_policy, null::text[], null::bigint[], null::integer[], null::uuid[], null::jsonb, null::uuid,
+    p_policy, null::text[], null::integer[], null::uuid[], null::jsonb, null::uuid,
     fairqueue.fq_now(), p_notify
   ) e;
 end

@@ -1,0 +1,46 @@
+-- fq_make_missing_channels: make those of some channels that do not exist, before messages without keys are added to
+-- them. Returns whether messages must be added one by one, since one of the channels has a bound, or is about to be
+-- forgotten, or raises the priorities of messages with time; null: it is known of no channel.
+-- Locks: as fq_make_channels. Index: fq_channel_queue_name_key, fq_channel_state_newest_ix. Errors: as
+-- fq_make_channels.
+-- Its callers set how its statements are planned: to set it again would take longer than the call.
+create function fairqueue.fq_make_missing_channels(
+  p_queue text, p_channels text[], p_policy jsonb, p_priorities integer[]
+)
+returns boolean
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_new text[];
+  v_prioritised boolean := num_nonnulls(variadic p_priorities) > 0;
+  v_one_by_one boolean;
+begin
+  for v_pass in 1..2 loop
+    select array_agg(w.name) filter (where known.id is null), bool_or(known.one_by_one) into v_new, v_one_by_one
+    from (
+      select distinct n collate "C" as name
+      from unnest(p_channels) n
+    ) w
+    left join lateral (
+      select c.id,
+        (
+          select n.max_backlog is not null or n.forget_xid is not null
+            or (n.priority_aging is not null and v_prioritised)
+          from fairqueue.fq_channel_state n
+          where n.channel_id = c.id
+          order by n.channel_id desc, n.row_version desc
+          limit 1
+        ) as one_by_one
+      from fairqueue.fq_channel c
+      where c.queue = p_queue
+        and c.name = w.name
+      limit 1
+    ) known on true;
+    exit when v_new is null;
+    perform fairqueue.fq_make_channels(p_queue, v_new, p_policy);
+  end loop;
+  return v_one_by_one;
+end
+$$;
