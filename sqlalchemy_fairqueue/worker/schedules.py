@@ -200,7 +200,7 @@ class Schedules:
         return progress
 
     def _run_one(self, connection: DedicatedConnection, schema: str | None, due: DueSchedule) -> bool:
-        """Run the slots of a schedule that are due, or note why it cannot be run. False: it is left for now."""
+        """Run slots of a schedule that are due, or note why it cannot be run. False: it is left for now."""
         channel = schema, due.queue, due.channel
         if channel in self._held:
             return False
@@ -228,31 +228,30 @@ class Schedules:
             return self._note(connection, schema, due, error)
 
     def _run_slots(self, connection: DedicatedConnection, schema: str | None, due: DueSchedule) -> bool:
-        """Run the slots that are due. False: another worker was first, or somebody has the row locked."""
+        """Run slots that are due, in one transaction. False: another worker was first, or somebody has the row locked.
+
+        What is left of many comes in the next round, after the other schedules, which would be late meanwhile.
+        """
         timing = timing_of(due.cron, due.timezone, due.every, due.anchor_at)
         most = max(1, min(self._timings.slots_at_once, _BYTES // max(due.content_size, 1)))
-        notify = self._installations[schema].queues[due.queue].target.notify
-        while True:
-            plan = planned(timing, due.catch_up, due.done_until, due.read_at, most)
-            run = partial(
-                database.run_slots,
-                schema=schema,
-                due=due,
-                slots=plan.slots,
-                until=plan.until,
-                next_slot=plan.next,
-                notify=notify,
+        plan = planned(timing, due.catch_up, due.done_until, due.read_at, most)
+        run = partial(
+            database.run_slots,
+            schema=schema,
+            due=due,
+            slots=plan.slots,
+            until=plan.until,
+            next_slot=plan.next,
+            notify=self._installations[schema].queues[due.queue].target.notify,
+        )
+        made = connection.run(partial(committed, work=run))
+        if made:
+            log.debug(
+                "worker %s: schedule %s of channel %s of queue %s enqueued messages %s",
+                *(self._options.name, due.name, due.channel, due.queue, list(made.values())),
+                extra={"worker": self._options.name},
             )
-            made = connection.run(partial(committed, work=run))
-            if made:
-                log.debug(
-                    "worker %s: schedule %s of channel %s of queue %s enqueued messages %s",
-                    *(self._options.name, due.name, due.channel, due.queue, list(made.values())),
-                    extra={"worker": self._options.name},
-                )
-            due = due._replace(done_until=plan.until)
-            if made is None or not plan.more or self._stopping:
-                return made is not None
+        return made is not None
 
     def _note(
         self, connection: DedicatedConnection, schema: str | None, due: DueSchedule, error: BaseException

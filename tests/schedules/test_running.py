@@ -100,6 +100,19 @@ def test_many_slots_in_parts(engine: Engine, database: Database, clock: Clock) -
     assert database.value(f"{ordered} from fq_schedule_slot") is True
 
 
+def test_many_slots_hold_up_no_other_schedule(engine: Engine, database: Database, clock: Clock) -> None:
+    """While one schedule makes up for many slots, others run after each part: they would be late, and skipped."""
+    queue = queue_that_waits()
+    queue.schedule(engine, "often", channel="many", every=timedelta(seconds=10), catch_up="all")
+    for number in range(20):
+        queue.schedule(engine, f"hourly {number}", channel="others", every=HOUR)
+    clock.advance(HOUR)
+    with working(engine, queue, slots_at_once=10):
+        until(lambda: len(slots(database)) >= 380, "all are run")
+    last = "select max(m.id) filter (where c.name = 'others') - min(m.id) from fq_message m"
+    assert database.value(f"{last} join fq_channel c on c.id = m.channel_id") < 20 + 10
+
+
 def test_a_clock_that_is_set_back(engine: Engine, database: Database, clock: Clock) -> None:
     """Slots that were run do not come again, and the next one comes when the clock has reached it again."""
     queue = queue_that_waits()
