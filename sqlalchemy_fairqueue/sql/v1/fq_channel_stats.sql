@@ -127,7 +127,7 @@ begin
     coalesce(h.messages, 0), (s.current_concurrency - coalesce(t.freed, 0))::integer, s.max_concurrency,
     s.rate_interval, s.rate_burst, s.weight, s.max_backlog, s.drop_when_full, s.priority_aging,
     greatest(later.messages, s.backlog + coalesce(t.added, 0)), s.dropped + coalesce(t.dropped, 0), s.paused_at,
-    least(ordinary.since, urgent.since), nullif(s.last_dequeue_at, 0), case
+    w.since, nullif(s.last_dequeue_at, 0), case
       when cardinality(p_channels) <= 100 then (
         select count(*)
         from fairqueue.fq_dead_letter d
@@ -157,22 +157,7 @@ begin
       and m.lease_id is null
       and m.dequeue_at > v_now
   ) later
-  left join lateral (
-    select case when m.priority is null then m.dequeue_at else coalesce(m.returned_at, m.enqueued_at) end as since
-    from fairqueue.fq_message m
-    where m.channel_id = n.id
-      and m.lease_id is null
-      and m.dequeue_at between 0 and v_now
-    order by m.channel_id, m.dequeue_at
-    limit 1
-  ) ordinary on true
-  cross join lateral (
-    select min(coalesce(m.returned_at, m.enqueued_at)) as since
-    from fairqueue.fq_message m
-    where m.channel_id = n.id
-      and m.lease_id is null
-      and m.dequeue_at < 0
-  ) urgent
+  cross join lateral fairqueue.fq_waits_since(n.id::bigint, v_now, null::bigint) w
   left join lateral (
     select (
         select f.name

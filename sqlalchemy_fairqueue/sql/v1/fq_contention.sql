@@ -62,63 +62,13 @@ begin
       using errcode = 'QF001', hint = 'ask for 1 channel or more';
   end if;
   return query
-  with told as materialized (
-    select g.channel_id, sum(g.added) as added, sum(g.freed) as freed
-    from fairqueue.fq_signal g
-    where g.queue = p_queue
-    group by g.channel_id
-  ),
-  held as materialized (
-    select m.channel_id, count(*) as messages
-    from fairqueue.fq_lease e
-    join fairqueue.fq_message m on m.lease_id = e.id
-    where e.queue = p_queue
-    group by m.channel_id
-  ),
-  known as materialized (
-    select s.channel_id, s.max_concurrency, s.rate_interval, s.rate_burst, s.rate_at, s.weight, s.paused_at,
-      s.last_dequeue_at, s.backlog, s.current_concurrency, s.head_dequeue_at, s.priority_aging
-    from fairqueue.fq_channel_state s
-    where s.queue = p_queue
-      and s.next_dequeue_at is not null
-      and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
-    union all
-    select s.channel_id, s.max_concurrency, s.rate_interval, s.rate_burst, s.rate_at, s.weight, s.paused_at,
-      s.last_dequeue_at, s.backlog, s.current_concurrency, s.head_dequeue_at, s.priority_aging
-    from fairqueue.fq_channel_state s
-    where s.queue = p_queue
-      and s.head_message_id is not null
-      and (s.next_dequeue_at is null or s.current_concurrency >= s.max_concurrency)
-    union all
-    -- Idle as far as the dispatcher knows.
-    select s.channel_id, s.max_concurrency, s.rate_interval, s.rate_burst, s.rate_at, s.weight, s.paused_at,
-      s.last_dequeue_at, s.backlog, s.current_concurrency, null, s.priority_aging
-    from (
-      select t.channel_id
-      from told t
-      union
-      select h.channel_id
-      from held h
-    ) o
-    cross join lateral (
-      select v.*
-      from fairqueue.fq_channel_state v
-      where v.channel_id = o.channel_id
-      order by v.channel_id desc, v.row_version desc
-      limit 1
-    ) s
-    where (s.next_dequeue_at is null or s.current_concurrency >= s.max_concurrency)
-      and s.head_message_id is null
-  ),
-  busy as materialized (
+  with busy as materialized (
     select k.channel_id, k.max_concurrency, k.rate_interval, k.rate_burst, k.weight, k.paused_at,
-      nullif(k.last_dequeue_at, 0) as served_at, k.backlog + coalesce(t.added, 0) as backlog,
-      coalesce(h.messages, 0) as leased, (k.current_concurrency - coalesce(t.freed, 0))::integer as used,
+      nullif(k.last_dequeue_at, 0) as served_at, k.backlog + k.added as backlog, k.leased,
+      (k.current_concurrency - k.freed)::integer as used,
       fairqueue.fq_rate_allows_at(k.rate_at, k.rate_interval, k.rate_burst) as allowed_at, k.head_dequeue_at as head,
-      num_nonnulls(t.channel_id, h.channel_id, k.priority_aging) > 0 or (k.head_dequeue_at < 0) is true as changed
-    from known k
-    left join told t on t.channel_id = k.channel_id
-    left join held h on h.channel_id = k.channel_id
+      k.changed
+    from fairqueue.fq_busy_states(p_queue) k
   ),
   picked as materialized (
     select b.*
@@ -144,35 +94,16 @@ begin
     )
   ),
   looked as materialized (
-    select p.*, w.scheduled, greatest(0, p.backlog - w.scheduled) as ready, w.since
+    select p.*, l.messages as scheduled, greatest(0, p.backlog - l.messages) as ready, w.since
     from picked p
     cross join lateral (
-      select (
-        select count(*)
-        from fairqueue.fq_message m
-        where m.channel_id = p.channel_id
-          and m.lease_id is null
-          and m.dequeue_at > v_now
-      ) as scheduled,
-      least(
-        (
-          select case when m.priority is null then m.dequeue_at else coalesce(m.returned_at, m.enqueued_at) end
-          from fairqueue.fq_message m
-          where m.channel_id = p.channel_id
-            and m.lease_id is null
-            and m.dequeue_at between 0 and v_now
-          order by m.channel_id, m.dequeue_at
-          limit 1
-        ),
-        (
-          select min(coalesce(m.returned_at, m.enqueued_at))
-          from fairqueue.fq_message m
-          where m.channel_id = p.channel_id
-            and m.lease_id is null
-            and m.dequeue_at < 0
-        )
-      ) as since
-    ) w
+      select count(*) as messages
+      from fairqueue.fq_message m
+      where m.channel_id = p.channel_id
+        and m.lease_id is null
+        and m.dequeue_at > v_now
+    ) l
+    cross join lateral fairqueue.fq_waits_since(p.channel_id, v_now, null::bigint) w
   ),
   whole as materialized (
     select count(*) filter (where b.since is not null) as waiting, count(*) filter (where b.competes) as rivals,

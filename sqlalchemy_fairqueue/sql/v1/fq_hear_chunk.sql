@@ -98,21 +98,7 @@ begin
     for no key update of s skip locked
   ) l;
   if v_applied < seen then
-    with orphans as materialized (
-      select g.ctid as row
-      from unnest(v_rows, v_ids, v_channels) u(row, id, channel_id)
-      join fairqueue.fq_signal g on g.ctid = u.row and g.id is not distinct from u.id
-      where not exists (
-          select
-          from fairqueue.fq_channel_state o
-          where o.channel_id = u.channel_id
-        )
-      for update of g skip locked
-    )
-    delete from fairqueue.fq_signal g
-    using orphans o
-    where g.ctid = o.row;
-    get diagnostics v_orphans = row_count;
+    v_orphans := fairqueue.fq_drop_orphans(v_rows, v_ids, v_channels);
   end if;
   if v_states is null and v_queue_state is null then
     heard := v_orphans;

@@ -48,57 +48,9 @@ begin
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
   return query
-  with told as materialized (
-    select g.channel_id, count(*) as signals, sum(g.added) as added, sum(g.dropped) as dropped,
-      sum(g.queue_freed) as queue_freed
-    from fairqueue.fq_signal g
-    where g.queue = p_queue
-    group by g.channel_id
-  ),
-  held as materialized (
-    select distinct m.channel_id
-    from fairqueue.fq_lease e
-    join fairqueue.fq_message m on m.lease_id = e.id
-    where e.queue = p_queue
-  ),
-  -- As in fq_contention.
-  known as materialized (
-    select s.channel_id, s.backlog, s.head_dequeue_at, s.priority_aging
-    from fairqueue.fq_channel_state s
-    where s.queue = p_queue
-      and s.next_dequeue_at is not null
-      and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
-    union all
-    select s.channel_id, s.backlog, s.head_dequeue_at, s.priority_aging
-    from fairqueue.fq_channel_state s
-    where s.queue = p_queue
-      and s.head_message_id is not null
-      and (s.next_dequeue_at is null or s.current_concurrency >= s.max_concurrency)
-    union all
-    select s.channel_id, s.backlog, null, s.priority_aging
-    from (
-      select t.channel_id
-      from told t
-      union
-      select h.channel_id
-      from held h
-    ) o
-    cross join lateral (
-      select v.*
-      from fairqueue.fq_channel_state v
-      where v.channel_id = o.channel_id
-      order by v.channel_id desc, v.row_version desc
-      limit 1
-    ) s
-    where (s.next_dequeue_at is null or s.current_concurrency >= s.max_concurrency)
-      and s.head_message_id is null
-  ),
-  busy as materialized (
-    select k.channel_id, k.backlog, k.head_dequeue_at as head,
-      num_nonnulls(t.channel_id, h.channel_id, k.priority_aging) > 0 or (k.head_dequeue_at < 0) is true as changed
-    from known k
-    left join told t on t.channel_id = k.channel_id
-    left join held h on h.channel_id = k.channel_id
+  with busy as materialized (
+    select k.channel_id, k.backlog, k.head_dequeue_at as head, k.changed
+    from fairqueue.fq_busy_states(p_queue) k
   ),
   counted as materialized (
     select sum(b.backlog) as backlog, sum(
@@ -117,24 +69,7 @@ begin
     from busy b
   ),
   oldest as materialized (
-    select min(least(
-      (
-        select case when m.priority is null then m.dequeue_at else coalesce(m.returned_at, m.enqueued_at) end
-        from fairqueue.fq_message m
-        where m.channel_id = p.channel_id
-          and m.lease_id is null
-          and m.dequeue_at between 0 and v_now
-        order by m.channel_id, m.dequeue_at
-        limit 1
-      ),
-      (
-        select min(coalesce(m.returned_at, m.enqueued_at))
-        from fairqueue.fq_message m
-        where m.channel_id = p.channel_id
-          and m.lease_id is null
-          and m.dequeue_at < 0
-      )
-    )) as since
+    select min(w.since) as since
     from (
       select b.channel_id
       from busy b
@@ -149,6 +84,7 @@ begin
         limit 100
       )
     ) p
+    cross join lateral fairqueue.fq_waits_since(p.channel_id, v_now, null::bigint) w
   ),
   ready_order as materialized (
     select c.backlog, c.scheduled, o.since
@@ -156,9 +92,9 @@ begin
     cross join oldest o
   ),
   signals as materialized (
-    select sum(t.signals)::bigint as signals, sum(t.added) as added, sum(t.dropped) as dropped,
-      sum(t.queue_freed) as queue_freed
-    from told t
+    select count(*) as signals, sum(g.added) as added, sum(g.dropped) as dropped, sum(g.queue_freed) as queue_freed
+    from fairqueue.fq_signal g
+    where g.queue = p_queue
   )
   select
     (
@@ -206,7 +142,7 @@ begin
       order by n.queue desc, n.row_version desc
       limit 1
     ),
-    coalesce(t.signals, 0),
+    t.signals,
     (
       select count(distinct e.consumer)
       from fairqueue.fq_lease e

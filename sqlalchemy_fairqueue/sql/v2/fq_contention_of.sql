@@ -78,20 +78,8 @@ begin
   limit 1;
   return query
   with held as materialized (
-    select o.channel_id, count(*) as messages
-    from (
-      select m.channel_id
-      from (
-        select e.id
-        from fairqueue.fq_lease e
-        where e.queue = p_queue
-        order by e.queue, e.expires_at
-        limit p_count
-      ) l
-      join fairqueue.fq_message m on m.lease_id = l.id
-      limit p_count
-    ) o
-    group by o.channel_id
+    select o.channel_id, o.messages
+    from fairqueue.fq_messages_out(p_queue, p_count) o
   ),
   told as materialized (
     select f.channel_id, f.dequeue_at, f.added, f.freed, f.queue_freed
@@ -101,38 +89,8 @@ begin
     limit p_scan
   ),
   named as materialized (
-    select c.id as channel_id, least(
-      (
-        select case when m.priority is null then m.dequeue_at else coalesce(m.returned_at, m.enqueued_at) end
-        from fairqueue.fq_message m
-        where m.channel_id = c.id
-          and m.lease_id is null
-          and m.dequeue_at between 0 and v_now
-        order by m.channel_id, m.dequeue_at
-        limit 1
-      ),
-      (
-        select min(u.since)
-        from (
-          select coalesce(m.returned_at, m.enqueued_at) as since
-          from fairqueue.fq_message m
-          where m.channel_id = c.id
-            and m.lease_id is null
-            and m.dequeue_at < 0
-          order by m.channel_id, m.dequeue_at
-          limit p_scan
-        ) u
-      )
-    ) as since
-    from unnest(p_channels) p(name)
-    -- With a limit, or PostgreSQL 15 reads all channels of the queue.
-    cross join lateral (
-      select f.id
-      from fairqueue.fq_channel f
-      where f.queue = p_queue
-        and f.name = p.name
-      limit 1
-    ) c
+    select c.channel_id, c.since
+    from fairqueue.fq_named_channels(p_queue, p_channels, v_now, p_scan) c
   ),
   costs as materialized (
     select r.channel_id, r.cost
@@ -186,18 +144,10 @@ begin
       coalesce(
         r.weight,
         (
-          select case
-            when r.messages > 0 then s.weight
-            when s.paused_at is null
-              and (s.max_concurrency is null or s.current_concurrency - r.freed < s.max_concurrency)
-              and (r.due or s.head_dequeue_at <= v_now)
-              and (fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst) <= v_now) is not false
-            then s.weight
-          end
-          from fairqueue.fq_channel_state s
-          where s.channel_id = r.channel_id
-          order by s.channel_id desc, s.row_version desc
-          limit 1
+          select w.weight
+          from fairqueue.fq_rival_weight(
+            r.channel_id, r.messages, r.due::boolean, r.freed::bigint, v_now
+          ) w
         )
       )
     ) filter (where r.due or r.freed > 0) as rival_weight,
@@ -233,8 +183,7 @@ begin
   select c.name, l.own, case when l.own then greatest(0, s.backlog + l.added) end, coalesce(l.messages, 0), s.weight,
     case when l.own then s.paused_at end,
     case when l.own then (s.current_concurrency - l.freed)::integer end,
-    case when l.own then s.max_concurrency end,
-    case when l.own then s.rate_interval end,
+    case when l.own then s.max_concurrency end, case when l.own then s.rate_interval end,
     case when l.own then s.rate_burst end,
     case when l.own then fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst) end,
     l.since,

@@ -49,8 +49,6 @@ as $$
 declare
   c_tries constant integer := 20;
   v_count integer := coalesce(cardinality(p_channels), 0);
-  v_now bigint;
-  v_bad integer;
   -- of all messages: which message has the key for a period, null: none
   v_holders bigint[];
   -- of those that are passed on: which they are, and what they have
@@ -117,62 +115,12 @@ begin
     return;
   end if;
 
-  select u.ord into v_bad
-  from unnest(p_keys, p_unique_fors, p_from_ends) with ordinality u(key, unique_for, from_end, ord)
-  where u.unique_for not between 1 and 3153600000000000
-    or (u.unique_for is not null and num_nulls(u.key, u.from_end) > 0)
-  order by u.ord
-  limit 1;
-  if found then
-    raise exception 'message % of fq_enqueue_unique has a bad period', v_bad
-      using errcode = 'QF001',
-        detail = format(
-          'key %L period %s from its end %s', left(p_keys[v_bad], 80), p_unique_fors[v_bad],
-          coalesce(p_from_ends[v_bad]::text, 'null')
-        ),
-        hint = 'give a period of 1 microsecond to 100 years with a key, and whether it counts from the end';
-  end if;
-
+  perform fairqueue.fq_check_periods(p_keys, p_unique_fors, p_from_ends);
   for v_try in 1..c_tries loop
-    v_now := fairqueue.fq_now();
     -- A message that waits can be replaced, unless it was taken each time that this was tried.
-    select array_agg(k.message_id order by u.ord) into v_holders
-    from unnest(p_channels, p_keys, p_unique_fors, p_on_duplicates)
-      with ordinality u(channel, key, unique_for, on_duplicate, ord)
-    left join lateral (
-      select x.message_id
-      from fairqueue.fq_key_period x
-      where x.queue = p_queue
-        and x.channel = u.channel
-        and x.dedupe_key = u.key
-        and u.unique_for is not null
-        and (
-          x.expires_at > v_now
-          or (
-            x.expires_at is null
-            and exists (
-              select
-              from fairqueue.fq_message m
-              where m.id = x.message_id
-            )
-          )
-        )
-        and not (
-          v_try < c_tries
-          and coalesce(u.on_duplicate, 'skip') = 'replace'
-          and exists (
-            select
-            from fairqueue.fq_message m
-            join fairqueue.fq_channel c on c.id = m.channel_id
-            where m.id = x.message_id
-              and m.dedupe_key = u.key
-              and num_nulls(m.lease_id) = 1
-              and c.queue = p_queue
-              and c.name = u.channel
-          )
-        )
-      limit 1
-    ) k on true;
+    v_holders := fairqueue.fq_period_holders(
+      p_queue, p_channels, p_keys, p_unique_fors, p_on_duplicates, (v_try < c_tries)::boolean
+    );
     -- fq_enqueue checks those that are passed on, and counts them.
     if num_nonnulls(variadic v_holders) > 0 then
       perform fairqueue.fq_check_messages(

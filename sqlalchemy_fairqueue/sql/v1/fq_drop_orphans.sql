@@ -1,0 +1,31 @@
+-- fq_drop_orphans: delete those of some signals whose channel is not there: nobody can apply them, and they would wake
+-- every dequeue. p_channels: the channels of the signals p_rows with p_ids. Returns how many.
+-- Locks: the signals, for update, skip locked. Index: fq_channel_state_newest_ix; signals by ctid. Errors: none.
+-- Its callers set how its statements are planned: to set it again would take longer than the call.
+create function fairqueue.fq_drop_orphans(p_rows tid[], p_ids bigint[], p_channels bigint[])
+returns integer
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_dropped integer;
+begin
+  with orphans as materialized (
+    select g.ctid as row
+    from unnest(p_rows, p_ids, p_channels) u(row, id, channel_id)
+    join fairqueue.fq_signal g on g.ctid = u.row and g.id is not distinct from u.id
+    where not exists (
+        select
+        from fairqueue.fq_channel_state o
+        where o.channel_id = u.channel_id
+      )
+    for update of g skip locked
+  )
+  delete from fairqueue.fq_signal g
+  using orphans o
+  where g.ctid = o.row;
+  get diagnostics v_dropped = row_count;
+  return v_dropped;
+end
+$$;
