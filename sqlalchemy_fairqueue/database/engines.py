@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
@@ -10,11 +11,11 @@ from sqlalchemy import Connection, Engine
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
 from sqlalchemy_fairqueue.database.calls import ALONE
-from sqlalchemy_fairqueue.database.drivers import check_driver, driver_of
+from sqlalchemy_fairqueue.database.drivers import check_driver, driver_of, is_in_autocommit
 from sqlalchemy_fairqueue.errors import InvalidArgument, IsolationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
 R = TypeVar("R")
 
@@ -71,6 +72,32 @@ async def arun_transaction(engine: AsyncEngine, work: Callable[[Connection], R])
         isolated = await connection.execution_options(isolation_level="READ COMMITTED")
         async with isolated.begin():
             return await isolated.run_sync(work)
+
+
+@contextmanager
+def own_transaction(engine: Engine) -> Iterator[Connection]:
+    """A READ COMMITTED transaction on an engine, for several statements, which is committed at the end.
+
+    It is for calls that refuse AUTOCOMMIT: an engine in AUTOCOMMIT stays in it.
+    """
+    check_driver(engine)
+    with engine.connect() as connection:
+        if not is_in_autocommit(connection):
+            connection.execution_options(isolation_level="READ COMMITTED")
+        with connection.begin():
+            yield connection
+
+
+@asynccontextmanager
+async def async_own_transaction(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    """As :func:`own_transaction`, on an async engine."""
+    check_driver(engine.sync_engine)
+    async with engine.connect() as connection:
+        isolated = connection
+        if not await connection.run_sync(is_in_autocommit):
+            isolated = await connection.execution_options(isolation_level="READ COMMITTED")
+        async with isolated.begin():
+            yield isolated
 
 
 def set_lock_timeout(connection: Connection, timeout: timedelta) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy_fairqueue.codecs import Codec, JsonCodec
 from sqlalchemy_fairqueue.database import Target, check_installed
 from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
 from sqlalchemy_fairqueue.database.drivers import check_driver
-from sqlalchemy_fairqueue.database.engines import arun, refused, run
+from sqlalchemy_fairqueue.database.engines import arun, async_own_transaction, own_transaction, refused, run
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.named_arguments import named_arguments
 from sqlalchemy_fairqueue.unit_of_work import connection_of, joined, lock_order_of, record, send, session_of
@@ -99,8 +99,7 @@ class QueueBase:
             for update in send(where, operations):
                 update()
         elif isinstance(where, Engine):
-            check_driver(where)
-            with where.begin() as connection:
+            with own_transaction(where) as connection:
                 updates = send(connection, operations)
             for update in updates:
                 update()
@@ -116,8 +115,7 @@ class QueueBase:
         if isinstance(where, AsyncConnection):
             await where.run_sync(self._perform, operations)
         elif isinstance(where, AsyncEngine):
-            check_driver(where.sync_engine)
-            async with where.begin() as connection:
+            async with async_own_transaction(where) as connection:
                 updates = await connection.run_sync(send, operations)
             for update in updates:
                 update()
