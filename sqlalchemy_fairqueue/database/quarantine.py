@@ -28,14 +28,14 @@ class SetAside(NamedTuple):
     """A row that was taken out of the way of dequeues.
 
     Attributes:
-        message_id: The message. None: the state of a channel was made anew.
-        channel_id: Its channel.
+        message_id: The message. None: the state of a channel, or of the queue's limits, was made anew.
+        channel_id: Its channel. None: it is about the queue's limits.
         outcome: "dead", "quarantined" or "mended".
         reason: Why.
     """
 
     message_id: int | None
-    channel_id: int
+    channel_id: int | None
     outcome: str
     reason: str
 

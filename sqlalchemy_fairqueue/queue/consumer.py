@@ -37,13 +37,19 @@ log = logging.getLogger("sqlalchemy_fairqueue.queue")
 _OUTCOMES = {
     "dead": "a dead letter now",
     "quarantined": "in quarantine now (fairqueue dead quarantine)",
-    "mended": "made anew from its messages",
+    "mended": "made anew",
 }
 _CHUNK = 10_000
 _CHUNKS = 5
 _ALL = -1
 # For callers that ask for a long lease and a short one in turn.
 _LEASES = 4
+
+
+def _what(found: SetAside) -> str:
+    if found.message_id is not None:
+        return f"message {found.message_id}"
+    return "state of the limits" if found.channel_id is None else f"state of channel {found.channel_id}"
 
 
 class Consumer:
@@ -144,12 +150,11 @@ class Consumer:
 
     def _log(self, found: list[SetAside], problem: str) -> None:
         for one in found:
-            what = f"message {one.message_id}" if one.message_id is not None else f"state of channel {one.channel_id}"
             log.error(
                 "queue %s: a dequeue failed: %s; %s is %s: %s",
                 clean(self._target.queue),
                 clean(problem),
-                what,
+                _what(one),
                 _OUTCOMES[one.outcome],
                 clean(one.reason),
                 extra={"queue": self._target.queue, "message_id": one.message_id, "channel_id": one.channel_id},

@@ -161,8 +161,13 @@ def test_a_worker(queue: Queue, engine: Engine, database: Database, start: Start
 
 @pytest.mark.parametrize(
     "values",
-    ["weight = 0", "rate_interval = 9223372036854775807, rate_burst = 2147483647", "current_concurrency = -1"],
-    ids=["weight", "rate", "concurrency"],
+    [
+        "weight = 0",
+        "rate_interval = 9223372036854775807, rate_burst = 2147483647",
+        "current_concurrency = -1",
+        "row_version = 9223372036854775807",
+    ],
+    ids=["weight", "rate", "concurrency", "version"],
 )
 def test_a_broken_state(queue: Queue, engine: Engine, database: Database, values: str) -> None:
     """The state of a channel that cannot be updated is made anew from its messages."""
@@ -176,6 +181,34 @@ def test_a_broken_state(queue: Queue, engine: Engine, database: Database, values
     assert found == set(ids)
     [channel, _] = queue.channels(engine)
     assert (channel.backlog, channel.leased) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "fq_queue_state set rate_interval = 9223372036854775807",
+        "fq_queue_state set row_version = 9223372036854775807",
+        "fq_limit_state set virtual_time = 9223372036854775807",
+        "fq_limit_share set row_version = 9223372036854775807",
+    ],
+)
+def test_broken_limits(
+    queue: Queue, engine: Engine, database: Database, caplog: pytest.LogCaptureFixture, damage: str
+) -> None:
+    """The states of limits that cannot be read or updated are made anew, and the limits hold."""
+    queue.configure_limit(engine, "api", max_concurrency=3)
+    queue.configure(engine, max_concurrency=2, limits=["api"])
+    ids = [queue.enqueue_now(engine, channel="a", payload=number) for number in range(4)]
+    [first] = queue.dequeue(engine)
+    database.execute(f"update {damage}")
+    failures = _failures(engine)
+    with caplog.at_level(logging.ERROR):
+        batch = queue.dequeue(engine, limit=10)
+    assert [one.message_id for one in (first, *batch)] == ids[:2]
+    assert len(failures) == 1
+    assert "state of the limits is made anew" in caplog.text
+    queue.complete(engine, [first, *batch])
+    assert [one.message_id for one in queue.dequeue(engine, limit=10)] == ids[2:]
 
 
 def test_a_signal_that_cannot_be_applied(queue: Queue, engine: Engine, database: Database) -> None:

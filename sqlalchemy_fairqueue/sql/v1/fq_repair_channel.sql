@@ -67,7 +67,7 @@ begin
     return true;
   end if;
   update fairqueue.fq_channel_state s
-  set row_version = s.row_version + 1,
+  set row_version = case when s.row_version between 0 and 4611686018427387903 then s.row_version + 1 else 0 end,
     weight = greatest(1, least(s.weight, 10000)),
     max_concurrency = case when s.max_concurrency < 1 then 1 else s.max_concurrency end,
     max_backlog = case when s.max_backlog < 1 then 1 else s.max_backlog end,

@@ -1,5 +1,5 @@
--- fq_repair_queue: count the slots of a queue that has a limit anew from its messages, and delete all but the newest of
--- its state rows. Returns whether it did: false, and nothing is changed, while somebody else has one of them locked.
+-- fq_repair_queue: count the slots of a queue that has a limit anew from its messages, take the limits from its
+-- configuration, and delete all but the newest of its state rows. Returns whether it did: false, and nothing is changed, while somebody else has one of them locked.
 -- Guarantees: no slot of the queue is freed twice: the signals that exist already free none any more.
 -- Locks: the queue's state row for no key update, without which no dequeue takes a message of a queue with a limit, and
 -- signals for update, all skip locked: it waits for none.
@@ -56,11 +56,11 @@ begin
   delete from fairqueue.fq_queue_state s
   where s.ctid = any (v_rows[2:]);
   update fairqueue.fq_queue_state s
-  set row_version = s.row_version + 1,
-    max_concurrency = case when s.max_concurrency < 1 then 1 else s.max_concurrency end,
-    rate_interval = greatest(0, s.rate_interval),
-    rate_burst = greatest(1, s.rate_burst),
-    rate_at = least(s.rate_at, fairqueue.fq_now()),
+  set row_version = case when s.row_version between 0 and 4611686018427387903 then s.row_version + 1 else 0 end,
+    max_concurrency = q.max_concurrency,
+    rate_interval = coalesce(q.rate_interval, 0),
+    rate_burst = coalesce(q.rate_burst, 1),
+    rate_at = greatest(0, least(s.rate_at, fairqueue.fq_now())),
     current_concurrency = v_freeing + (
       select count(*)
       from fairqueue.fq_lease e
@@ -68,6 +68,8 @@ begin
       where e.queue = p_queue
         and m.slots & 2 = 2
     )
+  from (select) one
+  left join fairqueue.fq_queue q on q.name = p_queue
   where s.ctid = v_rows[1];
   return true;
 end

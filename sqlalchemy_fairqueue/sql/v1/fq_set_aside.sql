@@ -3,11 +3,11 @@
 -- lease p_lease_id and could not read.
 -- Guarantees: returns what it did, one row each. A message that cannot be delivered becomes a dead letter ('dead') or,
 -- where no letter can hold it, stands in the quarantine ('quarantined'); the state of a channel that cannot be updated,
--- or that a signal cannot be applied to, is made anew from its messages ('mended', message_id null). No row: it found
--- nothing, and the error is not about a row. Each suspect is tried by itself and undone. It tries all messages that a
--- dequeue of p_limit messages can take, and the first 1,000 each of expired leases, promotions and signals. What a
--- dequeue does before it takes messages is done where it can be: these are taken back, promoted and heard, and changes
--- of plans come to the first 1,000 channels.
+-- or that a signal cannot be applied to, is made anew from its messages ('mended', message_id null), and so are the
+-- states of the queue's limits (channel_id null too). No row: it found nothing, and the error is not about a row. Each
+-- suspect is tried by itself and undone. It tries all messages that a dequeue of p_limit messages can take, and the
+-- first 1,000 each of expired leases, promotions and signals. What a dequeue does before it takes messages is done
+-- where it can be: these are taken back, promoted and heard, and changes of plans come to the first 1,000 channels.
 -- Locks: as fq_reclaim, fq_promote, fq_spread_plans and fq_hear, messages and state rows, all skip locked: it waits for
 -- none.
 -- Index: as fq_dequeue, fq_hear, fq_reclaim and fq_promote. Errors: QF001 bad argument; QF007.
@@ -90,6 +90,17 @@ begin
     v_found := true;
     return next;
   end loop;
+
+  -- Limits of the queue.
+  reason := fairqueue.fq_repair_limits(p_queue);
+  if reason is not null then
+    message_id := null;
+    channel_id := null;
+    outcome := 'mended';
+    reason := format('the states of its limits cannot be updated: %s', left(reason, 1000));
+    v_found := true;
+    return next;
+  end if;
 
   -- What a dequeue does with the state of ready channels. (Nothing is computed of a row before it is alone.)
   v_channels := array(
