@@ -1,6 +1,6 @@
 -- fq_repair_limits: try what a dequeue does with the limits of a queue, its own and the shared ones. Where that fails,
--- make their states anew: slots are counted, and what queues have drawn from a shared limit begins at 0 for all of them.
--- Returns the error of what failed; null: nothing did, or somebody else has one of the rows locked.
+-- make their states anew: slots are counted, and what queues have drawn from a shared limit begins at 0 for all.
+-- Returns the error of what failed. Null: nothing did, or somebody else has one of the rows locked.
 -- Guarantees: what is tried is undone.
 -- Locks: as fq_queue_room and fq_repair_queue, and the shares of the limits for no key update, all skip locked: it
 -- waits for none.
@@ -37,7 +37,7 @@ begin
       rate_at = greatest(r.rate_at, fairqueue.fq_now()) + r.rate_interval
     where s.ctid = r.state;
     if found and v_limits is not null then
-      perform fairqueue.fq_draw(p_queue, v_limits, 1::integer, true);
+      perform fairqueue.fq_draw(p_queue, v_limits, 1::integer, true::boolean);
     end if;
     raise exception using errcode = 'QF099', message = 'it is undone';
   exception
