@@ -1,5 +1,6 @@
 -- fq_repair_queue: count the slots of a queue that has a limit anew from its messages, take the limits from its
--- configuration, and delete all but the newest of its state rows. Returns whether it did: false, and nothing is changed, while somebody else has one of them locked.
+-- configuration, and delete all but the newest of its state rows. Returns whether it did: false, and nothing is
+-- changed, while somebody else has one of them locked.
 -- Guarantees: no slot of the queue is freed twice: the signals that exist already free none any more.
 -- Locks: the queue's state row for no key update, without which no dequeue takes a message of a queue with a limit, and
 -- signals for update, all skip locked: it waits for none.
