@@ -7,18 +7,17 @@ import pytest
 from tests.alembic.catalog import catalog
 from tests.alembic.conftest import LATEST, Project
 from tests.alembic.environments import HIDE, MIXIN, environment
-from tests.alembic.migrations import calls, install
-from tests.fixtures.database import Database
+from tests.alembic.migrations import calls, installed
+from tests.fixtures.database import Database, MakeDatabase
 
 pytestmark = pytest.mark.installed
 
 
-def test_tables_of_the_user(project: Project, empty_database: Database, caplog: pytest.LogCaptureFixture) -> None:
+def test_tables_of_the_user(project: Project, make_database: MakeDatabase, caplog: pytest.LogCaptureFixture) -> None:
     """A table of the user's that is gone from the metadata is told, and the sequence of another one."""
     environment(project, "pass")
-    project.point_at(empty_database.url)
-    install(project)
-    empty_database.execute("create table fq_mine (id serial primary key)")
+    database = installed(project, make_database)
+    database.execute("create table fq_mine (id serial primary key)")
     with caplog.at_level(logging.INFO, "alembic"):
         assert calls(project.autogenerate("two").split("def downgrade")[0]) == ["op.drop_table('fq_mine')"]
     said = [record.getMessage() for record in caplog.records]
@@ -45,11 +44,10 @@ def test_columns_of_the_users(project: Project, empty_database: Database) -> Non
     assert catalog(empty_database) == {}
 
 
-def test_columns_of_the_users_through_the_steps(project: Project, empty_database: Database) -> None:
+def test_columns_of_the_users_through_the_steps(project: Project, make_database: MakeDatabase) -> None:
     """A user's column that is missing is added beside a step, and one that is there stays."""
     environment(project, MIXIN)
-    project.point_at(empty_database.url)
-    install(project, 1)
+    installed(project, make_database, 1)
     upgrade = calls(project.autogenerate("two").split("def downgrade")[0])
     assert upgrade[0] == f"op.upgrade_fairqueue(1, {LATEST})"
     assert "op.add_column('fq_message', " in upgrade[2]
@@ -58,14 +56,13 @@ def test_columns_of_the_users_through_the_steps(project: Project, empty_database
 
 
 @pytest.mark.parametrize("options", ["", HIDE], ids=["seen", "hidden"])
-def test_triggers_of_the_users(project: Project, empty_database: Database, options: str) -> None:
+def test_triggers_of_the_users(project: Project, make_database: MakeDatabase, options: str) -> None:
     """Triggers and rules on our tables change no migration, also where they have the name of a column."""
     environment(project, MIXIN, options=options)
-    project.point_at(empty_database.url)
-    install(project)
-    empty_database.execute("create rule kind as on delete to fq_message where false do instead nothing")
+    database = installed(project, make_database)
+    database.execute("create rule kind as on delete to fq_message where false do instead nothing")
     for name in ("account_id", "payload"):
-        empty_database.execute(
+        database.execute(
             f"create trigger {name} before update on fq_message for each row "
             "execute function suppress_redundant_updates_trigger()"
         )
@@ -83,13 +80,12 @@ def test_triggers_of_the_users(project: Project, empty_database: Database, optio
 @pytest.mark.parametrize(("schema", "options"), [("apps", ""), (None, HIDE)], ids=["named", "hidden"])
 @pytest.mark.parametrize("version", [1, LATEST])
 def test_columns_of_the_users_that_alembic_does_not_see(
-    project: Project, empty_database: Database, schema: str | None, options: str, version: int
+    project: Project, make_database: MakeDatabase, schema: str | None, options: str, version: int
 ) -> None:
     """They are added where Alembic is kept from comparing the table, too, and then are known to be there."""
     models = MIXIN.replace("Base):\n    acc", f"Base):\n    __fairqueue_schema__ = {schema!r}\n    acc")
     environment(project, models, options=options)
-    project.point_at(empty_database.url)
-    install(project, version, schema)
+    installed(project, make_database, version, schema)
     upgrade = calls(project.autogenerate("two").split("def downgrade")[0])
     assert [line.split("(")[0] for line in upgrade][-4:] == [
         "op.create_table",
@@ -102,7 +98,7 @@ def test_columns_of_the_users_that_alembic_does_not_see(
     project.run("downgrade", "one")
 
 
-def test_columns_of_the_users_in_a_new_table(project: Project, empty_database: Database) -> None:
+def test_columns_of_the_users_in_a_new_table(project: Project, make_database: MakeDatabase) -> None:
     """What a user's class adds to a table that a step brings comes after the step, in the same migration."""
     environment(
         project,
@@ -115,8 +111,7 @@ def test_columns_of_the_users_in_a_new_table(project: Project, empty_database: D
             tenant = sa.orm.mapped_column(sa.Text, index=True)
         """,
     )
-    project.point_at(empty_database.url)
-    install(project, 1)
+    installed(project, make_database, 1)
     upgrade, downgrade = project.autogenerate("two").split("def downgrade")
     assert [line.split("(")[0] for line in calls(upgrade)] == [
         "op.upgrade_fairqueue",

@@ -7,9 +7,9 @@ from sqlalchemy_fairqueue.sql import find_drift, install_statements, repair_stat
 from tests.alembic.catalog import catalog
 from tests.alembic.conftest import LATEST, Project
 from tests.alembic.environments import MODELS, environment
-from tests.alembic.migrations import calls, install
+from tests.alembic.migrations import calls, installed
 from tests.alembic.test_operations import run_script
-from tests.fixtures.database import Database
+from tests.fixtures.database import Database, MakeDatabase
 
 pytestmark = pytest.mark.installed
 
@@ -43,16 +43,15 @@ CHANGES = {
 @pytest.mark.parametrize("version", [1, LATEST])
 @pytest.mark.parametrize("change", CHANGES)
 def test_repair(
-    project: Project, empty_database: Database, caplog: pytest.LogCaptureFixture, change: str, version: int
+    project: Project, make_database: MakeDatabase, caplog: pytest.LogCaptureFixture, change: str, version: int
 ) -> None:
     """The migration names the function that differs and repairs it, before a step if one is to be made."""
     environment(project, MODELS)
-    project.point_at(empty_database.url)
-    install(project, version)
-    empty_database.execute("revoke execute on function fq_complete from public")
-    before = catalog(empty_database)
-    run_script(empty_database, change)
-    assert catalog(empty_database) != before
+    database = installed(project, make_database, version)
+    database.execute("revoke execute on function fq_complete from public")
+    before = catalog(database)
+    run_script(database, change)
+    assert catalog(database) != before
 
     upgrade, downgrade = project.autogenerate("two").split("def downgrade")
     assert f"    # {CHANGES[change]}\n    op.repair_fairqueue(version={version})\n" in upgrade
@@ -67,18 +66,17 @@ def test_repair(
     project.run("upgrade", "head")
     project.run("check")
     project.run("downgrade", "one")
-    assert catalog(empty_database) == before
+    assert catalog(database) == before
 
 
-def test_repair_as_a_script(project: Project, empty_database: Database) -> None:
+def test_repair_as_a_script(project: Project, make_database: MakeDatabase) -> None:
     """A script repairs as the connection does."""
-    project.point_at(empty_database.url)
-    install(project)
-    before = catalog(empty_database)
-    run_script(empty_database, ";".join(change for change in CHANGES if "; " not in change))
+    database = installed(project, make_database)
+    before = catalog(database)
+    run_script(database, ";".join(change for change in CHANGES if "; " not in change))
     project.migration("two", f"op.repair_fairqueue({LATEST})", down="one")
-    run_script(empty_database, project.run("upgrade", "one:two", "--sql"))
-    assert catalog(empty_database) == before
+    run_script(database, project.run("upgrade", "one:two", "--sql"))
+    assert catalog(database) == before
 
 
 def test_a_superuser_repairs(empty_database: Database) -> None:
