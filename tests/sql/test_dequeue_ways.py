@@ -146,6 +146,11 @@ def _step(twin: Twin, chance: Random) -> object:
     return None
 
 
+# In lists, so that each list needs one way, and each way one list, where parameters multiply.
+_POLICIES = [
+    list(product([1, 2, 3], [slots], [interval], [1, 2, 3, 4, 6]))
+    for slots, interval in product([None, 1, 2], [0, 20 * MILLISECOND])
+]
 _every_way = pytest.mark.parametrize("way", WAYS.values(), ids=list(WAYS))
 
 
@@ -185,9 +190,11 @@ def test_a_few_channels_at_a_time_give_what_all_at_once_would(twins: list[Twin],
 
 
 @_every_way
-def test_what_one_call_brought_is_taken_as_the_long_way_would(twins: list[Twin]) -> None:
+@pytest.mark.parametrize("policies", _POLICIES, ids=range(len(_POLICIES)))
+def test_what_one_call_brought_is_taken_as_the_long_way_would(
+    twins: list[Twin], policies: Sequence[tuple[int, int | None, int, int]]
+) -> None:
     """Nothing else is in the queue: whatever the weight, the slots and the rate of the channel, however many come."""
-    policies = product([1, 2, 3], [None, 1, 2], [0, 20 * MILLISECOND], [1, 2, 3, 4, 6])
     for number, (weight, slots, interval, count) in enumerate(policies):
         for twin in twins:
             twin.kernel.rows("select setval('test_clock', last_value + %(by)s) from test_clock", by=SECOND)

@@ -263,6 +263,7 @@ async def test_async_hooks(
     assert sorted(channels(database)) == ["a", "b", "c", "d"]
 
 
+@pytest.mark.many(1)
 @pytest.mark.parametrize("name", BEFORE)
 def test_hooks_registered_before_the_import(database: Database, name: str) -> None:
     """A hook that listened on the Session class before the library was imported is collected too."""
