@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, text
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
 from sqlalchemy_fairqueue.database.calls import ALONE
@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
 R = TypeVar("R")
+
+# PostgreSQL 17 and newer have the second one.
+_SET_TIME_LIMIT = text(
+    "select pg_catalog.set_config(name, cast(:limit as pg_catalog.text), false) from pg_catalog.pg_settings"
+    " where name in ('statement_timeout', 'transaction_timeout')"
+)
 
 _explicit: WeakSet[Engine] = WeakSet()
 
@@ -103,6 +109,11 @@ async def async_own_transaction(engine: AsyncEngine) -> AsyncIterator[AsyncConne
 def set_lock_timeout(connection: Connection, timeout: timedelta) -> None:
     """Let statements of a connection wait for a lock no longer than that. It must not be a transaction pooler's."""
     connection.exec_driver_sql(f"set lock_timeout = {timeout // timedelta(milliseconds=1)}")
+
+
+def set_time_limit(connection: Connection, limit: timedelta) -> None:
+    """Let statements of a connection take so long, whatever its role has. It must not be a transaction pooler's."""
+    connection.execute(_SET_TIME_LIMIT, {"limit": str(limit // timedelta(milliseconds=1))})
 
 
 def refused(where: Any, wanted: str, otherwise: str | None = None) -> InvalidArgument:

@@ -25,7 +25,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
 from sqlalchemy_fairqueue.database.calls import ALONE
 from sqlalchemy_fairqueue.database.drivers import driver_of, sqlstate_of
-from sqlalchemy_fairqueue.database.engines import set_lock_timeout
+from sqlalchemy_fairqueue.database.engines import set_lock_timeout, set_time_limit
 from sqlalchemy_fairqueue.errors import IsolationError, LeaseLost
 
 if TYPE_CHECKING:
@@ -66,17 +66,26 @@ class ConnectionOptions(Protocol):
 
 
 def dedicated_connection(
-    options: ConnectionOptions, *, lock_timeout: float | None = None, within: float | None = None
+    options: ConnectionOptions,
+    *,
+    lock_timeout: float | None = None,
+    time_limit: float | None = None,
+    within: float | None = None,
 ) -> DedicatedConnection:
     """A connection to the database of the worker's engine, made on first use; only one thread may use it.
 
     Args:
         options: The worker's.
         lock_timeout: Seconds that a statement may wait for a lock. Not for a connection of a transaction pooler.
+        time_limit: Seconds that the server lets a statement take, whatever the role has. Not for such a connection.
         within: Seconds after which a call is cut that says nothing else. None: another thread watches over it, or each
             call says it.
     """
-    set_up = None if lock_timeout is None else partial(set_lock_timeout, timeout=timedelta(seconds=lock_timeout))
+    set_up: SetUp | None = None
+    if lock_timeout is not None:
+        set_up = partial(set_lock_timeout, timeout=timedelta(seconds=lock_timeout))
+    elif time_limit is not None:
+        set_up = partial(set_time_limit, limit=timedelta(seconds=time_limit))
     if isinstance(options.engine, AsyncEngine):
         made: DedicatedConnection = AsyncDedicatedConnection(options.engine, options, set_up)
     else:

@@ -191,7 +191,10 @@ class Housekeeping:
 
     def run(self) -> None:
         """Do one round."""
-        connection = dedicated_connection(self._options, within=self._options.timings.housekeeping_call)
+        limit = self._options.timings.housekeeping_call
+        # A role's statement_timeout is meant for calls of users. A transaction pooler's connection keeps no settings.
+        time_limit = limit if self._options.listen else None
+        connection = dedicated_connection(self._options, time_limit=time_limit, within=limit)
         for schema in self._schemas:
             tasks = (
                 self._keep_history,

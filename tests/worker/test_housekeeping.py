@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import InvalidArgument, Queue, Worker
@@ -44,6 +44,29 @@ def test_keys_whose_period_is_over_are_deleted(engine: Engine, database: Databas
     queue.enqueue_now(engine, channel="a", payload=1, key="e", unique_for=least, unique_from="completion")
     Housekeeping(retimed(Worker(engine, queue), pruned_at_once=1)._options).run()
     assert database.value("select string_agg(dedupe_key, ' ' order by dedupe_key) from fq_key_period") == "d e"
+
+
+def test_timeouts_of_the_role_do_not_hold(database: Database) -> None:
+    """Many large rows take longer than a role lets a user's statement take, and would never be deleted."""
+    database.execute(
+        """
+        create function slowly() returns trigger language plpgsql as 'begin perform pg_sleep(0.6); return old; end';
+        create trigger slowly before delete on fq_key_period for each row execute function slowly();
+        """
+    )
+    queue = Queue("documents")
+    timeouts = " ".join(f"-c {name}=500ms" for name in _timeouts(database))
+    engine = create_engine(database.url, connect_args={"options": timeouts})
+    queue.enqueue_now(engine, channel="a", payload=1, key="a", unique_for=timedelta(microseconds=1))
+    _housekeeping(engine).run()
+    engine.dispose()
+    assert database.value("select count(*) from fq_key_period") == 0
+
+
+def _timeouts(database: Database) -> list[str]:
+    """The timeouts that this version of the server has."""
+    names = "name in ('statement_timeout', 'transaction_timeout')"
+    return [row.name for row in database.rows(f"select name from pg_settings where {names}")]
 
 
 def test_a_round_runs_in_a_thread_of_its_own(engine: Engine, database: Database) -> None:
