@@ -37,8 +37,9 @@ R = TypeVar("R")
 # Locks that others hold, deadlocks and the ends of transactions: no fault of a schedule's.
 _PASSING = ("40", "55", "57")
 _LOCKED = "55P03"
+_LOST = "08"
 # Connections that are lost or refused, and servers without room.
-_AWAY = ("08", "53")
+_AWAY = (_LOST, "53")
 # Of the messages that one call enqueues.
 _BYTES = 8 * 2**20
 
@@ -216,7 +217,8 @@ class Schedules:
             return False
         except DBAPIError as error:
             state = sqlstate_of(error)
-            if not state:
+            # asyncpg gives a lost connection an SQLSTATE.
+            if not state or state.startswith(_LOST):
                 raise
             if state == _LOCKED:
                 # An open transaction makes the channel: the next poll waits for it again, once for all its schedules.

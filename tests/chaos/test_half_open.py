@@ -6,15 +6,16 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Enqueue
+from sqlalchemy_fairqueue import AsyncWorker, Delivery, Enqueue, Queue
 from tests.chaos.books import Books
 from tests.chaos.business import PLAIN, payload
 from tests.chaos.conftest import Rescue
 from tests.chaos.proxy import Proxy, proxy
 from tests.fixtures.database import Database
-from tests.worker.helpers import until
+from tests.worker.helpers import auntil, retimed, until
 
 # Workers that soon take silence for an end.
 _IMPATIENT = {"stuck_after": 0.5, "hear_after": 0.2, "silence": 0.3, "answer": 0.5, "stop_requests_every": 0.1}
@@ -96,6 +97,25 @@ def test_a_half_open_connection_of_a_round(
     )
     until(through.has_caught, "a round waits for an answer")
     until(lambda: through.heard(word.encode()), "there is a new one")
+
+
+async def test_a_lost_connection_is_no_fault_of_a_schedule(books: Books, through: Proxy) -> None:
+    """The error of asyncpg has an SQLSTATE; the schedule is run again at once, and does not count as failing."""
+    engine = create_async_engine(through.url.set(drivername="postgresql+asyncpg"))
+    queue = Queue("documents")
+
+    @queue.handler(PLAIN)
+    async def handle(_: Delivery) -> None: ...
+
+    queue.schedule(books.engine, "often", every=timedelta(seconds=1), kind=PLAIN, channel="wide", payload=1)
+    through.trap = b"fq_run_slots"
+    worker = AsyncWorker(engine, queue, lease=timedelta(seconds=1))
+    async with retimed(worker, **_IMPATIENT, schedules_every=0.1):
+        await auntil(through.has_caught, "a slot waits for an answer")
+        failing = "select count(*) from fq_schedule where problem is not null"
+        await auntil(lambda: through.heard(b"fq_run_slots") or books.database.value(failing), "it is tried again")
+    assert books.database.value(failing) == 0
+    await engine.dispose()
 
 
 def test_a_half_open_connection_at_the_start(through: Proxy, distant: Engine, rescue: Rescue) -> None:
