@@ -52,12 +52,13 @@ def tenant(bare_cli: Cli, database: Database) -> Iterator[Tenant]:
 
 def give(database: Database, schema: str, owner: str, *, tables: bool = True) -> None:
     """Let a role own the functions and the tables of an installation."""
-    for row in database.rows(
-        f"select 'function ' || oid::regprocedure as named from pg_proc where pronamespace = '{schema}'::regnamespace "
+    database.execute(
+        "do $$ declare v_named text; begin for v_named in "
+        f"select 'function ' || oid::regprocedure from pg_proc where pronamespace = '{schema}'::regnamespace "
         f"union all select 'table ' || oid::regclass from pg_class where relnamespace = '{schema}'::regnamespace "
-        "and relkind in ('r', 'p') and relname ~ '^fq_' and " + str(tables)
-    ):
-        database.execute(f'alter {row.named} owner to "{owner}"')
+        f"and relkind in ('r', 'p') and relname ~ '^fq_' and {tables} "
+        f"""loop execute 'alter ' || v_named || ' owner to "{owner}"'; end loop; end $$"""
+    )
 
 
 def protect(database: Database, table: str, *policies: str) -> None:
