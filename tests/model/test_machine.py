@@ -13,7 +13,7 @@ from tests.model.runner import run
 from tests.model.world import World
 
 # `nox -s whole` runs more. The deep profile: FAIRQUEUE_MODEL_EXAMPLES=2000 FAIRQUEUE_MODEL_STEPS=60
-_EXAMPLES = int(os.environ.get("FAIRQUEUE_MODEL_EXAMPLES", "20"))
+_EXAMPLES = int(os.environ.get("FAIRQUEUE_MODEL_EXAMPLES", "12"))
 _STEPS = int(os.environ.get("FAIRQUEUE_MODEL_STEPS", "40"))
 _REACHED = {
     "dequeue gave a full batch": 0.5,
@@ -52,7 +52,7 @@ _REACHED = {
 }
 """Events that a long enough run of programs must reach, each with the least share of programs that reach it."""
 _OTHERS = sorted({"asyncpg", "psycopg2"} - {DRIVER})
-_SAMPLE = int(os.environ.get("FAIRQUEUE_MODEL_SAMPLE", "3"))
+_SAMPLE = int(os.environ.get("FAIRQUEUE_MODEL_SAMPLE", "2"))
 """So many programs run on each other driver; `nox -s drivers` runs the whole test on each."""
 _SURE = 14
 """So many programs are expected to reach what is asked for: none would do in one run of a million."""
