@@ -134,6 +134,7 @@ def test_a_connection_that_is_lost(
     assert ": terminating connection due to administrator command" in found.err
 
 
+@pytest.mark.many(1)
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_broken_pipe(start: Start, engine: Engine, unbuffered: str) -> None:
     """Whoever stops reading is left in peace: no word, status 141."""
@@ -172,7 +173,7 @@ def test_without_the_extra() -> None:
         assert "Traceback" not in found.stderr
 
 
-@pytest.mark.many
+@pytest.mark.many(1)
 @pytest.mark.parametrize("missing", ["pyspark", "pyarrow"])
 @pytest.mark.parametrize(
     "words", ["enqueue messages.parquet", "archive folder", "compact folder", "report", "replay scenarios.toml"]

@@ -170,8 +170,7 @@ def test_its_history_becomes_a_report(temporary: Path, no_java: Path, work: Path
     assert list(Path(environment["HOME"]).iterdir()) == []
 
 
-@pytest.mark.many(1)
-@pytest.mark.parametrize("moment", ["fair queue: at work", "was killed"])
+@pytest.mark.parametrize("moment", ["fair queue: at work", pytest.param("was killed", marks=pytest.mark.whole)])
 def test_it_can_be_stopped(temporary: Path, work: Path, environment: dict[str, str], moment: str) -> None:
     """Ctrl-C stops the demo with the status of an interrupt, also right after a worker was killed; nothing is left."""
     with _demo(work, environment) as process:

@@ -13,7 +13,7 @@ from tests.fixtures.database import Database
 _PAGES = sorted(page for page in (DOCS / "tutorials").glob("*.md") if page.name != "index.md")
 
 
-@pytest.mark.many
+@pytest.mark.many(1)
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.stem)
 def test_the_tutorial_works(newcomer: Reader, page: Path) -> None:
     """Its files, programs and tests work, and print what the page shows."""

@@ -43,6 +43,7 @@ def test_ready_made_classes(engine: Engine) -> None:
     assert differences(engine, models.metadata) == []
 
 
+@pytest.mark.many(1)
 @pytest.mark.parametrize("convention", [{}, CONVENTION], ids=["plain", "convention"])
 def test_made_models(engine: Engine, convention: dict[str, str]) -> None:
     """Models in a user's MetaData are what is installed, in each schema, whatever the naming convention."""

@@ -64,6 +64,7 @@ def test_batches(kernel: Kernel) -> None:
     check()
 
 
+@pytest.mark.many(1)
 @pytest.mark.parametrize("batch", [1, None], ids=["one at a time", "batches"])
 @pytest.mark.parametrize("fair_by", ["cost", "seconds"])
 def test_by_cost(kernel: Kernel, fair_by: FairBy, batch: int | None) -> None:

@@ -307,6 +307,7 @@ def test_a_run_that_dies_while_it_joins_files_is_taken_up(
     assert not list(folder.glob("_fairqueue_work*"))
 
 
+@pytest.mark.many(1)
 @pytest.mark.parametrize("left", [(0, 2), (1,)])
 def test_files_that_were_joined_are_passed_over(
     spark: "SparkSession", database: Database, folder: Path, archive: Archive, *, noon: Clock, left: tuple[int, ...]

@@ -74,6 +74,7 @@ def test_a_write_that_cannot_be_is_refused_before_any_task(spark: "SparkSession"
     assert stages(target.database) == 0
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("way", ["saveAsTable", "overwritten", "writeTo", "sql"])
 def test_a_table_is_not_made_of_a_queue(spark: "SparkSession", target: Target, way: str) -> None:
     """A write that creates a table of the catalog is refused before anything is enqueued, and leaves no table; the

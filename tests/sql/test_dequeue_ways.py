@@ -171,7 +171,7 @@ def test_a_short_way_does_what_the_long_one_does(twins: list[Twin], seed: int) -
         assert twins[0].rows() == twins[1].rows(), number
 
 
-@pytest.mark.many(4)
+@pytest.mark.many
 @pytest.mark.parametrize("way", [(limit, *_NARROW) for limit in (3, 7)], ids=["3", "7"])
 @pytest.mark.parametrize("seed", range(8))
 def test_a_few_channels_at_a_time_give_what_all_at_once_would(twins: list[Twin], seed: int) -> None:

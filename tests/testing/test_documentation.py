@@ -19,6 +19,7 @@ from tests.fixtures.database import Database
 _DOCS = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs"
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
 @pytest.mark.parametrize(("page", "tests"), [("testing", 14), ("jobs", 1)])
 def test_the_files_of_the_page(page: str, tests: int, driver: str, database: Database, tmp_path: Path) -> None:
@@ -56,7 +57,13 @@ def test_tables_of_both(fairqueue_session):
 """
 
 
-@pytest.mark.parametrize(("removed", "said"), [("", "1 passed"), ("config.attributes", "has no fairqueue after")])
+@pytest.mark.parametrize(
+    ("removed", "said"),
+    [
+        ("", "1 passed"),
+        pytest.param("config.attributes", "has no fairqueue after", marks=pytest.mark.whole, id="elsewhere"),
+    ],
+)
 def test_migrations_of_the_start_page(
     removed: str, said: str, empty_database: Database, server_url: URL, tmp_path: Path
 ) -> None:

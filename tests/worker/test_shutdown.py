@@ -196,6 +196,7 @@ def program(database: Database, tmp_path: Any) -> Iterator[Callable[..., "subpro
         process.wait()
 
 
+@pytest.mark.many(1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_first_signal(  # noqa: PLR0917 - fixtures
     queue: Queue, engine: Engine, database: Database, tmp_path: Any, program: Any, number: int
@@ -295,6 +296,7 @@ else:
 """
 
 
+@pytest.mark.many(1)
 @pytest.mark.parametrize("where", ["in threads", "in a loop"])
 def test_a_signal_during_the_start(where: str) -> None:
     """A worker that waits for a database that does not answer ends at the first signal, in good order."""

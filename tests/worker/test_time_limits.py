@@ -163,6 +163,7 @@ Worker(create_engine(sys.argv[1]), queue, concurrency=1, retry=retry).run(handle
 """
 
 
+@pytest.mark.whole
 def test_three_deploys_by_signals(queue: Queue, engine: Engine, database: Database, tmp_path: Path) -> None:
     """The same with processes: each ends with 0 at its SIGTERM, though its only handler never returns."""
     [message_id] = send(engine, queue, 1, max_attempts=3)
