@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
 from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.codecs import decoded
 from sqlalchemy_fairqueue.database import FoundResult
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
+from sqlalchemy_fairqueue.database.drivers import sqlstate_of
 from sqlalchemy_fairqueue.errors import (
     InvalidArgument,
     MessageFailed,
@@ -48,6 +50,7 @@ POLL_UNNOTIFIED = 0.5
 # A wait is registered for no longer, and again after half of that: those of a process that died end by themselves.
 _REGISTERED = timedelta(seconds=60)
 _PROBLEM = 2_000
+_READ_ONLY = "25006"
 
 
 class ResultWatch(Protocol):
@@ -310,8 +313,16 @@ class _Wait:
             self._register_at = monotonic() + _REGISTERED.total_seconds() / 2
             # First: a task may be cancelled when the database has registered it.
             self.is_registered = True
-            database.begin_result_wait(connection, self._target, self._asked.message_id, self._waiter, _REGISTERED)
-            connection.commit()
+            try:
+                database.begin_result_wait(connection, self._target, self._asked.message_id, self._waiter, _REGISTERED)
+                connection.commit()
+            except DBAPIError as error:
+                if sqlstate_of(error) != _READ_ONLY:
+                    raise
+                # A standby can neither register nor listen.
+                connection.rollback()
+                self.is_registered = False
+                self.end()
         self._polls += 1
         return self._asked.answer(connection, self._target)
 
@@ -331,5 +342,6 @@ class _Wait:
 
     def end(self) -> None:
         """Be woken no more."""
-        if self._watch is not None:
-            self._watch.leave(self._asked.message_id, self._wake)
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.leave(self._asked.message_id, self._wake)

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, NullPool, create_engine, text
+from sqlalchemy import Engine, NullPool, create_engine, event, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
@@ -276,3 +276,17 @@ def test_many_threads(engine: Engine, queue: Queue, out: Out) -> None:
     for thread in threads:
         thread.join(PATIENCE.total_seconds())
     assert found == {one.message_id: one.message_id for one in deliveries}
+
+
+def test_a_standby_polls(engine: Engine, queue: Queue, out: Out, database: Database, start: Start) -> None:
+    """Where nothing can be written a wait cannot be registered, and finds the end all the same."""
+    standby = create_engine(database.url, connect_args={"options": "-c default_transaction_read_only=on"})
+    delivery = out()
+    polls: list[object] = []
+    event.listen(standby, "after_cursor_execute", lambda *arguments: polls.append(arguments[2]))
+    waiting = start(lambda: queue.result(standby, delivery.message_id, timeout=PATIENCE))
+    until(lambda: len(polls) > 2 or waiting.done(), "it polls")
+    queue.complete(engine, delivery, result="done")
+    assert waiting.result(PATIENCE.total_seconds()) == "done"
+    standby.dispose()
+    assert engine.pool.checkedout() == 0  # type: ignore[attr-defined]
