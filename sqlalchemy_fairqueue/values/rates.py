@@ -116,8 +116,8 @@ class Rate:
 
     @classmethod
     def of(cls, interval: timedelta, burst: int) -> Rate | None:
-        """The rate with that time between two messages; None where it is zero, which is no limit."""
-        return cls(1, interval, burst) if interval else None
+        """The rate with that time between two messages; None where it is zero or less, which is no limit."""
+        return cls(1, interval, burst) if interval > timedelta() else None
 
     def per_time(self) -> str:
         """The rate without its burst, in the smallest unit that has at least one message: ``50/s``, ``1/30d``."""

@@ -26,6 +26,7 @@ class EnqueueModel:
     rooms: dict[str, int | None] = field(default_factory=dict)
     postponed: list[tuple[int, Wanted]] = field(default_factory=list)
     spread: bool = False
+    failed: tuple[tuple[str, str], int] | None = None
 
     def run(self) -> None:
         """Say what the call does to the plan."""
@@ -92,15 +93,16 @@ class EnqueueModel:
         if policy.on_full == "drop":
             self._note(ordinal, one, "dropped", None)
         else:
-            self._fail(ChannelFull, channel=one.channel, max_backlog=policy.max_backlog)
+            self._fail(ordinal, one, ChannelFull, channel=one.channel, max_backlog=policy.max_backlog)
 
     def _note(self, ordinal: int, one: Wanted, outcome: EnqueueOutcome, holder: Holder) -> None:
         if outcome == "duplicate" and one.on_duplicate == "raise":
             known = {} if isinstance(holder, Wanted) or holder is None else {"message_id": holder.id}
-            self._fail(DuplicateMessage, channel=one.channel, key=one.key, **known)
+            self._fail(ordinal, one, DuplicateMessage, channel=one.channel, key=one.key, **known)
             return
         if isinstance(holder, Message) and outcome != "created" and ordinal > self.cancelled.get(holder.id, ordinal):
-            self._fail(DuplicateMessage, channel=one.channel, key=one.key, message_id=holder.id, cancelled=True)
+            told = {"channel": one.channel, "key": one.key, "message_id": holder.id, "cancelled": True}
+            self._fail(ordinal, one, DuplicateMessage, **told)
             return
         at = self.scene.now + one.when.delay
         if not one.when.delay:
@@ -109,6 +111,9 @@ class EnqueueModel:
         bounded = self._room(one.channel) is not None
         self.found.effects.added.append(Addition(one, outcome, holder, at, self.scene.now, bounded))
 
-    def _fail(self, error: type[Exception], **tells: object) -> None:
-        if self.found.error is None:
+    def _fail(self, ordinal: int, one: Wanted, error: type[Exception], **tells: object) -> None:
+        # Of several the first by channel and key is told, whichever pass found it.
+        place = (one.position, ordinal)
+        if self.failed is None or place < self.failed:
+            self.failed = place
             self.found.error, self.found.tells = error, tells

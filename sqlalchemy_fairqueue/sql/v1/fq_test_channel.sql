@@ -32,7 +32,7 @@ begin
       ('tag_rest', s.tag_rest, (abs(s.tag_rest) <= 1000000000000000000) is not false),
       (
         'next_dequeue_at', s.next_dequeue_at,
-        (s.next_dequeue_at >= 0 or s.next_dequeue_at = s.tag) is not false
+        (s.next_dequeue_at >= 0) is not false or s.next_dequeue_at is not distinct from s.tag
       ),
       ('backlog', s.backlog, s.backlog between -4611686018427387904 and 4611686018427387904)
   ) w (name, value, is_good)
