@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 from datetime import timedelta
 from random import Random
+from typing import Literal
 
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
@@ -60,7 +61,7 @@ class _Damaged:
     def configure(self) -> None:
         """Limits, plans and policies, or none."""
         random, engine = self.random, self.engine
-        fair_by = random.choice(["messages", "cost"])
+        fair_by: Literal["messages", "cost"] = random.choice(["messages", "cost"])
         limits: list[str] | None = None
         if random.random() < 0.5:
             limits = [self.queue.name]
@@ -97,7 +98,7 @@ class _Damaged:
                     batch = queue.dequeue(self.engine, limit=random.choice([1, 5, 20]), lease=30 * _SECOND)
                     for delivery in batch:
                         if random.random() < 0.4:
-                            random.choice([queue.complete, queue.retry, queue.release])(self.engine, delivery)
+                            getattr(queue, random.choice(["complete", "retry", "release"]))(self.engine, delivery)
                         elif random.random() < 0.2:
                             queue.cancel(self.engine, delivery.message_id)
                 case 4:
