@@ -47,10 +47,11 @@ class IsolationError(FairQueueError, codes=("QF003",)):
 
     Example:
         >>> strict = engine.execution_options(isolation_level="SERIALIZABLE")
-        >>> try:
-        ...     queue.configure(strict, max_concurrency=20)
-        ... except IsolationError as error:
-        ...     print(error)
+        >>> with strict.connect() as connection:
+        ...     try:
+        ...         queue.configure(connection, max_concurrency=20)
+        ...     except IsolationError as error:
+        ...         print(error)
         cannot limit queue ...: fq_limit_queue runs in a serializable transaction; run it in a READ COMMITTED ...
     """
 
