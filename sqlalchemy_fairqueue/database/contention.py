@@ -43,7 +43,7 @@ HEARD = timedelta(seconds=10)
 """A worker that its database answers has heard of a request to stop by then."""
 
 # Names as bytes: one that the connection's encoding lacks would cost all rows.
-_CHANNEL = "convert_to(channel, 'UTF8') as channel"
+_CHANNEL = "pg_catalog.convert_to(channel, 'UTF8') as channel"
 
 
 @cache
@@ -194,7 +194,9 @@ def _contention_with(target: Target, rows: Sequence[Row[Any]]) -> ChannelContent
 @cache
 def consumers_clause(schema: str | None) -> Clause:
     """``fq_consumers``."""
-    names = f"convert_to(consumer, 'UTF8') as consumer, convert_to(kind, 'UTF8') as kind, {_CHANNEL}"
+    names = (
+        f"pg_catalog.convert_to(consumer, 'UTF8') as consumer, pg_catalog.convert_to(kind, 'UTF8') as kind, {_CHANNEL}"
+    )
     return call(
         schema,
         "fq_consumers",

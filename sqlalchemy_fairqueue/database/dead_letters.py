@@ -60,7 +60,7 @@ def dead_letters_clause(schema: str | None) -> Clause:
     return call(
         schema,
         "fq_dead_letters",
-        ", ".join(f"convert_to({name}, 'UTF8') as {name}" if name in texts else name for name in _COLUMNS),
+        ", ".join(f"pg_catalog.convert_to({name}, 'UTF8') as {name}" if name in texts else name for name in _COLUMNS),
         queue="text",
         ids="bigint[]",
         channel="text",

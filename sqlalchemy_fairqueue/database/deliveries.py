@@ -150,10 +150,10 @@ def dequeue_clause(schema: str | None) -> Clause:
             "cast(row_id as text) as row_id",
             # Headers not as the driver reads JSON: one that it cannot read would cost the whole batch. Texts as bytes:
             # neither does one that the connection's encoding lacks.
-            "convert_to(channel, 'UTF8') as channel",
-            "convert_to(kind, 'UTF8') as kind",
+            "pg_catalog.convert_to(channel, 'UTF8') as channel",
+            "pg_catalog.convert_to(kind, 'UTF8') as kind",
             "content",
-            "convert_to(cast(headers as text), 'UTF8') as headers",
+            "pg_catalog.convert_to(cast(headers as text), 'UTF8') as headers",
         ),
         queue="text",
         limit="integer",

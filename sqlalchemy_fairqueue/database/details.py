@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def _as_bytes(*names: str) -> str:
     # A text that the connection's encoding lacks would cost all rows.
-    return ", ".join(f"convert_to({name}, 'UTF8') as {name}" for name in names)
+    return ", ".join(f"pg_catalog.convert_to({name}, 'UTF8') as {name}" for name in names)
 
 
 @cache

@@ -21,8 +21,9 @@ R = TypeVar("R")
 
 # PostgreSQL 17 and newer have the second one.
 _SET_TIME_LIMIT = text(
-    "select pg_catalog.set_config(name, cast(:limit as pg_catalog.text), false) from pg_catalog.pg_settings"
-    " where name in ('statement_timeout', 'transaction_timeout')"
+    "select pg_catalog.set_config('statement_timeout', cast(:limit as pg_catalog.text), false),"
+    " case when pg_catalog.current_setting('transaction_timeout', true) is not null"
+    " then pg_catalog.set_config('transaction_timeout', cast(:limit as pg_catalog.text), false) end"
 )
 
 _explicit: WeakSet[Engine] = WeakSet()

@@ -201,7 +201,7 @@ def groups(
 @cache
 def group_members_clause(schema: str | None) -> Clause:
     """``fq_group_members``."""
-    columns = "message_id, convert_to(channel, 'UTF8') as channel, state"
+    columns = "message_id, pg_catalog.convert_to(channel, 'UTF8') as channel, state"
     return call(schema, "fq_group_members", columns, queue="text", group_id="uuid", limit="integer")
 
 

@@ -137,7 +137,7 @@ class Follower:
 @cache
 def plan_channels_clause(schema: str | None) -> Clause:
     """``fq_plan_channels``."""
-    columns = "channel_id, convert_to(channel, 'UTF8') as channel, overridden"
+    columns = "channel_id, pg_catalog.convert_to(channel, 'UTF8') as channel, overridden"
     types = {"queue": "text", "plan": "text", "after": "bigint", "limit": "integer"}
     return call(schema, "fq_plan_channels", columns, **types)
 

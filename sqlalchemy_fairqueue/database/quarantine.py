@@ -88,8 +88,9 @@ def set_aside(
 def quarantined_clause(schema: str | None) -> Clause:
     """``fq_quarantined``."""
     columns = (
-        "id, message_id, convert_to(channel, 'UTF8') as channel, convert_to(kind, 'UTF8') as kind, content_size, "
-        "headers_size, enqueued_at, attempts, deliveries, unreadable, convert_to(reason, 'UTF8') as reason, "
+        "id, message_id, pg_catalog.convert_to(channel, 'UTF8') as channel, "
+        "pg_catalog.convert_to(kind, 'UTF8') as kind, content_size, "
+        "headers_size, enqueued_at, attempts, deliveries, unreadable, pg_catalog.convert_to(reason, 'UTF8') as reason, "
         "set_aside_at"
     )
     return call(schema, "fq_quarantined", columns, queue="text", after="bigint", limit="integer")

@@ -64,7 +64,9 @@ def retain_results(connection: Connection, target: Target, retention: timedelta 
 def results_clause(schema: str | None) -> Clause:
     """``fq_results``."""
     # A text that the connection's encoding lacks would cost all rows.
-    texts = ", ".join(f"convert_to({name}, 'UTF8') as {name}" for name in ("channel", "kind", "reason", "error"))
+    texts = ", ".join(
+        f"pg_catalog.convert_to({name}, 'UTF8') as {name}" for name in ("channel", "kind", "reason", "error")
+    )
     columns = f"state, {texts}, content, finished_at, expires_at"
     return call(schema, "fq_results", columns, queue="text", ids="bigint[]")
 

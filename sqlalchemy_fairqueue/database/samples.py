@@ -46,7 +46,8 @@ def now(connection: Connection, schema: str | None) -> datetime:
 @cache
 def sample_context_statement(schema: str | None) -> Clause:
     """The clock and the snapshot."""
-    return Clause(text(f"select {qualifier(schema)}fq_now() as now, pg_current_snapshot()::text as snapshot"))
+    columns = f"{qualifier(schema)}fq_now() as now, cast(pg_catalog.pg_current_snapshot() as text) as snapshot"
+    return Clause(text(f"select {columns}"))
 
 
 def sample_context(connection: Connection, schema: str | None) -> SampleContext:
@@ -58,7 +59,7 @@ def sample_context(connection: Connection, schema: str | None) -> SampleContext:
 @cache
 def completions_clause(schema: str | None) -> Clause:
     """``fq_completions``."""
-    columns = "queue, convert_to(channel, 'UTF8') as channel, attempts"
+    columns = "queue, pg_catalog.convert_to(channel, 'UTF8') as channel, attempts"
     return call(schema, "fq_completions", columns, before="text", queues="text[]")
 
 

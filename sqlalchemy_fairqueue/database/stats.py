@@ -55,7 +55,11 @@ def stats(connection: Connection, target: Target) -> QueueStats:
 def channel_stats_clause(schema: str | None) -> Clause:
     """``fq_channel_stats``."""
     # The name as bytes: one that the connection's encoding lacks would cost the whole page.
-    names = ["convert_to(channel, 'UTF8') as channel", "convert_to(plan, 'UTF8') as plan", "overridden"]
+    names = [
+        "pg_catalog.convert_to(channel, 'UTF8') as channel",
+        "pg_catalog.convert_to(plan, 'UTF8') as plan",
+        "overridden",
+    ]
     columns = ", ".join([*names, *_CHANNEL_COUNTS, *sorted(policy_columns())])
     return call(
         schema, "fq_channel_stats", columns, queue="text", channels="text[]", limit="integer", after="text",

@@ -52,7 +52,7 @@ def request_stop(connection: Connection, target: Target, consumer: str, by: str 
 def stop_requests_clause(schema: str | None) -> Clause:
     """``fq_stop_requests``."""
     # A text that the connection's encoding lacks would cost all rows.
-    columns = "queue, convert_to(requested_by, 'UTF8') as requested_by, requested_at"
+    columns = "queue, pg_catalog.convert_to(requested_by, 'UTF8') as requested_by, requested_at"
     return call(schema, "fq_stop_requests", columns, queues="text[]", consumer="text")
 
 
@@ -83,7 +83,7 @@ def prune_stop_requests(connection: Connection, schema: str | None, *, limit: in
 @cache
 def asked_to_stop_clause(schema: str | None) -> Clause:
     """``fq_asked_to_stop``."""
-    names = "convert_to(consumer, 'UTF8') as consumer, convert_to(requested_by, 'UTF8') as requested_by"
+    names = ", ".join(f"pg_catalog.convert_to({name}, 'UTF8') as {name}" for name in ("consumer", "requested_by"))
     return call(schema, "fq_asked_to_stop", f"{names}, requested_at", queue="text")
 
 

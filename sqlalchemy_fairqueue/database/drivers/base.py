@@ -19,9 +19,9 @@ CHANNEL = "fairqueue"
 """The channel of NOTIFY."""
 # One row while the connection listens.
 _COMMITS_NOTIFY = (
-    "select case when pg_catalog.current_setting('transaction_read_only') = 'on' then 'read only'"
-    " else cast(pg_catalog.pg_notification_queue_usage() <= 0.5 as pg_catalog.text) end"
-    " from pg_catalog.pg_listening_channels() c where c = 'fairqueue'"
+    "select case when pg_catalog.current_setting('transaction_read_only') operator(pg_catalog.=) 'on' then 'read only'"
+    " else cast(pg_catalog.pg_notification_queue_usage() operator(pg_catalog.<=) 0.5 as pg_catalog.text) end"
+    " from pg_catalog.pg_listening_channels() c where c operator(pg_catalog.=) 'fairqueue'"
 )
 
 
