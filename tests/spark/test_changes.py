@@ -327,6 +327,20 @@ def test_another_database_is_refused(kernel: Kernel, follow: Follow) -> None:
         follow({"lsn": 5}).end()
 
 
+def test_functions_of_others_are_not_called(kernel: Kernel, follow: Follow) -> None:
+    """Functions of slots take a name, so that one of another role's with a text would fit better."""
+    trap = "language plpgsql as $$ begin raise exception 'trapped'; end $$"
+    kernel.rows(f"create function pg_replication_slot_advance(text, pg_lsn) returns bigint {trap}")
+    kernel.rows(
+        "create function pg_logical_slot_peek_binary_changes(text, pg_lsn, integer, text, text, text, text)"
+        f" returns table (lsn pg_lsn, xid xid, data bytea) {trap}"
+    )
+    follower = follow()
+    for _ in range(2):
+        kernel.enqueue("a")
+        assert len(follower.batch()) == 1
+
+
 def test_an_offset_ahead_of_the_server_is_refused(kernel: Kernel, follow: Follow) -> None:
     """After a failover that lost the last transactions: what commits next would be taken for read."""
     follower = follow()

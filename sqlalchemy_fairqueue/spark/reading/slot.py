@@ -65,7 +65,7 @@ where not exists (
 _MESSAGES = """
 copy (
   select p.data
-  from pg_logical_slot_peek_binary_changes(
+  from pg_catalog.pg_logical_slot_peek_binary_changes(
     %(slot)s, %(upto)s::text::pg_lsn, %(changes)s::integer, 'proto_version', '1', 'publication_names', %(publications)s
   ) p
 )
@@ -75,7 +75,7 @@ to stdout (format binary)
 _END = """
 with decoded as materialized (
   select p.lsn, get_byte(p.data, 0) as kind, p.ord
-  from pg_logical_slot_peek_binary_changes(
+  from pg_catalog.pg_logical_slot_peek_binary_changes(
     %(slot)s, %(upto)s::text::pg_lsn, %(changes)s::integer, 'proto_version', '1', 'publication_names', %(publications)s
   ) with ordinality p(lsn, xid, data, ord)
 ),
@@ -97,7 +97,7 @@ from ends e
 where e.lsn > %(start)s::text::pg_lsn
 """
 
-_ADVANCE = "select pg_replication_slot_advance(%(slot)s, %(upto)s::text::pg_lsn)"
+_ADVANCE = "select pg_catalog.pg_replication_slot_advance(%(slot)s, %(upto)s::text::pg_lsn)"
 
 
 class SlotUnusable(PipelineError):
