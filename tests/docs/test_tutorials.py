@@ -20,7 +20,7 @@ def test_the_tutorial_works(newcomer: Reader, page: Path) -> None:
     newcomer.follow(page)
 
 
-@pytest.mark.many(1)
+@pytest.mark.whole
 @pytest.mark.parametrize("page", ["fastapi.md", "shop.md"])
 def test_async_pages_on_asyncpg(empty_database: Database, tmp_path: Path, page: str) -> None:
     """The pages of FastAPI work on asyncpg as they do on psycopg."""
