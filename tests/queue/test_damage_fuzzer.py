@@ -41,7 +41,7 @@ _TABLES = {
 # Names, identities, and what only withholds messages or counts them: doctor finds a limit of 0, a count or an hour that
 # is wrong.
 _KEPT = {
-    *("backlog", "dropped"),
+    *("backlog", "dropped", "freed", "queue_freed"),
     *("id", "queue", "channel_id", "limit_name", "group_id", "paused_at"),
     *("max_concurrency", "current_concurrency", "contends_until", "tag", "rate_interval", "rate_burst", "rate_at"),
 }
