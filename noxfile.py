@@ -36,8 +36,6 @@ _WITHOUT_SPARK = (
 )  # fmt: skip
 # The whole suite is to take less than twenty minutes on two cores: this tells what takes them.
 _SLOWEST = ("--durations=20",)
-# One more than there are cores, for a test that waits for another process or for a moment leaves its core idle.
-_WORKERS = ("-n", str((os.cpu_count() or 1) + 1))
 _SPARK = "spark and not long"
 _SPARK_FOLDER = Path("tests/spark")
 # What depends on the server's version: SQL, plans, migrations, privileges, statements of its catalogs; of the layers
@@ -156,7 +154,7 @@ def tests(session: nox.Session) -> None:
         session.run("pytest", *_WITHOUT_SPARK, *(arguments or _QUICK), env=embedded, success_codes=codes)
         session.log("this was a first look; without --quick the whole suite runs")
         return
-    chosen = arguments or [*_NOT_ON_WHEEL, *_WORKERS]
+    chosen = arguments or _NOT_ON_WHEEL
     session.run("pytest", *_WITHOUT_SPARK, *_SLOWEST, *chosen, env=embedded, success_codes=codes)
     if second:
         # Of each test one variant: all of them run on every version by `nox -s matrix`.
