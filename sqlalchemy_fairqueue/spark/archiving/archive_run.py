@@ -252,7 +252,7 @@ def _locked(
         # timeout does not.
         with connection.transaction():
             connection.execute("select set_config('lock_timeout', %s, true)", [_LOCK_TIMEOUT])
-            connection.execute("select pg_advisory_lock(hashtextextended(%s, 0))", [key])
+            connection.execute("select pg_catalog.pg_advisory_lock(pg_catalog.hashtextextended(%s, 0))", [key])
     except psycopg.errors.LockNotAvailable:
         raise ArchiveBusy(f"another process is bringing the archive at {path} up to date; wait for its end") from None
     # Another process may have made the archive at the same time, and been faster.

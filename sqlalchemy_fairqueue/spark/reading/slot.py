@@ -41,7 +41,8 @@ _COLUMNS = {
 }
 _STATE = """
 select s.plugin, s.database, s.wal_status, (s.confirmed_flush_lsn - '0/0')::bigint, (s.restart_lsn - '0/0')::bigint,
-  current_database(), current_setting('wal_level'), pg_is_in_recovery(), to_jsonb(s) ->> 'invalidation_reason',
+  current_database(), current_setting('wal_level'), pg_is_in_recovery(),
+  pg_catalog.to_jsonb(s) ->> 'invalidation_reason',
   case when not pg_is_in_recovery() then (pg_current_wal_insert_lsn() - '0/0')::bigint end,
   case when not pg_is_in_recovery() then (pg_current_wal_flush_lsn() - '0/0')::bigint end
 from (select) one
@@ -50,7 +51,7 @@ left join pg_replication_slots s on s.slot_name = %(slot)s
 _PUBLICATIONS = "select pubname::text from pg_publication where pubname = any(%s::text[])"
 _PUBLISHED = """
 select t.name
-from unnest(%(tables)s::text[], %(publications)s::text[]) t(name, publication)
+from pg_catalog.unnest(%(tables)s::text[], %(publications)s::text[]) t(name, publication)
 where not exists (
   select
   from pg_publication p
