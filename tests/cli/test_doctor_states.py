@@ -117,8 +117,8 @@ def test_a_queue_whose_slots_are_miscounted(engine: Engine, database: Database) 
 
 
 def test_a_limit_that_is_none(engine: Engine, database: Database) -> None:
-    """A limit below 1, which no function sets, becomes 1."""
-    QUEUE.configure(engine, max_concurrency=3)
+    """A limit below 1, which no function sets, becomes the configured one."""
+    QUEUE.configure(engine, max_concurrency=1)
     enqueue(engine, "a", "b")
     database.execute("update fq_queue_state set max_concurrency = -4")
     assert database.value("select fq_repair_queue('documents')") is True
