@@ -51,7 +51,7 @@ left join pg_replication_slots s on s.slot_name = %(slot)s
 _PUBLICATIONS = "select pubname::text from pg_publication where pubname = any(%s::text[])"
 _PUBLISHED = """
 select t.name
-from pg_catalog.unnest(%(tables)s::text[], %(publications)s::text[]) t(name, publication)
+from unnest(%(tables)s::text[], %(publications)s::text[]) t(name, publication)
 where not exists (
   select
   from pg_publication p
