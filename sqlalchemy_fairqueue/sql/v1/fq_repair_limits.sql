@@ -61,7 +61,7 @@ begin
     where s.limit_name = any (v_limits)
     for no key update skip locked
   ) l;
-  if not fairqueue.fq_repair_queue(p_queue) or cardinality(v_states) <> cardinality(v_limits) then
+  if cardinality(v_states) is distinct from cardinality(v_limits) or not fairqueue.fq_repair_queue(p_queue) then
     return null;
   end if;
   update fairqueue.fq_limit_state s

@@ -66,7 +66,7 @@ begin
     return;
   end if;
 
-  -- What comes back, and the slots that it frees, decide what a dequeue reaches.
+  -- What this frees decides what a dequeue reaches. An error of a plan is the next dequeue's, if nothing is found.
   return query
   select d.message_id, d.channel_id, d.outcome, d.reason
   from fairqueue.fq_set_aside_due(p_queue, v_now) d;
