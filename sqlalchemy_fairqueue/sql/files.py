@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from importlib.resources.abc import Traversable
 
-NEEDED_VERSION = 2
+NEEDED_VERSION = 1
 """The version of the schema that this library needs. It runs on newer ones too, also on those that it does not know."""
 
-FOLDERS: list[Traversable] = [files(__package__) / folder for folder in ("v1", "v2")]
+FOLDERS: list[Traversable] = [files(__package__) / folder for folder in ("v1",)]
 """The folder of each version that this library can install, version 1 first."""
 
 # A statement ends with a semicolon at the end of a line, those within a body apart.

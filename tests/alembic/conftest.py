@@ -22,7 +22,7 @@ from tests.sql.client import kernel, open_kernel
 __all__ = ["kernel", "open_kernel"]
 
 LADDER = Path(__file__).with_name("ladder")
-VERSIONS = (1, 2, 3)
+VERSIONS = (1, 2)
 LATEST = VERSIONS[-1]
 SHIPPED = LATEST - 1
 

@@ -67,7 +67,7 @@ def drift(database: Database, schema: str | None = None) -> Sequence[str]:
         return [str(one) for one in find_drift(connection, schema)]
 
 
-def migrate(project: Project, database: Database, schema: str | None, upgrade: str, version: int = 2) -> None:
+def migrate(project: Project, database: Database, schema: str | None, upgrade: str, version: int = 1) -> None:
     """Install, then grant in a migration of its own."""
     made = "" if schema is None else f"op.execute(sa.schema.CreateSchema({schema!r}))"
     dropped = f"op.drop_fairqueue(version={version}, schema={schema!r})"
@@ -92,7 +92,7 @@ def test_granted_and_revoked(project: Project, empty_database: Database, schema:
         migrate(project, empty_database, schema, f"{bounded}\n{both}\n{bounded}")
         run("two")
 
-        producer, consumer = role_functions(2, "producer"), role_functions(2, "consumer")
+        producer, consumer = role_functions(1, "producer"), role_functions(1, "consumer")
         assert executable(empty_database, app, schema) == sorted({*producer, *consumer})
         assert executable(empty_database, other, schema) == []
         assert rows(empty_database, schema) == [
@@ -181,8 +181,8 @@ def test_steps_renew_grants(project: Project, make_database: MakeDatabase, schem
         migrate(project, database, schema, f"{granted}\nop.grant_fairqueue({gone!r}, 'operator', schema={schema!r})")
         project.migration(
             "three",
-            f"op.upgrade_fairqueue(2, 3, schema={schema!r})",
-            f"op.downgrade_fairqueue(3, 2, schema={schema!r})",
+            f"op.upgrade_fairqueue(1, 2, schema={schema!r})",
+            f"op.downgrade_fairqueue(2, 1, schema={schema!r})",
             down="two",
         )
         project.run("upgrade", "two")
@@ -192,14 +192,14 @@ def test_steps_renew_grants(project: Project, make_database: MakeDatabase, schem
         run_script(database, f'drop owned by "{gone}"')
         run_script(database, f'drop role "{gone}"')
         first = executable(database, operator, schema)
-        assert first == sorted(role_functions(2, "operator"))
+        assert first == sorted(role_functions(1, "operator"))
 
         for _ in range(2):
             if script:
                 run_script(database, project.run("upgrade", "two:three", "--sql"))
             else:
                 project.run("upgrade", "three")
-            assert executable(database, operator, schema) == sorted(role_functions(3, "operator"))
+            assert executable(database, operator, schema) == sorted(role_functions(2, "operator"))
             assert "fq_add_note" in executable(database, operator, schema)
             assert "fq_purge_dead" not in executable(database, operator, schema)
             assert executable(database, by_hand, schema) == ["fq_purge_dead", "fq_release"]
@@ -215,7 +215,7 @@ def test_a_repair_renews_grants(project: Project, empty_database: Database) -> N
     """A repair grants again what was made again; autogenerate proposes it where rights are gone."""
     environment(project, MODELS)
     with roles(empty_database, "app") as (app,):
-        migrate(project, empty_database, None, f"op.grant_fairqueue({app!r}, 'producer')", version=3)
+        migrate(project, empty_database, None, f"op.grant_fairqueue({app!r}, 'producer')", version=2)
         project.run("upgrade", "head")
         before = executable(empty_database, app)
         empty_database.execute("drop function fq_enqueue")
@@ -224,7 +224,7 @@ def test_a_repair_renews_grants(project: Project, empty_database: Database) -> N
 
         made = project.autogenerate("three")
         assert f"# grant {app} is missing: execute on fq_cancel, fq_enqueue" in made
-        assert "op.repair_fairqueue(version=3)" in made
+        assert "op.repair_fairqueue(version=2)" in made
         project.run("upgrade", "head")
         assert executable(empty_database, app) == before
         assert drift(empty_database) == []
@@ -292,7 +292,7 @@ def test_grants_that_nobody_declared(project: Project, empty_database: Database)
     # Not those that other tests have: they get a declaration.
     project.edit_env("target_metadata = None\n", f"{code(MODELS)}\ntarget_metadata = Base.metadata\n")
     with roles(empty_database, "app") as (app,):
-        migrate(project, empty_database, None, f"op.grant_fairqueue({app!r}, 'producer')", version=3)
+        migrate(project, empty_database, None, f"op.grant_fairqueue({app!r}, 'producer')", version=2)
         project.run("upgrade", "head")
         project.run("check")
         project.edit_env(

@@ -20,7 +20,7 @@ from tests.sql.client import Kernel
 from tests.sql.kernel.verbs import unbalanced
 from tests.worker.helpers import until
 
-# As a library that needs version 3 would call it.
+# As a library that needs version 2 would call it.
 RELEASE = text("""
     select message_id, outcome from fq_release(p_queue => cast(:queue as text), p_ids => cast(:ids as bigint[]),
       p_rows => cast(:rows as tid[]), p_lease_ids => cast(:leases as bigint[]),
@@ -33,7 +33,7 @@ MOST = 600
 
 
 class Clients:
-    """Producers and consumers that know version 2, and a consumer that needs version 3, each in a thread."""
+    """Producers and consumers that know version 1, and a consumer that needs version 2, each in a thread."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -141,7 +141,7 @@ def consume(clients: Clients, engine: Engine) -> None:
 
 
 def consume_newer(clients: Clients, engine: Engine) -> None:
-    """Take up to five messages, give back every second that is new as version 3 does, and complete the others."""
+    """Take up to five messages, give back every second that is new as version 2 does, and complete the others."""
     batch = Queue(QUEUE).dequeue(engine, limit=5)
     back = [delivery for delivery in batch if delivery.deliveries == 1 and delivery.message_id % 2 == 0]
     if back:
@@ -168,10 +168,9 @@ def complete(clients: Clients, engine: Engine, done: list[Delivery]) -> None:
 @pytest.mark.timeout(240)
 def test_steps_under_load(project: Project, empty_database: Database) -> None:
     """Up, down and up again while programs of both versions work: none meets an error, and each message is completed
-    once. Those that need version 3 are rolled out after the step up, and back before the step down.
+    once. Those that need version 2 are rolled out after the step up, and back before the step down.
     """
-    project.migration("one", "op.create_fairqueue(version=2)")
-    project.migration("two", "op.upgrade_fairqueue(2, 3)", "op.downgrade_fairqueue(3, 2)", down="one")
+    make_step(project)
     project.point_at(empty_database.url)
     project.run("upgrade", "one")
     engine = create_engine(empty_database.url)
@@ -199,27 +198,21 @@ def test_steps_under_load(project: Project, empty_database: Database) -> None:
     kernel.connection.close()
 
 
-STEPS = [(old, way, "two" if way == "upgrade" else "one") for old in (1, 2) for way in ("upgrade", "downgrade")]
+STEPS = pytest.mark.parametrize(("way", "revision"), [("upgrade", "two"), ("downgrade", "one")])
 
 
-def step_of(project: Project, old: int) -> None:
-    """Migrations that install a version, and the step to the next one."""
-    new = old + 1
-    project.migration("one", f"op.create_fairqueue(version={old})")
-    project.migration("two", f"op.upgrade_fairqueue({old}, {new})", f"op.downgrade_fairqueue({new}, {old})", down="one")
+def make_step(project: Project) -> None:
+    """Migrations that install version 1, and the step to the next one."""
+    project.migration("one", "op.create_fairqueue(version=1)")
+    project.migration("two", "op.upgrade_fairqueue(1, 2)", "op.downgrade_fairqueue(2, 1)", down="one")
 
 
-@pytest.mark.parametrize(
-    ("old", "way", "revision"),
-    [pytest.param(*step, marks=[pytest.mark.whole] if step[0] > 1 else []) for step in STEPS],
-)
-def test_autovacuum_gives_way(
-    project: Project, private_server: Callable[..., Server], old: int, way: str, revision: str
-) -> None:
+@STEPS
+def test_autovacuum_gives_way(project: Project, private_server: Callable[..., Server], way: str, revision: str) -> None:
     """A step does not fail for a long autovacuum of the messages: that ends when it is waited for."""
     server = private_server(settings={"autovacuum": "on", "autovacuum_naptime": "1s"})
     database = Database(server.url())
-    step_of(project, old)
+    make_step(project)
     project.point_at(database.url)
     project.run("upgrade", "one" if way == "upgrade" else "two")
     with database.own.connect() as connection:
@@ -236,16 +229,13 @@ def test_autovacuum_gives_way(
     vacuums = "select pid from pg_stat_progress_vacuum where relid = 'fq_message'::regclass"
     until(lambda: database.value(vacuums), "autovacuum is at work")
     project.run(way, revision)
-    assert database.value("select fq_version()") == (old + 1 if way == "upgrade" else old)
+    assert database.value("select fq_version()") == (2 if way == "upgrade" else 1)
 
 
-# Programs of this library do not run on version 1.
-@pytest.mark.parametrize(("old", "way", "revision"), STEPS[1:])
-def test_calls_go_on_beside_a_vacuum(
-    project: Project, empty_database: Database, old: int, way: str, revision: str
-) -> None:
+@STEPS
+def test_calls_go_on_beside_a_vacuum(project: Project, empty_database: Database, way: str, revision: str) -> None:
     """While a step waits for somebody's vacuum it holds nobody up, and it goes on afterwards."""
-    step_of(project, old)
+    make_step(project)
     project.point_at(empty_database.url)
     project.run("upgrade", "one" if way == "upgrade" else "two")
     engine = create_engine(empty_database.url, connect_args={"options": "-c lock_timeout=50ms"})
@@ -264,4 +254,4 @@ def test_calls_go_on_beside_a_vacuum(
         vacuum.exec_driver_sql("commit")
         step.result(PATIENCE.total_seconds())
     engine.dispose()
-    assert empty_database.value("select fq_version()") == (old + 1 if way == "upgrade" else old)
+    assert empty_database.value("select fq_version()") == (2 if way == "upgrade" else 1)

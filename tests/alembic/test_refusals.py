@@ -121,10 +121,10 @@ def test_version_is_gone(project: Project, database: Database, operation: str) -
 def test_repair_of_another_version(project: Project, database: Database) -> None:
     """Without fq_version() the tables tell whether the version that is named can be the one that was installed."""
     database.execute("drop function fq_version")
-    said = refused(project, database, "op.repair_fairqueue(3)")
+    said = refused(project, database, "op.repair_fairqueue(2)")
     assert said.endswith(
         "fq_quarantine, fq_queue, fq_queue_state, fq_result, fq_result_wait, fq_schedule, fq_schedule_slot, fq_signal, "
-        "fq_stop_request, which are not those of version 3; name the version that was installed"
+        "fq_stop_request, which are not those of version 2; name the version that was installed"
     )
 
 
@@ -167,7 +167,7 @@ def test_autocommit_of_an_adapter() -> None:
 @pytest.mark.parametrize("version", [0, 99, "1", True])
 def test_unknown_version(version: object) -> None:
     """A version that the library does not know is refused before any statement, with those it knows."""
-    with pytest.raises(ValueError, match=rf"there is no fairqueue version {version!r}: this library knows 1, 2, 3; "):
+    with pytest.raises(ValueError, match=rf"there is no fairqueue version {version!r}: this library knows 1, 2; "):
         CreateFairqueueOp(version)  # type: ignore[arg-type]
 
 

@@ -30,7 +30,7 @@ def test_a_healthy_installation(bare_cli: Cli, private_server: Callable[..., Ser
         "server", "clock", "version", "drift", "privileges", "grants", "sequences", "autovacuum", "snapshots", "queues",
         "gates", "leases", "waits", "times", "history", "quarantine", "schedules",
     }  # fmt: skip
-    assert (found.document["schema"], found.document["version"], found.document["level"]) == ("public", 2, "ok")
+    assert (found.document["schema"], found.document["version"], found.document["level"]) == ("public", 1, "ok")
     lines = bare_cli("doctor", "--database-url", url).out.splitlines()
     assert all(re.match(r"ok +\w+ +\S", line) for line in lines), lines
 
@@ -80,7 +80,7 @@ def test_drift(findings: Findings, database: Database) -> None:
     assert {"fq_message_lease_ix", "fq_wake"} <= set(after) - before
     assert after["fq_message_lease_ix"]["level"] == "problem"
     assert "fq_message_lease_ix is missing" in after["fq_message_lease_ix"]["message"]
-    assert "op.repair_fairqueue(2, schema='public')" in after["fq_wake"]["remedy"]
+    assert "op.repair_fairqueue(1, schema='public')" in after["fq_wake"]["remedy"]
 
 
 def test_drift_that_is_allowed(findings: Findings, database: Database) -> None:
@@ -126,7 +126,7 @@ def test_an_older_version(cli: Cli, database: Database) -> None:
     by_check = {one["check"]: one for one in found.document["findings"]}
     assert by_check.keys() == {"server", "clock", "version"}
     assert by_check["version"]["level"] == "problem"
-    assert by_check["version"]["remedy"] == "op.upgrade_fairqueue(0, 2, schema='public')"
+    assert by_check["version"]["remedy"] == "op.upgrade_fairqueue(0, 1, schema='public')"
 
 
 def test_a_newer_version(cli: Cli, database: Database) -> None:

@@ -30,14 +30,14 @@ def test_missing(bare_cli: Cli, empty: Database, command: list[str]) -> None:
 
     assert (found.status, found.error["kind"]) == (4, "schema_missing")
     assert f"not installed in any schema of the search_path of database '{empty.name}'" in found.err
-    assert found.error["remedy"] == "op.create_fairqueue(version=2)"
-    assert "\n    op.create_fairqueue(version=2)\n" in found.err
+    assert found.error["remedy"] == "op.create_fairqueue(version=1)"
+    assert "\n    op.create_fairqueue(version=1)\n" in found.err
 
 
 def test_missing_in_a_schema(bare_cli: Cli, empty: Database) -> None:
     """The migration names the schema that was asked for; where fairqueue is in another, that one is named."""
     found = bare_cli("stats", "--schema", "jobs", "--json")
-    assert found.error["remedy"] == "op.create_fairqueue(version=2, schema='jobs')"
+    assert found.error["remedy"] == "op.create_fairqueue(version=1, schema='jobs')"
 
     install_into(empty)
     found = bare_cli("stats", "--schema", "jobs", "--json")
@@ -54,10 +54,10 @@ def test_outdated(cli: Cli, database: Database, command: list[str]) -> None:
     found = cli(*command, "--json")
 
     assert (found.status, found.error["kind"]) == (4, "schema_outdated")
-    assert found.error["remedy"] == "op.upgrade_fairqueue(0, 2)"
-    assert "holds version 0 of fairqueue's schema, and this library needs version 2" in found.err
+    assert found.error["remedy"] == "op.upgrade_fairqueue(0, 1)"
+    assert "holds version 0 of fairqueue's schema, and this library needs version 1" in found.err
     named = cli(*command, "--json", "--schema", "public")
-    assert named.error["remedy"] == "op.upgrade_fairqueue(0, 2, schema='public')"
+    assert named.error["remedy"] == "op.upgrade_fairqueue(0, 1, schema='public')"
 
 
 def test_newer(cli: Cli, database: Database) -> None:

@@ -95,7 +95,7 @@ def test_an_older_version(bare: Engine, empty_database: Database) -> None:
     empty_database.execute(
         "create or replace function queue.fq_version() returns integer immutable language sql as 'select 0'"
     )
-    with pytest.raises(SchemaMismatch, match=r"put op.upgrade_fairqueue\(0, 2, schema='queue'\) into an Alembic"):
+    with pytest.raises(SchemaMismatch, match=r"put op.upgrade_fairqueue\(0, 1, schema='queue'\) into an Alembic"):
         install_fairqueue(bare, "queue")
 
 

@@ -43,7 +43,7 @@ def test_roles(jobs: Installation, bare_cli: Cli) -> None:
         ("consumer", None, None),
         ("producer", ["documents"], ["a", "b"]),
     ]
-    assert producer["grants"][0]["functions"] == list(role_functions(2, "consumer"))
+    assert producer["grants"][0]["functions"] == list(role_functions(1, "consumer"))
     assert (producer["lacking"], producer["beyond"], producer["others"], producer["exists"]) == ([], [], [], True)
 
     rows = bare_cli("roles", *owner(jobs)).rows()

@@ -172,7 +172,7 @@ def test_an_installation_is_needed(database: Database, empty_database: Database)
     database.execute("create or replace function fq_version() returns integer language sql as 'select 0'")
     with (
         connect(TargetOptions(dsn=database.conninfo), "test") as connection,
-        pytest.raises(SchemaMismatch, match=r"holds version 0 .* needs version 2; .*op\.upgrade_fairqueue\(0, 2\)"),
+        pytest.raises(SchemaMismatch, match=r"holds version 0 .* needs version 1; .*op\.upgrade_fairqueue\(0, 1\)"),
     ):
         find_installation(connection, None)
 

@@ -189,7 +189,7 @@ def test_an_older_schema(queue: Queue, engine: Engine, database: Database) -> No
     """A worker refuses a schema that is older than its library needs, with the migration to write."""
     queue.handler()(lambda _: None)
     database.execute("create or replace function fq_version() returns integer language sql immutable as 'select 0'")
-    with pytest.raises(SchemaMismatch, match=r"holds version 0 .*op\.upgrade_fairqueue\(0, 2\)"):
+    with pytest.raises(SchemaMismatch, match=r"holds version 0 .*op\.upgrade_fairqueue\(0, 1\)"):
         Worker(engine, queue).start()
 
 

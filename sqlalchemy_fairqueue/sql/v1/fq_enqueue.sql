@@ -11,7 +11,7 @@
 -- p_ats microseconds since the epoch (the past means now); at most one of the two a message. p_priorities >= 1: the
 -- position of a message from the time on when it is due, see fq_promote. p_costs: what each costs its channel when it
 -- is delivered, 1 to 1,000,000,000; null: 1.
--- p_groups: the groups that created messages belong to (since version 2); a message that is replaced stays in its own.
+-- p_groups: the groups that created messages belong to; a message that is replaced stays in its own.
 -- p_headers, p_groups: an array of one element holds for all messages.
 -- Locks: in the order (channel, key), COLLATE "C": first use of a channel waits for a transaction that is making the
 -- same one, a key for one that is adding, taking, ending or withdrawing the message that holds it. Then messages to

@@ -35,12 +35,12 @@ def upgrade() -> None:
         sa.Column("error", sa.String),
         sa.Column("parsed_at", sa.DateTime(timezone=True), server_default=sa.func.clock_timestamp(), nullable=False),
     )
-    op.create_fairqueue(version=2)  # type: ignore[attr-defined]
+    op.create_fairqueue(version=1)  # type: ignore[attr-defined]
 
 
 def downgrade() -> None:
     """Drop them."""
-    op.drop_fairqueue(version=2)  # type: ignore[attr-defined]
+    op.drop_fairqueue(version=1)  # type: ignore[attr-defined]
     op.drop_table("source_stats")
     op.drop_table("upload")
     op.drop_table("customer")

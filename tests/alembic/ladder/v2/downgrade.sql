@@ -1,4 +1,4 @@
--- Version 3 to 2, in one transaction. Notes are lost. The table is locked as by the upgrade.
+-- Version 2 to 1, in one transaction. Notes are lost. The table is locked as by the upgrade.
 do $$
 declare
   v_timeout text := current_setting('lock_timeout');

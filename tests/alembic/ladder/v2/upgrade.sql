@@ -1,4 +1,4 @@
--- Version 2 to 3, in one READ COMMITTED transaction.
+-- Version 1 to 2, in one READ COMMITTED transaction.
 --
 -- It waits for vacuums first, in a lock that stops nothing else: autovacuum gives way to a lock request that waits for
 -- longer than deadlock_timeout, as no try below does, and does not begin behind it.
