@@ -147,7 +147,7 @@ from sqlalchemy_fairqueue.database.targets import Target
 from sqlalchemy_fairqueue.database.tokens import Token
 from sqlalchemy_fairqueue.database.versions import check_installed, version
 from sqlalchemy_fairqueue.database.waits import LONGEST_WAIT, RegisteredWait, begin_wait, end_wait
-from sqlalchemy_fairqueue.database.withdrawals import purge_channel, withdraw
+from sqlalchemy_fairqueue.database.withdrawals import cancel, purge_channel
 
 __all__ = [
     "COMPETING",
@@ -188,6 +188,7 @@ __all__ = [
     "begin_wait",
     "bury",
     "can_commit_with",
+    "cancel",
     "cancel_group",
     "channel_stats",
     "check_installed",
@@ -293,5 +294,4 @@ __all__ = [
     "version",
     "wake_results",
     "wake_results_call",
-    "withdraw",
 ]

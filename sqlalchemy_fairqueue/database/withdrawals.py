@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 @cache
-def withdraw_clause(schema: str | None) -> Clause:
-    """``fq_withdraw``."""
+def cancel_clause(schema: str | None) -> Clause:
+    """``fq_cancel``."""
     types = {"queue": "text", "ids": "bigint[]", "notify": "boolean"}
-    return call(schema, "fq_withdraw", "message_id, outcome", **types)
+    return call(schema, "fq_cancel", "message_id, outcome", **types)
 
 
-def withdraw(
+def cancel(
     connection: Connection, target: Target, message_ids: Iterable[int], *, notify: bool
 ) -> dict[int, CancelOutcome]:
     """Cancel messages, in the order of their ids. Returns the outcome of those that are not simply cancelled.
@@ -36,7 +36,7 @@ def withdraw(
         notify: Whether those are woken who wait for their results.
     """
     parameters = {"queue": target.queue, "ids": sorted(message_ids), "notify": may_notify(connection, notify)}
-    rows = fetch(connection, withdraw_clause(target.schema), parameters, f"cancel messages of queue {target.queue!r}")
+    rows = fetch(connection, cancel_clause(target.schema), parameters, f"cancel messages of queue {target.queue!r}")
     return {row.message_id: row.outcome for row in rows}
 
 

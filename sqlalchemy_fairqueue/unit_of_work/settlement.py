@@ -47,7 +47,7 @@ def settle_and_cancel(connection: Connection, target: Target, changes: Sequence[
     updates: list[ReceiptUpdate] = [partial(one.delivery.settled.append, one.verb.value) for one in settles]
     if cancels:
         notify = all(one.target.notify for one in cancels)
-        exceptions = database.withdraw(connection, target, {one.message_id for one in cancels}, notify=notify)
+        exceptions = database.cancel(connection, target, {one.message_id for one in cancels}, notify=notify)
         updates += [partial(_update, one.receipt, exceptions.get(one.message_id, "cancelled")) for one in cancels]
     return updates
 

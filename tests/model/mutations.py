@@ -398,7 +398,12 @@ _RESULTS = [
         "    and (u.id = any (v_lost)) is not true\n",
         "",
     ),
-    Mutation("what a cancel withdraws has no result", "fq_withdraw", "o.outcome = 'missing'", "o.outcome = 'leased'"),
+    Mutation(
+        "what a cancel withdraws has no result",
+        "fq_cancel",
+        "where v_retention is not null",
+        "where false",
+    ),
 ]
 
 MUTATIONS = [

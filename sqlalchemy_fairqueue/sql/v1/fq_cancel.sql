@@ -3,13 +3,15 @@
 -- did not delete. 'leased': a consumer holds it, and may still complete it; if it does not, the message is not
 -- delivered again and leaves no dead letter; fq_heartbeat tells its worker, and its key is free at once. 'missing': it
 -- was completed, is dead, was withdrawn before, or is of another queue. One that fq_move_message puts into another
--- channel meanwhile is withdrawn there.
+-- channel meanwhile is withdrawn there. Where the queue keeps results, each of these messages has the result
+-- 'cancelled' from the commit on, however its handler ends. p_notify: notify those who wait for results (false in a
+-- two-phase transaction).
 -- Locks: the messages, in the order of their ids, those that were just moved last; waits for a transaction that has one
 -- locked: a consumer that settles it, a dequeue that takes it. Dequeue passes by a message that a cancel has locked. A
--- transaction that settles messages as well locks all of them first, by fq_lock_messages.
--- Index: fq_message_pkey, fq_channel_pkey. Errors: 40001 under REPEATABLE READ and SERIALIZABLE when a message was
--- delivered or settled since the snapshot; QF007.
-create function fairqueue.fq_cancel(p_queue text, p_ids bigint[])
+-- transaction that settles messages as well locks all of them first, by fq_lock_messages. The results come last.
+-- Index: fq_message_pkey, fq_channel_pkey, fq_result_pkey, fq_result_wait_pkey.
+-- Errors: 40001 under REPEATABLE READ and SERIALIZABLE when a message changed since the snapshot; QF007.
+create function fairqueue.fq_cancel(p_queue text, p_ids bigint[], p_notify boolean default false)
 returns table (message_id bigint, outcome text)
 language plpgsql
 volatile
@@ -30,7 +32,13 @@ declare
   v_found bigint[];
   v_rest bigint[] := p_ids;
   v_leased bigint[];
+  v_now bigint := fairqueue.fq_now();
+  v_retention bigint;
 begin
+  select q.result_retention into v_retention
+  from fairqueue.fq_queue q
+  where q.name = p_queue;
+
   -- A move deletes the message and inserts it again: who has waited for the move finds no row. So what is missing is
   -- looked for in a new statement, until that does not see it either.
   loop
@@ -85,7 +93,7 @@ begin
     using unnest(v_ids) u(id)
     where m.id = u.id
       and num_nulls(m.lease_id) = 1
-    returning m.id, m.channel_id
+    returning m.id, m.channel_id, m.kind
   ),
   signalled as (
     insert into fairqueue.fq_signal (queue, channel_id, added, bounded)
@@ -100,10 +108,28 @@ begin
     from unnest(v_ids) u(id)
     where m.id = u.id
       and num_nulls(m.lease_id) = 0
-    returning m.id
+    returning m.id, m.channel_id, m.kind
+  ),
+  kept as (
+    insert into fairqueue.fq_result (message_id, queue, channel, kind, outcome, finished_at, expires_at)
+    select w.id, p_queue, c.name, w.kind, 'cancelled', v_now, v_now + v_retention
+    from (
+      select g.id, g.channel_id, g.kind
+      from gone g
+      union all
+      select f.id, f.channel_id, f.kind
+      from flagged f
+    ) w
+    join fairqueue.fq_channel c on c.id = w.channel_id
+    where v_retention is not null
+    order by w.id
+    on conflict on constraint fq_result_pkey do nothing
   )
   select array_agg(f.id) into v_leased
   from flagged f;
+  if p_notify and v_retention is not null then
+    perform fairqueue.fq_wake_results(p_queue::text, p_ids::bigint[]);
+  end if;
 
   return query
   select l.id, 'leased'

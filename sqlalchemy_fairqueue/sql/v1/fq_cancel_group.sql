@@ -1,6 +1,6 @@
 -- fq_cancel_group: withdraw all members of a group that have not ended, in the caller's transaction. Returns how many
 -- are gone, and how many a consumer holds, which are gone unless it completes them; no row: there is no such group.
--- Guarantees: as fq_withdraw for each member. A member that was cancelled adds no further ones, so that none is left
+-- Guarantees: as fq_cancel for each member. A member that was cancelled adds no further ones, so that none is left
 -- out. The group is finished when those that consumers hold have ended, and its follow-up is enqueued then, as ever.
 -- Locks: the members, in the order of their ids; waits for transactions that have one locked. A group of a million
 -- members takes tens of seconds. Index: fq_group_pkey, fq_message_group_ix. Errors: QF003 above READ
@@ -63,7 +63,7 @@ begin
     exit when v_ids is null;
     select count(*) filter (where c.outcome = 'leased'), count(*) filter (where c.outcome = 'missing')
     into v_leased, v_missing
-    from fairqueue.fq_withdraw(p_queue::text, v_ids::bigint[], false::boolean) c;
+    from fairqueue.fq_cancel(p_queue::text, v_ids::bigint[], false::boolean) c;
     leased := leased + v_leased;
     cancelled := cancelled + cardinality(v_ids) - v_leased - v_missing;
   end loop;
