@@ -23,9 +23,8 @@ extensions = [
     "sphinx_llms_txt",
     "page_anchors",
     "shown_names",
-    "unreleased",
 ]
-exclude_patterns = ["_build", "_ext", "_templates", "changes/*"]
+exclude_patterns = ["_build", "_ext", "_templates"]
 templates_path = ["_templates"]
 suppress_warnings = ["myst.header", "misc.highlighting_failure"]
 

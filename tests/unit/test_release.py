@@ -40,13 +40,6 @@ def test_the_version_has_one_source() -> None:
     assert [str(path) for path in _SOURCES if re.search(r"^__version__\b", path.read_text(), re.MULTILINE)] == []
 
 
-def test_every_change_is_of_a_known_kind() -> None:
-    """Each file in docs/changes is one that towncrier collects."""
-    kinds = {kind["directory"] for kind in _pyproject()["tool"]["towncrier"]["type"]}
-    names = [path.name for path in (_ROOT / "docs/changes").iterdir() if path.name != "README.md"]
-    assert [name for name in names if not re.fullmatch(rf"[\w-]+\.({'|'.join(kinds)})\.md", name)] == []
-
-
 def test_the_policy_names_the_tested_pythons() -> None:
     """The versions of Python that the package claims are those of the support policy and of the matrix."""
     claimed = re.findall(r"Python :: (3\.\d+)\"", (_ROOT / "pyproject.toml").read_text())

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy_fairqueue import Queue
 
 _DOCS = Path(__file__).parents[2] / "docs"
-_PAGES = sorted(page for page in _DOCS.rglob("*.md") if "changes" not in page.parts)
+_PAGES = sorted(_DOCS.rglob("*.md"))
 _TREE = re.compile(r"^```\{toctree\}\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _SHOWN = re.compile(r"^\.\. (?:auto(?!method|property)|py:)\w+:: ([\w.]+)$", re.MULTILINE)
 _PUBLIC = [
