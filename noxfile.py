@@ -384,16 +384,6 @@ def docs(session: nox.Session) -> None:
 
 
 @nox.session
-def site(session: nox.Session) -> None:
-    """Build the site of all versions into build/versions: each release by its own sources, and this checkout.
-
-    ``--releases v0.1.0 v0.2.0``: those instead of all tags. Pages in build/sites/v0.1.0 are not built anew.
-    """
-    session.install("nox>=2024.10.9")
-    session.run("python", "docs/_ext/versioned_site.py", *session.posargs)
-
-
-@nox.session
 def types(session: nox.Session) -> None:
     """Check the types of source and tests. What applications' type checkers say is in tests/types."""
     session.install("-e", ".[dev]")

@@ -29,8 +29,8 @@ def urls_of(environment: Mapping[str, str]) -> dict[str, str]:
     site = (environment.get("SITE_URL") or f"https://{owner.lower()}.github.io/{name}").rstrip("/")
     return {
         "Homepage": f"{site}/",
-        "Documentation": f"{site}/stable/",
-        "Changelog": f"{site}/stable/project/changelog.html",
+        "Documentation": f"{site}/",
+        "Changelog": f"{site}/project/changelog.html",
         "Source": source,
         "Issues": f"{source}/issues",
     }

@@ -24,8 +24,7 @@ extensions = [
     "page_anchors",
     "shown_names",
 ]
-exclude_patterns = ["_build", "_ext", "_templates"]
-templates_path = ["_templates"]
+exclude_patterns = ["_build", "_ext"]
 suppress_warnings = ["myst.header", "misc.highlighting_failure"]
 
 myst_enable_extensions = ["attrs_block", "colon_fence", "deflist"]
@@ -43,18 +42,6 @@ napoleon_custom_sections = [("Locks", "notes_style")]
 html_theme = "furo"
 html_title = f"sqlalchemy-fairqueue {version}"
 html_static_path = ["_static"]
-html_css_files = ["versions.css"]
-# Those of furo, and the list of versions.
-html_sidebars = {
-    "**": [
-        "sidebar/brand.html",
-        "sidebar/versions.html",
-        "sidebar/search.html",
-        "sidebar/scroll-start.html",
-        "sidebar/navigation.html",
-        "sidebar/scroll-end.html",
-    ],
-}
 html_theme_options = {
     "source_edit_link": "",
     "light_css_variables": {"color-brand-primary": "#1f6f54", "color-brand-content": "#1f6f54"},
@@ -67,7 +54,7 @@ llms_txt_summary = "A fair multi-tenant queue inside the application's own Postg
 llms_txt_full_max_size = None
 # The list of decisions is there, which leads to each of them.
 llms_txt_exclude = ["decisions/[0-9]*"]
-# Relative: each version of the site has a folder of its own.
+# Relative: the site works at any address.
 llms_txt_uri_template = "_sources/{docname}{suffix}{sourcelink_suffix}"
 
 copybutton_prompt_text = r">>> |\.\.\. |\$ "

@@ -114,13 +114,13 @@ def test_a_release_names_the_repository_that_it_comes_from(hook: Any) -> None:
     found = hook.urls_of({"GITHUB_REPOSITORY": "Owner/name", "GITHUB_SERVER_URL": "https://github.com"})
     assert found == {
         "Homepage": "https://owner.github.io/name/",
-        "Documentation": "https://owner.github.io/name/stable/",
-        "Changelog": "https://owner.github.io/name/stable/project/changelog.html",
+        "Documentation": "https://owner.github.io/name/",
+        "Changelog": "https://owner.github.io/name/project/changelog.html",
         "Source": "https://github.com/Owner/name",
         "Issues": "https://github.com/Owner/name/issues",
     }
     found = hook.urls_of({"GITHUB_REPOSITORY": "owner/name", "SITE_URL": "https://queue.example/docs/"})
-    assert found["Documentation"] == "https://queue.example/docs/stable/"
+    assert found["Documentation"] == "https://queue.example/docs/"
 
 
 def test_links_of_the_readme_work_where_it_is_shown_alone(hook: Any) -> None:
@@ -128,8 +128,8 @@ def test_links_of_the_readme_work_where_it_is_shown_alone(hook: Any) -> None:
     urls = hook.urls_of({"GITHUB_REPOSITORY": "owner/name"})
     text = "![a](docs/_static/a.svg) [b](docs/cli.md#top), [c](.github/SECURITY.md) [d](https://d.example) [e](#e)"
     assert hook.linked(text, urls) == (
-        "![a](https://owner.github.io/name/stable/_static/a.svg)"
-        " [b](https://owner.github.io/name/stable/cli.html#top),"
+        "![a](https://owner.github.io/name/_static/a.svg)"
+        " [b](https://owner.github.io/name/cli.html#top),"
         " [c](https://github.com/owner/name/blob/HEAD/.github/SECURITY.md) [d](https://d.example) [e](#e)"
     )
     assert hook.linked(text, {}) == text
