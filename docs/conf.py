@@ -23,6 +23,7 @@ extensions = [
     "sphinx_llms_txt",
     "page_anchors",
     "shown_names",
+    "sql_functions",
 ]
 exclude_patterns = ["_build", "_ext"]
 suppress_warnings = ["myst.header", "misc.highlighting_failure"]
