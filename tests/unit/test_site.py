@@ -1,4 +1,4 @@
-"""The site: every page is in its navigation, and every public name on a page."""
+"""The site has every public name. Sphinx itself warns of pages that no navigation has, and of names that are gone."""
 
 import inspect
 import re
@@ -10,8 +10,6 @@ import pytest
 from sqlalchemy_fairqueue import Queue
 
 _DOCS = Path(__file__).parents[2] / "docs"
-_PAGES = sorted(_DOCS.rglob("*.md"))
-_TREE = re.compile(r"^```\{toctree\}\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _SHOWN = re.compile(r"^\.\. (?:auto(?!method|property)|py:)\w+:: ([\w.]+)$", re.MULTILINE)
 _PUBLIC = [
     "sqlalchemy_fairqueue",
@@ -28,30 +26,7 @@ _PUBLIC = [
 # Modules that a page documents as a whole, beside the names that stand for them elsewhere.
 _PACKAGE = "sqlalchemy_fairqueue"
 
-pytestmark = pytest.mark.skipif(not _PAGES, reason="the installed wheel is tested without the docs")
-
-
-def _below(page: Path) -> set[Path]:
-    """The pages that stand below a page in the navigation."""
-    found: set[Path] = set()
-    for tree in _TREE.findall(page.read_text()):
-        entries = [line for line in tree.splitlines() if line and not line.startswith(":")]
-        for entry in entries:
-            found.update(path.resolve() for path in page.parent.glob(entry + ".md"))
-            found.update(path for path in [(page.parent / f"{entry}.md").resolve()] if path.is_file())
-    return found
-
-
-def test_every_page_is_in_the_navigation() -> None:
-    """Who begins at the first page of the site finds every page; a new page stands in a toctree of an index page."""
-    reached, ahead = set(), {(_DOCS / "index.md").resolve()}
-    while ahead:
-        page = ahead.pop()
-        reached.add(page)
-        ahead |= _below(page) - reached
-    assert [str(page.relative_to(_DOCS)) for page in _PAGES if page.resolve() not in reached] == [], (
-        "add each to the toctree of an index page, such as docs/howto/index.md"
-    )
+pytestmark = pytest.mark.skipif(not _DOCS.is_dir(), reason="the installed wheel is tested without the docs")
 
 
 def _shown() -> set[str]:
@@ -94,15 +69,3 @@ def test_every_method_of_queue_is_on_its_page() -> None:
     page = (_DOCS / "reference" / "queue.md").read_text()
     named = set(re.findall(r"auto(?:method|property):: sqlalchemy_fairqueue\.Queue\.(\w+)", page))
     assert {name for name in dir(Queue) if not name.startswith("_")} == named
-
-
-def _parameter(name: str) -> object:
-    # These import Spark.
-    return pytest.param(name, marks=pytest.mark.spark if name.startswith(f"{_PACKAGE}.spark.") else ())
-
-
-@pytest.mark.parametrize("name", [_parameter(name) for name in sorted(_shown())])
-def test_names_on_pages_exist(name: str) -> None:
-    """The reference has no name that is gone."""
-    module, _, last = name.rpartition(".")
-    assert hasattr(import_module(module), last)
