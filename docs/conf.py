@@ -53,8 +53,6 @@ html_show_sourcelink = False
 llms_txt_title = "sqlalchemy-fairqueue"
 llms_txt_summary = "A fair multi-tenant queue inside the application's own PostgreSQL, used from SQLAlchemy."
 llms_txt_full_max_size = None
-# The list of decisions is there, which leads to each of them.
-llms_txt_exclude = ["decisions/[0-9]*"]
 # Relative: the site works at any address.
 llms_txt_uri_template = "_sources/{docname}{suffix}{sourcelink_suffix}"
 
