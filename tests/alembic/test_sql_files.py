@@ -42,11 +42,6 @@ def test_qualifier_stands_only_where_an_identifier_does(texts: dict[str, str]) -
         assert len(re.findall("fairqueue", text)) == len(re.findall(r"(?<![\w.\"$])fairqueue\.fq_\w+", text)), name
 
 
-def test_lines_are_short(texts: dict[str, str]) -> None:
-    """Lines have at most 120 characters, headers too."""
-    assert [(name, line) for name, text in texts.items() for line in text.splitlines() if len(line) > 120] == []
-
-
 def test_functions_are_short() -> None:
     """A function is a step that one can read, unless its header says, with the figure, that a split costs too much."""
     texts = sql.functions(LATEST)
