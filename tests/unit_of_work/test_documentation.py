@@ -19,11 +19,3 @@ def test_examples_run(engine: Engine, monkeypatch: pytest.MonkeyPatch, example: 
     """Every example of the page runs as it stands, on the test's database."""
     monkeypatch.setattr(sqlalchemy, "create_engine", lambda _: engine)
     exec(compile(example, str(_PAGE), "exec"), ModuleType("example").__dict__)  # noqa: S102 - our own page
-
-
-def test_anchors() -> None:
-    """What the page points to on the error page is there."""
-    errors = _PAGE.with_name("errors.md").read_text()
-    targets = [part.partition(")")[0] for part in _PAGE.read_text().split("(errors.md#")[1:]]
-    assert targets
-    assert [target for target in targets if f'<a id="{target}"></a>' not in errors] == []

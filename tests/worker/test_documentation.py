@@ -20,8 +20,7 @@ from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import LISTENERS, auntil, is_empty, send, until
 
-_DOCS = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs"
-_PAGE = _DOCS / "workers.md"
+_PAGE = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs" / "workers.md"
 
 
 def _example(part: str) -> str:
@@ -155,14 +154,3 @@ def test_what_is_said_of_rollbacks(queue: Queue, engine: Engine, database: Datab
     worker.stop()
     assert worker.stats.completed == 1
     assert database.value("select count(*) from effect") == 0
-
-
-def test_links() -> None:
-    """What the page points to is there."""
-    targets = re.findall(r"\]\(([^)]+)\)", _PAGE.read_text())
-    assert targets
-    for target in targets:
-        name, _, anchor = target.partition("#")
-        page = _DOCS / name if name else _PAGE
-        assert page.exists(), target
-        assert not anchor or f'<a id="{anchor}"></a>' in page.read_text(), target
