@@ -114,7 +114,7 @@ def test_the_bad_one_is_named(queue: Queue, engine: Engine, connection: Connecti
     """It is named by its place in the call, also where messages before it have keys that are taken."""
     enqueue_key(queue, engine)
     _, said = _refused(connection, {"max_attempts": "{null,0}"}, periods=True)
-    assert "message 2 of fq_enqueue has a bad value" in said
+    assert "message 2 of fq_enqueue has a bad value: max_attempts is 0" in said
 
 
 SHAPES: dict[str, dict[str, str | None]] = {

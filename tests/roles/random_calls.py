@@ -8,6 +8,11 @@ from typing import Any
 from tests.queue.row_grammar import Grammar
 
 _BITS = {"bigint": 63, "integer": 31, "smallint": 15}
+_ODD = {
+    "tid": ("(4294967295,65535)",),
+    "interval": ("-1 us", "178000000 years", "-178000000 years", "infinity", "-infinity"),
+    "timestamp with time zone": ("4713-01-01 BC", "294276-12-31", "10000-01-01Z", "infinity", "-infinity"),
+}
 _GROUP = "00000000-0000-0000-0000-000000000001"
 
 
@@ -75,6 +80,8 @@ class RandomCalls:
             "boolean": pick((True, False)),
             "tid": pick(known.rows),
             "uuid": _GROUP,
+            "interval": pick((None, "0", "1 s")),
+            "timestamp with time zone": pick((None, "2026-01-01Z")),
         }[of]
 
     def _odd(self, of: str, name: str, known: Known) -> Any:
@@ -90,4 +97,4 @@ class RandomCalls:
             return None
         if of in {"bytea", "jsonb"}:
             return self.grammar.content() if of == "bytea" else self.grammar.headers()
-        return "(4294967295,65535)" if of == "tid" else self._ordinary(of, name, known)
+        return self.random.choice(_ODD[of]) if of in _ODD else self._ordinary(of, name, known)

@@ -13,7 +13,8 @@ from tests.sql.client import Kernel
 from tests.sql.load.loads import copy
 
 _TYPES = (
-    r"(?:bigint|integer|text|boolean|jsonb|regclass|tid|bytea|smallint|xid8|xid|name|oid|uuid|pg_snapshot)(?:\[\])?"
+    r"(?:bigint|integer|text|boolean|jsonb|regclass|tid|bytea|smallint|xid8|xid|name|oid|uuid|pg_snapshot"
+    r"|interval|timestamptz)(?:\[\])?"
 )
 _CALL = re.compile(r"(?:fairqueue|%s)\.(fq_\w+)\(")
 _SIGNATURE = re.compile(

@@ -1,5 +1,5 @@
 -- fq_check_messages: refuse messages that fq_enqueue cannot take: arrays that differ in length, or a value out of its
--- bounds; the first such message is named, with its values.
+-- bounds; the first such message is named, with the argument and its value.
 -- Guarantees: nothing is written. Locks: none. Index: none. Errors: QF001.
 create function fairqueue.fq_check_messages(
   p_channels text[],
@@ -29,7 +29,9 @@ set jit = off
 as $$
 declare
   v_count integer := cardinality(p_channels);
-  v_bad integer;
+  v_ordinal bigint;
+  v_argument text;
+  v_value text;
 begin
   if (cardinality(p_kinds), cardinality(p_contents), cardinality(p_delays), cardinality(p_ats),
       cardinality(p_priorities), cardinality(p_keys), cardinality(p_max_attempts))
@@ -43,46 +45,59 @@ begin
       using errcode = 'QF001', hint = 'pass arrays of one length, with null where a message has no value';
   end if;
 
-  select u.ord into v_bad
+  select u.ord, bad.argument,
+    case bad.argument
+      when 'channel' then fairqueue.fq_shown(u.channel::text)
+      when 'kind' then fairqueue.fq_shown(u.kind::text)
+      when 'content' then coalesce(octet_length(u.content) || ' bytes long', 'null')
+      when 'headers' then 'longer than 65,536 bytes'
+      when 'delay' then u.delay || coalesce(', and at is ' || u.at, '')
+      when 'at' then u.at::text
+      when 'priority' then u.priority::text
+      when 'key' then fairqueue.fq_shown(u.key::text)
+      when 'max_attempts' then u.max_attempts::text
+      when 'on_duplicate' then fairqueue.fq_shown(u.on_duplicate::text)
+      when 'cost' then u.cost::text
+    end
+  into v_ordinal, v_argument, v_value
   from unnest(
     p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts, p_on_duplicates,
     p_costs
   )
     with ordinality u(channel, kind, content, headers, delay, at, priority, key, max_attempts, on_duplicate, cost, ord)
-  where u.channel is null
-    or u.content is null
-    -- sent as text it is twice as long, and the server sends no more than a gigabyte: it could never be dequeued
-    or octet_length(u.content) > 268435456
-    or u.kind is null
-    or octet_length(u.kind) not between 1 and 512
-    or octet_length(u.key) not between 1 and 512
-    or num_nonnulls(u.delay, u.at) > 1
-    or u.delay not between 0 and 3153600000000000
-    or u.priority < 1
-    or u.at > 253402300799999999
-    or (u.headers is not null and not fairqueue.fq_headers_fit(u.headers::jsonb))
-    or u.max_attempts < 1
-    or u.on_duplicate not in ('skip', 'raise', 'replace')
-    or u.cost not between 1 and 1000000000
+  cross join lateral (
+    select case
+      when (octet_length(u.channel) between 1 and 512) is not true then 'channel'
+      when (octet_length(u.kind) between 1 and 512) is not true then 'kind'
+      -- sent as text it is twice as long, and the server sends no more than a gigabyte: it could never be dequeued
+      when (octet_length(u.content) <= 268435456) is not true then 'content'
+      when not fairqueue.fq_headers_fit(u.headers::jsonb) then 'headers'
+      when u.delay not between 0 and 3153600000000000 or num_nonnulls(u.delay, u.at) > 1 then 'delay'
+      when u.at > 253402300799999999 then 'at'
+      when u.priority < 1 then 'priority'
+      when octet_length(u.key) not between 1 and 512 then 'key'
+      when u.max_attempts < 1 then 'max_attempts'
+      when u.on_duplicate not in ('skip', 'raise', 'replace') then 'on_duplicate'
+      when u.cost not between 1 and 1000000000 then 'cost'
+    end as argument
+  ) bad
+  where bad.argument is not null
   order by u.ord
   limit 1;
   if found then
-    raise exception 'message % of fq_enqueue has a bad value', v_bad
+    raise exception 'message % of fq_enqueue has a bad value: % is %', v_ordinal, v_argument, v_value
       using errcode = 'QF001',
-        detail = format(
-          'channel %L kind %L content of %s bytes headers that %s delay %s at %s priority %s key %L max_attempts %s '
-          'on_duplicate %L cost %s',
-          left(p_channels[v_bad], 80), left(p_kinds[v_bad], 80), coalesce(octet_length(p_contents[v_bad])::text, 'no'),
-          case when fairqueue.fq_headers_fit(p_headers[v_bad]::jsonb) is false then 'are too long' else 'fit' end,
-          coalesce(p_delays[v_bad]::text, 'null'), coalesce(p_ats[v_bad]::text, 'null'),
-          coalesce(p_priorities[v_bad]::text, 'null'),
-          left(p_keys[v_bad], 80), coalesce(p_max_attempts[v_bad]::text, 'null'), left(p_on_duplicates[v_bad], 80),
-          coalesce(p_costs[v_bad]::text, 'null')
-        ),
-        hint = 'give a channel, a kind and a content of at most 256 MB; headers of at most 65,536 bytes as text, where '
-          'a number is written out; a kind and a key of 1 to 512 bytes; one of delay (0 to 100 years) and at (up to '
-          'the year 9999); priority >= 1; max_attempts >= 1; on_duplicate skip, raise or replace; a cost of 1 to '
-          '1,000,000,000';
+        hint = case v_argument
+          when 'content' then 'give a content of at most 256 MB'
+          when 'headers' then 'give headers of at most 65,536 bytes as text, where a number is written out'
+          when 'delay' then 'give one of delay (0 to 100 years, in microseconds) and at'
+          when 'at' then 'give a time up to the year 9999, in microseconds since the epoch'
+          when 'on_duplicate' then 'give skip, raise or replace'
+          when 'cost' then 'give a cost of 1 to 1,000,000,000'
+          when 'priority' then 'give a priority >= 1'
+          when 'max_attempts' then 'give max_attempts >= 1'
+          else format('give a %s of 1 to 512 bytes', v_argument)
+        end;
   end if;
 end
 $$;

@@ -1,24 +1,24 @@
--- fq_check_names: refuse names of queues and channels that an index could not keep.
+-- fq_check_names: refuse names of queues, channels and the like that an index could not keep. p_arguments: what each
+-- name is, for the error; the last element holds for all names behind it.
 -- Guarantees: every name has 1 to 512 bytes. Locks: none. Index: none. Errors: QF001.
-create function fairqueue.fq_check_names(p_names text[])
+create function fairqueue.fq_check_names(p_arguments text[], p_names text[])
 returns void
 language plpgsql
 immutable
 set search_path = pg_catalog, pg_temp
 as $$
 declare
+  v_argument text;
   v_bad text;
 begin
-  select u.name into v_bad
-  from unnest(p_names) u(name)
-  where u.name is null
-    or octet_length(u.name) not between 1 and 512
+  select p_arguments[least(u.ord, cardinality(p_arguments))], u.name into v_argument, v_bad
+  from unnest(p_names) with ordinality u(name, ord)
+  where (octet_length(u.name) between 1 and 512) is not true
+  order by u.ord
   limit 1;
-  if found or p_names is null then
-    raise exception 'a queue or channel name has % bytes', coalesce(octet_length(v_bad), 0)
-      using errcode = 'QF001',
-        detail = left(coalesce(v_bad, 'null'), 80),
-        hint = 'use a name of 1 to 512 bytes of UTF-8';
+  if found then
+    raise exception '% is %', v_argument, fairqueue.fq_shown(v_bad)
+      using errcode = 'QF001', hint = format('give a %s of 1 to 512 bytes of UTF-8', v_argument);
   end if;
 end
 $$;

@@ -26,7 +26,7 @@ begin
     perform fairqueue.fq_check_grant(array['operator']::text[], null::text, null::text[])
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
-  perform fairqueue.fq_check_names(array[p_name]::text[]);
+  perform fairqueue.fq_check_names('{limit}'::text[], array[p_name]::text[]);
   if jsonb_typeof(p_changes) is distinct from 'object' or p_changes = '{}'
     or p_changes - array['max_concurrency', 'rate_interval', 'rate_burst'] <> '{}'
     or (p_changes ? 'rate_interval') <> (p_changes ? 'rate_burst')

@@ -14,7 +14,7 @@ begin
     perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
-  perform fairqueue.fq_check_names(array[p_queue]::text[]);
+  perform fairqueue.fq_check_names('{queue}'::text[], array[p_queue]::text[]);
   if p_after not between 1 and 3153600000000000 then
     raise exception 'fq_forget_after has % microseconds', p_after
       using errcode = 'QF001', hint = 'give 1 microsecond to 100 years, or null to keep channels for ever';

@@ -28,7 +28,7 @@ declare
   v_plan text;
   v_revision bigint;
 begin
-  perform fairqueue.fq_check_names((p_queue || p_names)::text[]);
+  perform fairqueue.fq_check_names('{queue,channel}'::text[], (p_queue || p_names)::text[]);
   select coalesce(n.policy, q.defaults), n.name, n.revision into v_defaults, v_plan, v_revision
   from fairqueue.fq_queue q
   left join fairqueue.fq_plan n on n.queue = q.name and n.name = q.default_plan

@@ -43,7 +43,7 @@ begin
     )
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
-  perform fairqueue.fq_check_names((array[p_queue]::text[] || p_channels || p_kinds)::text[]);
+  perform fairqueue.fq_check_names('{queue}'::text[], array[p_queue]::text[]);
   -- Element by element: there are two at most, and the start of a statement over arrays would cost more than its run.
   -- Bounds are checked, so that an element that another subscript hides is never passed over.
   if v_good then
@@ -70,6 +70,8 @@ begin
   for v_i in 1..v_count loop
     exit when not v_good;
     v_good := p_on_failures[v_i] is not null
+      and (octet_length(p_channels[v_i]) between 1 and 512) is true
+      and (octet_length(p_kinds[v_i]) between 1 and 512) is true
       and p_contents[v_i] is not null
       and octet_length(p_contents[v_i]) <= 268435456
       and (octet_length(p_keys[v_i]) between 1 and 512) is not false
@@ -85,6 +87,14 @@ begin
         )
       );
   end loop;
+  if not v_good then
+    -- It names what no message may have; the rest is refused below.
+    perform fairqueue.fq_check_messages(
+      p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts, null::text[],
+      null::integer[], null::uuid[]
+    )
+    where v_count > 0;
+  end if;
   if not v_good or (v_count = 2 and p_on_failures[1] = p_on_failures[2]) then
     raise exception 'fq_make_group has a bad value'
       using errcode = 'QF001',

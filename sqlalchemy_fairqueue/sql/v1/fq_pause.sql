@@ -29,7 +29,7 @@ begin
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
   if p_channel is null then
-    perform fairqueue.fq_check_names(array[p_queue]::text[]);
+    perform fairqueue.fq_check_names('{queue}'::text[], array[p_queue]::text[]);
     insert into fairqueue.fq_queue as q (name, paused_at)
     values (p_queue, fairqueue.fq_now())
     on conflict (name) do update
@@ -41,7 +41,7 @@ begin
   if p_new then
     perform fairqueue.fq_make_channels(p_queue, array[p_channel]::text[], null::jsonb);
   else
-    perform fairqueue.fq_check_names(array[p_queue, p_channel]::text[]);
+    perform fairqueue.fq_check_names('{queue,channel}'::text[], array[p_queue, p_channel]::text[]);
   end if;
   select c.id into v_channel_id
   from fairqueue.fq_channel c

@@ -27,7 +27,7 @@ begin
     perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
-  perform fairqueue.fq_check_names(array[p_queue]::text[]);
+  perform fairqueue.fq_check_names('{queue}'::text[], array[p_queue]::text[]);
   if (octet_length(p_consumer) between 1 and 512) is not true or octet_length(v_by) not between 1 and 512 then
     raise exception 'fq_request_stop has a consumer of % bytes, asked by a name of % bytes',
       coalesce(octet_length(p_consumer), 0), octet_length(v_by)

@@ -27,7 +27,7 @@ begin
     perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
-  perform fairqueue.fq_check_names(array[p_queue, coalesce(p_kind, p_queue)]::text[]);
+  perform fairqueue.fq_check_names('{queue,kind}'::text[], array[p_queue, coalesce(p_kind, p_queue)]::text[]);
   if p_retention not between 1 and 3153600000000000 then
     raise exception 'fq_retain_dead_letters has retention % microseconds', p_retention
       using errcode = 'QF001', hint = 'keep dead letters for 1 microsecond to 100 years, or null to keep them for ever';

@@ -39,33 +39,40 @@ declare
   v_now bigint := fairqueue.fq_now();
   v_made boolean;
   v_changed boolean;
+  v_argument text;
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
     perform fairqueue.fq_check_grant(array['producer']::text[], p_queue, array[p_channel]::text[])
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
-  perform fairqueue.fq_check_names(array[p_queue, p_channel, p_name, p_kind]::text[]);
-  if num_nonnulls(p_cron, p_every) <> 1
-    or num_nonnulls(p_cron, p_timezone) = 1
-    or octet_length(p_cron) not between 1 and 512
-    or octet_length(p_timezone) not between 1 and 512
-    or p_every not between 1000000 and 3153600000000000
-    or (p_jitter between 0 and 3153600000000000) is not true
-    or (p_catch_up in ('skip', 'last', 'all')) is not true
-    or p_content is null
-    or octet_length(p_content) > 268435456
-    or (p_max_attempts >= 1) is not true
-    or p_in_code is null
-    or not fairqueue.fq_headers_fit(fairqueue.fq_schedule_headers(p_headers, p_name, v_now))
-  then
-    raise exception 'schedule % of fq_set_schedule has a bad value', left(p_name, 80)
+  perform fairqueue.fq_check_names(
+    '{queue,channel,name,kind}'::text[], array[p_queue, p_channel, p_name, p_kind]::text[]
+  );
+  v_argument := case
+    when num_nonnulls(p_cron, p_every) <> 1 or octet_length(p_cron) not between 1 and 512 then 'cron'
+    when num_nonnulls(p_cron, p_timezone) = 1 or octet_length(p_timezone) not between 1 and 512 then 'timezone'
+    when p_every not between 1000000 and 3153600000000000 then 'every'
+    when (p_jitter between 0 and 3153600000000000) is not true then 'jitter'
+    when (p_catch_up in ('skip', 'last', 'all')) is not true then 'catch_up'
+    when (octet_length(p_content) <= 268435456) is not true then 'content'
+    when (p_max_attempts >= 1) is not true then 'max_attempts'
+    when p_in_code is null then 'in_code'
+    when not fairqueue.fq_headers_fit(fairqueue.fq_schedule_headers(p_headers, p_name, v_now)) then 'headers'
+  end;
+  if v_argument is not null then
+    raise exception 'schedule % of fq_set_schedule has a bad value: % is %', left(p_name, 80), v_argument,
+      case v_argument
+        when 'cron' then fairqueue.fq_shown(p_cron) || coalesce(', and every is ' || p_every, '')
+        when 'timezone' then fairqueue.fq_shown(p_timezone)
+        when 'every' then p_every::text
+        when 'jitter' then coalesce(p_jitter::text, 'null')
+        when 'catch_up' then fairqueue.fq_shown(p_catch_up)
+        when 'content' then coalesce(octet_length(p_content) || ' bytes long', 'null')
+        when 'max_attempts' then coalesce(p_max_attempts::text, 'null')
+        when 'in_code' then 'null'
+        when 'headers' then 'longer than 65,536 bytes with the name'
+      end
       using errcode = 'QF001',
-        detail = format(
-          'cron %L timezone %L every %s catch_up %L jitter %s content of %s bytes max_attempts %s in_code %s',
-          left(p_cron, 80), left(p_timezone, 80), coalesce(p_every::text, 'null'), left(p_catch_up, 80),
-          coalesce(p_jitter::text, 'null'), coalesce(octet_length(p_content)::text, 'no'),
-          coalesce(p_max_attempts::text, 'null'), coalesce(p_in_code::text, 'null')
-        ),
         hint = 'give cron and timezone of up to 512 bytes, or every from 1000000 microseconds on; catch_up skip, last '
           'or all; jitter from 0 microseconds on; a content of at most 256 MB; headers of at most 65,536 bytes with '
           'the name; max_attempts >= 1';

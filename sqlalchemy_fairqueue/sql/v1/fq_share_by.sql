@@ -17,7 +17,7 @@ begin
     perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
-  perform fairqueue.fq_check_names(array[p_queue]::text[]);
+  perform fairqueue.fq_check_names('{queue}'::text[], array[p_queue]::text[]);
   if (p_fair_by in ('messages', 'cost', 'seconds')) is not true then
     raise exception 'fq_share_by has %', quote_nullable(left(p_fair_by, 80))
       using errcode = 'QF001', hint = 'say messages, cost or seconds';

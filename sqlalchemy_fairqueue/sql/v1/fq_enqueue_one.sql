@@ -1,0 +1,80 @@
+-- fq_enqueue_one: add one message, in the caller's transaction: for triggers and other code in SQL. It is fq_enqueue
+-- with names and defaults. Returns its id, with p_on_duplicate replace also that of the message that was rewritten;
+-- null: nothing was added, since its key stands (p_on_duplicate skip), or its channel is full and drops what comes.
+-- p_payload: the payload as JsonCodec, the codec of a queue by default, reads it; p_kind: as the handler is declared.
+-- p_max_attempts null: 20. p_notify: wake waiting consumers (never in a two-phase transaction).
+-- Guarantees, locks, index: as fq_enqueue.
+-- Errors: QF001 bad argument, with its name and value; QF005 the channel is full; 23505 the key stands, and
+-- p_on_duplicate is raise; as fq_enqueue.
+create function fairqueue.fq_enqueue_one(
+  p_queue text,
+  p_channel text,
+  p_payload jsonb,
+  p_kind text default 'default',
+  p_key text default null,
+  p_on_duplicate text default 'skip',
+  p_delay interval default null,
+  p_at timestamptz default null,
+  p_priority integer default null,
+  p_cost integer default null,
+  p_headers jsonb default null,
+  p_max_attempts integer default null,
+  p_notify boolean default true
+)
+returns bigint
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  -- what fq_enqueue would call by another name, or not refuse
+  v_argument text := case
+    when p_payload is null then 'payload'
+    when extract(epoch from p_delay) not between 0 and 3153600000 then 'delay'
+    when not isfinite(p_at) or extract(epoch from p_at) >= 253402300800 then 'at'
+    when jsonb_typeof(p_headers) <> 'object' then 'headers'
+    when p_on_duplicate in ('raise', 'replace') and p_key is null then 'key'
+  end;
+  v_message_id bigint;
+  v_outcome text;
+begin
+  if v_argument is not null then
+    raise exception 'fq_enqueue_one has a bad value: % is %', v_argument,
+      fairqueue.fq_shown(
+        (case v_argument
+          when 'delay' then p_delay::text
+          when 'at' then p_at::text
+          when 'headers' then p_headers::text
+        end)::text
+      )
+      using errcode = 'QF001',
+        hint = case v_argument
+          when 'payload' then 'give JSON, such as to_jsonb(new); ''null''::jsonb is a null of JSON'
+          when 'delay' then 'give an interval of 0 to 36,500 days'
+          when 'at' then 'give a time up to the year 9999'
+          when 'headers' then 'give a JSON object'
+          when 'key' then 'give a key, or leave on_duplicate out: nothing is a duplicate without a key'
+        end;
+  end if;
+  select e.message_id, e.outcome into v_message_id, v_outcome
+  from fairqueue.fq_enqueue(
+    p_queue, array[p_channel]::text[], array[p_kind]::text[], array[convert_to(p_payload::text, 'UTF8')]::bytea[],
+    array[p_headers]::jsonb[], array[extract(epoch from p_delay) * 1000000]::bigint[],
+    array[extract(epoch from p_at) * 1000000]::bigint[], array[p_priority]::integer[], array[p_key]::text[],
+    array[p_max_attempts]::integer[], null::jsonb, array[p_on_duplicate]::text[], p_notify, null::bigint[],
+    array[p_cost]::integer[], null::uuid[]
+  ) e;
+  if v_outcome = 'full' then
+    raise exception 'channel % of queue % is full', fairqueue.fq_shown(p_channel), fairqueue.fq_shown(p_queue)
+      using errcode = 'QF005',
+        hint = 'enqueue it again when consumers have taken messages, or configure another max_backlog of the channel';
+  end if;
+  if v_outcome = 'duplicate' and p_on_duplicate = 'raise' then
+    raise exception 'key % stands in channel % of queue %: message % holds it', fairqueue.fq_shown(p_key),
+      fairqueue.fq_shown(p_channel), fairqueue.fq_shown(p_queue), v_message_id
+      using errcode = '23505', hint = 'give on_duplicate skip to leave that message, or replace to rewrite it';
+  end if;
+  return case when v_outcome in ('created', 'replaced') then v_message_id end;
+end
+$$;

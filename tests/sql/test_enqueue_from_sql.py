@@ -1,0 +1,199 @@
+"""fq_enqueue_one: one message from SQL, from a trigger for example, and errors that say which argument was wrong."""
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from sqlalchemy import Engine, create_engine
+
+from sqlalchemy_fairqueue import Context, Delivery, Queue, Worker
+from tests.fixtures.database import Database
+from tests.roles.conftest import Installation, jobs
+from tests.sql.client import Kernel
+
+__all__ = ["jobs"]
+
+_ONE = "select fq_enqueue_one(p_queue => 'q', p_channel => 'a', p_payload => '{{\"n\": 1}}', {})"
+
+
+def _call(**words: str) -> str:
+    """A call of fq_enqueue_one with some arguments instead of good ones."""
+    given = {"queue": "'q'", "channel": "'a'", "payload": "'{}'", **words}
+    return f"select fq_enqueue_one({', '.join(f'p_{name} => {value}' for name, value in given.items())})"
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "shown"),
+    [
+        ("queue", "null", "null"),
+        ("queue", "''", "''"),
+        ("channel", "null", "null"),
+        ("channel", "''", "''"),
+        ("channel", "repeat('x', 513)", f"'{'x' * 80}'..., 513 bytes"),
+        ("payload", "null", "null"),
+        ("kind", "null", "null"),
+        ("kind", "''", "''"),
+        ("key", "''", "''"),
+        ("key", "repeat('ä', 257)", f"'{'ä' * 80}'..., 514 bytes"),
+        ("key", "null, p_on_duplicate => 'replace'", "null"),
+        ("key", "null, p_on_duplicate => 'raise'", "null"),
+        ("on_duplicate", "'keep', p_key => 'k'", "'keep'"),
+        ("delay", "'-1 s'", "'-00:00:01'"),
+        ("delay", "'101 years'", "'101 years'"),
+        ("delay", "'1 s', p_at => '2030-01-01 00:00Z'", "1000000, and at is 1893456000000000"),
+        ("at", "'10000-01-01 00:00Z'", "'10000-01-01 00:00:00+00'"),
+        ("at", "'infinity'", "'infinity'"),
+        ("at", "'-infinity'", "'-infinity'"),
+        ("priority", "0", "0"),
+        ("cost", "0", "0"),
+        ("cost", "1000000001", "1000000001"),
+        ("headers", "'[1]'", "'[1]'"),
+        ("headers", "jsonb_build_object('h', repeat('x', 65536))", "longer than 65,536 bytes"),
+        ("max_attempts", "0", "0"),
+    ],
+)
+def test_a_bad_value_is_named(kernel: Kernel, argument: str, value: str, shown: str) -> None:
+    """The error names the argument and its value, and nothing is added."""
+    kernel.rows("set time zone 'UTC'")
+    for known in (False, True):
+        if known:
+            kernel.enqueue("a")
+        with pytest.raises(psycopg.Error) as refused:
+            kernel.rows(_call(**{argument: value}))
+        assert refused.value.sqlstate == "QF001"
+        assert (refused.value.diag.message_primary or "").endswith(f"{argument} is {shown}")
+
+
+@pytest.mark.parametrize(
+    ("argument", "bad", "shown"),
+    [
+        ("channels", [None], "channel is null"),
+        ("kinds", [""], "kind is ''"),
+        ("contents", [None], "content is null"),
+        ("delays", [-1], "delay is -1"),
+        ("ats", [2**62], f"at is {2**62}"),
+        ("priorities", [0], "priority is 0"),
+        ("keys", [""], "key is ''"),
+        ("max_attempts", [0], "max_attempts is 0"),
+        ("costs", [0], "cost is 0"),
+    ],
+)
+@pytest.mark.parametrize("place", [1, 3])
+def test_the_bad_one_of_many_is_named(kernel: Kernel, argument: str, bad: list[Any], shown: str, place: int) -> None:
+    """fq_enqueue says which message it is, which argument, and its value."""
+    good: dict[str, Any] = {"channels": "a", "kinds": "k", "contents": b"", "costs": 1}
+    values = [good.get(argument)] * (place - 1) + bad
+    words: dict[str, Any] = {"channels": ["a"] * place, argument: values}
+    with pytest.raises(psycopg.Error) as refused:
+        kernel.enqueue(*words.pop("channels"), **words)
+    assert refused.value.diag.message_primary == f"message {place} of fq_enqueue has a bad value: {shown}"
+
+
+def test_what_it_returns(kernel: Kernel) -> None:
+    """The id of what was added or rewritten; null if nothing was; an error where that was asked for."""
+    configure = "select fq_configure_channel('q', 'a', %(policy)s::jsonb, null, true)"
+    kernel.rows(configure, policy='{"max_backlog": 1}')
+    first = kernel.value(_ONE.format("p_key => 'k'"))
+    assert kernel.value(_ONE.format("p_key => 'k'")) is None
+    assert kernel.value(_ONE.format("p_key => 'k', p_on_duplicate => null")) is None
+    assert kernel.value(_ONE.format("p_key => 'k', p_on_duplicate => 'replace', p_kind => 'new'")) == first
+    with pytest.raises(psycopg.errors.UniqueViolation, match=f"key 'k' .* message {first} "):
+        kernel.rows(_ONE.format("p_key => 'k', p_on_duplicate => 'raise'"))
+    with pytest.raises(psycopg.Error, match="channel 'a' of queue 'q' is full") as full:
+        kernel.rows(_ONE.format("p_kind => 'more'"))
+    assert full.value.sqlstate == "QF005"
+    kernel.rows(configure, policy='{"drop_when_full": true}')
+    assert kernel.value(_ONE.format("p_kind => 'more'")) is None
+    assert kernel.rows("select id, kind from fq_message") == [{"id": first, "kind": "new"}]
+
+
+def test_every_argument_is_passed(kernel: Kernel) -> None:
+    """Times, priorities, costs, headers and attempts are those of the call; intervals and times become microseconds."""
+    kernel.value(_ONE.format("""p_delay => '1 day 2 s', p_headers => '{"h": [1]}', p_max_attempts => 3, p_cost => 7"""))
+    kernel.value(_ONE.format("p_at => '2030-01-01 00:00:00.000001Z', p_priority => 5, p_kind => 'other'"))
+    assert kernel.rows(
+        "select kind, headers, max_attempts, cost, priority, dequeue_at - enqueued_at as delay, dequeue_at as at "
+        "from fq_message order by id"
+    ) == [
+        {"kind": "default", "headers": {"h": [1]}, "max_attempts": 3, "cost": 7, "priority": None}
+        | {"delay": 86_402_000_000, "at": kernel.value("select min(dequeue_at) from fq_message where cost = 7")},
+        {"kind": "other", "headers": None, "max_attempts": 20, "cost": None, "priority": 5}
+        | {"at": 1_893_456_000_000_001, "delay": kernel.value(
+            "select dequeue_at - enqueued_at from fq_message where priority = 5"
+        )},
+    ]  # fmt: skip
+
+
+def test_handlers_and_jobs_get_what_a_row_holds(database: Database, engine: Engine) -> None:
+    """A handler of a JSON queue gets the row as a dict; a typed job converts the columns to its own types."""
+    queue = Queue("q")
+    seen: list[object] = []
+
+    @queue.handler
+    def changed(delivery: Delivery) -> None:
+        seen.append(delivery.payload)
+
+    @queue.job
+    def invoice(context: Context, *, bill: UUID, total: Decimal, day: date, at: datetime, note: str | None) -> None:
+        seen.append((context.delivery.channel, bill, total, day, at, note))
+
+    database.execute(
+        "create table bill (bill uuid, customer text, total numeric, day date, at timestamptz, note text);"
+        "create function bill_enqueue() returns trigger language plpgsql as $$ begin"
+        " perform fq_enqueue_one(p_queue => 'q', p_channel => new.customer, p_payload => to_jsonb(new));"
+        " perform fq_enqueue_one(p_queue => 'q', p_channel => new.customer, p_kind => 'invoice',"
+        "   p_payload => to_jsonb(new) - 'customer');"
+        " return null; end $$;"
+        "create trigger bill_enqueue after insert on bill for each row execute function bill_enqueue()"
+    )
+    number, at = uuid4(), datetime(2026, 5, 1, 12, 30, tzinfo=UTC)
+    database.rows(
+        "insert into bill values (:id, 'ada', 12.50, '2026-05-01', :at, 'naïve \U0001f600 \"quoted\"')",
+        id=number, at=at,
+    )  # fmt: skip
+    Worker(engine, queue).run(drain=True)
+    note = 'naïve \U0001f600 "quoted"'
+    plain, typed = sorted(seen, key=lambda one: isinstance(one, tuple))
+    assert isinstance(plain, dict)
+    assert (plain["bill"], plain["total"], plain["customer"], plain["note"]) == (str(number), 12.5, "ada", note)
+    assert typed == ("ada", number, Decimal("12.50"), date(2026, 5, 1), at, note)
+
+
+@pytest.mark.installed
+@pytest.mark.parametrize("definer", [False, True], ids=["producers", "others"])
+def test_roles(jobs: Installation, definer: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """A trigger runs for a producer; with its owner's rights, for a role that has nothing to do with the queue."""
+    actor = jobs.role("writer", *([] if definer else ["producer"]))
+    with jobs.owner.begin() as connection:
+        connection.exec_driver_sql("create table bill (customer text)")
+        connection.exec_driver_sql(
+            "create function bill_enqueue() returns trigger language plpgsql "
+            f"{'security definer' if definer else ''} set search_path = pg_catalog, pg_temp as $$ begin"
+            " perform jobs.fq_enqueue_one(p_queue => 'q', p_channel => new.customer, p_payload => to_jsonb(new));"
+            " return null; end $$"
+        )
+        connection.exec_driver_sql(
+            "create trigger bill_enqueue after insert on bill for each row execute function bill_enqueue()"
+        )
+        connection.exec_driver_sql(f'grant insert on bill to "{actor.name}"')
+    with actor.engine.begin() as connection:
+        connection.exec_driver_sql("insert into bill values ('ada')")
+    [delivery] = Queue("q", schema="jobs").dequeue(jobs.owner)
+    assert (delivery.channel, delivery.payload) == ("ada", {"customer": "ada"})
+
+
+def test_it_wakes_an_idle_consumer(database: Database, kernel: Kernel) -> None:
+    """The commit notifies a consumer that waits, unless the call says not to."""
+    engine = create_engine(database.url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("select fq_begin_wait('q', 'idle', null, 60000000)")
+    with psycopg.connect(database.conninfo, autocommit=True) as listener:
+        listener.execute("listen fairqueue")
+        for notify, heard in ((False, 0), (True, 1)):
+            kernel.rows(_ONE.format(f"p_notify => {notify}"))
+            kernel.commit()
+            assert len(list(listener.notifies(timeout=0 if heard == 0 else 30, stop_after=1))) == heard
+    engine.dispose()
