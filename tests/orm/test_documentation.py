@@ -1,12 +1,14 @@
 """The page on models: its examples run."""
 
+import re
 from pathlib import Path
 from types import ModuleType
 
 from sqlalchemy import Engine
-from sqlalchemy.orm import DeclarativeBase
+from sqlalchemy.orm import DeclarativeBase, Session
 
 import sqlalchemy_fairqueue
+from sqlalchemy_fairqueue import Queue, models
 
 _PAGE = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs" / "models.md"
 
@@ -23,3 +25,14 @@ def test_examples_run(engine: Engine) -> None:
     assert examples
     for example in examples:
         exec(compile(example, str(_PAGE), "exec"), vars(page))  # noqa: S102 - our own page
+    message_id = Queue("documents").enqueue_now(engine, channel="customer-7", payload={}, key="report")
+    with Session(engine) as session:
+        assert [message.id for message in session.scalars(vars(page)["of_the_key"])] == [message_id]
+
+
+def test_names_exist() -> None:
+    """Every attribute that the page names is one of the class."""
+    named = set(re.findall(r"`(\w+)\.(\w+)`", _PAGE.read_text()))
+    known = {(name, attribute) for name, attribute in named if hasattr(models, name)}
+    assert ("Message", "dedupe_key") in known
+    assert {(name, attribute) for name, attribute in known if not hasattr(getattr(models, name), attribute)} == set()
