@@ -112,3 +112,22 @@ def test_hidden_elements_of_a_group(database: Database, name: int) -> None:
         values[name] = f"'[0:0]={element[0][1:-1]}'::{element[2]}"
     with pytest.raises(DBAPIError, match="has a bad value"):
         database.execute(make.format(", ".join(values)))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "named"),
+    [
+        (1, "'{null}'", "channel is null"),
+        (2, "array['']", "kind is ''"),
+        (3, "'{null}'", "content is null"),
+        (5, "'{-1}'", "delay is -1"),
+        (7, "'{0}'", "priority is 0"),
+        (9, "'{0}'", "max_attempts is 0"),
+    ],
+)
+def test_a_bad_value_of_a_follow_up_is_named(database: Database, name: int, value: str, named: str) -> None:
+    """fq_make_group says which argument of a message that follows is wrong."""
+    values = ["'{f}'", "'{r}'", "'{r}'", "array['1'::bytea]", *["'{null}'"] * 5, "'{20}'"]
+    values[name] = value
+    with pytest.raises(DBAPIError, match=f"has a bad value: {named}"):
+        database.execute(f"select fq_make_group('documents', gen_random_uuid(), {', '.join(values)}, '{{}}'::jsonb)")

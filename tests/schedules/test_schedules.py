@@ -208,19 +208,20 @@ def test_refused_at_the_call(engine: Engine, words: dict[str, object], said: str
 
 
 @pytest.mark.parametrize(
-    "bad",
+    ("bad", "named"),
     [
-        "null, null, null, 'last', 0",
-        "'0 3 * * *', null, null, 'last', 0",
-        "null, null, 999999, 'last', 0",
-        "null, null, 1000000, 'never', 0",
-        "null, null, 1000000, 'last', -1",
-        "null, null, 1000000, 'last', null",
+        ("null, null, null, 'last', 0", "cron is null"),
+        ("'0 3 * * *', 'UTC', 1000000, 'last', 0", r"cron is '0 3 \* \* \*', and every is 1000000"),
+        ("'0 3 * * *', null, null, 'last', 0", "timezone is null"),
+        ("null, null, 999999, 'last', 0", "every is 999999"),
+        ("null, null, 1000000, 'never', 0", "catch_up is 'never'"),
+        ("null, null, 1000000, 'last', -1", "jitter is -1"),
+        ("null, null, 1000000, 'last', null", "jitter is null"),
     ],
 )
-def test_refused_by_the_database(database: Database, bad: str) -> None:
-    """The function refuses what the table would."""
-    with pytest.raises(Exception, match="schedule nightly of fq_set_schedule has a bad value"):
+def test_refused_by_the_database(database: Database, bad: str, named: str) -> None:
+    """The function refuses what the table would, and names the argument."""
+    with pytest.raises(Exception, match=f"schedule nightly of fq_set_schedule has a bad value: {named}"):
         database.execute(
             f"select fq_set_schedule('documents', 'a', 'nightly', {bad}, 'report', '', null, 20, null, false)"
         )
