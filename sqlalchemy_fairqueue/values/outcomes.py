@@ -154,9 +154,9 @@ class RetryPolicy:
         bury_on: Exceptions after which the message becomes a dead letter at once, their subclasses included.
         retry_on: The only exceptions of a handler that are retried, their subclasses included; after any other one the
             message becomes a dead letter at once. ``bury_on`` goes first. What is not the handler's doing is retried in
-            any case: a timeout, a crash of the child process, a database that is away (OperationalError, InterfaceError
-            and TimeoutError of SQLAlchemy), a transaction that it could not serialize. None, the default: all that
-            ``bury_on`` does not name.
+            any case: a timeout, a crash of the child process, a database that is away or busy (by its SQLSTATE, on
+            each driver), a transaction that it could not serialize. None, the default: all that ``bury_on`` does not
+            name.
 
     Example:
         >>> policy = RetryPolicy(first=timedelta(seconds=5), factor=2, max_attempts=8, bury_on=(ValueError,))

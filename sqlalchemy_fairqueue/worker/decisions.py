@@ -7,10 +7,7 @@ import traceback
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sqlalchemy.exc import InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
-
-from sqlalchemy_fairqueue.database.drivers import sqlstate_of
+from sqlalchemy_fairqueue.database.drivers import is_away, sqlstate_of
 from sqlalchemy_fairqueue.errors import HandlerCrashed, HandlerTimeout, LeaseLost, WorkerError
 from sqlalchemy_fairqueue.unit_of_work import Settle, Verb
 from sqlalchemy_fairqueue.values import Bury, Outcome, Release, Retry, RetryPolicy, check_duration, check_text
@@ -29,11 +26,7 @@ NO_YIELD = "do not yield in it, nor in what it is wrapped around"
 # Modules whose frames call handlers.
 _OURS = ("sqlalchemy_fairqueue.worker", "sqlalchemy_fairqueue.queue.jobs")
 _SERIALIZATION = ("40001", "40P01")
-# What ends an attempt and is not the handler's doing. Of SQLAlchemy: no connection, a lost one, no room in the pool.
-_CIRCUMSTANCES = (
-    *(HandlerCrashed, HandlerTimeout, LeaseLost, WorkerError),
-    *(OperationalError, InterfaceError, PoolTimeout),
-)
+_CIRCUMSTANCES = (HandlerCrashed, HandlerTimeout, LeaseLost, WorkerError)
 # When a delivery is tried again that the database refuses to settle.
 _FALLBACK = RetryPolicy()
 # How often a message of an unknown kind is given back uncounted, to workers that may know it: with the default policy
@@ -99,12 +92,14 @@ class RemoteError(Exception):
         summary: Its name and what it says.
         text: The same with its traceback.
         classes: The names of its class and of those that it is derived from, its own first (see :func:`classes_of`).
+        circumstance: Whether it is not the handler's doing (see :func:`is_circumstance`).
     """
 
-    def __init__(self, summary: str, text: str, classes: tuple[str, ...] = ()) -> None:
+    def __init__(self, summary: str, text: str, classes: tuple[str, ...] = (), *, circumstance: bool = False) -> None:
         super().__init__(summary, text, classes)
         self.text = text
         self.classes = classes
+        self.circumstance = circumstance
 
     def __str__(self) -> str:
         """Its name and what it says."""
@@ -184,13 +179,19 @@ def classes_of(error: BaseException) -> tuple[str, ...]:
     return tuple(map(_name, type(error).__mro__))
 
 
+def is_circumstance(error: BaseException) -> bool:
+    """Return whether an exception that ended an attempt is not the handler's doing, so that ``retry_on`` passes it."""
+    if isinstance(error, RemoteError):
+        return error.circumstance
+    return isinstance(error, _CIRCUMSTANCES) or is_away(error) or is_serialization_failure(error)
+
+
 def _is_buried(error: BaseException, policy: RetryPolicy) -> bool:
     if _is_any(error, policy.bury_on):
         return True
     if policy.retry_on is None or _is_any(error, policy.retry_on):
         return False
-    is_disconnect = getattr(error, "connection_invalidated", False) is True
-    return not (_is_any(error, _CIRCUMSTANCES) or is_disconnect or is_serialization_failure(error))
+    return not is_circumstance(error)
 
 
 def _is_any(error: BaseException, classes: tuple[type[BaseException], ...]) -> bool:

@@ -15,13 +15,13 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from sqlalchemy_fairqueue import database
-from sqlalchemy_fairqueue.database.drivers import sqlstate_of
+from sqlalchemy_fairqueue.database.drivers import is_away, sqlstate_of
 from sqlalchemy_fairqueue.errors import FairQueueError, NotGranted, said
 from sqlalchemy_fairqueue.values import planned, timing_of
 from sqlalchemy_fairqueue.worker.connection import committed, dedicated_connection
+from sqlalchemy_fairqueue.worker.decisions import is_serialization_failure
 from sqlalchemy_fairqueue.worker.telemetry import log
 from sqlalchemy_fairqueue.worker.timings import Backoff
 
@@ -34,12 +34,9 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
 
 R = TypeVar("R")
-# Locks that others hold, deadlocks and the ends of transactions: no fault of a schedule's.
-_PASSING = ("40", "55", "57")
 _LOCKED = "55P03"
-_LOST = "08"
-# Connections that are lost or refused, and servers without room.
-_AWAY = (_LOST, "53")
+# A statement_timeout, or an operator.
+_CANCELLED = "57014"
 # Of the messages that one call enqueues.
 _BYTES = 8 * 2**20
 
@@ -217,14 +214,13 @@ class Schedules:
             return False
         except DBAPIError as error:
             state = sqlstate_of(error)
-            # asyncpg gives a lost connection an SQLSTATE.
-            if not state or state.startswith(_LOST):
-                raise
             if state == _LOCKED:
                 # An open transaction makes the channel: the next poll waits for it again, once for all its schedules.
                 self._held.add(channel)
-            if state.startswith(_PASSING):
+            if state in {_LOCKED, _CANCELLED} or is_serialization_failure(error):
                 return False
+            if is_away(error):
+                raise
             return self._note(connection, schema, due, error)
         except (FairQueueError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             return self._note(connection, schema, due, error)
@@ -274,6 +270,4 @@ class Schedules:
 
 def _passes(error: Exception) -> bool:
     """Whether the same call may succeed later: the database is away, or others hold it up."""
-    if isinstance(error, DBAPIError):
-        return (sqlstate_of(error) or _AWAY[0]).startswith((*_PASSING, *_AWAY))
-    return isinstance(error, (OSError, PoolTimeout))
+    return is_away(error) or is_serialization_failure(error) or isinstance(error, OSError)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue.database.drivers import sqlstate_of
+from sqlalchemy_fairqueue.database.drivers import is_away, sqlstate_of
 from sqlalchemy_fairqueue.errors import LeaseLost, said
 from sqlalchemy_fairqueue.queue.instrumentation import settled, settling
 from sqlalchemy_fairqueue.unit_of_work import Verb, settle
-from sqlalchemy_fairqueue.worker.decisions import fallback, of_own_verb
+from sqlalchemy_fairqueue.worker.decisions import fallback, is_serialization_failure, of_own_verb
 from sqlalchemy_fairqueue.worker.telemetry import log, log_message
 
 if TYPE_CHECKING:
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 _LOCKED = {"55P03", "57014"}
 # The connection's encoding, or the server's, has no bytes for a character.
 _UNTRANSLATABLE = "22P05"
-# Classes of SQLSTATE that say that the call is not what is wrong, so that it may be tried again. All other
-# errors are about a message, for a trigger may raise anything. Empty: the server said nothing.
-_UNAVAILABLE = {"", "08", "25", "28", "40", "53", "55", "57", "58"}
 # The role lacks a privilege, for all messages.
 _FORBIDDEN = "42501"
 
@@ -81,7 +78,9 @@ class SettlementWriter:
             lost = self._lost(queue, verb, settlements, error)
         except (DBAPIError, UnicodeError) as error:
             state = _state(error)
-            if state == _FORBIDDEN or (state not in _LOCKED and state[:2] in _UNAVAILABLE):
+            # The call is not what is wrong. All other errors are about a message, for a trigger may raise anything.
+            is_passing = is_away(error) or is_serialization_failure(error)
+            if state == _FORBIDDEN or (state not in _LOCKED and is_passing):
                 raise
             if state == _UNTRANSLATABLE and (plain := self._in_ascii(queue, settlements)):
                 return self.write(queue, verb, plain)

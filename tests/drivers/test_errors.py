@@ -32,7 +32,8 @@ end $$
 """
 
 
-def _refused(connection: Connection, code: str) -> DBAPIError:
+def refused(connection: Connection, code: str) -> DBAPIError:
+    """Return the error of a statement that the server refuses with this SQLSTATE."""
     connection.execute(text(_RAISE))
     with pytest.raises(DBAPIError) as caught:
         connection.execute(text("select pg_temp.refuse(:code)"), {"code": code})
@@ -43,7 +44,7 @@ def _refused(connection: Connection, code: str) -> DBAPIError:
 @pytest.mark.parametrize("code", sorted(FairQueueError.of_sqlstate))
 def test_each_code(face: Face, code: str) -> None:
     """Code, message, detail, hint and context of a refusal are found, and the class that the code stands for."""
-    error = face.on_connection(lambda connection: _refused(connection, code))
+    error = face.on_connection(lambda connection: refused(connection, code))
     assert sqlstate_of(error) == code
     refusal = refusal_of(error)
     assert (refusal.message, refusal.detail, refusal.hint) == ("the problem", "the detail", "the hint")
@@ -56,7 +57,7 @@ def test_each_code(face: Face, code: str) -> None:
 @pytest.mark.parametrize("code", ["40001", "40P01", "55P03", "23505", "22P05", "57014"])
 def test_codes_without_a_class(face: Face, code: str) -> None:
     """What workers and loads read is found as well."""
-    error = face.on_connection(lambda connection: _refused(connection, code))
+    error = face.on_connection(lambda connection: refused(connection, code))
     assert sqlstate_of(error) == code
     assert translated(error, "do something") is None
 

@@ -84,6 +84,9 @@ def fail(delivery: Delivery) -> Any:
             return asyncio.sleep(0)
         case "unpicklable":
             raise _error_with_a_lock()
+        case "away":
+            # The directory of no server.
+            create_engine("postgresql+psycopg:///x?host=/nowhere").connect()
     return object()
 
 

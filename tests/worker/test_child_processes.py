@@ -173,15 +173,16 @@ def test_how_a_handler_ends(  # noqa: PLR0917 - fixtures
 
 
 def test_an_exception_of_a_child_is_known_by_its_class(queue: Queue, engine: Engine) -> None:
-    """A policy that buries an exception, or retries no other, means one that is raised in a child as well."""
+    """A policy means an exception of a child as well, and retries what is not the doing of its handler."""
     queue.handler("named", retry=RetryPolicy(bury_on=(RuntimeError,)), **_PROCESS)(isolated.fail)
     queue.handler("other", retry=RetryPolicy(retry_on=(OSError,)), **_PROCESS)(isolated.fail)
     send(engine, queue, {"how": "unpicklable"}, kind="named")
     send(engine, queue, {"how": "exit"}, kind="other")
+    send(engine, queue, {"how": "away"}, kind="other", max_attempts=1)
     with Worker(engine, queue, concurrency=1, housekeeping=False) as worker:
-        until(lambda: worker.stats.buried == 2, "both are dead letters")
-    reasons = {letter.kind: letter.reason for letter in queue.dead_letters(engine)}
-    assert reasons == {"named": "not retried: RuntimeError", "other": "not retried: SystemExit"}
+        until(lambda: worker.stats.buried == 3, "all are dead letters")
+    reasons = {letter.reason for letter in queue.dead_letters(engine)}
+    assert reasons == {"not retried: RuntimeError", "not retried: SystemExit", "attempts exhausted"}
 
 
 @pytest.mark.many

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+from traceback import walk_tb
 from typing import TYPE_CHECKING, NamedTuple
+
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -12,6 +16,13 @@ if TYPE_CHECKING:
 _ROW = re.compile(r"(Failing row contains) \(.*?(?=\nCONTEXT:|\Z)", re.DOTALL)
 # asyncpg, of a parameter that it cannot encode.
 _ARGUMENT = re.compile(r"(invalid input for query argument \$\d+).*", re.DOTALL)
+# Classes of SQLSTATE, and single ones, of a server that cannot serve now, whatever it was asked: the connection is lost
+# or refused, it takes no writes, a transaction or statement took too long, resources are short, a lock is held, an
+# operator intervened, the system failed.
+_AWAY = ("08", "25006", "25P03", "25P04", "28", "3D000", "53", "55P03", "57", "58")
+# Where the server said nothing. An error about the statement has an SQLSTATE or is of another class.
+_AWAY_WITHOUT_STATE = {"OperationalError", "InterfaceError", "InternalClientError"}
+_DRIVERS = {"psycopg", "psycopg2", "asyncpg"}
 
 
 class Refusal(NamedTuple):
@@ -37,6 +48,30 @@ def sqlstate_of(error: BaseException | None) -> str:
     error = getattr(error, "orig", error)
     # psycopg and, by SQLAlchemy, asyncpg; psycopg2.
     return str(getattr(error, "sqlstate", None) or getattr(error, "pgcode", None) or "")
+
+
+def is_away(error: BaseException) -> bool:
+    """Return whether an error says that the database cannot serve now; the same call may succeed later.
+
+    It may be SQLAlchemy's, a driver's own, or one of the operating system's that a driver lets pass: asyncpg raises
+    ConnectionRefusedError while it connects, and TimeoutError after its ``command_timeout``.
+    """
+    if isinstance(error, OSError):
+        return any(_is_of_driver(frame.f_globals.get("__name__")) for frame, _ in walk_tb(error.__traceback__))
+    if isinstance(error, PoolTimeout) or getattr(error, "connection_invalidated", False) is True:
+        return True
+    classes = type(error).__mro__
+    if not isinstance(error, DBAPIError) and not any(_is_of_driver(one.__module__) for one in classes):
+        return False
+    if state := sqlstate_of(error):
+        return state.startswith(_AWAY)
+    return not _AWAY_WITHOUT_STATE.isdisjoint(
+        one.__name__ for one in (*classes, *type(getattr(error, "orig", 0)).__mro__)
+    )
+
+
+def _is_of_driver(module: object) -> bool:
+    return isinstance(module, str) and module.partition(".")[0] in _DRIVERS
 
 
 def refusal_of(error: BaseException) -> Refusal:

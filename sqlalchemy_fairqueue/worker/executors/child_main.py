@@ -25,7 +25,7 @@ from sqlalchemy_fairqueue.errors import MessageCancelled, WorkerError, said
 from sqlalchemy_fairqueue.queue.contexts import Context
 from sqlalchemy_fairqueue.queue.encoded_results import UnkeptValue
 from sqlalchemy_fairqueue.values import Bury, Delivery, Outcome, Release, Retry
-from sqlalchemy_fairqueue.worker.decisions import NO_YIELD, cause_of, classes_of, text_of
+from sqlalchemy_fairqueue.worker.decisions import NO_YIELD, cause_of, classes_of, is_circumstance, text_of
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery, TrackedLease
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class Answer:
         summary: Another exception that it raised, in short.
         text: That exception, or the cause of the outcome, with its traceback.
         classes: The names of the class of that exception and of those that it is derived from.
+        circumstance: Whether that exception is not the handler's doing.
         settled: The verbs by which it has settled its delivery itself.
         cost: What the attempt cost, as it says.
     """
@@ -64,6 +65,7 @@ class Answer:
     summary: str = ""
     text: str | None = None
     classes: tuple[str, ...] = ()
+    circumstance: bool = False
     settled: list[str] = field(default_factory=list)
     cost: int | None = None
 
@@ -145,8 +147,15 @@ def _raised(error: BaseException, settled: list[str], cost: int | None) -> bytes
         cause = cause_of(error)
         answer = Answer(is_raised=True, outcome=error, summary=summary, text=cause, settled=settled, cost=cost)
         return pickle.dumps(answer)
-    text, classes = text_of(error), classes_of(error)
-    answer = Answer(is_raised=True, summary=summary, text=text, classes=classes, settled=settled, cost=cost)
+    answer = Answer(
+        is_raised=True,
+        summary=summary,
+        text=text_of(error),
+        classes=classes_of(error),
+        circumstance=is_circumstance(error),
+        settled=settled,
+        cost=cost,
+    )
     return pickle.dumps(answer)
 
 

@@ -329,7 +329,9 @@ def _outcome(answer: child_main.Answer) -> Any:
     """Return or raise here what a handler returned or raised in a child."""
     if not answer.is_raised:
         return answer.value if answer.outcome is None else answer.outcome
-    cause = None if answer.text is None else RemoteError(answer.summary, answer.text, answer.classes)
+    cause = None
+    if answer.text is not None:
+        cause = RemoteError(answer.summary, answer.text, answer.classes, circumstance=answer.circumstance)
     if answer.outcome is None:
         raise cause or WorkerError("a child process told of an exception without a word")
     raise answer.outcome from cause
