@@ -19,7 +19,7 @@ from sqlalchemy_fairqueue.database.drivers import (
     is_in_autocommit,
     refusal_of,
 )
-from sqlalchemy_fairqueue.database.hooks import execute_by, is_watched
+from sqlalchemy_fairqueue.database.hooks import fail_as_executed, is_watched
 from sqlalchemy_fairqueue.database.migrations import to_install, to_repair
 from sqlalchemy_fairqueue.errors import FairQueueError, SchemaMismatch
 from sqlalchemy_fairqueue.sql import quoted
@@ -189,13 +189,18 @@ def fail(
 
 
 def reraise(connection: Connection, clause: Clause, parameters: Mapping[str, Any], error: BaseException) -> NoReturn:
-    """As :func:`fail`, always SQLAlchemy's error."""
-
-    def send(statement: str, parameters: Any) -> NoReturn:  # noqa: ARG001 - as it is called
-        raise error
-
-    execute_by(connection, clause.statement, clause.encoded(driver_of(connection), parameters), send)
+    """As :func:`fail`, always SQLAlchemy's error; what interrupted the call is raised as it is."""
+    driver = driver_of(connection)
+    if isinstance(error, connection.dialect.loaded_dbapi.Error):
+        fail_as_executed(connection, clause.numbered(driver, parameters)[0].sql, parameters, error)
+    let_go(connection, error)
     raise error
+
+
+def let_go(connection: Connection, error: BaseException) -> None:
+    """Let the driver's connection go, unless the server has answered all that was sent before the error."""
+    if not connection.invalidated and driver_of(connection).give_up(connection):
+        connection.invalidate(error)
 
 
 def fetch(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.exc import StatementError
 
-from sqlalchemy_fairqueue.database.calls import refuse, reraise
+from sqlalchemy_fairqueue.database.calls import let_go, refuse, reraise
 from sqlalchemy_fairqueue.database.drivers import driver_of, refusal_of
 from sqlalchemy_fairqueue.database.hooks import execute_by, executes_itself, is_watched
 from sqlalchemy_fairqueue.errors import FairQueueError
@@ -110,6 +110,10 @@ def commit_with(connection: Connection, calls: Sequence[Call]) -> list[list[Any]
         if refusal.sqlstate == _REFUSED:
             raise CommitRefused(index, json.loads(refusal.detail or "")) from error
         refuse(error, calls[index].doing)
+    except BaseException as error:
+        # A signal's handler, or the cancel of a task: nobody knows whether it was committed.
+        let_go(connection, error)
+        raise
     return rows
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakSet
 
 from sqlalchemy import event
@@ -35,6 +35,15 @@ def execute_by(
         event.listen(dialect, "do_execute", _do_execute)
         _listening.add(dialect)
     return connection.execute(statement, parameters, execution_options={_OPTION: send})
+
+
+def fail_as_executed(connection: Connection, statement: str, parameters: Any, error: BaseException) -> NoReturn:
+    """Raise what a driver raised as if SQLAlchemy had executed the statement: it lets a broken connection go.
+
+    This has no public name. A statement that is executed for it would need a cursor, which a closed connection has not.
+    """
+    handle: Callable[..., NoReturn] = connection._handle_dbapi_exception  # noqa: SLF001
+    handle(error, statement, parameters, None, None)
 
 
 def executes_itself(dialect: Dialect) -> bool:

@@ -100,12 +100,12 @@ class AsyncFace(Face):
 
     def run(self, work: Callable[[Session], R], **options: Any) -> R:
         """As for Face."""
+        return self.runner.run(self.arun(work, **options))
 
-        async def running() -> R:
-            async with AsyncSession(self._engine, **options) as session, session.begin():
-                return await session.run_sync(work)
-
-        return self.runner.run(running())
+    async def arun(self, work: Callable[[Session], R], **options: Any) -> R:
+        """As :meth:`run`, in a task of the loop."""
+        async with AsyncSession(self._engine, **options) as session, session.begin():
+            return await session.run_sync(work)
 
     def on_connection(self, work: Callable[[Connection], R], **options: Any) -> R:
         """As for Face."""

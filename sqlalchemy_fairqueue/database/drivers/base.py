@@ -59,6 +59,10 @@ class Driver(ABC):
         """While it is entered, a statement's bytea columns come as bytes, in the binary format where there is one."""
         return nullcontext()
 
+    def give_up(self, connection: Connection) -> bool:  # noqa: ARG002 - for others
+        """Cancel what was sent past SQLAlchemy and is not answered. Return whether the connection is of no use now."""
+        return False
+
     def can_commit_with(self, connection: Connection) -> bool:  # noqa: ARG002 - for others
         """Whether the connection can send statements and COMMIT in one round trip now."""
         return False
@@ -66,7 +70,8 @@ class Driver(ABC):
     def commit_with(self, connection: Connection, statements: Sequence[tuple[str, Any]], rows: list[list[Any]]) -> None:
         """Send statements, each with its parameters, and COMMIT in one round trip, where it can.
 
-        After an error the connection is as after a statement that failed, or as after a COMMIT that did.
+        After an error of the server the connection is as after a statement that failed, or as after a COMMIT that did.
+        Anything else that interrupts it is raised as it is; :meth:`give_up` comes next.
 
         Args:
             connection: In a transaction, or about to begin one.

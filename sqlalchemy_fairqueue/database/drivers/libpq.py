@@ -6,6 +6,7 @@ a statement until it is prepared. Its cache has no public name. Without it, or i
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,12 +23,16 @@ _NO_PIPELINE = 0
 """PQ_PIPELINE_OFF."""
 _IDLE = 0
 """PQTRANS_IDLE."""
+_ACTIVE, _GONE = 1, 4
+"""PQTRANS_ACTIVE, and PQTRANS_UNKNOWN of a connection that is closed."""
 _OK = 0
 """CONNECTION_OK."""
-_COMMAND_OK, _TUPLES_OK = 1, 2
+_FINE = {1, 2, 10}
+"""PGRES_COMMAND_OK, PGRES_TUPLES_OK, PGRES_PIPELINE_SYNC."""
 _TEXT, _BINARY = 0, 1
 _BYTEA = 17
 _UNKNOWN = 0
+_CANCEL_SECONDS = 5.0
 
 
 class _Names(NamedTuple):
@@ -41,16 +46,18 @@ class _Names(NamedTuple):
     execute: Callable[[Any], Generator[Any, Any, list[Any]]]
     send: Callable[[Any], Generator[Any, Any, None]]
     fetch_many: Callable[[Any], Generator[Any, Any, list[Any]]]
+    failure: type[Exception]
     error: Callable[..., Exception]
+    error_class: Callable[[str], type[Exception]]
     tuple_row: Any
 
 
 @cache
 def names() -> _Names:
     """What is used of psycopg."""
-    from psycopg import AsyncConnection, AsyncCursor, AsyncRawCursor, Connection, Cursor, RawCursor, generators
+    from psycopg import AsyncConnection, AsyncCursor, AsyncRawCursor, Connection, Cursor, Error, RawCursor, generators
     from psycopg.adapt import Transformer
-    from psycopg.errors import error_from_result
+    from psycopg.errors import error_from_result, lookup
     from psycopg.rows import tuple_row
 
     return _Names(
@@ -62,7 +69,9 @@ def names() -> _Names:
         generators.execute,
         generators.send,
         generators.fetch_many,
+        Error,
         error_from_result,
+        lookup,
         tuple_row,
     )
 
@@ -87,6 +96,23 @@ def _is_psycopgs(method: Any) -> bool:
 def is_idle(driver: Any) -> bool:
     """Whether a connection is in no transaction."""
     return bool(driver.pgconn.transaction_status == _IDLE)
+
+
+def is_connected(pgconn: Any) -> bool:
+    """Whether nothing has told yet that a connection is lost or closed."""
+    return bool(pgconn.status == _OK)
+
+
+def give_up(driver: Any) -> bool:
+    """Cancel what the server has not answered, as psycopg does after Ctrl-C. Return whether the connection is useless.
+
+    A task's cancel comes from psycopg itself.
+    """
+    pgconn = driver.pgconn
+    if pgconn.transaction_status == _ACTIVE and type(driver) is not names().connections[1]:
+        with suppress(names().failure):
+            driver.cancel_safe(timeout=_CANCEL_SECONDS)
+    return pgconn.pipeline_status != _NO_PIPELINE or pgconn.transaction_status in {_ACTIVE, _GONE}
 
 
 def raw_cursor(driver: Any) -> Any:
@@ -186,14 +212,29 @@ def pipelined(
             answers += yield from found.fetch_many(pgconn)
         yield from found.fetch_many(pgconn)
     finally:
-        if pgconn.status == _OK:
+        if is_connected(pgconn):
             pgconn.exit_pipeline_mode()
 
 
-def failure_of(answers: Sequence[Any]) -> Exception | None:
+def last_words(pgconn: Any, statements: int) -> list[Any]:
+    """Return the results of so many statements in a pipeline that are left on a connection that the server ended.
+
+    One says why it did. psycopg does not read it if the socket's end comes with it.
+    """
+    # A result of each, and None behind it.
+    results = [pgconn.get_result() for _ in range(2 * (statements + 1))]
+    return [result for result in results if result is not None]
+
+
+def is_refused(result: Any) -> bool:
+    """Whether a result is an error."""
+    return bool(result.status not in _FINE)
+
+
+def failure_of(results: Sequence[Any], driver: Any) -> Exception | None:
     """The error of psycopg for the first result that is one, if any is."""
-    failed = next((one for one in answers if one.status not in {_COMMAND_OK, _TUPLES_OK}), None)
-    return None if failed is None else names().error(failed, encoding="utf-8")
+    refused = next((one for one in results if is_refused(one)), None)
+    return None if refused is None else names().error(refused, encoding=driver.info.encoding)
 
 
 def begin_statement(connection: Any) -> bytes | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, partial
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy_fairqueue.database.drivers import libpq
@@ -43,6 +44,10 @@ class Psycopg(Driver):
         finally:
             driver.cursor_factory = factory
 
+    def give_up(self, connection: Connection) -> bool:
+        """As for Driver."""
+        return libpq.give_up(connection.connection.driver_connection)
+
     def can_commit_with(self, connection: Connection) -> bool:
         """As for Driver: by libpq's pipeline mode, which libpq 14 and later have."""
         driver: Any = connection.connection.driver_connection
@@ -79,7 +84,7 @@ class Psycopg(Driver):
         found = libpq.prepared(driver, statement, given)
         if found is not None:
             [result] = _waited(connection, driver, libpq.executed(driver.pgconn, found, as_bytes=as_bytes))
-            if failure := libpq.failure_of([result]):
+            if failure := libpq.failure_of([result], driver):
                 raise failure
             return libpq.rows_of(driver, result)
         if not driver.autocommit:
@@ -119,14 +124,16 @@ class Psycopg(Driver):
         failure: Exception | None = None
         try:
             _waited(connection, driver, libpq.pipelined(driver.pgconn, begin, ready, answers))
-        except Exception as error:  # noqa: BLE001 - raised below, unless the server said more
+        except libpq.names().failure as error:
+            # It is raised below, unless the server said more.
             failure = error
+            answers += libpq.last_words(driver.pgconn, len(ready))
             if driver.pgconn.pipeline_status != _NO_PIPELINE:
                 # As of a pipeline of psycopg's.
                 _close(connection, driver)
-        failure = libpq.failure_of(answers) or failure
+        failure = libpq.failure_of(answers, driver) or failure
         executed = answers[begin is not None :][: len(ready)]
-        rows += [list(libpq.rows_of(driver, one)) for one in executed if libpq.failure_of([one]) is None]
+        rows += [list(libpq.rows_of(driver, one)) for one in executed if not libpq.is_refused(one)]
         if failure is not None:
             raise failure
         return True
@@ -189,35 +196,32 @@ def _has_pipelines() -> bool:
 
 
 class _Pipeline:
-    """Statements and COMMIT in pipeline mode: their cursors, and the first error.
+    """Statements and COMMIT in pipeline mode: their cursors, and what ended them.
 
-    psycopg hands answers out in the pipeline already or at its end, as they come, and says PipelineAborted of what
-    follows a statement that failed. Its own ``commit()`` in a pipeline waits for answers before the last megabytes of a
-    statement are sent, and so for ever: COMMIT is a statement like the others here.
+    psycopg hands results out in the pipeline already or at its end, as they come. Its own ``commit()`` in a pipeline
+    waits for results before the last megabytes of a statement are sent, and so for ever: COMMIT is a statement like the
+    others here.
     """
 
     def __init__(self, driver: Any, cursor: Callable[[Any], Any]) -> None:
         self.driver = driver
         self._cursor = cursor
-        self.cursors: list[Any] = []
+        self._cursors: list[Any] = []
         self.failure: BaseException | None = None
 
     def cursor(self) -> Any:
         """A cursor for the next statement."""
-        self.cursors.append(self._cursor(self.driver))
-        return self.cursors[-1]
+        self._cursors.append(self._cursor(self.driver))
+        return self._cursors[-1]
 
     def answered(self, statements: int) -> list[Any]:
         """The cursors of so many statements, as far as the server executed them."""
-        return [cursor for cursor in self.cursors[:statements] if cursor.pgresult is not None]
+        return [cursor for cursor in self._cursors[:statements] if cursor.pgresult is not None]
 
     def fail(self, error: BaseException) -> None:
-        """Keep an error, if it is the first one."""
-        from psycopg.errors import PipelineAborted
-
-        if isinstance(error, PipelineAborted):
-            error = error.__context__ or error
-        self.failure = self.failure or error
+        """Keep an error if it is the first one, or interrupts the wait for answers."""
+        if self.failure is None or not isinstance(error, libpq.names().failure):
+            self.failure = error
 
     def is_stuck(self) -> bool:
         """Whether the connection cannot leave pipeline mode, since the server ended before it answered all.
@@ -227,10 +231,70 @@ class _Pipeline:
         stuck: bool = self.driver.pgconn.pipeline_status != _NO_PIPELINE
         return stuck
 
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """While it is entered, see what ends a wait before psycopg, which waits on, or forgets why the server ended."""
+        driver = self.driver
+        wait = driver.wait
+
+        def watching(answers: Any, *arguments: Any, **options: Any) -> Any:
+            with self._ending(answers):
+                return wait(answers, *arguments, **options)
+
+        async def awatching(answers: Any, *arguments: Any, **options: Any) -> Any:
+            with self._ending(answers):
+                return await wait(answers, *arguments, **options)
+
+        driver.wait = awatching if iscoroutinefunction(wait) else watching
+        driver.add_notice_handler(self._hear)
+        try:
+            yield
+        finally:
+            driver.remove_notice_handler(self._hear)
+            del driver.wait
+
+    def see_results(self, pipeline: Any) -> None:
+        """See all results of psycopg's pipeline: it forgets a refusal if the connection ends behind it."""
+        # It has no public name.
+        process = pipeline._process_results  # noqa: SLF001
+
+        def processing(queued: Any, results: list[Any]) -> None:
+            self._see(results)
+            process(queued, results)
+
+        pipeline._process_results = processing  # noqa: SLF001
+
+    def _see(self, results: list[Any]) -> None:
+        if refusal := libpq.failure_of(results, self.driver):
+            self.fail(refusal)
+
+    def _hear(self, diagnostic: Any) -> None:
+        """Keep why the server ends the connection, which is a notice if it comes before the first statement is sent."""
+        if diagnostic.severity_nonlocalized == "FATAL":
+            self.fail(libpq.names().error_class(diagnostic.sqlstate)(diagnostic.message_primary))
+
+    @contextmanager
+    def _ending(self, answers: Any) -> Iterator[None]:
+        pgconn = self.driver.pgconn
+        try:
+            yield
+        except libpq.names().failure:
+            if not libpq.is_connected(pgconn):
+                self._see(libpq.last_words(pgconn, len(self._cursors)))
+            raise
+        except BaseException:
+            # What interrupts a wait must not wait for the server, as the generator would at its end.
+            libpq.give_up(self.driver)
+            pgconn.finish()
+            with suppress(Exception):
+                answers.close()
+            raise
+
 
 def _commit_with(pipeline: _Pipeline, statements: Sequence[tuple[str, Any]], rows: list[list[Any]]) -> None:
     try:
-        with pipeline.driver.pipeline():
+        with pipeline.watched(), pipeline.driver.pipeline() as entered:
+            pipeline.see_results(entered)
             try:
                 for statement, parameters in statements:
                     pipeline.cursor().execute(statement, parameters)
@@ -248,13 +312,15 @@ def _commit_with(pipeline: _Pipeline, statements: Sequence[tuple[str, Any]], row
 
 async def _acommit_with(pipeline: _Pipeline, statements: Sequence[tuple[str, Any]], rows: list[list[Any]]) -> None:
     try:
-        async with pipeline.driver.pipeline():
-            try:
-                for statement, parameters in statements:
-                    await pipeline.cursor().execute(statement, parameters)
-                await pipeline.cursor().execute("commit", prepare=False)
-            except Exception as error:  # noqa: BLE001 - raised below, when the pipeline has ended
-                pipeline.fail(error)
+        with pipeline.watched():
+            async with pipeline.driver.pipeline() as entered:
+                pipeline.see_results(entered)
+                try:
+                    for statement, parameters in statements:
+                        await pipeline.cursor().execute(statement, parameters)
+                    await pipeline.cursor().execute("commit", prepare=False)
+                except Exception as error:  # noqa: BLE001 - raised below, when the pipeline has ended
+                    pipeline.fail(error)
     except Exception as error:  # noqa: BLE001
         pipeline.fail(error)
     rows += [await cursor.fetchall() for cursor in pipeline.answered(len(statements))]
