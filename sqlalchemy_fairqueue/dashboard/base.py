@@ -228,7 +228,7 @@ class PageBase:
         of = self.reading.queue(queue)
         found = await self.reading.shared(
             ("channel", queue, channel),
-            lambda: self.reading.call(of.channels, of.achannels, channel),
+            lambda: self.reading.ask(of.channels, of.achannels, channel),
             self._moment,
         )
         return found[0] if found else None

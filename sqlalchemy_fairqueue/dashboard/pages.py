@@ -124,7 +124,7 @@ class Pages(GroupPages, PlanPages):
         letter = None
         if message is None:
             of = self.reading.queue(queue.name)
-            letter = next(iter(await self.reading.call(of.dead_letters, of.adead_letters, message_id)), None)
+            letter = next(iter(await self.reading.ask(of.dead_letters, of.adead_letters, message_id)), None)
         one = message or letter
         if one is None:
             return await self._ended(request, access, figures, queue, message_id)
@@ -192,7 +192,7 @@ class Pages(GroupPages, PlanPages):
     async def _quarantined(self, queue: str) -> Sequence[QuarantinedInfo]:
         of = self.reading.queue(queue)
         return await self.reading.shared(
-            ("quarantine", queue), lambda: self.reading.call(of.quarantined, of.aquarantined, limit=_QUARANTINED)
+            ("quarantine", queue), lambda: self.reading.ask(of.quarantined, of.aquarantined, limit=_QUARANTINED)
         )
 
     async def schedules(self, request: Request) -> Response:
@@ -214,7 +214,7 @@ class Pages(GroupPages, PlanPages):
     async def _schedules(self, queue: str) -> Sequence[ScheduleInfo]:
         of = self.reading.queue(queue)
         return await self.reading.shared(
-            ("schedules", queue), lambda: self.reading.call(of.schedules, of.aschedules, limit=_SCHEDULES)
+            ("schedules", queue), lambda: self.reading.ask(of.schedules, of.aschedules, limit=_SCHEDULES)
         )
 
     async def workers(self, request: Request) -> Response:

@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy_fairqueue.cli.doctor.examination import examine
 from sqlalchemy_fairqueue.cli.doctor.findings import Role as Work
 from sqlalchemy_fairqueue.cli.errors import CommandError
-from sqlalchemy_fairqueue.database.engines import arun, run
+from sqlalchemy_fairqueue.database.engines import aread_again, arun, read_again, run
 from sqlalchemy_fairqueue.figures import DUTY, PATIENCE_SECONDS, SharedFigures
 from sqlalchemy_fairqueue.queue import Queue
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from sqlalchemy_fairqueue.cli.doctor.examination import Examination
     from sqlalchemy_fairqueue.cli.doctor.findings import Finding
     from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
     from sqlalchemy_fairqueue.figures import Figures
@@ -145,12 +146,13 @@ class Reading:
                 return await asyncio.to_thread(work, self.engine, *arguments, **named)
             return await awork(self.engine, *arguments, **named)
 
+    async def ask(self, read: Callable[..., R], aread: Callable[..., Awaitable[R]], *arguments: Any, **named: Any) -> R:
+        """As :meth:`call`, for a method that only reads: a connection that the server ended meanwhile is replaced."""
+        return await aread_again(lambda: self.call(read, aread, *arguments, **named))
+
     async def read(self, work: Callable[[Connection], R]) -> R:
         """Read from the database on a connection."""
-        with self.spending():
-            if isinstance(self.engine, Engine):
-                return await asyncio.to_thread(run, self.engine, work)
-            return await arun(self.engine, work)
+        return await self.ask(run, arun, work)
 
     @contextmanager
     def spending(self) -> Iterator[None]:
@@ -245,10 +247,14 @@ class Reading:
         own = isinstance(self.engine, Engine)
         url = self.engine.url.set(drivername="postgresql+psycopg")
         engine = self.engine if isinstance(self.engine, Engine) else create_engine(url, poolclass=NullPool)
-        try:
+
+        def read() -> Examination:
             with engine.connect() as connected:
                 connection = connected.execution_options(isolation_level="READ COMMITTED")
-                found = examine(connection, self.schema, role=Work.MONITOR)
+                return examine(connection, self.schema, role=Work.MONITOR)
+
+        try:
+            found = read_again(read)
         except (CommandError, SQLAlchemyError) as error:
             return Health((), str(error))
         finally:

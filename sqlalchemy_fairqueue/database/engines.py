@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
 from sqlalchemy import Connection, Engine, text
+from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
 from sqlalchemy_fairqueue.database.calls import ALONE
@@ -15,7 +16,7 @@ from sqlalchemy_fairqueue.database.drivers import check_driver, driver_of, is_in
 from sqlalchemy_fairqueue.errors import InvalidArgument, IsolationError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 R = TypeVar("R")
 
@@ -63,6 +64,30 @@ async def arun(engine: AsyncEngine, work: Callable[[Connection], R], *, calls_on
 
     # As one call: each of SQLAlchemy's own async methods is a greenlet, and its close a task besides.
     return await greenlet_spawn(run, engine.sync_engine, work, calls_only=calls_only)
+
+
+def read_again(read: Callable[[], R]) -> R:
+    """Return what *read* returns; call it once more if its connection was lost.
+
+    An application's pool may hold connections that the server ended while nobody used them. The first error makes
+    SQLAlchemy replace all of them.
+    """
+    try:
+        return read()
+    except DBAPIError as error:
+        if not error.connection_invalidated:
+            raise
+    return read()
+
+
+async def aread_again(read: Callable[[], Awaitable[R]]) -> R:
+    """As :func:`read_again`, for what is awaited."""
+    try:
+        return await read()
+    except DBAPIError as error:
+        if not error.connection_invalidated:
+            raise
+    return await read()
 
 
 def run_transaction(engine: Engine, work: Callable[[Connection], R]) -> R:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
-from sqlalchemy_fairqueue.database.engines import refused
+from sqlalchemy_fairqueue.database.engines import aread_again, read_again, refused
 from sqlalchemy_fairqueue.figures.queues import read_figures
 
 if TYPE_CHECKING:
@@ -201,11 +201,7 @@ class SharedFigures:
             if (figures := self._fresh()) is not None:
                 return figures
             began, forgotten = monotonic(), self._forgotten
-            with engine.connect() as connected:
-                connection = connected.execution_options(isolation_level="REPEATABLE READ")
-                figures = self._reading()(connection)
-                connection.rollback()
-            return self._take(figures, began, forgotten)
+            return self._take(read_again(lambda: self._read(engine)), began, forgotten)
         finally:
             self._lock.release()
 
@@ -239,11 +235,22 @@ class SharedFigures:
 
     async def _aread_on(self, engine: AsyncEngine) -> Figures:
         began, forgotten = monotonic(), self._forgotten
-        async with engine.connect() as connected:
-            connection = await connected.execution_options(isolation_level="REPEATABLE READ")
-            figures = await connection.run_sync(self._reading())
-            await connection.rollback()
-        return self._take(figures, began, forgotten)
+
+        async def read() -> Figures:
+            async with engine.connect() as connected:
+                connection = await connected.execution_options(isolation_level="REPEATABLE READ")
+                figures = await connection.run_sync(self._reading())
+                await connection.rollback()
+                return figures
+
+        return self._take(await aread_again(read), began, forgotten)
+
+    def _read(self, engine: Engine) -> Figures:
+        with engine.connect() as connected:
+            connection = connected.execution_options(isolation_level="REPEATABLE READ")
+            figures = self._reading()(connection)
+            connection.rollback()
+            return figures
 
     def _reading(self) -> Callable[[Connection], Figures]:
         longest = max(LATELY, timedelta(seconds=2 * self._period))

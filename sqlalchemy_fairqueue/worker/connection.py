@@ -127,6 +127,8 @@ class DedicatedConnection(ABC):
             work: What to do.
             within: Cut the connection if it takes longer than so many seconds. None: as the connection has it.
         """
+        if self.watch.has_ended():
+            self.close()
         try:
             return self._run(work, self.within if within is None else within)
         except IsolationError:
@@ -363,6 +365,22 @@ class SocketWatch:
         own, self._socket = self._socket, None
         if own is not None:
             own.close()
+
+    def has_ended(self) -> bool:
+        """Whether the other side has spoken while no call is under way: it tells so that it ends the connection.
+
+        An idle_session_timeout, an administrator or a proxy does that to connections that nobody has used for a while.
+        """
+        if self._socket is None:
+            return False
+        try:
+            # The driver has made it non-blocking; where it has not, the flag does.
+            self._socket.recv(1, socket.MSG_PEEK | getattr(socket, "MSG_DONTWAIT", 0))
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        return True
 
     @contextlib.contextmanager
     def calling(self, within: float | None) -> Iterator[None]:

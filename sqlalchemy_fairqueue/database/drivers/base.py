@@ -149,6 +149,8 @@ class Listener(ABC):
         # The engine may have another encoding, and topics are compared by their characters.
         self._execute("set client_encoding to 'UTF8'")
         self._execute(f"set application_name to '{application_name}'")
+        # It is idle most of the time, and asked every few seconds whether it is alive.
+        self._execute("set idle_session_timeout to 0")
         self._listen()
 
     def commits_notify(self) -> bool | None:
