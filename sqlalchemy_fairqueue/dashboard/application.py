@@ -21,7 +21,14 @@ from sqlalchemy_fairqueue.dashboard.live import live
 from sqlalchemy_fairqueue.dashboard.pages import Pages
 from sqlalchemy_fairqueue.dashboard.reading import Reading
 from sqlalchemy_fairqueue.dashboard.rendering import rendered
-from sqlalchemy_fairqueue.errors import FairQueueError, InvalidArgument, NotGranted, UnknownGroup, UnknownSchedule
+from sqlalchemy_fairqueue.errors import (
+    FairQueueError,
+    InvalidArgument,
+    NotGranted,
+    UnknownGroup,
+    UnknownSchedule,
+    logged,
+)
 from sqlalchemy_fairqueue.queue.base import schema_of
 
 if TYPE_CHECKING:
@@ -202,13 +209,13 @@ async def _not_there(_: Request, error: Exception) -> Response:
 
 
 async def _database_refusal(_: Request, error: Exception) -> Response:
-    logger.warning("the database refused a page: %s", error)
+    logger.warning("the database refused a page: %s", logged(error))
     return _page(503, "The database refuses", str(error))
 
 
 async def _database_away(_: Request, error: Exception) -> Response:
     # Its text may name the host and the user of the database.
-    logger.warning("the database does not answer the dashboard: %s", error)
+    logger.warning("the database does not answer the dashboard: %s: %s", type(error).__name__, logged(error))
     return _page(
         503, "The database does not answer", "The log of the dashboard says more. This page works again when it does."
     )

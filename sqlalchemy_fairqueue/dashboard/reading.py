@@ -17,6 +17,7 @@ from sqlalchemy_fairqueue.cli.doctor.examination import examine
 from sqlalchemy_fairqueue.cli.doctor.findings import Role as Work
 from sqlalchemy_fairqueue.cli.errors import CommandError
 from sqlalchemy_fairqueue.database.engines import aread_again, arun, read_again, run
+from sqlalchemy_fairqueue.errors import logged
 from sqlalchemy_fairqueue.figures import DUTY, PATIENCE_SECONDS, SharedFigures
 from sqlalchemy_fairqueue.queue import Queue
 
@@ -256,7 +257,7 @@ class Reading:
         try:
             found = read_again(read)
         except (CommandError, SQLAlchemyError) as error:
-            return Health((), str(error))
+            return Health((), logged(error))
         finally:
             if not own:
                 engine.dispose()

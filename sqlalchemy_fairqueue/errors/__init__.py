@@ -28,7 +28,7 @@ from sqlalchemy_fairqueue.errors.results import (
     ResultNotReady,
     UnknownMessage,
 )
-from sqlalchemy_fairqueue.errors.texts import clean, last_line, said
+from sqlalchemy_fairqueue.errors.texts import clean, last_line, logged, said, shortened, traced
 from sqlalchemy_fairqueue.errors.transactions import AutocommitError, IsolationError, LockOrderError, UnsentWork
 from sqlalchemy_fairqueue.errors.unknown import UnknownChannel, UnknownGroup, UnknownSchedule
 
@@ -65,5 +65,8 @@ __all__ = [
     "WorkerError",
     "clean",
     "last_line",
+    "logged",
     "said",
+    "shortened",
+    "traced",
 ]

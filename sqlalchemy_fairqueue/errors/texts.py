@@ -2,25 +2,65 @@
 
 from __future__ import annotations
 
-from sqlalchemy.exc import DBAPIError
+import re
+
+from sqlalchemy.exc import StatementError
 
 _MOST = 4_000
+_MOST_LOGGED = 300
 _BACKGROUND = "(Background on this error at: "
+# What PostgreSQL, its drivers and SQLAlchemy add to the message of an error: rows, statements and their parameters.
+_ADDED = re.compile(
+    r"^(?:(?:DETAIL|HINT|CONTEXT|QUERY|LINE \d+): |\[(?:SQL|parameters): |\(Background on )", re.MULTILINE
+)
 
 
-def said(error: BaseException) -> str:
-    """The text of any exception, on one line, cut after some thousand characters. It never raises.
+def said(error: BaseException, most: int = _MOST) -> str:
+    """The text of any exception, on one line, cut after so many characters. It never raises.
 
-    For a statement that failed it is the server's message, without the parameters.
+    Of a statement that failed it is the server's message alone, also where another exception quotes it.
     """
-    if isinstance(error, DBAPIError) and error.orig is not None:
+    if isinstance(error, StatementError) and error.orig is not None:
         error = error.orig
+    text = _text(error)
+    if (added := _ADDED.search(text)) is not None and added.start() > 0:
+        text = text[: added.start()].strip()
+    return shortened(text, most)
+
+
+def logged(error: BaseException) -> str:
+    """The text of any exception for a record of the log: short, and without what a statement was given."""
+    return said(error, _MOST_LOGGED)
+
+
+def traced(error: BaseException) -> BaseException | None:
+    """The exception whose traceback a record of the log may have. None: it would quote a statement."""
+    seen: set[int] = set()
+    left: list[BaseException | None] = [error]
+    while left:
+        found = left.pop()
+        if found is None or id(found) in seen:
+            continue
+        seen.add(id(found))
+        if isinstance(found, StatementError) or _ADDED.search(_text(found)):
+            return None
+        left += [found.__cause__, found.__context__]
+        if isinstance(found, BaseExceptionGroup):
+            left += found.exceptions
+    return error
+
+
+def _text(error: BaseException) -> str:
     try:
-        text = str(error)
-        said = " ".join(text[:_MOST].split())
-        return said if len(text) <= _MOST else f"{said} ... ({len(text):,} characters)"
+        return str(error)
     except BaseException as again:  # noqa: BLE001 - an exception's own __str__ may do anything
         return f"(its text cannot be had: __str__ raises {type(again).__name__})"
+
+
+def shortened(text: str, most: int) -> str:
+    """The text on one line, cut after so many characters."""
+    line = " ".join(text[:most].split())
+    return line if len(text) <= most else f"{line} ... ({len(text):,} characters)"
 
 
 def last_line(error: str | None) -> str | None:

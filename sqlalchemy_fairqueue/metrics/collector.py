@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from sqlalchemy_fairqueue.errors import FairQueueError, InvalidArgument
+from sqlalchemy_fairqueue.errors import FairQueueError, InvalidArgument, logged
 from sqlalchemy_fairqueue.figures import SharedFigures
 from sqlalchemy_fairqueue.metrics.families import queue_families, up_family, worker_families
 from sqlalchemy_fairqueue.queue.base import schema_of
@@ -90,7 +90,7 @@ class QueueCollector(Collector):
             refused: Why nothing could be read now. None: it was.
         """
         if refused is not None:
-            logger.warning("the figures of the queues cannot be read: %s", refused)
+            logger.warning("the figures of the queues cannot be read: %s: %s", type(refused).__name__, logged(refused))
         yield up_family(answered=refused is None)
         if refused is None:
             yield from queue_families(self.figures)

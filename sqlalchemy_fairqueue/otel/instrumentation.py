@@ -13,7 +13,7 @@ from opentelemetry import metrics, trace
 from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.trace import SpanKind, Status, StatusCode, TraceFlags, get_current_span
 
-from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.errors import InvalidArgument, logged
 from sqlalchemy_fairqueue.otel.propagation import extracted, injected, links
 from sqlalchemy_fairqueue.queue.instrumentation import installed
 from sqlalchemy_fairqueue.values import Outcome
@@ -202,7 +202,7 @@ class _OpenTelemetry:
                 measured["error.type"] = name
                 span.record_exception(error)
                 span.set_attribute("error.type", name)
-                span.set_status(Status(StatusCode.ERROR, f"{name}: {error}"))
+                span.set_status(Status(StatusCode.ERROR, f"{name}: {logged(error)}"))
                 raise
             finally:
                 self._duration.record(perf_counter() - began, measured)

@@ -9,7 +9,7 @@ from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 from sqlalchemy.exc import SQLAlchemyError
 
-from sqlalchemy_fairqueue.errors import FairQueueError
+from sqlalchemy_fairqueue.errors import FairQueueError, logged
 from sqlalchemy_fairqueue.figures import SharedFigures
 from sqlalchemy_fairqueue.queue.base import schema_of
 
@@ -93,7 +93,7 @@ def _observer(
         try:
             queues = figures.get().queues.values()
         except (SQLAlchemyError, FairQueueError) as error:
-            logger.warning("the figures of the queues cannot be read: %s", error)
+            logger.warning("the figures of the queues cannot be read: %s: %s", type(error).__name__, logged(error))
             return []
         return [
             Observation(value, {"messaging.destination.name": queue.name} | dict([each] if each else []))

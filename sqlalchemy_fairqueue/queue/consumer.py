@@ -20,7 +20,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.codecs import decoded, headers_of
 from sqlalchemy_fairqueue.database.quarantine import is_about_data
-from sqlalchemy_fairqueue.errors import clean, said
+from sqlalchemy_fairqueue.errors import clean, logged, shortened
 from sqlalchemy_fairqueue.values import Batch, Once, delivery_of
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ _OUTCOMES = {
     "quarantined": "in quarantine now (fairqueue dead quarantine)",
     "mended": "made anew",
 }
+_MOST_REASON = 150
 _CHUNK = 10_000
 _CHUNKS = 5
 _ALL = -1
@@ -145,7 +146,7 @@ class Consumer:
         connection.commit()
         # It heard signals too: a channel may stand below the floor of the hints now, and is found by a full scan.
         self._hints = None
-        self._log(found, said(error.orig or error))
+        self._log(found, logged(error))
         return found
 
     def _log(self, found: list[SetAside], problem: str) -> None:
@@ -156,7 +157,7 @@ class Consumer:
                 clean(problem),
                 _what(one),
                 _OUTCOMES[one.outcome],
-                clean(one.reason),
+                clean(shortened(one.reason, _MOST_REASON)),
                 extra={"queue": self._target.queue, "message_id": one.message_id, "channel_id": one.channel_id},
             )
 

@@ -23,7 +23,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from sqlalchemy import event
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue.errors import UnsentWork
+from sqlalchemy_fairqueue.errors import UnsentWork, said
 from sqlalchemy_fairqueue.unit_of_work.commits import can_commit_with, commit_with
 from sqlalchemy_fairqueue.unit_of_work.lock_order import forget, lock_order_of
 from sqlalchemy_fairqueue.unit_of_work.operations import Cancel, EnqueueMessage
@@ -312,7 +312,7 @@ def _send(
 
 
 def _text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+    return f"{type(error).__name__}: {said(error)}"
 
 
 def _after_commit(session: Session) -> None:

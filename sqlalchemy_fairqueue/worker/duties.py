@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy_fairqueue import database
-from sqlalchemy_fairqueue.errors import said
+from sqlalchemy_fairqueue.errors import logged
 from sqlalchemy_fairqueue.worker.connection import committed, dedicated_connection
 from sqlalchemy_fairqueue.worker.telemetry import log
 from sqlalchemy_fairqueue.worker.timings import Backoff
@@ -110,7 +110,7 @@ class Duties:
             log.debug(
                 "worker %s could not end its leases, which expire: %s",
                 self._name,
-                said(error),
+                logged(error),
                 extra={"worker": self._name},
             )
         self._connection.close()
@@ -215,7 +215,7 @@ class Housekeeping:
                     log.warning(
                         "worker %s could not do its housekeeping: %s",
                         self._name,
-                        said(error),
+                        logged(error),
                         extra={"worker": self._name},
                     )
         connection.close()

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.database.versions import check_writable, version
-from sqlalchemy_fairqueue.errors import said
+from sqlalchemy_fairqueue.errors import logged
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
 
 if TYPE_CHECKING:
@@ -82,5 +82,5 @@ class HealthCheck:
                 # If it refuses, the connection is closed: the next one may reach the primary.
                 self._connection.run(check_writable, within=_ANSWER_SECONDS)
             except Exception as error:  # noqa: BLE001 - whatever it is, messages cannot be taken
-                return f"the database does not serve it: {type(error).__name__}: {said(error)}"
+                return f"the database does not serve it: {type(error).__name__}: {logged(error)}"
         return None

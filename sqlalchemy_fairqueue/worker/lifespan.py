@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-import logging
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.errors import StartError, WorkerError, said
+from sqlalchemy_fairqueue.errors import StartError, WorkerError, logged, said, traced
 from sqlalchemy_fairqueue.queue.lifespan import lifespan_of
 from sqlalchemy_fairqueue.worker.operating_system import in_thread
 from sqlalchemy_fairqueue.worker.telemetry import log
@@ -140,7 +139,7 @@ class Lifespan:
         try:
             yield
         except Exception as error:
-            self._log(logging.ERROR, f"on_start function {one.name!r} of queue {queue.name!r} failed", error)
+            self._log(f"on_start function {one.name!r} of queue {queue.name!r} failed", error)
             raise StartError(queue.name, one.name, f"{type(error).__name__}: {said(error)}") from error
 
     @contextlib.contextmanager
@@ -148,10 +147,15 @@ class Lifespan:
         try:
             yield
         except BaseException as error:  # noqa: BLE001 - the others are to be stopped, too
-            self._log(logging.ERROR, f"{verb} function {one.name!r} of queue {queue.name!r} failed at the stop", error)
+            self._log(f"{verb} function {one.name!r} of queue {queue.name!r} failed at the stop", error)
 
-    def _log(self, level: int, what: str, error: BaseException) -> None:
-        log.log(level, "worker %s: %s", self._worker, what, exc_info=error, extra={"worker": self._worker})
+    def _log(self, what: str, error: BaseException) -> None:
+        log.error(
+            "worker %s: %s: %s: %s",
+            *(self._worker, what, type(error).__name__, logged(error)),
+            exc_info=traced(error),
+            extra={"worker": self._worker},
+        )
 
 
 class LifespanKeeper:

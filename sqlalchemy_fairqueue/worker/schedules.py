@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database.drivers import is_away, sqlstate_of
-from sqlalchemy_fairqueue.errors import FairQueueError, NotGranted, said
+from sqlalchemy_fairqueue.errors import FairQueueError, NotGranted, logged, said
 from sqlalchemy_fairqueue.values import planned, timing_of
 from sqlalchemy_fairqueue.worker.connection import committed, dedicated_connection
 from sqlalchemy_fairqueue.worker.decisions import is_serialization_failure
@@ -208,7 +208,7 @@ class Schedules:
             self._refused.add(due.id)
             log.warning(
                 "worker %s leaves schedule %s of channel %s of queue %s to others: %s",
-                *(self._options.name, due.name, due.channel, due.queue, said(error)),
+                *(self._options.name, due.name, due.channel, due.queue, logged(error)),
                 extra={"worker": self._options.name},
             )
             return False
@@ -255,14 +255,13 @@ class Schedules:
         self, connection: DedicatedConnection, schema: str | None, due: DueSchedule, error: BaseException
     ) -> bool:
         """Note why a schedule cannot be run. False: it was changed meanwhile, or somebody has the row locked."""
-        problem = said(error)
         delay = timedelta(seconds=self._timings.schedule_again)
-        note = partial(database.fail_schedule, schema=schema, due=due, problem=problem, delay=delay)
+        note = partial(database.fail_schedule, schema=schema, due=due, problem=said(error), delay=delay)
         noted = connection.run(partial(committed, work=note))
         if noted:
             log.warning(
                 "worker %s cannot run schedule %s of channel %s of queue %s, which is tried again in %.0f s: %s",
-                *(self._options.name, due.name, due.channel, due.queue, delay.total_seconds(), problem),
+                *(self._options.name, due.name, due.channel, due.queue, delay.total_seconds(), logged(error)),
                 extra={"worker": self._options.name},
             )
         return noted

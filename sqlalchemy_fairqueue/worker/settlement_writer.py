@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue.database.drivers import is_away, sqlstate_of
-from sqlalchemy_fairqueue.errors import LeaseLost, said
+from sqlalchemy_fairqueue.errors import LeaseLost, logged
 from sqlalchemy_fairqueue.queue.instrumentation import settled, settling
 from sqlalchemy_fairqueue.unit_of_work import Verb, settle
 from sqlalchemy_fairqueue.worker.decisions import fallback, is_serialization_failure, of_own_verb
@@ -182,7 +182,7 @@ class SettlementWriter:
             held.delivery.message_id,
             queue.queue.name,
             "" if instead is None else f", tries to {instead.verb.value} it",
-            said(error),
+            logged(error),
             extra={"worker": self._name, "queue": queue.queue.name, "message_ids": (held.delivery.message_id,)},
         )
         queue.consumer.forget_leases()

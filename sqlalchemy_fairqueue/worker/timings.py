@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sqlalchemy_fairqueue.database import LONGEST_WAIT
-from sqlalchemy_fairqueue.errors import said
+from sqlalchemy_fairqueue.errors import logged
 from sqlalchemy_fairqueue.worker.telemetry import log
 
 Clock = Callable[[], float]
@@ -172,7 +172,7 @@ class Backoff:
                 self._failures,
                 now - self._since,
                 type(error).__name__,
-                said(error),
+                logged(error),
                 extra={"worker": self._worker, "step": self._step, "failures": self._failures},
             )
         doubled: float = self._timings.backoff_first * 2.0 ** min(self._failures - 1, 16)

@@ -91,6 +91,8 @@ def test_a_row_costs_itself(
     [record] = [one for one in caplog.records if one.name == "sqlalchemy_fairqueue.queue"]
     assert (record.queue, record.message_id) == ("documents", bad)  # type: ignore[attr-defined]
     assert f"message {bad}" in record.getMessage()
+    assert len(record.getMessage()) < 500
+    assert "SQL statement" not in record.getMessage()
     dead, quarantined = queue.dead_letters(engine), queue.quarantined(engine)
     assert [one.message_id for one in dead] == ([bad] if outcome == "dead" else [])
     assert [one.message_id for one in quarantined] == ([bad] if outcome == "quarantined" else [])

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from sqlalchemy_fairqueue.errors import logged, traced
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -78,8 +80,11 @@ class LagListener(StreamingQueryListener):
         for lag in lags_of(event.progress):
             try:
                 self._export(lag)
-            except Exception:  # noqa: BLE001 - whatever a monitoring system raises, the query goes on
-                _log.exception("the lag of query %s could not be exported", lag.query)
+            except Exception as error:  # noqa: BLE001 - whatever a monitoring system raises, the query goes on
+                what = type(error).__name__, logged(error)
+                _log.error(
+                    "the lag of query %s could not be exported: %s: %s", lag.query, *what, exc_info=traced(error)
+                )
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
         """Nothing new."""

@@ -19,6 +19,7 @@ from sqlalchemy_fairqueue.errors import (
     MessageCancelled,
     PayloadError,
     WorkerError,
+    logged,
     said,
 )
 from sqlalchemy_fairqueue.queue.contexts import Context
@@ -223,7 +224,7 @@ def _decide(held: HeldDelivery, error: BaseException, default: RetryPolicy, work
     if isinstance(error, _UnknownKind):
         decision = of_unknown(error.cause, delivery, default)
         if decision.verb is Verb.RELEASE:
-            log_message(logging.WARNING, worker, delivery, f"is given back for later, uncounted: {said(error.cause)}")
+            log_message(logging.WARNING, worker, delivery, f"is given back for later, uncounted: {logged(error.cause)}")
         else:
             _log(logging.ERROR, worker, held, error.cause, decision)
         return decision
@@ -262,7 +263,7 @@ def _log(level: int, worker: str, held: HeldDelivery, error: BaseException, deci
         shown = f"; traceback: fairqueue {noun} show {held.delivery.message_id} {held.queue.reference}"
     attempt = f"attempt {held.delivery.attempt} of {held.max_attempts}"
     name = "" if isinstance(error, RemoteError) else f"{type(error).__name__}: "
-    log_message(level, worker, held.delivery, f"failed at {attempt}: {name}{said(error)}{shown}")
+    log_message(level, worker, held.delivery, f"failed at {attempt}: {name}{logged(error)}{shown}")
 
 
 # Seconds after a check that failed.
@@ -321,7 +322,7 @@ class TimeLimits:
                     "worker %s could not check the time of its handlers: %s: %s",
                     self._name,
                     type(error).__name__,
-                    said(error),
+                    logged(error),
                     extra={"worker": self._name},
                 )
                 over_at = self._clock() + _AGAIN
