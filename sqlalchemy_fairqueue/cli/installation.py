@@ -16,6 +16,7 @@ from sqlalchemy_fairqueue.cli.errors import CommandError, not_found_error, usage
 from sqlalchemy_fairqueue.cli.results import ExitStatus
 from sqlalchemy_fairqueue.cli.sql_files import query
 from sqlalchemy_fairqueue.cli.target import open_target
+from sqlalchemy_fairqueue.database.engines import read_committed
 from sqlalchemy_fairqueue.database.migrations import to_upgrade, too_old
 from sqlalchemy_fairqueue.sql import latest_version, schema_argument
 
@@ -112,7 +113,7 @@ def open_installation(options: Options) -> Iterator[Installation]:
         CommandError: The database cannot be reached; fairqueue is missing or too old.
     """
     with open_target(options) as target:
-        engine = target.engine.execution_options(isolation_level="READ COMMITTED")
+        engine = read_committed(target.engine)
         with engine.connect() as connection:
             schema, version = find_installation(connection, target.schema)
         if error := version_error(schema, version, target.schema):

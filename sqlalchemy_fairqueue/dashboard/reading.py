@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy_fairqueue.cli.doctor.examination import examine
 from sqlalchemy_fairqueue.cli.doctor.findings import Role as Work
 from sqlalchemy_fairqueue.cli.errors import CommandError
-from sqlalchemy_fairqueue.database.engines import aread_again, arun, read_again, run
+from sqlalchemy_fairqueue.database.engines import READ_COMMITTED, aread_again, arun, isolate, read_again, run
 from sqlalchemy_fairqueue.errors import logged
 from sqlalchemy_fairqueue.figures import DUTY, PATIENCE_SECONDS, SharedFigures
 from sqlalchemy_fairqueue.queue import Queue
@@ -251,8 +251,7 @@ class Reading:
 
         def read() -> Examination:
             with engine.connect() as connected:
-                connection = connected.execution_options(isolation_level="READ COMMITTED")
-                return examine(connection, self.schema, role=Work.MONITOR)
+                return examine(isolate(connected, READ_COMMITTED), self.schema, role=Work.MONITOR)
 
         try:
             found = read_again(read)

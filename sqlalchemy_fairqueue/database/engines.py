@@ -7,7 +7,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine, NullPool, event, text
+from sqlalchemy.engine.base import OptionEngine
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
@@ -16,9 +17,14 @@ from sqlalchemy_fairqueue.database.drivers import check_driver, driver_of, is_in
 from sqlalchemy_fairqueue.errors import InvalidArgument, IsolationError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+
+    from sqlalchemy import Pool
 
 R = TypeVar("R")
+
+READ_COMMITTED = {"isolation_level": "READ COMMITTED"}
+REPEATABLE_READ = {"isolation_level": "REPEATABLE READ"}
 
 # PostgreSQL 17 and newer have the second one.
 _SET_TIME_LIMIT = text(
@@ -30,8 +36,59 @@ _SET_TIME_LIMIT = text(
 _explicit: WeakSet[Engine] = WeakSet()
 
 
+class _WithoutPool(OptionEngine):
+    """An engine with the events and options of another one, and a pool of its own."""
+
+    # In place of a property, which is the pool of the other.
+    pool: Pool = NullPool(lambda: None)  # type: ignore[arg-type]
+
+
+def without_pool(engine: Engine) -> Engine:
+    """Return an engine that connects as another one does, with its events and options, and keeps no connection."""
+    shared, own = engine.pool, _WithoutPool(engine, {})
+    own.pool = NullPool(shared._creator, echo=shared.echo, dialect=engine.dialect, _dispatch=shared.dispatch)  # noqa: SLF001
+    return own
+
+
+def sets_up_transactions(connection: Connection) -> bool:
+    """Return whether listeners of the engine set its transactions up, which AUTOCOMMIT would pass by.
+
+    Args:
+        connection: A new connection.
+    """
+    return connection.in_transaction() or bool(connection.engine.dispatch.begin)
+
+
+def isolate(connection: Connection, options: Mapping[str, Any]) -> Connection:
+    """Give a new connection options of isolation, also if a listener of ``engine_connect`` has begun a transaction.
+
+    What the listener has set for the session stays. What it has set for that transaction is set again in each.
+    """
+    if connection.in_transaction():
+        dispatch: Any = connection.engine.dispatch
+        connection.commit()
+        # Not the listeners themselves, of which SQLAlchemy can keep no weak reference.
+        event.listen(connection, "begin", lambda begun: dispatch.engine_connect(begun))  # noqa: PLW0108
+    return connection.execution_options(**options)
+
+
+class _ReadCommitted(OptionEngine):
+    """An engine whose connections are in READ COMMITTED from the start."""
+
+    def connect(self) -> Connection:
+        """Return a new connection."""
+        return isolate(super().connect(), READ_COMMITTED)
+
+
+def read_committed(engine: Engine) -> Engine:
+    """Return the engine with READ COMMITTED for its default isolation."""
+    return _ReadCommitted(engine, {})
+
+
 def run(engine: Engine, work: Callable[[Connection], R], *, calls_only: bool = False) -> R:
     """Do *work* on a connection of the engine, where each statement is a READ COMMITTED transaction of its own.
+
+    It is one transaction if listeners of the engine set its transactions up.
 
     Args:
         engine: A sync engine.
@@ -43,13 +100,15 @@ def run(engine: Engine, work: Callable[[Connection], R], *, calls_only: bool = F
         with engine.connect() as connection:
             # AUTOCOMMIT is one round trip a statement; where the server's default isolation is another, READ COMMITTED
             # must be asked for.
-            if engine in _explicit:
-                connection.execution_options(isolation_level="READ COMMITTED")
+            if engine in _explicit or sets_up_transactions(connection):
+                isolate(connection, READ_COMMITTED)
             elif calls_only and driver.passes_sqlalchemy:
                 connection.execution_options(**ALONE)
-            else:
+            elif not is_in_autocommit(connection):
                 connection.execution_options(isolation_level="AUTOCOMMIT")
-            return work(connection)
+            result = work(connection)
+            connection.commit()
+            return result
     except IsolationError:
         if engine in _explicit:
             raise
@@ -93,17 +152,19 @@ async def aread_again(read: Callable[[], Awaitable[R]]) -> R:
 def run_transaction(engine: Engine, work: Callable[[Connection], R]) -> R:
     """Do *work* in one READ COMMITTED transaction of its own, which is committed when this returns."""
     check_driver(engine)
-    with engine.connect() as connection, connection.execution_options(isolation_level="READ COMMITTED").begin():
-        return work(connection)
+    with engine.connect() as connection:
+        isolate(connection, READ_COMMITTED)
+        result = work(connection)
+        connection.commit()
+        return result
 
 
 async def arun_transaction(engine: AsyncEngine, work: Callable[[Connection], R]) -> R:
     """As :func:`run_transaction`, on an async engine."""
-    check_driver(engine.sync_engine)
-    async with engine.connect() as connection:
-        isolated = await connection.execution_options(isolation_level="READ COMMITTED")
-        async with isolated.begin():
-            return await isolated.run_sync(work)
+    # It needs greenlet.
+    from sqlalchemy.util import greenlet_spawn  # noqa: PLC0415
+
+    return await greenlet_spawn(run_transaction, engine.sync_engine, work)
 
 
 @contextmanager
@@ -114,10 +175,9 @@ def own_transaction(engine: Engine) -> Iterator[Connection]:
     """
     check_driver(engine)
     with engine.connect() as connection:
-        if not is_in_autocommit(connection):
-            connection.execution_options(isolation_level="READ COMMITTED")
-        with connection.begin():
-            yield connection
+        _isolate_transaction(connection)
+        yield connection
+        connection.commit()
 
 
 @asynccontextmanager
@@ -125,11 +185,14 @@ async def async_own_transaction(engine: AsyncEngine) -> AsyncIterator[AsyncConne
     """As :func:`own_transaction`, on an async engine."""
     check_driver(engine.sync_engine)
     async with engine.connect() as connection:
-        isolated = connection
-        if not await connection.run_sync(is_in_autocommit):
-            isolated = await connection.execution_options(isolation_level="READ COMMITTED")
-        async with isolated.begin():
-            yield isolated
+        await connection.run_sync(_isolate_transaction)
+        yield connection
+        await connection.commit()
+
+
+def _isolate_transaction(connection: Connection) -> None:
+    if not is_in_autocommit(connection):
+        isolate(connection, READ_COMMITTED)
 
 
 def set_lock_timeout(connection: Connection, timeout: timedelta) -> None:

@@ -9,6 +9,7 @@ from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine, AsyncSession
 from sqlalchemy_fairqueue.database.drivers import is_in_autocommit, refusal_of, sqlstate_of
+from sqlalchemy_fairqueue.database.engines import read_committed
 from sqlalchemy_fairqueue.database.migrations import to_upgrade, too_old
 from sqlalchemy_fairqueue.errors import AutocommitError, InvalidArgument, SchemaMismatch
 from sqlalchemy_fairqueue.sql import (
@@ -67,7 +68,7 @@ def install_fairqueue(where: Engine | Connection, schema: str | None = None) -> 
             + (", in an asynchronous program: await connection.run_sync(install_fairqueue)" if is_async else "")
         )
     _check_postgresql(where)
-    engine = where.execution_options(isolation_level="READ COMMITTED")
+    engine = read_committed(where)
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             with engine.begin() as connection:

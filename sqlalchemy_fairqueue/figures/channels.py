@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database import Target
+from sqlalchemy_fairqueue.database.engines import REPEATABLE_READ, isolate
 from sqlalchemy_fairqueue.figures.times import age
 from sqlalchemy_fairqueue.figures.waits import channel_waits
 
@@ -83,7 +84,7 @@ def take_sample(engine: Engine, schema: str | None, queues: Sequence[Queue], pre
         previous: The sample that changes are counted from. None: there was none.
     """
     with engine.connect() as connected:
-        connection = connected.execution_options(isolation_level="REPEATABLE READ")
+        connection = isolate(connected, REPEATABLE_READ)
         context = database.sample_context(connection, schema)
         recorded = [name for name, one in database.queue_settings(connection, schema).items() if one.history]
         counts = {queue.name: queue.stats(connection) for queue in queues}

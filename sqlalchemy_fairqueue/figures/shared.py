@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
-from sqlalchemy_fairqueue.database.engines import aread_again, read_again, refused
+from sqlalchemy_fairqueue.database.engines import REPEATABLE_READ, aread_again, isolate, read_again, refused
 from sqlalchemy_fairqueue.figures.queues import read_figures
 
 if TYPE_CHECKING:
@@ -237,8 +237,8 @@ class SharedFigures:
         began, forgotten = monotonic(), self._forgotten
 
         async def read() -> Figures:
-            async with engine.connect() as connected:
-                connection = await connected.execution_options(isolation_level="REPEATABLE READ")
+            async with engine.connect() as connection:
+                await connection.run_sync(isolate, REPEATABLE_READ)
                 figures = await connection.run_sync(self._reading())
                 await connection.rollback()
                 return figures
@@ -247,7 +247,7 @@ class SharedFigures:
 
     def _read(self, engine: Engine) -> Figures:
         with engine.connect() as connected:
-            connection = connected.execution_options(isolation_level="REPEATABLE READ")
+            connection = isolate(connected, REPEATABLE_READ)
             figures = self._reading()(connection)
             connection.rollback()
             return figures

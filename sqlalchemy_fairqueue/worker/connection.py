@@ -19,19 +19,25 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from sqlalchemy import Engine, NullPool
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
 from sqlalchemy_fairqueue.database.calls import ALONE
 from sqlalchemy_fairqueue.database.drivers import driver_of, sqlstate_of
-from sqlalchemy_fairqueue.database.engines import set_lock_timeout, set_time_limit
+from sqlalchemy_fairqueue.database.engines import (
+    READ_COMMITTED,
+    isolate,
+    set_lock_timeout,
+    set_time_limit,
+    sets_up_transactions,
+    without_pool,
+)
 from sqlalchemy_fairqueue.errors import IsolationError, LeaseLost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Mapping
+    from collections.abc import Callable, Coroutine, Iterator
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Engine
 
     from sqlalchemy_fairqueue.database.drivers import Driver, Listener
     from sqlalchemy_fairqueue.worker.timings import Clock, Timings
@@ -40,7 +46,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-_READ_COMMITTED = {"isolation_level": "READ COMMITTED"}
+_ALONE = {"isolation_level": "AUTOCOMMIT", **ALONE}
 
 # Somebody has a row locked; the encoding has no bytes for a character.
 _REFUSALS = {"55P03", "22P05"}
@@ -94,13 +100,6 @@ def dedicated_connection(
     return made
 
 
-def committed(connection: Connection, work: Callable[[Connection], R]) -> R:
-    """Do *work* and commit it, for :meth:`DedicatedConnection.run`."""
-    result = work(connection)
-    connection.commit()
-    return result
-
-
 class DedicatedConnection(ABC):
     """One connection, made when it is needed and again after it broke; *set_up* is called with each new one.
 
@@ -118,10 +117,14 @@ class DedicatedConnection(ABC):
         self._timings = options.timings
         self._set_up = set_up
         self.watch: SocketWatch = SocketWatch(options.clock, self._driver)
-        self._isolation: Mapping[str, Any] = {"isolation_level": "AUTOCOMMIT", **ALONE}
+        self._must_be_explicit = self._listens = False
+        # The driver's connection, which SQLAlchemy no longer names once it has found it broken.
+        self._opened: Any = None
 
     def run(self, work: Callable[[Connection], R], *, within: float | None = None) -> R:
         """Do *work* on the connection, where each statement is a READ COMMITTED transaction of its own.
+
+        It is one transaction, which is committed, if the engine's listeners set each transaction up.
 
         Args:
             work: What to do.
@@ -133,10 +136,10 @@ class DedicatedConnection(ABC):
             return self._run(work, self.within if within is None else within)
         except IsolationError:
             self.close()
-            if self._isolation == _READ_COMMITTED:
+            if self._must_be_explicit:
                 raise
             # The server's default isolation is another one, so that it must be asked for.
-            self._isolation = _READ_COMMITTED
+            self._must_be_explicit = True
             return self.run(work, within=within)
         except BaseException as error:
             if not _is_usable(error):
@@ -149,6 +152,7 @@ class DedicatedConnection(ABC):
 
     def listener(self) -> Listener:
         """A listener over the connection, which is used for nothing else until it is closed."""
+        self._listens = True
         return self._closing(lambda: self._driver.listener(self._driver_connection(), self._in_loop))
 
     def _closing(self, work: Callable[[], R]) -> R:
@@ -158,9 +162,27 @@ class DedicatedConnection(ABC):
             self.close()
             raise
 
+    def _prepare(self, connection: Connection) -> None:
+        """Set up a new connection, after the engine's listeners."""
+        explicit = self._must_be_explicit or sets_up_transactions(connection)
+        isolate(connection, _ALONE if self._listens or not explicit else READ_COMMITTED)
+        if self._set_up is not None:
+            self._set_up(connection)
+        connection.commit()
+
+    def _do(self, work: Callable[[Connection], R], connection: Connection) -> R:
+        try:
+            result = work(connection)
+        except BaseException as error:
+            if _is_usable(error):
+                connection.rollback()
+            raise
+        connection.commit()
+        return result
+
     @abstractmethod
     def close(self) -> None:
-        """Let the connection go. The next use makes another one."""
+        """End the connection, also if the engine has it from a pool of somebody else's. The next use makes another."""
 
     @abstractmethod
     def _run(self, work: Callable[[Connection], R], within: float | None) -> R: ...
@@ -178,7 +200,7 @@ class SyncDedicatedConnection(DedicatedConnection):
 
     def __init__(self, engine: Engine, options: ConnectionOptions, set_up: SetUp | None) -> None:
         super().__init__(options, set_up)
-        self._engine = _without_pool(engine)
+        self._engine = without_pool(engine)
         self._connection: Connection | None = None
 
     def close(self) -> None:
@@ -187,6 +209,8 @@ class SyncDedicatedConnection(DedicatedConnection):
         connection, self._connection = self._connection, None
         if connection is not None:
             with contextlib.suppress(Exception):
+                self._driver.end(self._opened, self._in_loop)
+            with contextlib.suppress(Exception):
                 connection.invalidate()
             with contextlib.suppress(Exception):
                 connection.close()
@@ -194,7 +218,7 @@ class SyncDedicatedConnection(DedicatedConnection):
     def _run(self, work: Callable[[Connection], R], within: float | None) -> R:
         connection = self._open()
         with self.watch.calling(within):
-            return work(connection)
+            return self._do(work, connection)
 
     def _driver_connection(self) -> Any:
         return self._open().connection.driver_connection
@@ -204,12 +228,10 @@ class SyncDedicatedConnection(DedicatedConnection):
             # Kept at once: if anything of the following fails, close() lets it go.
             connection = self._connection = _connected(self._engine, self._timings.connect)
             self.made += 1
-            self.watch.watch(connection.connection.driver_connection)
+            self._opened = connection.connection.driver_connection
+            self.watch.watch(self._opened)
             with self.watch.calling(self._timings.connect):
-                connection.execution_options(**self._isolation)
-                if self._set_up is not None:
-                    self._set_up(connection)
-                    connection.commit()
+                self._prepare(connection)
         return self._connection
 
 
@@ -218,7 +240,7 @@ class AsyncDedicatedConnection(DedicatedConnection):
 
     def __init__(self, engine: AsyncEngine, options: ConnectionOptions, set_up: SetUp | None) -> None:
         super().__init__(options, set_up)
-        self._engine = AsyncEngine(_without_pool(engine.sync_engine))
+        self._engine = AsyncEngine(without_pool(engine.sync_engine))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connection: AsyncConnection | None = None
 
@@ -230,6 +252,8 @@ class AsyncDedicatedConnection(DedicatedConnection):
         self.watch.forget()
         connection, self._connection = self._connection, None
         if connection is not None:
+            with contextlib.suppress(Exception):
+                self._driver.end(self._opened, loop.run_until_complete)
             with contextlib.suppress(Exception):
                 loop.run_until_complete(connection.invalidate())
             with contextlib.suppress(Exception):
@@ -254,7 +278,7 @@ class AsyncDedicatedConnection(DedicatedConnection):
     async def _arun(self, work: Callable[[Connection], R], within: float | None) -> R:
         connection = await self._open()
         with self.watch.calling(within):
-            return await connection.run_sync(work)
+            return await connection.run_sync(partial(self._do, work))
 
     async def _adriver(self) -> Any:
         return (await (await self._open()).get_raw_connection()).driver_connection
@@ -270,20 +294,11 @@ class AsyncDedicatedConnection(DedicatedConnection):
                     raise
                 raise _unanswered(connect) from None
             self.made += 1
-            self.watch.watch(await self._adriver())
+            self._opened = await self._adriver()
+            self.watch.watch(self._opened)
             with self.watch.calling(connect):
-                self._connection = await self._connection.execution_options(**self._isolation)
-                if self._set_up is not None:
-                    await self._connection.run_sync(self._set_up)
-                    await self._connection.commit()
+                await self._connection.run_sync(self._prepare)
         return self._connection
-
-
-def _without_pool(engine: Engine) -> Engine:
-    """An engine that connects in the same way, without a limit: a connection that was given up must not count."""
-    shared = engine.pool
-    pool = NullPool(shared._creator, echo=shared.echo, dialect=engine.dialect, _dispatch=shared.dispatch)  # noqa: SLF001
-    return Engine(pool, engine.dialect, engine.url, hide_parameters=engine.hide_parameters)
 
 
 def _connected(engine: Engine, within: float) -> Connection:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.errors import logged
-from sqlalchemy_fairqueue.worker.connection import committed, dedicated_connection
+from sqlalchemy_fairqueue.worker.connection import dedicated_connection
 from sqlalchemy_fairqueue.worker.telemetry import log
 from sqlalchemy_fairqueue.worker.timings import Backoff
 from sqlalchemy_fairqueue.worker.wakeups import WakeEvent
@@ -297,4 +297,4 @@ def _call(
     **options: P.kwargs,
 ) -> R:
     """One statement in a transaction of its own, with the connection's limit for itself."""
-    return connection.run(partial(committed, work=lambda opened: function(opened, *arguments, **options)))
+    return connection.run(lambda opened: function(opened, *arguments, **options))

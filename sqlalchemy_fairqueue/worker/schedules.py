@@ -20,7 +20,7 @@ from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database.drivers import is_away, sqlstate_of
 from sqlalchemy_fairqueue.errors import FairQueueError, NotGranted, logged, said
 from sqlalchemy_fairqueue.values import planned, timing_of
-from sqlalchemy_fairqueue.worker.connection import committed, dedicated_connection
+from sqlalchemy_fairqueue.worker.connection import dedicated_connection
 from sqlalchemy_fairqueue.worker.decisions import is_serialization_failure
 from sqlalchemy_fairqueue.worker.telemetry import log
 from sqlalchemy_fairqueue.worker.timings import Backoff
@@ -153,7 +153,7 @@ class Schedules:
             ahead=timedelta(seconds=timings.schedules_every),
             limit=timings.schedules_at_once,
         )
-        found = connection.run(partial(committed, work=ask))
+        found = connection.run(ask)
         if self._until is not None and found:
             until = self._until.setdefault(schema, found[0].read_at)
             found = [due._replace(read_at=min(due.read_at, until)) for due in found]
@@ -168,7 +168,7 @@ class Schedules:
                     if self._declared_on is not None and self._is_set(connection, queue, channel, name):
                         continue
                     make = partial(database.set_schedule, target=queue.target, definition=definition)
-                    outcome = connection.run(partial(committed, work=make))
+                    outcome = connection.run(make)
                     log.log(
                         10 if outcome == "same" else 20,
                         "worker %s: schedule %s of queue %s is %s by the code",
@@ -184,7 +184,7 @@ class Schedules:
     @staticmethod
     def _is_set(connection: DedicatedConnection, queue: ServedQueue, channel: str, name: str) -> bool:
         read = partial(database.schedules, target=queue.target, channel=channel, name=name, limit=1)
-        return bool(connection.run(partial(committed, work=read)))
+        return bool(connection.run(read))
 
     def _run_due(self, connection: DedicatedConnection, schema: str | None) -> bool:
         """Run the schedules that are due, in any order: workers that do it at once hardly meet. Whether one was run."""
@@ -242,7 +242,7 @@ class Schedules:
             next_slot=plan.next,
             notify=self._installations[schema].queues[due.queue].target.notify,
         )
-        made = connection.run(partial(committed, work=run))
+        made = connection.run(run)
         if made:
             log.debug(
                 "worker %s: schedule %s of channel %s of queue %s enqueued messages %s",
@@ -257,7 +257,7 @@ class Schedules:
         """Note why a schedule cannot be run. False: it was changed meanwhile, or somebody has the row locked."""
         delay = timedelta(seconds=self._timings.schedule_again)
         note = partial(database.fail_schedule, schema=schema, due=due, problem=said(error), delay=delay)
-        noted = connection.run(partial(committed, work=note))
+        noted = connection.run(note)
         if noted:
             log.warning(
                 "worker %s cannot run schedule %s of channel %s of queue %s, which is tried again in %.0f s: %s",

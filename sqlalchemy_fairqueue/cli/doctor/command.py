@@ -13,6 +13,7 @@ from sqlalchemy_fairqueue.cli.formats import parse_duration
 from sqlalchemy_fairqueue.cli.options import Options, option_parser
 from sqlalchemy_fairqueue.cli.results import ExitStatus, Result
 from sqlalchemy_fairqueue.cli.target import open_target
+from sqlalchemy_fairqueue.database.engines import READ_COMMITTED, isolate
 from sqlalchemy_fairqueue.errors import clean
 
 _STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "bold red"}
@@ -48,7 +49,7 @@ def doctor(
     It changes nothing. The exit status is 1 when a problem was found.
     """
     with open_target(options) as target, target.engine.connect() as connected:
-        connection = connected.execution_options(isolation_level="READ COMMITTED")
+        connection = isolate(connected, READ_COMMITTED)
         found = examine(connection, target.schema, target.queue, max_age=max_age, allowed=tuple(allow or ()), role=role)
     worst = found.worst
     bad = worst is Level.PROBLEM or (strict and worst is Level.WARNING)

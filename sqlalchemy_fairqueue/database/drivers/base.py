@@ -116,6 +116,16 @@ class Driver(ABC):
         """
         return False
 
+    def end(self, connection: Any, run: RunInLoop) -> None:  # noqa: B027 - for others
+        """End a driver's connection, where its own ``close()`` may give it back to a pool of the application's.
+
+        SQLAlchemy closes it afterwards. This does nothing if that is enough.
+
+        Args:
+            connection: In any state; also one that has ended.
+            run: Runs a coroutine in the connection's event loop; where there is one.
+        """
+
     @abstractmethod
     def fileno(self, connection: Any) -> int:
         """The file of the socket under a driver's connection."""

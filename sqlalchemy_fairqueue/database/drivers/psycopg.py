@@ -138,6 +138,13 @@ class Psycopg(Driver):
             raise failure
         return True
 
+    def end(self, connection: Any, run: RunInLoop) -> None:
+        """As for Driver. A pool of psycopg's replaces what comes back ended."""
+        pool = getattr(connection, "_pool", None)
+        connection.pgconn.finish()
+        if pool is not None and (waiting := pool.putconn(connection)) is not None:
+            run(waiting)
+
     def fileno(self, connection: Any) -> int:
         """As for Driver."""
         file: int = connection.fileno()

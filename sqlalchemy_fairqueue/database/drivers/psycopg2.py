@@ -37,6 +37,12 @@ class Psycopg2(Driver):
         finally:
             driver.cursor_factory = factory
 
+    def end(self, connection: Any, run: RunInLoop) -> None:  # noqa: ARG002 - it has no loop
+        """As for Driver. The connection may be of a class of the application's, with a ``close()`` of its own."""
+        from psycopg2.extensions import connection as plain
+
+        plain.close(connection)
+
     def fileno(self, connection: Any) -> int:
         """As for Driver."""
         file: int = connection.fileno()
