@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
@@ -14,6 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
+from sqlalchemy_fairqueue.database.drivers import driver_of
+from sqlalchemy_fairqueue.database.engines import isolate, without_pool
+from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.reporting.archive_files import has_gap, superseded
 from sqlalchemy_fairqueue.reporting.copying import NULL, PARSE, copied_text, unescaped
 from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, HistoryTooLong, HistoryUnreadable, empty_history
@@ -339,22 +343,25 @@ def _parsed(text: bytearray) -> pa.Table:
 @contextmanager
 def _connection(engine: Engine) -> Iterator[psycopg.Connection]:
     """A connection of psycopg's in autocommit, closed afterwards; errors of the server name what was done."""
+    dialect = engine.dialect
+    if dialect.driver != "psycopg" or dialect.is_async:
+        kind = "an AsyncEngine of " if dialect.is_async else ""
+        raise InvalidArgument(
+            f"the history is read by psycopg's COPY, and the engine is {kind}{dialect.name}+{dialect.driver}; give "
+            "create_engine('postgresql+psycopg://...') to the same database, or the command --database-url"
+        )
     try:
-        if engine.dialect.driver == "psycopg":
-            pooled = engine.raw_connection()
-            connection = pooled.driver_connection
+        # Not the pool's: it gets other settings.
+        with without_pool(engine).connect() as opened:
+            isolate(opened, {"isolation_level": "AUTOCOMMIT"})
+            connection = opened.connection.driver_connection
             assert isinstance(connection, psycopg.Connection)  # noqa: S101 - by the name of the driver
-            # It gets other settings than the pool's connections.
-            pooled.detach()
-            with connection:
-                connection.autocommit = True
+            try:
                 connection.execute(_SETTINGS)
                 yield connection
-        else:
-            url = engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
-            with psycopg.connect(url, autocommit=True) as own:
-                own.execute(_SETTINGS)
-                yield own
+            finally:
+                driver_of(engine).end(connection, asyncio.run)
+                opened.invalidate()
     except psycopg.Error as error:
         said = error.diag.message_primary or str(error).strip() or type(error).__name__
         raise HistoryUnreadable(
