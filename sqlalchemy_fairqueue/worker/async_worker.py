@@ -8,11 +8,12 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
+from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine, AsyncSession
 from sqlalchemy_fairqueue.database.engines import refused
-from sqlalchemy_fairqueue.errors import WorkerError
+from sqlalchemy_fairqueue.errors import FairQueueError, WorkerError, said
 from sqlalchemy_fairqueue.figures.leftovers import read_leftovers
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES
 from sqlalchemy_fairqueue.queue.handlers import session_type_of
@@ -50,12 +51,15 @@ class AsyncWorker:
     blocks the loop harms the other handlers of the loop, and nothing else. Plain functions among the handlers are
     called in threads.
 
-    All arguments are those of :class:`Worker`, except these three.
+    All arguments are those of :class:`Worker`, except these four.
 
     Args:
         engine: An AsyncEngine.
         session_factory: Makes the AsyncSessions of async functions. Default: an async_sessionmaker of the engine, of
             the class that these annotate their ``session`` with.
+        worker_engine: Makes the worker's own connections: an Engine or an AsyncEngine to the same database. Default:
+            *engine*, which then must connect in any event loop. One with an ``async_creator`` that serves a single loop
+            cannot.
         sync_session_factory: Makes the Sessions of plain functions that take one: ``sessionmaker(sync_engine)``, to the
             same database. No default: the worker cannot know the arguments of such an engine.
 
@@ -72,6 +76,7 @@ class AsyncWorker:
         self,
         engine: AsyncEngine,
         *queues: Queue,
+        worker_engine: Engine | AsyncEngine | None = None,
         concurrency: int = 8,
         lease: timedelta = LEASE,
         poll_interval: timedelta | None = None,
@@ -88,8 +93,10 @@ class AsyncWorker:
     ) -> None:
         if not isinstance(engine, AsyncEngine):
             raise refused(engine, "an AsyncEngine", "use a Worker")
+        if worker_engine is not None and not isinstance(worker_engine, (Engine, AsyncEngine)):
+            raise refused(worker_engine, "an Engine or an AsyncEngine as worker_engine")
         self._options = WorkerOptions(
-            engine=engine,
+            engine=worker_engine or engine,
             queues=queues,
             concurrency=concurrency,
             lease=lease,
@@ -160,7 +167,7 @@ class AsyncWorker:
         """Begin to work in the running loop, and return.
 
         Raises:
-            WorkerError: It runs already, or a handler cannot be called by it.
+            WorkerError: It runs already, a handler cannot be called by it, or its engine connects in this loop alone.
             InvalidArgument: A queue has no handlers.
             SchemaMismatch: A queue is not installed, or in a version that is too old.
             StartError: A function that a queue declared with ``on_start`` failed.
@@ -191,7 +198,11 @@ class AsyncWorker:
         starting = self._starting = asyncio.Event()
         try:
             # Not in this thread: its connection has a loop of its own.
-            await in_thread(runtime.check)
+            try:
+                await in_thread(runtime.check)
+            except Exception as error:
+                await self._check_loop(error)
+                raise
             if not lifespan.is_empty:
                 self._keeper = LifespanKeeper(lifespan, self._end_with_the_loop)
                 await self._keeper.start()
@@ -354,6 +365,21 @@ class AsyncWorker:
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
+
+    async def _check_loop(self, error: Exception) -> None:
+        """Raise another error if the engine that could not connect in a loop of the worker's can in this one."""
+        if isinstance(error, FairQueueError) or self._options.engine is not self._engine:
+            return
+        try:
+            async with asyncio.timeout(self._options.timings.connect), self._engine.connect():
+                pass
+        except Exception:  # noqa: BLE001 - it has nothing to do with loops
+            return
+        raise WorkerError(
+            f"worker {self.name} cannot make its own connections, in event loops of its own, and its engine can "
+            f"connect in this loop ({type(error).__name__}: {said(error)}); if the engine's async_creator serves one "
+            "loop, give AsyncWorker(worker_engine=...), an Engine or AsyncEngine that connects in any"
+        ) from error
 
     def _check_idle(self) -> None:
         is_running = self._runtime is not None and not self._runtime.executor.is_closed()
