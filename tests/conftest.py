@@ -1,5 +1,6 @@
 """Fixture modules of the suite, one for each concern."""
 
+import os
 import signal
 
 import pytest
@@ -7,6 +8,11 @@ import pytest
 # A suite that was started in the background is deaf to interrupts, and so would be the programs that it starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A server that the suite starts is not the one that libpq's variables lead to.
+if not os.environ.get("FAIRQUEUE_DATABASE_URL", "").strip():
+    for _name in [name for name in os.environ if name.startswith("PG")]:
+        del os.environ[_name]
 
 # Whatever imports them first: their assertions explain themselves.
 pytest.register_assert_rewrite(

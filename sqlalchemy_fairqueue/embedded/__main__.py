@@ -6,6 +6,7 @@ import signal
 import sys
 
 from sqlalchemy_fairqueue.embedded import DATABASE_URL_VARIABLE, EmbeddedServerError, embedded_server
+from sqlalchemy_fairqueue.embedded.environment import libpq_variables
 
 
 def main() -> None:
@@ -15,12 +16,14 @@ def main() -> None:
     """
     stops = (signal.SIGINT, signal.SIGTERM)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # The other terminal probably has the same variables.
+    deaf = f"unset {' '.join(names)}\n" if (names := libpq_variables()) else ""
     try:
         with embedded_server() as server:
             url = server.url().render_as_string(hide_password=False)
             sys.stdout.write(
                 f"PostgreSQL {server.version} runs until Ctrl-C, which removes it with all data. In another terminal:\n"
-                f"export DATABASE_URL='{url}'\n"
+                f"{deaf}export DATABASE_URL='{url}'\n"
                 f'export {DATABASE_URL_VARIABLE}="$DATABASE_URL"\n'
             )
             sys.stdout.flush()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from sqlalchemy import URL
 
 from sqlalchemy_fairqueue.embedded.account import Account
+from sqlalchemy_fairqueue.embedded.environment import answers, without_unanswerable
 from sqlalchemy_fairqueue.embedded.errors import EmbeddedServerError
 from sqlalchemy_fairqueue.embedded.programs import Programs
 from sqlalchemy_fairqueue.embedded.supervisor import Supervisor, supervisor
@@ -49,8 +50,11 @@ class Server:
         return self._supervisor.log_path
 
     def url(self, database: str = "postgres") -> URL:
-        """The URL of *database* as the superuser, for ``create_engine`` and ``create_async_engine`` alike."""
-        query = {"host": str(self.directory)}
+        """The URL of *database* as the superuser, for ``create_engine`` and ``create_async_engine`` alike.
+
+        It says all that libpq would else take from variables such as PGPORT and PGOPTIONS.
+        """
+        query = {"host": str(self.directory), **answers()}
         return URL.create("postgresql+psycopg", username="postgres", database=database, query=query)
 
     def restart(self, mode: Literal["fast", "immediate"] = "fast") -> None:
@@ -74,6 +78,9 @@ def embedded_server(
     parent: str | None = None,
 ) -> Iterator[Server]:
     """Start a private server, and stop it and remove its files when the block ends, also by an exception.
+
+    Connections to it are deaf to libpq's variables, such as PGPORT. While it runs, PGSERVICE, PGTZ, PGDATESTYLE and
+    PGGEQO are not in the environment of this process, because no URL can answer them.
 
     Works as root (the server then runs as ``nobody``) and as an ordinary user; several can run side by side.
 
@@ -104,7 +111,10 @@ def embedded_server(
     in_place = account.may_run(programs.directory / "postgres", "--version")
     directory = _make_directory(account, parent or tempfile.gettempdir())
     copy = directory / "programs"
-    with supervisor(account, directory, programs if in_place else programs.below(copy)) as running:
+    with (
+        without_unanswerable(),
+        supervisor(account, directory, programs if in_place else programs.below(copy)) as running,
+    ):
         if not in_place:
             programs.copy_below(copy, account)
         running.run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")

@@ -68,8 +68,10 @@ def fairqueue_driver() -> str:
 @pytest.fixture
 def fairqueue_url(fairqueue_template: TemplateDatabase, fairqueue_driver: str) -> Iterator[URL]:
     """URL of a database of the test's own, with what ``fairqueue_migrate`` made; dropped after the test."""
+    from sqlalchemy_fairqueue.embedded.environment import for_driver
+
     with fairqueue_template.clone() as url:
-        yield url.set(drivername=f"postgresql+{fairqueue_driver}")
+        yield for_driver(url, fairqueue_driver)
 
 
 @pytest.fixture
@@ -87,8 +89,10 @@ def fairqueue_shared_engine(fairqueue_template: TemplateDatabase, fairqueue_driv
     """Engine for the database of ``fairqueue_session``, which all tests of a process share: commit nothing."""
     from sqlalchemy import create_engine
 
+    from sqlalchemy_fairqueue.embedded.environment import for_driver
+
     with fairqueue_template.clone() as url:
-        engine = create_engine(url.set(drivername=f"postgresql+{fairqueue_driver}"))
+        engine = create_engine(for_driver(url, fairqueue_driver))
         yield engine
         engine.dispose()
 
@@ -145,8 +149,9 @@ def fairqueue_async_engine(fairqueue_url: URL, fairqueue_async_driver: str) -> A
     from sqlalchemy import NullPool
     from sqlalchemy.ext.asyncio import create_async_engine
 
-    url = fairqueue_url.set(drivername=f"postgresql+{fairqueue_async_driver}")
-    return create_async_engine(url, poolclass=NullPool)
+    from sqlalchemy_fairqueue.embedded.environment import for_driver
+
+    return create_async_engine(for_driver(fairqueue_url, fairqueue_async_driver), poolclass=NullPool)
 
 
 @pytest.fixture

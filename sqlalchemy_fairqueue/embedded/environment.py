@@ -1,0 +1,97 @@
+"""The environment variables of libpq, to which connections to a private server are deaf.
+
+An engine that the application makes for a server of its own goes on to honour them: what a URL can say, the URL of the
+private server says, and only what none can say is taken out of the environment while the server runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from psycopg.pq import Conninfo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy import URL
+
+# A service that is not defined fails each connection. The others go to the server beside the parameters of a URL.
+_UNANSWERABLE = ("PGSERVICE", "PGTZ", "PGDATESTYLE", "PGGEQO")
+# What a URL says itself, or what nobody asks for where all are trusted.
+_SAID = {"service", "user", "password", "passfile", "dbname", "host"}
+# Defaults of parameters that take no empty text for theirs.
+_DEFAULTS = {
+    "connect_timeout": "0",
+    "sslcertmode": "allow",
+    "min_protocol_version": "3.0",
+    "max_protocol_version": "3.0",
+}
+# What asyncpg reads, by the names that it has for it.
+_OF_ASYNCPG = {
+    "PGSSLMODE": ("ssl", "disable"),
+    "PGSSLNEGOTIATION": ("direct_tls", ""),
+    "PGTARGETSESSIONATTRS": ("target_session_attrs", "any"),
+    "PGKRBSRVNAME": ("krbsrvname", "postgres"),
+    "PGGSSLIB": ("gsslib", "gssapi"),
+}
+
+_lock = threading.Lock()
+_hidden: dict[str, str] = {}
+_hiding = 0
+
+
+def libpq_variables() -> list[str]:
+    """Return the names of libpq's variables that the environment has."""
+    known = [option.envvar.decode() for option in Conninfo.get_defaults() if option.envvar is not None]
+    return [name for name in dict.fromkeys([*known, *_UNANSWERABLE]) if name in os.environ]
+
+
+def answers() -> dict[str, str]:
+    """Return the parameters of a URL, with libpq's own defaults, that the environment would set otherwise."""
+    given = set(libpq_variables())
+    options = [one for one in Conninfo.get_defaults() if one.envvar is not None and one.envvar.decode() in given]
+    defaults = {one.keyword.decode(): (one.compiled or b"").decode() for one in options}
+    return {name: _DEFAULTS.get(name, value) for name, value in defaults.items() if name not in _SAID}
+
+
+def for_driver(url: URL, driver: str) -> URL:
+    """Return the URL of a private server for another driver than psycopg, which knows fewer parameters, or others."""
+    found = url.set(drivername=f"postgresql+{driver}")
+    ours = [name for name, value in answers().items() if url.query.get(name) == value]
+    if driver == "asyncpg" and ours:
+        found = found.difference_update_query([name for name in ours if name != "port"])
+        found = found.update_query_dict(dict(_OF_ASYNCPG[name] for name in _OF_ASYNCPG if name in os.environ))
+    elif driver == "psycopg2":
+        found = found.difference_update_query([name for name in ours if not _psycopg2_knows(name)])
+    return found
+
+
+def _psycopg2_knows(name: str) -> bool:
+    import psycopg2  # noqa: PLC0415 - the application need not have this driver
+    from psycopg2.extensions import make_dsn  # noqa: PLC0415
+
+    try:
+        make_dsn(**{name: ""})
+    except psycopg2.ProgrammingError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def without_unanswerable() -> Iterator[None]:
+    """Take the variables that no URL can answer out of the environment, until the last such block ends."""
+    global _hiding  # noqa: PLW0603 - the environment is the process's too
+    with _lock:
+        _hiding += 1
+        _hidden.update({name: os.environ.pop(name) for name in _UNANSWERABLE if name in os.environ})
+    try:
+        yield
+    finally:
+        with _lock:
+            _hiding -= 1
+            if not _hiding:
+                os.environ |= {**_hidden, **os.environ}
+                _hidden.clear()

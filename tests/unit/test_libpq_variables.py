@@ -1,0 +1,135 @@
+"""libpq's environment variables, set for another server: what starts a server of its own is deaf to them."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from psycopg.pq import Conninfo
+from sqlalchemy import NullPool, create_engine, text
+
+from sqlalchemy_fairqueue.embedded import DATABASE_URL_VARIABLE, embedded_server
+from tests.fixtures.server import programs
+
+_ROOT = Path(__file__).parents[2]
+# What libpq knows besides the parameters of a connection.
+_OTHERS = (
+    "PGSERVICEFILE", "PGSYSCONFDIR", "PGLOCALEDIR", "PGTZ", "PGDATESTYLE", "PGGEQO", "PGREQUIRESSL", "PGREALM",
+    "PGDATA", "PGSSLKEYLOGFILE", "PGOAUTHDEBUG",
+)  # fmt: skip
+_NONSENSE = dict.fromkeys(
+    [option.envvar.decode() for option in Conninfo.get_defaults() if option.envvar is not None] + list(_OTHERS),
+    "nonsense",
+)
+_OF_ANOTHER_SERVER = _NONSENSE | {
+    "PGSERVICE": "x", "PGHOST": "db.example.com", "PGHOSTADDR": "127.0.0.1", "PGPORT": "5433", "PGDATABASE": "shop",
+    "PGUSER": "shop", "PGPASSWORD": "secret", "PGPASSFILE": "/nowhere", "PGOPTIONS": "-c search_path=foo",
+    "PGAPPNAME": "shop", "PGSSLMODE": "verify-full", "PGSSLNEGOTIATION": "direct", "PGSSLROOTCERT": "/nowhere",
+    "PGSSLCERT": "/nowhere", "PGSSLKEY": "/nowhere", "PGSSLCRL": "/nowhere", "PGSSLCRLDIR": "/nowhere", "PGSSLSNI": "0",
+    "PGSSLCERTMODE": "require", "PGSSLMINPROTOCOLVERSION": "TLSv1.3", "PGSSLMAXPROTOCOLVERSION": "TLSv1.3",
+    "PGSSLCOMPRESSION": "1", "PGREQUIREPEER": "shop", "PGREQUIREAUTH": "scram-sha-256", "PGCHANNELBINDING": "require",
+    "PGMINPROTOCOLVERSION": "3.2", "PGMAXPROTOCOLVERSION": "3.2", "PGGSSENCMODE": "require", "PGGSSDELEGATION": "1",
+    "PGGSSLIB": "gssapi", "PGKRBSRVNAME": "shop", "PGTARGETSESSIONATTRS": "standby", "PGLOADBALANCEHOSTS": "random",
+    "PGCONNECT_TIMEOUT": "1", "PGCLIENTENCODING": "LATIN1", "PGTZ": "Asia/Kathmandu", "PGDATESTYLE": "German",
+    "PGGEQO": "off", "PGREQUIRESSL": "1",
+}  # fmt: skip
+_PLUGIN = """
+import pytest
+from sqlalchemy import text
+
+@pytest.fixture(scope="session")
+def fairqueue_driver():
+    return {sync!r}
+
+@pytest.fixture(scope="session")
+def fairqueue_async_driver():
+    return {asynchronous!r}
+
+def test_engine(fairqueue_engine):
+    assert fairqueue_engine.driver == {sync!r}
+    with fairqueue_engine.connect() as connection:
+        assert connection.scalar(text("show search_path")) == '"$user", public'
+
+async def _shown(engine):
+    async with engine.connect() as connection:
+        return await connection.scalar(text("show search_path"))
+
+def test_async_engine(fairqueue_async_engine):
+    import asyncio
+    assert fairqueue_async_engine.driver == {asynchronous!r}
+    assert asyncio.run(_shown(fairqueue_async_engine)) == '"$user", public'
+"""
+
+every = pytest.mark.parametrize("variables", [_NONSENSE, _OF_ANOTHER_SERVER], ids=["nonsense", "of another server"])
+
+
+def _run(folder: Path, variables: dict[str, str], *command: str) -> str:
+    own = {name: value for name, value in os.environ.items() if not name.startswith("FAIRQUEUE_")}
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=folder,
+        env=own | {DATABASE_URL_VARIABLE: "", "PYTHONPATH": str(_ROOT)} | variables,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@every
+def test_the_readme(tmp_path: Path, variables: dict[str, str]) -> None:
+    """Its program serves all files."""
+    [program] = re.findall(r"^```python\n(.*?)^```", (_ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    (tmp_path / "fair.py").write_text(program)
+    assert len(_run(tmp_path, variables, "fair.py").splitlines()) == 7
+
+
+@pytest.mark.timeout(300)
+def test_the_demo(tmp_path: Path) -> None:
+    """It runs, with its worker processes."""
+    assert "each exactly once" in _run(tmp_path, _OF_ANOTHER_SERVER, "-m", "sqlalchemy_fairqueue.demo", "--limit", "20")
+
+
+@every
+@pytest.mark.parametrize(("sync", "asynchronous"), [("psycopg", "psycopg"), ("psycopg2", "asyncpg")])
+def test_the_plugin(tmp_path: Path, variables: dict[str, str], sync: str, asynchronous: str) -> None:
+    """Tests of an application have the private server's databases, by each driver."""
+    pytest.importorskip(sync, reason="another driver")
+    pytest.importorskip(asynchronous, reason="another driver")
+    (tmp_path / "test_shop.py").write_text(_PLUGIN.format(sync=sync, asynchronous=asynchronous))
+    said = _run(
+        tmp_path, variables | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}, "-m", "pytest", "-q", "-p",
+        "sqlalchemy_fairqueue.testing.plugin", "--rootdir", ".", "-c", os.devnull,
+    )  # fmt: skip
+    assert "2 passed" in said
+
+
+def test_this_suite() -> None:
+    """A test of this suite passes, in a worker of its own."""
+    test = "tests/worker/test_isolation.py::test_a_worker"
+    _run(_ROOT, _OF_ANOTHER_SERVER, "-m", "pytest", "-q", "-n", "1", "-p", "no:cacheprovider", test)
+
+
+def test_others_hear_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine for another server goes on to follow the variables while a private one runs, and after it."""
+    with (
+        embedded_server(programs(), durable=False) as other,
+        embedded_server(programs(), durable=False) as private,
+    ):
+        monkeypatch.setenv("PGHOST", str(other.directory))
+        monkeypatch.setenv("PGUSER", "postgres")
+        monkeypatch.setenv("PGOPTIONS", "-c search_path=foo")
+        monkeypatch.setenv("PGTZ", "Asia/Kathmandu")
+        place = text("select current_setting('data_directory'), current_setting('search_path')")
+        with create_engine("postgresql+psycopg://", poolclass=NullPool).connect() as connection:
+            assert connection.execute(place).one() == (str(other.data_directory), "foo")
+        with create_engine(private.url(), poolclass=NullPool).connect() as connection:
+            assert connection.execute(place).one() == (str(private.data_directory), '"$user", public')
+        with embedded_server(programs(), durable=False) as third:
+            assert "PGTZ" not in os.environ
+            third.restart()
+    assert os.environ["PGTZ"] == "Asia/Kathmandu"
