@@ -28,8 +28,8 @@ class Consuming:
         conninfo: the database.
         limit: messages a batch.
         enough: for `drain`: how many messages it may have before it stops; None: until the queue is empty.
-        seconds: for `cycle` and `poll`: how long.
-        channels: for `cycle`: among how many channels it enqueues.
+        seconds: for `cycle`, `add` and `poll`: how long.
+        channels: for `cycle` and `add`: among how many channels it enqueues.
         number: which consumer it is.
     """
 
@@ -43,7 +43,7 @@ class Consuming:
 
 
 def consumers(count: int, work: Callable[[Barrier, Consuming], Watch], job: Consuming) -> list[Task]:
-    """*count* consumers that each do *job* in the manner of *work*: `drain`, `cycle` or `poll`."""
+    """*count* consumers that each do *job* in the manner of *work*: `drain`, `cycle`, `add` or `poll`."""
     return [Task(work, (replace(job, number=number),)) for number in range(count)]
 
 
@@ -73,6 +73,14 @@ def cycle(barrier: Barrier, job: Consuming) -> Watch:
             queue.finish(taken)
             watch.add(taken.ids)
             queue.refill(len(taken.ids), job.channels)
+    return watch
+
+
+def add(barrier: Barrier, job: Consuming) -> Watch:
+    """Add batches of messages to channels by chance, each in a transaction."""
+    queue, watch, _ = _connected(barrier, job)
+    while time.monotonic() < watch.started + job.seconds:
+        queue.refill(job.limit, job.channels)
     return watch
 
 

@@ -52,19 +52,19 @@ def scans_of(explained: dict[str, Any]) -> Iterator[Scan]:
 
 
 @contextmanager
-def explained(kernel: Kernel) -> Iterator[list[Scan]]:
-    """Collect the scans of every statement that the functions run in the block. Needs a superuser."""
-    scans: list[Scan] = []
+def _told(kernel: Kernel, tell: Callable[[dict[str, Any]], None], *, nested: bool) -> Iterator[None]:
+    """Tell the plan of each statement of the block, *nested*: of those inside the functions too. Needs a superuser."""
 
     def hear(notice: Diagnostic) -> None:
         text = notice.message_primary or ""
         if "plan:" in text:
-            scans.extend(scans_of(json.loads(text.split("plan:", 1)[1])))
+            tell(json.loads(text.split("plan:", 1)[1]))
 
     kernel.rows("load 'auto_explain'")
     settings = {
-        "auto_explain.log_nested_statements": "on",
+        "auto_explain.log_nested_statements": "on" if nested else "off",
         "auto_explain.log_analyze": "on",
+        "auto_explain.log_buffers": "on",
         "auto_explain.log_timing": "off",
         "auto_explain.log_format": "json",
         "auto_explain.log_level": "log",
@@ -75,10 +75,26 @@ def explained(kernel: Kernel) -> Iterator[list[Scan]]:
         kernel.rows(f"set {name} = '{value}'")
     kernel.connection.add_notice_handler(hear)
     try:
-        yield scans
+        yield
     finally:
         kernel.connection.remove_notice_handler(hear)
         kernel.rows("set auto_explain.log_min_duration = -1")
+
+
+@contextmanager
+def explained(kernel: Kernel) -> Iterator[list[Scan]]:
+    """Collect the scans of every statement that the functions run in the block. Needs a superuser."""
+    scans: list[Scan] = []
+    with _told(kernel, lambda plan: scans.extend(scans_of(plan)), nested=True):
+        yield scans
+
+
+def buffers(kernel: Kernel, work: Callable[[], object]) -> int:
+    """Return how many buffers the statements of *work* read, with all that their functions do. Needs a superuser."""
+    plans: list[dict[str, Any]] = []
+    with _told(kernel, plans.append, nested=False):
+        work()
+    return sum(plan["Plan"][f"Shared {kind} Blocks"] for plan in plans for kind in ("Hit", "Read"))
 
 
 def assert_frugal(kernel: Kernel, bound: int, work: Callable[[], object]) -> None:

@@ -45,6 +45,7 @@ begin
   from fairqueue.fq_limit_share s
   where s.limit_name = new.limit_name
     and s.queue = new.queue
+  order by s.limit_name desc, s.queue desc, s.row_version desc
   limit 1;
   if found then
     raise exception 'queue % has a share of the limit %', left(new.queue, 80), left(new.limit_name, 80)

@@ -41,6 +41,7 @@ begin
   perform
   from fairqueue.fq_limit_state s
   where s.limit_name = new.limit_name
+  order by s.limit_name desc, s.row_version desc
   limit 1;
   if found then
     raise exception 'the limit % has a state row', left(new.limit_name, 80)

@@ -42,6 +42,7 @@ begin
   perform
   from fairqueue.fq_queue_state s
   where s.queue = new.queue
+  order by s.queue desc, s.row_version desc
   limit 1;
   if found then
     raise exception 'queue % has a state row', left(new.queue, 80)

@@ -30,8 +30,8 @@ declare
   v_firsts bigint[];
   v_counts bigint[];
   v_freeing bigint;
-  -- signals of channels that can be locked, and of channels that are not there
-  v_applied bigint;
+  -- channels that are not there, and their signals
+  v_lost bigint;
   v_orphans integer := 0;
   v_queue_state tid;
   v_queue_heard bigint;
@@ -75,29 +75,34 @@ begin
   -- state row that changed since the snapshot fails the join on row_version when PostgreSQL checks it again: its holder
   -- heard a moment ago. ("is not distinct from" is no index condition: the planner reaches rows by ctid and never by an
   -- index.)
-  select array_agg(l.row), array_agg(l.first), array_agg(l.signals), coalesce(sum(l.signals), 0)
-  into v_states, v_firsts, v_counts, v_applied
-  from (
-    select s.ctid as row, c.first, c.signals
+  with known as materialized (
+    select c.id, c.first, c.signals, newest.row, newest.row_version
     from (
       select u.id, min(u.ord) as first, count(*) as signals
       from unnest(v_channels) with ordinality u(id, ord)
       group by u.id
     ) c
-    cross join lateral (
+    left join lateral (
       select n.ctid as row, n.row_version
       from fairqueue.fq_channel_state n
       where n.channel_id = c.id
       order by n.channel_id desc, n.row_version desc
       limit 1
-    ) newest
+    ) newest on true
+  )
+  select array_agg(l.row), array_agg(l.first), array_agg(l.signals),
+    (select count(*) from known k where num_nulls(k.row) = 1)
+  into v_states, v_firsts, v_counts, v_lost
+  from (
+    select s.ctid as row, k.first, k.signals
+    from known k
     join fairqueue.fq_channel_state s
-      on s.ctid = newest.row
-      and s.row_version is not distinct from newest.row_version
-      and s.channel_id is not distinct from c.id
+      on s.ctid = k.row
+      and s.row_version is not distinct from k.row_version
+      and s.channel_id is not distinct from k.id
     for no key update of s skip locked
   ) l;
-  if v_applied < seen then
+  if v_lost > 0 then
     v_orphans := fairqueue.fq_drop_orphans(v_rows, v_ids, v_channels);
   end if;
   if v_states is null and v_queue_state is null then

@@ -109,11 +109,14 @@ begin
         from fairqueue.fq_signal c
         where c.ctid = v_row
           and c.id is not distinct from v_first_id
-          and not exists (
-            select
+          -- An exists would drop the order, and read all dead versions.
+          and (
+            select o.channel_id
             from fairqueue.fq_channel_state o
             where o.channel_id = v_channel_id
-          )
+            order by o.channel_id desc, o.row_version desc
+            limit 1
+          ) is null
         for update skip locked
       );
     heard := found::integer;

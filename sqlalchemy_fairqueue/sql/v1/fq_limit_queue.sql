@@ -141,12 +141,14 @@ begin
     insert into fairqueue.fq_limit_share (limit_name, queue)
     select u.name, p_queue
     from unnest(v_limits) u(name)
-    where not exists (
-        select
+    where (
+        select s.queue
         from fairqueue.fq_limit_share s
         where s.limit_name = u.name
           and s.queue = p_queue
-      );
+        order by s.limit_name desc, s.queue desc, s.row_version desc
+        limit 1
+      ) is null;
   end if;
   if p_notify then
     perform fairqueue.fq_wake(p_queue);

@@ -18,11 +18,15 @@ begin
   return (
     select s.max_backlog
     from fairqueue.fq_channel c
-    join fairqueue.fq_channel_state s on s.channel_id = c.id
+    cross join lateral (
+      select n.max_backlog
+      from fairqueue.fq_channel_state n
+      where n.channel_id = c.id
+      order by n.channel_id desc, n.row_version desc
+      limit 1
+    ) s
     where c.queue = p_queue
       and c.name = p_channel
-    order by s.row_version desc
-    limit 1
   );
 end
 $$;

@@ -1,0 +1,95 @@
+"""A snapshot that is held while the queue works keeps all versions of its rows: no call walks over them."""
+
+import pytest
+
+from sqlalchemy_fairqueue.database import Hint
+from tests.sql.answers import Hand
+from tests.sql.client import HOUR, Kernel, OpenKernel, policy_json
+from tests.sql.plans import buffers
+
+_CHANNELS = ("a", "b", "c", "d")
+_QUEUES = {
+    "plain": [],
+    "with bounds": ["""select fq_configure_queue('q', '{"max_backlog": 100000}')"""],
+    "with limits": [
+        """select fq_configure_limit('shared', '{"max_concurrency": 50000}')""",
+        """select fq_configure_queue('q', '{"max_concurrency": 1000}')""",
+        """select fq_limit_queue('q', '{"max_concurrency": 50000, "limits": ["shared"]}', false)""",
+    ],
+}
+
+
+class _Consumer:
+    """A consumer that keeps its lease and hints, and makes no full scan."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.call = kernel.dequeue(lease=HOUR)
+
+    def take(self) -> list[Hand]:
+        hints = self.call.hints
+        hints[Hint.FULL_SCAN_AT] = hints[Hint.BELOW_SCAN_AT] = self.kernel.value("select fq_now() + 50000000")
+        self.call = self.kernel.dequeue(len(_CHANNELS), lease=HOUR, lease_id=self.call.lease_id, hints=hints)
+        return self.call.hands
+
+    def drain(self) -> None:
+        while hands := self.take():
+            assert self.kernel.complete(*hands) == {}
+
+
+@pytest.mark.parametrize("queue", _QUEUES)
+def test_no_call_walks_over_dead_versions_of_states(kernel: Kernel, open_kernel: OpenKernel, queue: str) -> None:
+    """After 1,600 messages were served under a held snapshot, each call reads at most half as many buffers again, also
+    where another consumer has some of the channels, and two calls that hear of a channel meet.
+    """
+    for sql in _QUEUES[queue]:
+        kernel.rows(sql)
+    kernel.enqueue(*_CHANNELS)
+    consumer, other = _Consumer(kernel), open_kernel()
+
+    def hear_beside_another(*channels: str) -> int:
+        """What a hearing reads of signals of *channels* where another call has the first two of them."""
+        kernel.enqueue(*channels)
+        after = kernel.value("select min(id) - 1 from fq_signal")
+        other.rows(
+            "select from fq_channel_state where channel_id in (select id from fq_channel where name in ('a', 'b'))"
+            " for update"
+        )
+        read = buffers(kernel, lambda: kernel.hear(after))
+        other.rollback()
+        consumer.drain()
+        return read
+
+    def measured() -> dict[str, int]:
+        read = {
+            "hear one": hear_beside_another("a"),
+            "hear several": hear_beside_another(*_CHANNELS),
+            "enqueue one": buffers(kernel, lambda: kernel.enqueue("a")),
+            "enqueue many": buffers(kernel, lambda: kernel.enqueue(*_CHANNELS * 2)),
+            "dequeue": buffers(kernel, consumer.take),
+        }
+        hands = consumer.call.hands
+        read |= {
+            "retry": buffers(kernel, lambda: kernel.retry(hands[0])),
+            "release": buffers(kernel, lambda: kernel.release(hands[1])),
+            "bury": buffers(kernel, lambda: kernel.bury(hands[2])),
+            "complete": buffers(kernel, lambda: kernel.complete(hands[3])),
+        }
+        consumer.drain()
+        changes = policy_json(weight=1)
+        return read | {
+            "max_backlog": buffers(kernel, lambda: kernel.rows("select fq_max_backlog('q', 'a')")),
+            "pause": buffers(kernel, lambda: kernel.rows("select fq_pause('q', 'a'), fq_resume('q', 'a')")),
+            "configure": buffers(
+                kernel, lambda: kernel.rows("select fq_configure_channel('q', 'a', %(changes)s)", changes=changes)
+            ),
+        }
+
+    measured()
+    before = measured()
+    open_kernel(isolation="REPEATABLE_READ").value("select count(*) from fq_channel_state")
+    for _ in range(400):
+        kernel.enqueue(*_CHANNELS)
+        consumer.drain()
+    after = measured()
+    assert {call: (before[call], after[call]) for call in before if after[call] > 1.5 * before[call] + 8} == {}
