@@ -48,6 +48,8 @@ _NUMBERS = {
     "delay": (0, 3_153_600_000_000_000), "priority": (1, 2**31 - 1), "max_attempts": (1, 2**31 - 1),
     "cost": (1, 1_000_000_000),
 }  # fmt: skip
+# The end of the year 9999, in microseconds since 1970.
+_LATEST = 253_402_300_799_999_999
 _STAGED = {"payload": "content", "group": "group_id"}
 # PostgreSQL takes a UUID with and without dashes, so that md5() makes one.
 _GROUP = "^[0-9a-fA-F]{8}(-?)[0-9a-fA-F]{4}(-?)[0-9a-fA-F]{4}(-?)[0-9a-fA-F]{4}(-?)[0-9a-fA-F]{12}$"
@@ -73,7 +75,7 @@ class Columns:
 
     def rows(self, batch: pa.RecordBatch) -> tuple[list[pa.Array], Problems]:
         """The rows as columns in the order of ``staged``, those with problems included, and the problems."""
-        problems: Problems = {}
+        batch, problems = _without_broken_texts(batch)
         given = {name: batch.column(index) for name, index in self.indexes.items()}
         columns = [self._encoded(name, values, problems) for name, values in given.items()]
         _check_one_time(given, problems)
@@ -101,6 +103,8 @@ class Columns:
             _check_groups(values, problems)
             return values
         whole = values.cast(pa.int64())
+        if name == "at":
+            _check_times(whole, problems)
         if name == "max_attempts" and self.max_attempts and whole.null_count:
             whole = whole.fill_null(self.max_attempts)
         if name in _NUMBERS:
@@ -196,6 +200,28 @@ def _is_text(values: pa.Array) -> bool:
     return bool(pa.types.is_string(values.type) or pa.types.is_large_string(values.type))
 
 
+def _without_broken_texts(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Problems]:
+    """The batch with nulls for rows whose text is not UTF-8, as of ``cast(... as string)``, and their problems."""
+    if _is_whole(batch):
+        return batch, {}
+    problems: Problems = {}
+    for index in range(batch.num_rows):
+        row = batch.take(pa.array([index]))
+        broken = [name for name, values in zip(batch.schema.names, row.columns, strict=True) if not _is_whole(values)]
+        if broken:
+            problems[index] = f"{broken[0]} has text that is not UTF-8; decode it by its own encoding: decode(..., ...)"
+    kept = pa.array([None if index in problems else index for index in range(batch.num_rows)], pa.int64())
+    return batch.take(kept), problems
+
+
+def _is_whole(values: pa.RecordBatch | pa.Array) -> bool:
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
 def _check_texts(name: str, values: pa.Array, problems: Problems) -> None:
     if name == "channel" and values.null_count:
         for index in pc.indices_nonzero(values.is_null()).to_pylist():
@@ -221,6 +247,11 @@ def _check_numbers(name: str, values: pa.Array, problems: Problems) -> None:
     for index in pc.indices_nonzero(pc.fill_null(wrong, False)).to_pylist():
         unit = " microseconds" if name == "delay" else ""
         problems.setdefault(index, f"{name} is {values[index].as_py()}{unit}; give {least} to {most}")
+
+
+def _check_times(values: pa.Array, problems: Problems) -> None:
+    for index in pc.indices_nonzero(pc.fill_null(pc.greater(values, _LATEST), False)).to_pylist():
+        problems.setdefault(index, "at is beyond the year 9999 in UTC; give an earlier time, or null for now")
 
 
 def _check_one_time(given: dict[str, pa.Array], problems: Problems) -> None:

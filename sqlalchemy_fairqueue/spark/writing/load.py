@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.spark.connections import Installation
     from sqlalchemy_fairqueue.spark.writing.columns import Columns
     from sqlalchemy_fairqueue.spark.writing.options import WriteOptions
+    from sqlalchemy_fairqueue.spark.writing.payloads import Problems
 
 EXAMPLES = 10
 """Number of bad rows that an error shows."""
@@ -113,7 +114,9 @@ class Load:
         task = _Task(self, staged.attempt)
         rest = iter(batches)
         try:
-            messages = copy_rows(self.options, self.stage, staged.attempt, self.columns.staged, task.good_rows(rest))
+            messages = copy_rows(
+                self.options, self.stage, staged.attempt, self.columns.staged, task.good_rows(rest), task.refuse
+            )
         except _BadRowFound:
             task.collect_examples(rest)
             return replace(staged, examples=tuple(task.examples))
@@ -235,22 +238,25 @@ class _Task:
         self.examples: list[str] = []
         self.rejected = 0
         self._load = load
+        self._given: pa.RecordBatch | None = None
         self._rejects = load.rejects.writer(attempt) if load.rejects else None
 
     def good_rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Sequence[pa.Array]]:
         """The rows that can be enqueued, as columns. Raises _BadRowFound at a bad one that fails the load."""
         for batch in self._slices(batches):
             columns, problems = self._load.columns.rows(batch)
-            if not problems:
-                yield columns
-                continue
-            if self._rejects is None:
-                self._show(batch, problems)
-                raise _BadRowFound
-            self.rejected += len(problems)
-            self._rejects.add(batch, problems)
-            good = pa.array([target not in problems for target in range(batch.num_rows)])
-            yield [column.filter(good) for column in columns]
+            self._given = batch
+            if problems:
+                self._reject(batch, problems)
+                good = pa.array([target not in problems for target in range(batch.num_rows)])
+                columns = [column.filter(good) for column in columns]
+                self._given = batch.filter(good)
+            yield columns
+
+    def refuse(self, problems: Problems) -> None:
+        """Reject rows of the last batch of good ones. Raises _BadRowFound if bad rows fail the load."""
+        assert self._given is not None  # noqa: S101 - rows are refused after they were given
+        self._reject(self._given, problems)
 
     def collect_examples(self, batches: Iterator[pa.RecordBatch]) -> None:
         """Collect further bad rows until there are enough to show."""
@@ -271,10 +277,19 @@ class _Task:
             for start in range(0, batch.num_rows, size):
                 yield batch.slice(start, size)
 
-    def _show(self, batch: pa.RecordBatch, problems: dict[int, str]) -> None:
-        channels = batch.column(self._load.columns.indexes["channel"])
+    def _reject(self, batch: pa.RecordBatch, problems: Problems) -> None:
+        if self._rejects is None:
+            self._show(batch, problems)
+            raise _BadRowFound
+        self.rejected += len(problems)
+        self._rejects.add(batch, problems)
+
+    def _show(self, batch: pa.RecordBatch, problems: Problems) -> None:
+        channels = batch.column(self._load.columns.indexes["channel"]).cast(pa.binary())
         for target in sorted(problems)[: EXAMPLES - len(self.examples)]:
-            self.examples.append(f"channel {channels[target].as_py()!r:.80}: {problems[target]}")
+            name = channels[target].as_py()
+            channel = None if name is None else name.decode(errors="replace")
+            self.examples.append(f"channel {channel!r:.80}: {problems[target]}")
 
 
 def begin(options: WriteOptions, columns: Columns, *, stream: bool = False) -> Load:

@@ -15,12 +15,15 @@ from sqlalchemy_fairqueue.sql import quoted
 from sqlalchemy_fairqueue.times import microseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from sqlalchemy_fairqueue.spark.connections import Installation
     from sqlalchemy_fairqueue.spark.options import TargetOptions
     from sqlalchemy_fairqueue.spark.writing.options import WriteOptions
+    from sqlalchemy_fairqueue.spark.writing.payloads import Problems
 
+# Classes of SQLSTATE: data exceptions, broken constraints, limits of the server.
+_ABOUT_A_ROW = {"22", "23", "54"}
 _DROP_WAIT = "5s"
 # A stage that a task is copying to is left to the run that it belongs to.
 _LEFT_BEHIND_WAIT = "100ms"
@@ -97,8 +100,13 @@ def drop_left_behind(connection: psycopg.Connection, stages: Iterable[Stage]) ->
     return dropped
 
 
-def copy_rows(
-    target: TargetOptions, stage: Stage, attempt: int, names: Sequence[str], batches: Iterable[Sequence[pa.Array]]
+def copy_rows(  # noqa: PLR0917 - a copy needs all of them
+    target: TargetOptions,
+    stage: Stage,
+    attempt: int,
+    names: Sequence[str],
+    batches: Iterable[Sequence[pa.Array]],
+    refuse: Callable[[Problems], None] | None = None,
 ) -> int:
     """Copy rows to the stage in one transaction; returns their number. Without rows no connection is opened.
 
@@ -108,23 +116,70 @@ def copy_rows(
         attempt: The attempt of the task, which marks the rows.
         names: The columns of the table that the batches have.
         batches: Rows as columns.
+        refuse: Called with the rows of a batch that the table does not take, by their index, before the next batch is
+            asked for. They are left out. Without it they fail the copy.
     """
     filled = _not_empty(batches)
     first = next(filled, None)
     if first is None:
         return 0
-    copy_statement = f"copy {stage.quoted} (attempt, {', '.join(names)}) from stdin (format csv)"
+    copy_statement = f"copy {stage.quoted} (attempt, {', '.join(names)}) from stdin (format csv)".encode()
     with translated_errors("stage rows"), contextlib.closing(connect(target, "staging")) as connection:
         connection.execute("set statement_timeout = 0")
+
+        def copy_part(columns: Sequence[pa.Array]) -> None:
+            # A savepoint: what the table refuses does not take the parts before with it.
+            with connection.transaction(), connection.cursor() as cursor, cursor.copy(copy_statement) as copy:
+                copy.write(_csv(attempt, names, columns))
+
         rows = 0
         batch: Sequence[pa.Array] | None = first
-        with connection.cursor() as cursor, cursor.copy(copy_statement.encode()) as copy:
-            while batch is not None:
-                rows += len(batch[0])
-                copy.write(_csv(attempt, names, batch))
-                batch = next(filled, None)
+        while batch is not None:
+            try:
+                copy_part(batch)
+                refused: Problems = {}
+            except psycopg.Error as error:
+                if refuse is None or not _is_about_a_row(error):
+                    raise
+                refused = _copy_all_but_refused(copy_part, batch, error)
+                refuse(refused)
+            rows += len(batch[0]) - len(refused)
+            batch = next(filled, None)
         connection.commit()
     return rows
+
+
+def _copy_all_but_refused(
+    copy_part: Callable[[Sequence[pa.Array]], None], batch: Sequence[pa.Array], refusal: psycopg.Error
+) -> Problems:
+    """Copy the rows of a batch that was refused as a whole, half by half, and return those that are refused alone."""
+    refused: Problems = {}
+    parts = [(0, len(batch[0]), refusal)]
+    while parts:
+        start, count, error = parts.pop()
+        if count == 1:
+            refused[start] = _reason(error)
+            continue
+        half = count // 2
+        for begin, length in ((start, half), (start + half, count - half)):
+            try:
+                copy_part([column.slice(begin, length) for column in batch])
+            except psycopg.Error as raised:
+                if not _is_about_a_row(raised):
+                    raise
+                parts.append((begin, length, raised))
+    return refused
+
+
+def _is_about_a_row(error: psycopg.Error) -> bool:
+    """Whether a row's values are the cause: data that is invalid, breaks a constraint, or is beyond a limit."""
+    return (error.sqlstate or "")[:2] in _ABOUT_A_ROW
+
+
+def _reason(error: psycopg.Error) -> str:
+    constraint = error.diag.constraint_name
+    what = f"its values break the constraint {constraint}" if constraint else error.diag.message_primary
+    return f"the staging table refuses the row: {what} (SQLSTATE {error.sqlstate}); correct it, or leave it out"
 
 
 def _not_empty(batches: Iterable[Sequence[pa.Array]]) -> Iterator[Sequence[pa.Array]]:
