@@ -66,6 +66,33 @@ def test_all_others_are_left_to_spark(one: "Filter") -> None:
     assert (condition.clauses, left) == ((), [one])
 
 
+@pytest.mark.parametrize("text", ["a\0b", "\0", "a\ud800", "\udfff"])
+def test_a_text_that_no_column_can_hold_equals_none(text: str) -> None:
+    """The server is not asked for what it cannot be told, and is asked for the other values of a list."""
+    condition, left = pushed_down([EqualTo(("channel",), text), In(("queue",), (text, "q"))], HISTORY)
+    assert left == []
+    assert condition.clauses == ("false", "h.queue = any(%(pushed1)s::text[])")
+    assert condition.values == {"pushed1": ["q"]}
+
+
+def test_filters_by_texts_that_no_column_can_hold_find_nothing(spark: "SparkSession", target: "Target") -> None:
+    """A filter with a NUL, or with bytes that are not UTF-8, finds what it finds with any text that is not there."""
+    add(target.database, 3)
+    target.database.execute("select fq_make_channels('documents', '{customer-1}')")
+    history, channels = (
+        spark.read.format("fairqueue").options(**target.options, table=table).load()
+        for table in ("history", "channels")
+    )
+    for text in (r"'a\u0000b'", "cast(X'ff' as string)"):
+        found = {
+            f"channel = {text}": (0, 0),
+            f"channel in ({text}, 'customer-1')": (1, 1),
+            f"not channel = {text} and not startswith(channel, {text})": (3, 1),
+        }
+        for condition, counts in found.items():
+            assert (history.where(condition).count(), channels.where(condition).count()) == counts, condition
+
+
 def test_the_server_evaluates_the_filters_of_a_view(spark: "SparkSession", target: "Target") -> None:
     """A view of SQL reads only the rows that its filters leave; what the server does not evaluate, Spark does."""
     add(target.database, 30)

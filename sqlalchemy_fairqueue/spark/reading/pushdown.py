@@ -6,6 +6,7 @@ comparisons of the time when an attempt ended. All others stay with Spark.
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -44,12 +45,17 @@ def pushed_down(filters: Iterable[Filter], table: Table) -> tuple[Condition, lis
 def _clause(one: Filter, column: Column, name: str) -> tuple[str, dict[str, object]] | None:
     if column.type == StringType():
         if isinstance(one, EqualTo) and isinstance(one.value, str):
-            return f"{column.sql} = %({name})s::text", {name: one.value}
+            return (f"{column.sql} = %({name})s::text", {name: one.value}) if _is_storable(one.value) else ("false", {})
         if isinstance(one, In) and all(isinstance(value, str) for value in one.value):
-            return f"{column.sql} = any(%({name})s::text[])", {name: list(one.value)}
+            return f"{column.sql} = any(%({name})s::text[])", {name: list(filter(_is_storable, one.value))}
     comparison = _COMPARISONS.get(type(one))
     if comparison and column.type == TimestampType():
         value = getattr(one, "value", None)
         if isinstance(value, datetime) and value.tzinfo is not None:
             return f"{column.sql} {comparison} %({name})s::bigint", {name: instant_microseconds(value)}
     return None
+
+
+def _is_storable(text: str) -> bool:
+    """Whether a column can hold the text; one that it cannot hold equals none that is there."""
+    return re.search("[\0\ud800-\udfff]", text) is None
