@@ -60,8 +60,9 @@ class Codec(Protocol):
 class JsonCodec:
     """JSON in UTF-8, of the kind that PostgreSQL's jsonb takes too, so that messages can be queried by their payload.
 
-    A payload comes back as it was given (tuples as lists), or is refused: no NaN or infinity, no keys other than
-    strings, no NUL character, no lone surrogate, nothing else that cannot be encoded as JSON.
+    A payload comes back equal to what was given, tuples as lists, and values of subclasses of str, int, float, list
+    and dict as values of these. What cannot come back so is refused: NaN and infinity, keys other than strings, NUL
+    characters, lone surrogates, and everything else that JSON has no words for.
 
     Args:
         default: Called with a value that cannot be encoded as JSON (datetime, UUID, Decimal, bytes ...); returns one

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, Union, get_args, 
 import msgspec
 
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError, said
+from sqlalchemy_fairqueue.queue.losses import find_loss
 from sqlalchemy_fairqueue.queue.signatures import annotations_of
 from sqlalchemy_fairqueue.values import EnqueueOptions, Outcome
 
@@ -63,7 +64,8 @@ class PayloadSchema:
 
         Raises:
             TypeError: An argument is missing, or is none of the function's.
-            PayloadError: An argument has a value that its annotation does not allow.
+            PayloadError: An argument has a value that its annotation does not allow, or that would not come back
+                equal and of its own type.
         """
         given = kwargs
         # To bind takes longer than all else.
@@ -83,7 +85,11 @@ class PayloadSchema:
             payload = msgspec.to_builtins(given, str_keys=True, enc_hook=_plain_model)
         except Exception:  # noqa: BLE001 - one by one they say which it is
             payload = {name: self.plain(name, value) for name, value in given.items()}
-        self._convert(payload, given)
+        arguments = self._convert(payload, given)
+        for name, value in given.items():
+            if (loss := find_loss(value, arguments[name])) is not None:
+                whose = f"argument {name!r} of job {self.kind!r} is {value!r:.80}"
+                raise PayloadError(f"{whose}: {loss.problem}", f"$.{name}{loss.path}")
         return payload
 
     def plain(self, name: str, value: Any) -> Any:
@@ -157,7 +163,8 @@ class ResultSchema:
         """A returned value as plain values.
 
         Raises:
-            PayloadError: Nothing converts it, or it is not what the annotation says.
+            PayloadError: Nothing converts it, it is not what the annotation says, or it would not come back equal and
+                of its own type.
         """
         try:
             plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_model)
@@ -165,7 +172,9 @@ class ResultSchema:
             raise PayloadError(f"job {self.kind!r} returned a value that is nested too deeply") from None
         except Exception as error:  # a model's own code may raise anything
             raise PayloadError(f"job {self.kind!r} returned {value!r:.80}: {said(error)}") from error
-        self._converted(plain, f"job {self.kind!r} returned {value!r:.80}")
+        found = self._converted(plain, f"job {self.kind!r} returned {value!r:.80}")
+        if (loss := find_loss(value, found)) is not None:
+            raise PayloadError(f"job {self.kind!r} returned {value!r:.80}: {loss.problem}", f"${loss.path}")
         return plain
 
     def value(self, plain: Any) -> Any:

@@ -2,12 +2,15 @@
 
 import dataclasses
 import enum
+from collections import OrderedDict
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
+import attrs
 import msgspec
 import pydantic
 import pytest
@@ -192,3 +195,206 @@ def test_other_values_are_refused(name: str, value: object) -> None:
     else:
         assert refused.path.startswith("$.value")
         assert f"argument 'value' of job 'job' is {value!r:.80}" in str(refused)
+
+
+class Base(pydantic.BaseModel):
+    """A model that is annotated."""
+
+    a: Any = 1
+
+
+class Derived(Base):
+    """A model that is given."""
+
+    b: int = 2
+
+
+class Secret(pydantic.BaseModel):
+    """A model whose JSON masks a field."""
+
+    token: pydantic.SecretStr
+
+
+class Partial(pydantic.BaseModel, extra="allow"):
+    """A model with a field that its JSON leaves out, and a private one."""
+
+    hidden: int = pydantic.Field(default=1, exclude=True)
+    _private: int = pydantic.PrivateAttr(default=1)
+
+
+class Rounded(pydantic.BaseModel):
+    """A model with a serializer of its own."""
+
+    price: float
+
+    @pydantic.field_serializer("price")
+    def _round(self, price: float) -> int:
+        return round(price)
+
+
+class DerivedImage(Image, frozen=True):
+    """A struct that is given for its base."""
+
+    note: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class DerivedPage(Page):
+    """A dataclass that is given for its base."""
+
+    note: str = ""
+
+
+@dataclasses.dataclass
+class Counted:
+    """A dataclass that does more than keep what it gets."""
+
+    number: int
+
+    def __post_init__(self) -> None:
+        self.number += 1
+
+
+@attrs.define
+class Private:
+    """A class of attrs whose field has another name in its constructor."""
+
+    _number: int = 1
+
+
+class DerivedPoint(Point):
+    """A named tuple that is given for its base."""
+
+
+class Name(enum.StrEnum):
+    """Strings of a type of their own."""
+
+    TEA = "tea"
+
+
+class Mode(enum.Flag):
+    """An enum whose members add up."""
+
+    READ = enum.auto()
+    WRITE = enum.auto()
+
+
+@attrs.define
+class Public:
+    """A class of attrs."""
+
+    number: int
+
+
+class Unlike:
+    """Has no equality."""
+
+
+@dataclasses.dataclass(eq=False)
+class Same:
+    """A dataclass without an equality of its own."""
+
+    number: Decimal
+
+
+def _private(value: int) -> Partial:
+    partial = Partial()
+    partial._private = value
+    return partial
+
+
+_NEW_YORK = ZoneInfo("America/New_York")
+_LOST: dict[str, tuple[Any, Any]] = {
+    "a masked field": (Secret, Secret(token=pydantic.SecretStr("hunter2"))),
+    "a model for its base": (Base, Derived()),
+    "a model in a list for its base": (list[Base], [Base(), Derived()]),
+    "a model in a model for its base": (Base, Base(a=Derived())),
+    "an excluded field": (Partial, Partial(hidden=2)),
+    "a private attribute": (Partial, _private(2)),
+    "an extra field": (Partial, Partial.model_validate({"at": date(2026, 1, 1)})),
+    "a serializer": (Rounded, Rounded(price=1.5)),
+    "Any of a model": (Base, Base(a=Decimal(1))),
+    "what has no equality": (Base, Base.model_construct(a=Unlike())),
+    "a struct for its base": (Image, DerivedImage(1, datetime(2026, 1, 1, tzinfo=UTC))),
+    "a dataclass for its base": (Page | None, DerivedPage(1, Decimal(1))),
+    "a dataclass that changes itself": (Counted, Counted(1)),
+    "a private field of attrs": (Private, Private(2)),
+    "a tuple for its base": (Point, DerivedPoint(1, 2)),
+    "a tuple for a named tuple": (Point, (1, 2)),
+    "an item that the TypedDict has not": (Options, {"color": Color.RED, "size": 3}),
+    "a string of its own type": (str, Name.TEA),
+    "an integer of its own type": (list[int], [1, Level.HIGH]),
+    "keys of their own type": (dict[str, int], {Name.TEA: 1}),
+    "members of their own type": (set[str], {"coffee", Name.TEA}),
+    "keys of another type": (dict[str, int], {1: 2}),
+    "a dict of its own type": (dict[str, int], OrderedDict(a=1)),
+    "a tuple for a list": (list[int], (1, 2)),
+    "a set for a list": (list[int], {1, 2}),
+    "a frozenset for a set": (set[int], frozenset({1})),
+    "a bytearray": (bytes, bytearray(b"a")),
+    "bytes for a string": (str, b"a"),
+    "a string for a UUID": (UUID, "0" * 32),
+    "a string for a date": (date, "2026-01-01"),
+    "Any of a date": (Any, date(2026, 1, 1)),
+    "Any of a set": (Any, [{1}]),
+    "Any of a dataclass": (Any, Page(1, Decimal(1))),
+    "Any of integer keys": (dict[str, Any], {"a": {1: 2}}),
+    "an integer that no float is": (float, 2**53 + 1),
+    "an offset with seconds": (datetime, datetime(1880, 1, 1, tzinfo=_NEW_YORK)),
+    "a time in a zone": (time, time(1, 30, tzinfo=_NEW_YORK)),
+}
+
+
+@pytest.mark.parametrize("name", _LOST)
+def test_what_would_be_lost_is_refused(name: str) -> None:
+    """A value that would not come back equal and of its own type is refused at the call, by name and place."""
+    annotation, value = _LOST[name]
+    send, got = _job(annotation)
+    with pytest.raises(PayloadError, match="argument 'value' of job 'job' is") as refused:
+        send(value)
+    assert refused.value.path.startswith("$.value")
+    assert not got
+
+
+def test_the_part_that_would_be_lost() -> None:
+    """The error names the part and what would come back, and shows no secret."""
+    send, _ = _job(dict[str, list[Secret]])
+    with pytest.raises(PayloadError, match=r"its part \['a'\]\[0\].token is SecretStr") as refused:
+        send({"a": [Secret(token=pydantic.SecretStr("hunter2"))]})
+    assert refused.value.path == "$.value['a'][0].token"
+    assert "hunter2" not in str(refused.value)
+
+
+_KEPT: dict[str, tuple[Any, Any]] = {
+    "NaN": (list[Decimal], [Decimal("nan"), Decimal("snan"), Decimal("-inf")]),
+    "no equality": (Same, Same(Decimal("1.50"))),
+    "minus zero": (float, -0.0),
+    "the default of an excluded field": (Partial, Partial()),
+    "extra fields that JSON has": (Partial, Partial.model_validate({"more": [1, {"a": None}]})),
+    "the first hour in its zone": (datetime, datetime(2026, 11, 1, 1, 30, tzinfo=_NEW_YORK)),
+    "the second hour in its zone": (datetime, datetime(2026, 11, 1, 1, 30, fold=1, tzinfo=_NEW_YORK)),
+    "flags": (Mode, Mode.READ | Mode.WRITE),
+    "attrs": (Public, Public(2)),
+    "items in another order": (Options, {"level": Level.LOW, "color": Color.RED}),
+}
+
+
+@pytest.mark.parametrize("name", _KEPT)
+def test_what_equality_does_not_tell(name: str) -> None:
+    """What comes back as it was is accepted, whatever ``==`` says of it."""
+    annotation, value = _KEPT[name]
+    send, _ = _job(annotation)
+    found = send(value)
+    assert type(found) is type(value)
+    if isinstance(value, datetime):
+        assert (found.isoformat(), found.utcoffset()) == (value.isoformat(), value.utcoffset())
+    elif isinstance(value, Same):
+        assert repr(found.number) == "Decimal('1.50')"
+    else:
+        assert repr(found) == repr(value) or found == value
+
+
+def test_integers_for_floats() -> None:
+    """As for type checkers, an integer is a float; and JSON has lists only, where the annotation is Any."""
+    assert repr(_job(float)[0](3)) == "3.0"
+    assert _job(Any)[0]({"a": (1, 2)}) == {"a": [1, 2]}
