@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import copyreg
+import pickle
+import sys
 from dataclasses import dataclass
+from pkgutil import resolve_name
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
+from uuid import uuid4
+from weakref import WeakValueDictionary
 
 from sqlalchemy.orm import DeclarativeBase, registry
 
@@ -148,12 +155,61 @@ _MIXINS: dict[str, type[Any]] = {
 }
 
 
+class _GeneratedMeta(type(DeclarativeBase)):  # type: ignore[misc]
+    """The type of generated classes: no module has them, and pickle asks their type how to find them again."""
+
+
+_TOKEN, _ADDRESS = "fairqueue_token", "fairqueue_address"  # keys of the info of a MetaData
+_metadata_of: WeakValueDictionary[str, MetaData] = WeakValueDictionary()
+
+
+def _reduce(cls: Any) -> str | tuple[Any, ...]:
+    if cls.__module__ != __name__:
+        # A class of the user's, in a module, that inherits from a generated one.
+        return str(cls.__qualname__)
+    metadata = cls.metadata
+    token = metadata.info.setdefault(_TOKEN, uuid4().hex)
+    _metadata_of[token] = metadata
+    if _ADDRESS not in metadata.info and (address := _address_of(cls.__fairqueue_base__)) is not None:
+        metadata.info[_ADDRESS] = address
+    return _find_class, (token, metadata.info.get(_ADDRESS), cls.__fairqueue_schema__, cls.__name__)
+
+
+def _find_class(token: str, address: str | None, schema: str | None, name: str) -> Any:
+    """Return a generated class: by its MetaData in the process that pickled it, elsewhere by its Base's address."""
+    if (metadata := _metadata_of.get(token)) is not None:
+        return getattr(make_models(SimpleNamespace(metadata=metadata), schema), name)
+    if address is None:
+        raise pickle.UnpicklingError(
+            f"a {name} of make_models() was pickled by another process, where its Base was no global of a module; "
+            "define the Base at the top of a module, and pickle the row again"
+        )
+    return getattr(make_models(resolve_name(address), schema), name)
+
+
+def _address_of(base: Any) -> str | None:
+    """Return the module and the name of a Base; None if no module has it."""
+    # declarative_base() does not know the module of what it makes. Another process has another main module.
+    own = getattr(base, "__module__", None)
+    modules = sorted(sys.modules.copy().items(), key=lambda module: (module[0] != own, module[0] == "__main__"))
+    for module, content in modules:
+        for name, value in list(getattr(content, "__dict__", {}).items()):
+            if value is base:
+                return f"{module}:{name}"
+    return None
+
+
+copyreg.pickle(_GeneratedMeta, _reduce)
+
+
 def make_models(base: type[Any] | HasMetaData, schema: str | None = None) -> Models:
     """Map fairqueue's tables into the MetaData of a Base. For the same schema it returns the same classes again.
 
     The classes share the Base's MetaData and nothing else: they take no columns, dataclass behaviour or table names
     from it, and their names do not clash with classes of the user's in ``relationship("Message")``. Relate to them by
     class: ``relationship(models.Message, ...)``. For classes that do inherit from the Base, use the mixins.
+
+    Rows can be pickled. Another process can read them if it can import a module that has *base* as a global.
 
     Args:
         base: A declarative Base, or another object with a ``metadata``.
@@ -185,9 +241,10 @@ def make_models(base: type[Any] | HasMetaData, schema: str | None = None) -> Mod
         )
         raise ValueError(problem)
 
-    class GeneratedBase(DeclarativeBase):
+    class GeneratedBase(DeclarativeBase, metaclass=_GeneratedMeta):
         # A registry of its own: class names in the user's relationships must find the user's classes.
         registry = registry(metadata=metadata)
+        __fairqueue_base__ = base
 
     def mapped_class(name: str, mixin: type[Any]) -> type[Any]:
         body = {"__fairqueue_schema__": schema, "__doc__": mixin.__doc__, "__module__": __name__}

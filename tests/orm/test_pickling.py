@@ -1,0 +1,88 @@
+"""Rows of generated classes go through pickle, as those of classes in modules do."""
+
+import copy
+import pickle
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, MetaData, select
+from sqlalchemy.orm import DeclarativeBase, Session, declarative_base, joinedload
+
+from sqlalchemy_fairqueue.models import make_models
+from tests.orm.rows import enqueue
+
+
+class Base(DeclarativeBase):
+    """A Base in a module."""
+
+
+Old: Any = declarative_base()
+Holder = SimpleNamespace(metadata=MetaData(schema="queue"))
+
+
+class Local:
+    """Its Base is no global of a module."""
+
+    Base: Any = declarative_base()
+
+
+class Own(make_models(Base, "own").DeadLetter):  # type: ignore[misc]
+    """A class of the user's, of the same table."""
+
+    __tablename__ = None
+
+
+_READ = "import pickle, sys; row = pickle.load(sys.stdin.buffer); print(type(row), row.kind, type(row).__table__)"
+
+
+def _read_elsewhere(row: Any) -> "subprocess.CompletedProcess[str]":
+    """Read a pickled row in another process."""
+    program = [sys.executable, "-c", _READ]
+    done = subprocess.run(program, input=pickle.dumps(row), check=False, capture_output=True)
+    return subprocess.CompletedProcess(program, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+@pytest.mark.parametrize("schema", [None, "tenant_7"])
+@pytest.mark.parametrize("base", [Base, Old, Holder, Local.Base], ids=["class", "function", "object", "local"])
+def test_rows_of_any_class(base: Any, schema: str | None) -> None:
+    """A row of each generated class comes back of the same class, by pickle and by a deep copy."""
+    models = make_models(base, schema)
+    for name in models.__dataclass_fields__:
+        cls = getattr(models, name)
+        assert type(pickle.loads(pickle.dumps(cls()))) is cls  # noqa: S301 - it was made here
+        assert type(copy.deepcopy(cls())) is cls
+
+
+@pytest.mark.parametrize("schema", [None, "tenant_7"])
+@pytest.mark.parametrize("base", [Base, Old, Holder], ids=["class", "function", "object"])
+def test_another_process(base: Any, schema: str | None) -> None:
+    """Another process finds, or makes, the class by the Base, which a module has."""
+    cls: Any = make_models(base, schema).Message
+    read = _read_elsewhere(cls(kind="parse"))
+    assert read.stdout.split(">", 1)[1].split() == ["parse", str(cls.__table__)], read.stderr
+
+
+def test_a_base_that_no_module_has() -> None:
+    """Another process says why it cannot find the class."""
+    cls: Any = make_models(Local.Base).Message
+    read = _read_elsewhere(cls(kind="parse"))
+    assert "define the Base at the top of a module" in read.stderr
+
+
+def test_a_class_of_the_users() -> None:
+    """A class that inherits from a generated one is pickled by its own name."""
+    assert type(pickle.loads(pickle.dumps(Own()))) is Own  # noqa: S301 - it was made here
+
+
+def test_a_loaded_row(engine: Engine) -> None:
+    """What was loaded, relations too, is there after pickle."""
+    models = make_models(Base)
+    with engine.begin() as connection:
+        enqueue(connection, {"n": 1})
+    with Session(engine) as session:
+        message = session.scalars(select(models.Message).options(joinedload(models.Message.channel))).one()
+        found = pickle.loads(pickle.dumps(message))  # noqa: S301 - it was made here
+    assert (found.payload, found.channel.name, type(found.channel)) == ({"n": 1}, "alice", models.Channel)
