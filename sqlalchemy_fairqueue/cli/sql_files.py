@@ -6,18 +6,17 @@ schema do, and take their parameters as ``:name``.
 
 from __future__ import annotations
 
-from functools import cache
 from importlib.resources import files
 
 from sqlalchemy import TextClause, text
 
-from sqlalchemy_fairqueue.database.calls import qualifier
+from sqlalchemy_fairqueue.database.calls import once_a_schema, qualifier
 from sqlalchemy_fairqueue.sql import quoted
 
 _QUALIFIER = "fairqueue.fq_"
 
 
-@cache
+@once_a_schema
 def query(path: str, schema: str | None = None) -> TextClause:
     """The statement of a file, for an installation.
 

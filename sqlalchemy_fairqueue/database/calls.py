@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 _OPTION = "sqlalchemy_fairqueue_alone"
 ALONE: Mapping[str, Any] = MappingProxyType({_OPTION: True})
 """Options of a connection where each statement is a transaction of its own."""
+once_a_schema = lru_cache(maxsize=256)
+"""Keep what a function makes for each of the schemas that were used last: an application may have one a tenant."""
 # The commas between columns: not those between the arguments of a function.
 _between_columns = re.compile(r", (?![^(]*\))")
 

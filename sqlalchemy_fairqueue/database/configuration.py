@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify
+from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify, once_a_schema
 from sqlalchemy_fairqueue.database.policies import channel_changes_json, new_policy_json, policy_json, policy_values
 from sqlalchemy_fairqueue.errors import UnknownChannel
 from sqlalchemy_fairqueue.times import any_instant, duration, microseconds
@@ -62,7 +61,7 @@ class QueueConfiguration:
     results: timedelta | None = None
 
 
-@cache
+@once_a_schema
 def configure_queue_clause(schema: str | None) -> Clause:
     """``fq_configure_queue``."""
     return call(schema, "fq_configure_queue", "1", queue="text", changes="jsonb", policy="jsonb")
@@ -74,7 +73,7 @@ def configure_queue(connection: Connection, target: Target, changes: PolicyChang
     fetch(connection, configure_queue_clause(target.schema), parameters, f"configure queue {target.queue!r}")
 
 
-@cache
+@once_a_schema
 def configure_channel_clause(schema: str | None) -> Clause:
     """``fq_configure_channel``."""
     return call(
@@ -122,7 +121,7 @@ def configure_channel(
     fetch(connection, configure_channel_clause(target.schema), parameters, f"configure {_named(target, channel)}")
 
 
-@cache
+@once_a_schema
 def limit_queue_clause(schema: str | None) -> Clause:
     """``fq_limit_queue``."""
     return call(schema, "fq_limit_queue", "1", queue="text", changes="jsonb", notify="boolean")
@@ -138,7 +137,7 @@ def limit_queue(connection: Connection, target: Target, changes: QueueLimits, *,
     fetch(connection, limit_queue_clause(target.schema), parameters, f"limit queue {target.queue!r}")
 
 
-@cache
+@once_a_schema
 def configure_limit_clause(schema: str | None) -> Clause:
     """``fq_configure_limit``."""
     return call(schema, "fq_configure_limit", "1", name="text", changes="jsonb")
@@ -150,7 +149,7 @@ def configure_limit(connection: Connection, schema: str | None, name: str, chang
     fetch(connection, configure_limit_clause(schema), parameters, f"configure limit {name!r}")
 
 
-@cache
+@once_a_schema
 def remove_limit_clause(schema: str | None) -> Clause:
     """``fq_remove_limit``."""
     return call(schema, "fq_remove_limit", "fq_remove_limit as removed", name="text")
@@ -161,7 +160,7 @@ def remove_limit(connection: Connection, schema: str | None, name: str) -> None:
     fetch(connection, remove_limit_clause(schema), {"name": name}, f"remove limit {name!r}")
 
 
-@cache
+@once_a_schema
 def limits_clause(schema: str | None) -> Clause:
     """``fq_limits``."""
     return call(schema, "fq_limits", "*", name="text", queue="text")
@@ -185,7 +184,7 @@ def limits(
     ]
 
 
-@cache
+@once_a_schema
 def record_queue_clause(schema: str | None) -> Clause:
     """``fq_record_queue``."""
     return call(schema, "fq_record_queue", "1", queue="text", history="boolean", retention="bigint")
@@ -201,7 +200,7 @@ def record_queue(connection: Connection, target: Target, *, history: bool | None
     fetch(connection, record_queue_clause(target.schema), parameters, f"set the history of queue {target.queue!r}")
 
 
-@cache
+@once_a_schema
 def retain_dead_letters_clause(schema: str | None) -> Clause:
     """``fq_retain_dead_letters``."""
     return call(schema, "fq_retain_dead_letters", "1", queue="text", kind="text", retention="bigint")
@@ -218,7 +217,7 @@ def retain_dead_letters(connection: Connection, target: Target, kind: str | None
     fetch(connection, retain_dead_letters_clause(target.schema), parameters, what)
 
 
-@cache
+@once_a_schema
 def pause_clause(schema: str | None) -> Clause:
     """``fq_pause``."""
     return call(schema, "fq_pause", "fq_pause as changed", queue="text", channel="text", new="boolean")
@@ -234,7 +233,7 @@ def pause(connection: Connection, target: Target, channel: str | None, *, new: b
         raise _unknown_channel(target, channel, advice) from error
 
 
-@cache
+@once_a_schema
 def resume_clause(schema: str | None) -> Clause:
     """``fq_resume``."""
     return call(schema, "fq_resume", "fq_resume as changed", queue="text", channel="text", notify="boolean")
@@ -249,7 +248,7 @@ def resume(connection: Connection, target: Target, channel: str | None, *, notif
         raise _unknown_channel(target, channel, "correct the name") from error
 
 
-@cache
+@once_a_schema
 def lock_queue_clause(schema: str | None) -> Clause:
     """``fq_lock_queue``."""
     return call(schema, "fq_lock_queue", "1", queue="text")
@@ -260,7 +259,7 @@ def lock_queue(connection: Connection, target: Target) -> None:
     fetch(connection, lock_queue_clause(target.schema), {"queue": target.queue}, f"lock queue {target.queue!r}")
 
 
-@cache
+@once_a_schema
 def lock_gate_clause(schema: str | None) -> Clause:
     """``fq_lock_gate``."""
     return call(schema, "fq_lock_gate", "1", queue="text", limited="boolean")
@@ -272,7 +271,7 @@ def lock_gate(connection: Connection, target: Target) -> None:
     fetch(connection, lock_gate_clause(target.schema), parameters, f"close the gate of queue {target.queue!r}")
 
 
-@cache
+@once_a_schema
 def lock_channels_clause(schema: str | None) -> Clause:
     """``fq_lock_channels``."""
     return call(schema, "fq_lock_channels", "1", queue="text", names="text[]", policies="jsonb[]")
@@ -301,7 +300,7 @@ def _named(target: Target, channel: str | None) -> str:
     return f"queue {target.queue!r}" if channel is None else f"channel {channel!r} of queue {target.queue!r}"
 
 
-@cache
+@once_a_schema
 def queue_settings_clause(schema: str | None) -> Clause:
     """``fq_queue_settings``."""
     return call(schema, "fq_queue_settings", ", ".join(_SETTINGS), queue="text")

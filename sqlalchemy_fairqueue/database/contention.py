@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from functools import cache
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.database.calls import call, fetch
+from sqlalchemy_fairqueue.database.calls import call, fetch, once_a_schema
 from sqlalchemy_fairqueue.database.stop_requests import asked_to_stop
 from sqlalchemy_fairqueue.database.waits import LONGEST_WAIT
 from sqlalchemy_fairqueue.times import any_instant, duration
@@ -46,7 +45,7 @@ HEARD = timedelta(seconds=10)
 _CHANNEL = "pg_catalog.convert_to(channel, 'UTF8') as channel"
 
 
-@cache
+@once_a_schema
 def contention_clause(schema: str | None) -> Clause:
     """``fq_contention``."""
     columns = (
@@ -93,7 +92,7 @@ def _demand(row: Row[Any]) -> ChannelDemand:
     )
 
 
-@cache
+@once_a_schema
 def contention_of_clause(schema: str | None) -> Clause:
     """``fq_contention_of``."""
     columns = (
@@ -191,7 +190,7 @@ def _contention_with(target: Target, rows: Sequence[Row[Any]]) -> ChannelContent
     )
 
 
-@cache
+@once_a_schema
 def consumers_clause(schema: str | None) -> Clause:
     """``fq_consumers``."""
     names = (

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.database.calls import call, fetch
+from sqlalchemy_fairqueue.database.calls import call, fetch, once_a_schema
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values import FairBy
 
 
-@cache
+@once_a_schema
 def share_by_clause(schema: str | None) -> Clause:
     """``fq_share_by``."""
     return call(schema, "fq_share_by", "1", queue="text", fair_by="text")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy_fairqueue.codecs import decoded, headers_of
-from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify
+from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify, once_a_schema
 from sqlalchemy_fairqueue.errors import PayloadError
 from sqlalchemy_fairqueue.times import any_instant, instant_microseconds
 from sqlalchemy_fairqueue.values import DeadLetterInfo
@@ -53,7 +52,7 @@ class DeadLetterFilter:
         return {"queue": target.queue, "ids": self.ids, "channel": self.channel, "kind": self.kind}
 
 
-@cache
+@once_a_schema
 def dead_letters_clause(schema: str | None) -> Clause:
     """``fq_dead_letters``. Texts come as bytes: one that the connection's encoding lacks would cost the whole page."""
     texts = {"channel", "kind", "headers", "dedupe_key", "reason", "error"}
@@ -134,7 +133,7 @@ def _text(value: bytes | None) -> str | None:
     return None if value is None else str(value, "utf-8", "replace")
 
 
-@cache
+@once_a_schema
 def redrive_clause(schema: str | None) -> Clause:
     """``fq_redrive``."""
     types = {"ids": "bigint[]", "channel": "text", "kind": "text", "limit": "integer", "notify": "boolean"}
@@ -151,7 +150,7 @@ def redrive(
     return {row.message_id: row.outcome for row in rows}
 
 
-@cache
+@once_a_schema
 def purge_dead_clause(schema: str | None) -> Clause:
     """``fq_purge_dead``."""
     types = {"ids": "bigint[]", "channel": "text", "kind": "text", "before": "bigint"}
@@ -176,7 +175,7 @@ class PrunedDeadLetters(NamedTuple):
     more: bool
 
 
-@cache
+@once_a_schema
 def prune_dead_letters_clause(schema: str | None) -> Clause:
     """``fq_prune_dead_letters``."""
     return call(schema, "fq_prune_dead_letters", "queue, deleted, more", limit="integer")

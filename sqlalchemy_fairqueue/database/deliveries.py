@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
-from sqlalchemy_fairqueue.database.calls import call, fetch_rows
+from sqlalchemy_fairqueue.database.calls import call, fetch_rows, once_a_schema
 from sqlalchemy_fairqueue.errors import said
 from sqlalchemy_fairqueue.times import duration, instant, microseconds
 from sqlalchemy_fairqueue.values import Lease
@@ -138,7 +137,7 @@ class Heard(NamedTuple):
         return [min(floor, self.scheduled_at), *hints[1:]]
 
 
-@cache
+@once_a_schema
 def dequeue_clause(schema: str | None) -> Clause:
     """``fq_dequeue``: one row a message, then one about the call."""
     return call(
@@ -248,7 +247,7 @@ def _delivered(row: Sequence[Any]) -> DeliveredMessage:
     }
 
 
-@cache
+@once_a_schema
 def hear_clause(schema: str | None) -> Clause:
     """``fq_hear``."""
     columns = "seen, last_id, scheduled_at"

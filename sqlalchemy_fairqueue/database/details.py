@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.database.calls import call, fetch
+from sqlalchemy_fairqueue.database.calls import call, fetch, once_a_schema
 from sqlalchemy_fairqueue.times import any_instant
 from sqlalchemy_fairqueue.values import AttemptDetails, DeadLetterGroup, MessageDetails
 
@@ -24,7 +23,7 @@ def _as_bytes(*names: str) -> str:
     return ", ".join(f"pg_catalog.convert_to({name}, 'UTF8') as {name}" for name in names)
 
 
-@cache
+@once_a_schema
 def message_details_clause(schema: str | None) -> Clause:
     """``fq_message_details``."""
     texts = _as_bytes("channel", "kind", "headers", "dedupe_key", "consumer", "error")
@@ -90,7 +89,7 @@ def message_details(
     ]
 
 
-@cache
+@once_a_schema
 def message_attempts_clause(schema: str | None) -> Clause:
     """``fq_message_attempts``."""
     columns = f"{_as_bytes('channel', 'consumer', 'error')}, attempt, ready_at, started_at, finished_at, outcome"
@@ -128,7 +127,7 @@ def message_attempts(
     ]
 
 
-@cache
+@once_a_schema
 def dead_letter_groups_clause(schema: str | None) -> Clause:
     """``fq_dead_letter_groups``."""
     texts = _as_bytes("kind", "reason", "error")

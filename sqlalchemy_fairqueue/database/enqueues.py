@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from sqlalchemy_fairqueue.database.calls import (
@@ -12,6 +11,7 @@ from sqlalchemy_fairqueue.database.calls import (
     fetch,
     fetch_rows,
     may_notify,
+    once_a_schema,
     qualifier,
 )
 from sqlalchemy_fairqueue.database.policies import new_policy_json
@@ -99,7 +99,7 @@ class EnqueuedMessages(NamedTuple):
         return cls([1], [message_id], None if outcome == "created" else [outcome])
 
 
-@cache
+@once_a_schema
 def enqueue_clause(
     schema: str | None,
     *,
@@ -269,7 +269,7 @@ def message_parameters(encoded: EncodedMessage) -> dict[str, Any]:
     return dict(zip(_ARRAYS, _row(encoded), strict=True))
 
 
-@cache
+@once_a_schema
 def max_backlog_clause(schema: str | None) -> Clause:
     """``fq_max_backlog``."""
     return call(schema, "fq_max_backlog", "fq_max_backlog as messages", queue="text", channel="text")

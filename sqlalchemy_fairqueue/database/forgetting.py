@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.database.calls import call, fetch
+from sqlalchemy_fairqueue.database.calls import call, fetch, once_a_schema
 from sqlalchemy_fairqueue.times import microseconds
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.targets import Target
 
 
-@cache
+@once_a_schema
 def forget_after_clause(schema: str | None) -> Clause:
     """``fq_forget_after``."""
     return call(schema, "fq_forget_after", "1", queue="text", after="bigint")
@@ -29,7 +28,7 @@ def forget_after(connection: Connection, target: Target, after: timedelta | None
     fetch(connection, forget_after_clause(target.schema), parameters, f"keep the channels of queue {target.queue!r}")
 
 
-@cache
+@once_a_schema
 def mark_idle_channels_clause(schema: str | None) -> Clause:
     """``fq_mark_idle_channels``."""
     return call(schema, "fq_mark_idle_channels", "last_id, marked", after="bigint", limit="integer")
@@ -42,7 +41,7 @@ def mark_idle_channels(connection: Connection, schema: str | None, *, after: int
     return last
 
 
-@cache
+@once_a_schema
 def forget_channels_clause(schema: str | None) -> Clause:
     """``fq_forget_channels``."""
     return call(schema, "fq_forget_channels", "forgotten, more", limit="integer")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 from uuid import UUID
 
-from sqlalchemy_fairqueue.database.calls import Call, call, fetch, may_notify
+from sqlalchemy_fairqueue.database.calls import Call, call, fetch, may_notify, once_a_schema
 from sqlalchemy_fairqueue.database.enqueues import message_parameters
 from sqlalchemy_fairqueue.database.policies import new_policy_json
 from sqlalchemy_fairqueue.times import any_instant, instant, instant_microseconds, microseconds
@@ -65,7 +64,7 @@ class Member(NamedTuple):
     state: MessageState
 
 
-@cache
+@once_a_schema
 def make_group_clause(schema: str | None) -> Clause:
     """``fq_make_group``."""
     types = {"queue": "text", "group_id": "uuid", "on_failures": "boolean[]", **_MESSAGE_TYPES, "policy": "jsonb"}
@@ -105,7 +104,7 @@ def make_group_call(
     return Call(make_group_clause(target.schema), parameters, f"make group {group_id} of queue {target.queue!r}")
 
 
-@cache
+@once_a_schema
 def join_group_clause(schema: str | None) -> Clause:
     """``fq_join_group``."""
     return call(
@@ -150,7 +149,7 @@ def join_group_call(target: Target, group_id: UUID, added: int, by: Token | None
     return Call(join_group_clause(target.schema), parameters, f"join group {group_id}")
 
 
-@cache
+@once_a_schema
 def group_status_clause(schema: str | None) -> Clause:
     """``fq_group_status``."""
     return call(schema, "fq_group_status", ", ".join(_STATUS), queue="text", group_id="uuid")
@@ -163,7 +162,7 @@ def group_status(connection: Connection, target: Target, group_id: UUID) -> Grou
     return _status(group_id, rows[0]) if rows else None
 
 
-@cache
+@once_a_schema
 def groups_clause(schema: str | None) -> Clause:
     """``fq_groups``."""
     types = {"queue": "text", "open": "boolean", "before_at": "bigint", "before_id": "uuid", "limit": "integer"}
@@ -198,7 +197,7 @@ def groups(
     return [_status(UUID(str(row.group_id)), row) for row in rows]
 
 
-@cache
+@once_a_schema
 def group_members_clause(schema: str | None) -> Clause:
     """``fq_group_members``."""
     columns = "message_id, pg_catalog.convert_to(channel, 'UTF8') as channel, state"
@@ -220,7 +219,7 @@ def group_members(connection: Connection, target: Target, group_id: UUID, *, lim
     return sorted(found, key=lambda member: member.message_id)
 
 
-@cache
+@once_a_schema
 def cancel_group_clause(schema: str | None) -> Clause:
     """``fq_cancel_group``."""
     return call(schema, "fq_cancel_group", "cancelled, leased", queue="text", group_id="uuid")
@@ -233,7 +232,7 @@ def cancel_group(connection: Connection, target: Target, group_id: UUID) -> Grou
     return GroupCancellation(rows[0].cancelled, rows[0].leased) if rows else None
 
 
-@cache
+@once_a_schema
 def groups_due_clause(schema: str | None) -> Clause:
     """``fq_groups_due``."""
     return call(schema, "fq_groups_due", "fq_groups_due as due")
@@ -245,7 +244,7 @@ def groups_due(connection: Connection, schema: str | None) -> bool:
     return cast("bool", row.due)
 
 
-@cache
+@once_a_schema
 def fold_groups_clause(schema: str | None) -> Clause:
     """``fq_fold_groups``."""
     types = {"limit": "integer", "groups": "integer", "notify": "boolean"}
@@ -267,7 +266,7 @@ def fold_groups(connection: Connection, schema: str | None, *, limit: int, group
     return Folded._make(rows[0]) if rows else None
 
 
-@cache
+@once_a_schema
 def prune_groups_clause(schema: str | None) -> Clause:
     """``fq_prune_groups``."""
     return call(schema, "fq_prune_groups", "fq_prune_groups as groups", age="bigint", limit="integer")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from sqlalchemy_fairqueue.database.calls import call, fetch
+from sqlalchemy_fairqueue.database.calls import call, fetch, once_a_schema
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -20,7 +19,7 @@ class PartitionChange(NamedTuple):
     action: str
 
 
-@cache
+@once_a_schema
 def keep_history_clause(schema: str | None) -> Clause:
     """``fq_keep_history``."""
     return call(schema, "fq_keep_history", "partition, action", ahead="integer")

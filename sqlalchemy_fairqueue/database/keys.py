@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, cast
 
-from sqlalchemy_fairqueue.database.calls import call, fetch
+from sqlalchemy_fairqueue.database.calls import call, fetch, once_a_schema
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.calls import Clause
 
 
-@cache
+@once_a_schema
 def prune_keys_clause(schema: str | None) -> Clause:
     """``fq_prune_keys``."""
     return call(schema, "fq_prune_keys", "fq_prune_keys as keys", limit="integer")

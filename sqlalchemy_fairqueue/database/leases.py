@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from sqlalchemy_fairqueue.database.calls import call, fetch, fetch_rows
+from sqlalchemy_fairqueue.database.calls import call, fetch, fetch_rows, once_a_schema
 from sqlalchemy_fairqueue.database.tokens import Token
 from sqlalchemy_fairqueue.times import instant, microseconds
 
@@ -33,7 +32,7 @@ class ExtendedLease(NamedTuple):
     cancelled: list[int]
 
 
-@cache
+@once_a_schema
 def extend_clause(schema: str | None) -> Clause:
     """``fq_extend``."""
     types = {"lease_id": "bigint", "lease": "bigint", "ids": "bigint[]", "deliveries": "integer[]", "queue": "text"}
@@ -68,7 +67,7 @@ def extend(connection: Connection, target: Target, tokens: Sequence[Token], leas
     return None if expires_at is None else instant(expires_at)
 
 
-@cache
+@once_a_schema
 def heartbeat_clause(schema: str | None) -> Clause:
     """``fq_heartbeat``."""
     types = {"lease_ids": "bigint[]", "lease": "bigint", "queue": "text"}
@@ -91,7 +90,7 @@ def heartbeat(
     ]
 
 
-@cache
+@once_a_schema
 def end_leases_clause(schema: str | None) -> Clause:
     """``fq_end_leases``."""
     return call(schema, "fq_end_leases", "fq_end_leases as ended", queue="text", lease_ids="bigint[]")
@@ -106,7 +105,7 @@ def end_leases(connection: Connection, target: Target, lease_ids: Sequence[int])
     return ended
 
 
-@cache
+@once_a_schema
 def held_clause(schema: str | None) -> Clause:
     """``fq_held``."""
     return call(schema, "fq_held", "message_id, row_id, deliveries", lease_id="bigint")

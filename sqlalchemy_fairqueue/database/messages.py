@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify
+from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify, once_a_schema
 from sqlalchemy_fairqueue.database.policies import new_policy_json
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ class MessageFilter:
     key: str | None = None
 
 
-@cache
+@once_a_schema
 def find_messages_clause(schema: str | None) -> Clause:
     """``fq_find_messages``."""
     types = {
@@ -108,7 +107,7 @@ def find_messages(
     return ids, MessagePosition(last.step, last.at, last.last_id)
 
 
-@cache
+@once_a_schema
 def messages_ahead_clause(schema: str | None) -> Clause:
     """``fq_messages_ahead``."""
     types = {"message_id": "bigint", "most": "integer"}
@@ -125,7 +124,7 @@ def messages_ahead(connection: Connection, target: Target, message_id: int, *, m
     return ahead
 
 
-@cache
+@once_a_schema
 def move_message_clause(schema: str | None) -> Clause:
     """``fq_move_message``."""
     types = {"message_id": "bigint", "channel": "text", "policy": "jsonb", "notify": "boolean"}
@@ -158,7 +157,7 @@ def move_message(
     return outcome
 
 
-@cache
+@once_a_schema
 def make_due_clause(schema: str | None) -> Clause:
     """``fq_make_due``."""
     types = {"message_id": "bigint", "notify": "boolean"}

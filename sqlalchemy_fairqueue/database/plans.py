@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify
+from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify, once_a_schema
 from sqlalchemy_fairqueue.database.policies import fields_of_columns, policy_json, policy_values
 from sqlalchemy_fairqueue.times import duration
 from sqlalchemy_fairqueue.values import ChannelPolicy, PlanInfo
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values import PolicyChanges
 
 
-@cache
+@once_a_schema
 def configure_plan_clause(schema: str | None) -> Clause:
     """``fq_configure_plan``."""
     return call(schema, "fq_configure_plan", "1", queue="text", name="text", changes="jsonb", notify="boolean")
@@ -40,7 +39,7 @@ def configure_plan(connection: Connection, target: Target, name: str, changes: P
     fetch(connection, configure_plan_clause(target.schema), parameters, doing)
 
 
-@cache
+@once_a_schema
 def remove_plan_clause(schema: str | None) -> Clause:
     """``fq_remove_plan``."""
     return call(schema, "fq_remove_plan", "fq_remove_plan as removed", queue="text", name="text")
@@ -52,7 +51,7 @@ def remove_plan(connection: Connection, target: Target, name: str) -> None:
     fetch(connection, remove_plan_clause(target.schema), parameters, f"remove plan {name!r} of queue {target.queue!r}")
 
 
-@cache
+@once_a_schema
 def set_default_plan_clause(schema: str | None) -> Clause:
     """``fq_set_default_plan``."""
     return call(schema, "fq_set_default_plan", "1", queue="text", plan="text")
@@ -65,7 +64,7 @@ def set_default_plan(connection: Connection, target: Target, plan: str | None) -
     fetch(connection, set_default_plan_clause(target.schema), parameters, doing)
 
 
-@cache
+@once_a_schema
 def lock_plans_clause(schema: str | None) -> Clause:
     """``fq_lock_plans``."""
     return call(schema, "fq_lock_plans", "1", queue="text", removed="text[]", used="text[]")
@@ -77,7 +76,7 @@ def lock_plans(connection: Connection, target: Target, removed: Sequence[str], u
     fetch(connection, lock_plans_clause(target.schema), parameters, f"lock plans of queue {target.queue!r}")
 
 
-@cache
+@once_a_schema
 def plans_clause(schema: str | None) -> Clause:
     """``fq_plans``."""
     return call(schema, "fq_plans", "*", queue="text", name="text")
@@ -100,7 +99,7 @@ def plans(connection: Connection, target: Target, name: str | None) -> list[Plan
     ]
 
 
-@cache
+@once_a_schema
 def spread_plans_clause(schema: str | None) -> Clause:
     """``fq_spread_plans``."""
     return call(schema, "fq_spread_plans", "*", queue="text", limit="integer")
@@ -134,7 +133,7 @@ class Follower:
     overridden: tuple[str, ...]
 
 
-@cache
+@once_a_schema
 def plan_channels_clause(schema: str | None) -> Clause:
     """``fq_plan_channels``."""
     columns = "channel_id, pg_catalog.convert_to(channel, 'UTF8') as channel, overridden"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue.database.calls import call, fetch
+from sqlalchemy_fairqueue.database.calls import call, fetch, once_a_schema
 from sqlalchemy_fairqueue.database.drivers import sqlstate_of
 from sqlalchemy_fairqueue.times import any_instant
 from sqlalchemy_fairqueue.values import QuarantinedInfo
@@ -47,7 +46,7 @@ def is_about_data(error: BaseException) -> bool:
     return sqlstate_of(error).startswith(_ABOUT_DATA)
 
 
-@cache
+@once_a_schema
 def set_aside_clause(schema: str | None) -> Clause:
     """``fq_set_aside``."""
     types = {"limit": "integer", "lease_id": "bigint", "ids": "bigint[]", "reason": "text"}
@@ -84,7 +83,7 @@ def set_aside(
     return [SetAside._make(row) for row in fetch(connection, set_aside_clause(target.schema), parameters, doing)]
 
 
-@cache
+@once_a_schema
 def quarantined_clause(schema: str | None) -> Clause:
     """``fq_quarantined``."""
     columns = (
@@ -132,7 +131,7 @@ def quarantined(connection: Connection, target: Target, *, after: int, limit: in
     ]
 
 
-@cache
+@once_a_schema
 def end_quarantine_clause(schema: str | None) -> Clause:
     """``fq_end_quarantine``."""
     types = {"message_ids": "bigint[]", "release": "boolean"}

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache
 from typing import TYPE_CHECKING, Literal, cast
 
-from sqlalchemy_fairqueue.database.calls import Call, call, fetch, may_notify
+from sqlalchemy_fairqueue.database.calls import Call, call, fetch, may_notify, once_a_schema
 from sqlalchemy_fairqueue.times import any_instant, microseconds
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ class FoundResult:
     expires_at: datetime | None = None
 
 
-@cache
+@once_a_schema
 def retain_results_clause(schema: str | None) -> Clause:
     """``fq_retain_results``."""
     return call(schema, "fq_retain_results", "1", queue="text", retention="bigint")
@@ -60,7 +59,7 @@ def retain_results(connection: Connection, target: Target, retention: timedelta 
     fetch(connection, retain_results_clause(target.schema), parameters, what)
 
 
-@cache
+@once_a_schema
 def results_clause(schema: str | None) -> Clause:
     """``fq_results``."""
     # A text that the connection's encoding lacks would cost all rows.
@@ -91,7 +90,7 @@ def results(connection: Connection, target: Target, message_ids: Sequence[int]) 
     ]
 
 
-@cache
+@once_a_schema
 def begin_result_wait_clause(schema: str | None) -> Clause:
     """``fq_begin_result_wait``."""
     types = {"queue": "text", "message_id": "bigint", "waiter": "uuid", "wait": "bigint"}
@@ -111,7 +110,7 @@ def begin_result_wait(connection: Connection, target: Target, message_id: int, w
     )
 
 
-@cache
+@once_a_schema
 def end_result_wait_clause(schema: str | None) -> Clause:
     """``fq_end_result_wait``."""
     return call(schema, "fq_end_result_wait", "1", queue="text", message_id="bigint", waiter="uuid")
@@ -124,7 +123,7 @@ def end_result_wait(connection: Connection, target: Target, message_id: int, wai
     fetch(connection, end_result_wait_clause(target.schema), parameters, doing)
 
 
-@cache
+@once_a_schema
 def wake_results_clause(schema: str | None) -> Clause:
     """``fq_wake_results``."""
     return call(schema, "fq_wake_results", "fq_wake_results as woken", queue="text", ids="bigint[]")
@@ -145,7 +144,7 @@ def wake_results(connection: Connection, target: Target, message_ids: Sequence[i
         fetch(connection, *found)
 
 
-@cache
+@once_a_schema
 def prune_results_clause(schema: str | None) -> Clause:
     """``fq_prune_results``."""
     return call(schema, "fq_prune_results", "fq_prune_results as results", limit="integer")

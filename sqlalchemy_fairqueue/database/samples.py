@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 
-from sqlalchemy_fairqueue.database.calls import Clause, call, fetch, qualifier
+from sqlalchemy_fairqueue.database.calls import Clause, call, fetch, once_a_schema, qualifier
 from sqlalchemy_fairqueue.times import instant
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ class SampleContext:
     snapshot: str
 
 
-@cache
+@once_a_schema
 def now_clause(schema: str | None) -> Clause:
     """``fq_now``."""
     return call(schema, "fq_now", "fq_now as now")
@@ -43,7 +42,7 @@ def now(connection: Connection, schema: str | None) -> datetime:
     return instant(row.now)
 
 
-@cache
+@once_a_schema
 def sample_context_statement(schema: str | None) -> Clause:
     """The clock and the snapshot."""
     columns = f"{qualifier(schema)}fq_now() as now, cast(pg_catalog.pg_current_snapshot() as text) as snapshot"
@@ -56,7 +55,7 @@ def sample_context(connection: Connection, schema: str | None) -> SampleContext:
     return SampleContext(instant(row.now), row.snapshot)
 
 
-@cache
+@once_a_schema
 def completions_clause(schema: str | None) -> Clause:
     """``fq_completions``."""
     columns = "queue, pg_catalog.convert_to(channel, 'UTF8') as channel, attempts"

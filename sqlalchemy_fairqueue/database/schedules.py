@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, cast
 
-from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify
+from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify, once_a_schema
 from sqlalchemy_fairqueue.database.enqueues import Content
 from sqlalchemy_fairqueue.database.policies import new_policy_json
 from sqlalchemy_fairqueue.errors import InvalidArgument, UnknownSchedule
@@ -51,7 +50,7 @@ class ScheduleDefinition:
     in_code: bool = False
 
 
-@cache
+@once_a_schema
 def set_schedule_clause(schema: str | None) -> Clause:
     """``fq_set_schedule``."""
     return call(
@@ -99,7 +98,7 @@ def set_schedule(connection: Connection, target: Target, definition: ScheduleDef
     return cast("str", row.outcome)
 
 
-@cache
+@once_a_schema
 def remove_schedule_clause(schema: str | None) -> Clause:
     """``fq_remove_schedule``."""
     types = {"queue": "text", "channel": "text", "name": "text"}
@@ -114,7 +113,7 @@ def remove_schedule(connection: Connection, target: Target, channel: str, name: 
     return cast("bool", row.removed)
 
 
-@cache
+@once_a_schema
 def pause_schedule_clause(schema: str | None) -> Clause:
     """``fq_pause_schedule``."""
     types = {"queue": "text", "channel": "text", "name": "text", "paused": "boolean"}
@@ -134,7 +133,7 @@ def pause_schedule(connection: Connection, target: Target, channel: str, name: s
     return cast("bool", row.changed)
 
 
-@cache
+@once_a_schema
 def run_schedule_clause(schema: str | None) -> Clause:
     """``fq_run_schedule``."""
     types = {"queue": "text", "channel": "text", "name": "text", "notify": "boolean"}
@@ -158,7 +157,7 @@ def run_schedule(connection: Connection, target: Target, channel: str, name: str
     return cast("int | None", row.message_id)
 
 
-@cache
+@once_a_schema
 def schedules_clause(schema: str | None) -> Clause:
     """``fq_schedules``."""
     types = {"queue": "text", "channel": "text", "name": "text", "after_channel": "text", "after_name": "text"}

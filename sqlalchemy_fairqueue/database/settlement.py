@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from sqlalchemy_fairqueue.database.calls import Call, argument, call, fetch, fetch_rows, may_notify, qualifier
+from sqlalchemy_fairqueue.database.calls import (
+    Call,
+    argument,
+    call,
+    fetch,
+    fetch_rows,
+    may_notify,
+    once_a_schema,
+    qualifier,
+)
 from sqlalchemy_fairqueue.database.tokens import TOKEN_TYPES, token_parameters
 from sqlalchemy_fairqueue.times import microseconds
 
@@ -79,34 +87,34 @@ def _select(
     return call(schema, function, (lost,), first, condition=condition, alone=arrays, queue="text", **types)
 
 
-@cache
+@once_a_schema
 def complete_clause(schema: str | None, *, alone: bool = False, refusing: bool = False, costs: bool = False) -> Clause:
     """``fq_complete``. *alone*: of one delivery."""
     return _select(schema, "fq_complete", TOKEN_TYPES, refusing=refusing, costs=costs, alone=alone)
 
 
-@cache
+@once_a_schema
 def retry_clause(schema: str | None, *, refusing: bool = False, costs: bool = False) -> Clause:
     """``fq_retry``."""
     types = TOKEN_TYPES | {"delays": "bigint[]", "errors": "text[]", "notify": "boolean"}
     return _select(schema, "fq_retry", types, refusing=refusing, costs=costs)
 
 
-@cache
+@once_a_schema
 def release_clause(schema: str | None, *, refusing: bool = False, costs: bool = False) -> Clause:
     """``fq_release``."""
     types = TOKEN_TYPES | {"delays": "bigint[]", "notify": "boolean"}
     return _select(schema, "fq_release", types, refusing=refusing, costs=costs)
 
 
-@cache
+@once_a_schema
 def bury_clause(schema: str | None, *, refusing: bool = False, costs: bool = False) -> Clause:
     """``fq_bury``."""
     types = TOKEN_TYPES | {"reasons": "text[]", "errors": "text[]"}
     return _select(schema, "fq_bury", types, refusing=refusing, costs=costs)
 
 
-@cache
+@once_a_schema
 def complete_results_clause(schema: str | None, *, refusing: bool = False, costs: bool = False) -> Clause:
     """``fq_complete_results``."""
     types = TOKEN_TYPES | {"kept": "boolean[]", "results": "bytea[]", "problems": "text[]", "notify": "boolean"}
@@ -232,7 +240,7 @@ def _delays(delays: Iterable[timedelta | None]) -> list[int | None]:
     return [None if delay is None else microseconds(delay) for delay in delays]
 
 
-@cache
+@once_a_schema
 def lock_deliveries_clause(schema: str | None) -> Clause:
     """``fq_lock_deliveries``."""
     return call(schema, "fq_lock_deliveries", "message_id", **TOKEN_TYPES, queue="text")
@@ -249,7 +257,7 @@ def lock_deliveries_call(target: Target, tokens: Sequence[Token]) -> Call:
     return Call(lock_deliveries_clause(target.schema), token_parameters(tokens) | {"queue": target.queue}, doing)
 
 
-@cache
+@once_a_schema
 def lock_messages_clause(schema: str | None) -> Clause:
     """``fq_lock_messages``."""
     return call(schema, "fq_lock_messages", "1", ids="bigint[]")
@@ -262,7 +270,7 @@ def lock_messages(connection: Connection, target: Target, message_ids: Iterable[
     fetch(connection, lock_messages_clause(target.schema), {"ids": ids}, doing)
 
 
-@cache
+@once_a_schema
 def leased_without_slot_clause(schema: str | None) -> Clause:
     """``fq_leased_without_slot``."""
     return call(
@@ -288,7 +296,7 @@ def leased_without_slot(connection: Connection, target: Target, channels: Sequen
     return ids
 
 
-@cache
+@once_a_schema
 def holder_clause(schema: str | None) -> Clause:
     """``fq_holder``."""
     return call(schema, "fq_holder", "fq_holder as consumer", message_id="bigint")

@@ -5,10 +5,9 @@ Plans of slots are made by the caller (``values.planned``); these calls only rea
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify
+from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify, once_a_schema
 from sqlalchemy_fairqueue.times import microseconds
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ class DueSchedule(NamedTuple):
     read_at: int
 
 
-@cache
+@once_a_schema
 def due_schedules_clause(schema: str | None) -> Clause:
     """``fq_due_schedules``."""
     return call(
@@ -92,7 +91,7 @@ def due_schedules(
     return [DueSchedule._make(row) for row in rows]
 
 
-@cache
+@once_a_schema
 def run_slots_clause(schema: str | None) -> Clause:
     """``fq_run_slots``."""
     return call(
@@ -146,7 +145,7 @@ def run_slots(
     return {row.slot_at: row.message_id for row in rows if row.slot_at is not None} if rows else None
 
 
-@cache
+@once_a_schema
 def fail_schedule_clause(schema: str | None) -> Clause:
     """``fq_fail_schedule``."""
     types = {"id": "bigint", "revision": "bigint", "done_until": "bigint", "problem": "text", "delay": "bigint"}
@@ -168,7 +167,7 @@ def fail_schedule(
     return cast("bool", row.noted)
 
 
-@cache
+@once_a_schema
 def prune_slots_clause(schema: str | None) -> Clause:
     """``fq_prune_slots``."""
     return call(schema, "fq_prune_slots", "slots, schedules", age="bigint", limit="integer")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.database.calls import call, fetch
+from sqlalchemy_fairqueue.database.calls import call, fetch, once_a_schema
 from sqlalchemy_fairqueue.database.policies import fields_of_columns, policy_columns, policy_values
 from sqlalchemy_fairqueue.times import any_instant, duration
 from sqlalchemy_fairqueue.values import ChannelStats, QueueStats, Rate
@@ -23,7 +22,7 @@ _COUNTS = ("ready", "scheduled", "leased", "dead", "dropped", "current_concurren
 _CHANNEL_COUNTS = (*_COUNTS, *_INSTANTS)
 
 
-@cache
+@once_a_schema
 def queues_clause(schema: str | None) -> Clause:
     """``fq_queues``."""
     return call(schema, "fq_queues", "fq_queues as queue")
@@ -34,7 +33,7 @@ def queues(connection: Connection, schema: str | None) -> list[str]:
     return [row.queue for row in fetch(connection, queues_clause(schema), {}, "list the queues")]
 
 
-@cache
+@once_a_schema
 def stats_clause(schema: str | None) -> Clause:
     """``fq_stats``."""
     return call(schema, "fq_stats", "*", queue="text")
@@ -51,7 +50,7 @@ def stats(connection: Connection, target: Target) -> QueueStats:
     return QueueStats(queue=target.queue, rate=rate, **columns)
 
 
-@cache
+@once_a_schema
 def channel_stats_clause(schema: str | None) -> Clause:
     """``fq_channel_stats``."""
     # The name as bytes: one that the connection's encoding lacks would cost the whole page.

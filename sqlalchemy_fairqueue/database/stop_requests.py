@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, cast
 
-from sqlalchemy_fairqueue.database.calls import call, fetch
+from sqlalchemy_fairqueue.database.calls import call, fetch, once_a_schema
 from sqlalchemy_fairqueue.times import any_instant
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ class StopRequest:
     requested_at: datetime
 
 
-@cache
+@once_a_schema
 def request_stop_clause(schema: str | None) -> Clause:
     """``fq_request_stop``."""
     return call(schema, "fq_request_stop", "fq_request_stop as alive", queue="text", consumer="text", by="text")
@@ -48,7 +47,7 @@ def request_stop(connection: Connection, target: Target, consumer: str, by: str 
     return cast("bool", row.alive)
 
 
-@cache
+@once_a_schema
 def stop_requests_clause(schema: str | None) -> Clause:
     """``fq_stop_requests``."""
     # A text that the connection's encoding lacks would cost all rows.
@@ -68,7 +67,7 @@ def stop_requests(
     ]
 
 
-@cache
+@once_a_schema
 def prune_stop_requests_clause(schema: str | None) -> Clause:
     """``fq_prune_stop_requests``."""
     return call(schema, "fq_prune_stop_requests", "fq_prune_stop_requests as requests", limit="integer")
@@ -80,7 +79,7 @@ def prune_stop_requests(connection: Connection, schema: str | None, *, limit: in
     return cast("int", row.requests)
 
 
-@cache
+@once_a_schema
 def asked_to_stop_clause(schema: str | None) -> Clause:
     """``fq_asked_to_stop``."""
     names = ", ".join(f"pg_catalog.convert_to({name}, 'UTF8') as {name}" for name in ("consumer", "requested_by"))

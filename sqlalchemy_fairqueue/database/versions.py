@@ -7,13 +7,12 @@ back before the database.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import text
 
-from sqlalchemy_fairqueue.database.calls import call, fetch
+from sqlalchemy_fairqueue.database.calls import call, fetch, once_a_schema
 from sqlalchemy_fairqueue.database.migrations import to_install, to_upgrade, too_old
 from sqlalchemy_fairqueue.errors import FairQueueError, SchemaMismatch
 from sqlalchemy_fairqueue.sql import named_schema
@@ -29,7 +28,7 @@ _READ_ONLY = text("select pg_catalog.current_setting('transaction_read_only')")
 _usable: WeakKeyDictionary[Pool, set[str | None]] = WeakKeyDictionary()
 
 
-@cache
+@once_a_schema
 def version_clause(schema: str | None) -> Clause:
     """``fq_version``."""
     return call(schema, "fq_version", "fq_version as version")

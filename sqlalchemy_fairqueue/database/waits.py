@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from sqlalchemy_fairqueue.database.calls import call, fetch
+from sqlalchemy_fairqueue.database.calls import call, fetch, once_a_schema
 from sqlalchemy_fairqueue.times import microseconds
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ class RegisteredWait(NamedTuple):
     topic: str
 
 
-@cache
+@once_a_schema
 def begin_wait_clause(schema: str | None) -> Clause:
     """``fq_begin_wait``."""
     return call(
@@ -60,7 +59,7 @@ def begin_wait(
     return RegisteredWait._make(row)
 
 
-@cache
+@once_a_schema
 def end_wait_clause(schema: str | None) -> Clause:
     """``fq_end_wait``."""
     return call(schema, "fq_end_wait", "1", lease_id="bigint")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify
+from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify, once_a_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values import CancelOutcome
 
 
-@cache
+@once_a_schema
 def cancel_clause(schema: str | None) -> Clause:
     """``fq_cancel``."""
     types = {"queue": "text", "ids": "bigint[]", "notify": "boolean"}
@@ -40,7 +39,7 @@ def cancel(
     return {row.message_id: row.outcome for row in rows}
 
 
-@cache
+@once_a_schema
 def purge_channel_clause(schema: str | None) -> Clause:
     """``fq_purge_channel``."""
     return call(schema, "fq_purge_channel", "fq_purge_channel as purged", queue="text", channel="text")

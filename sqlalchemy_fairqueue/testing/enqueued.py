@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import MetaData, select
@@ -252,13 +253,10 @@ def _sent(session: Session, queue: Queue) -> list[Enqueued]:
     ]
 
 
-@cache
+@lru_cache(8)
 def _models(schema: str | None) -> Models:
-    return make_models(_Tables, schema)
-
-
-class _Tables:
-    metadata = MetaData()
+    # A MetaData for each schema, which goes with its classes.
+    return make_models(SimpleNamespace(metadata=MetaData()), schema)
 
 
 def _matches(wanted: Any, found: Any) -> bool:

@@ -149,6 +149,22 @@ def test_mixins_with_own_names_schema_and_columns(engine: Engine) -> None:
     assert {Dead, Claim, Configured} <= {mapper.class_ for mapper in Base.registry.mappers}
 
 
+def test_one_set_of_classes_for_many_schemas(engine: Engine) -> None:
+    """A session with a map of schemas reads each tenant's installation by the same classes."""
+    models = make_models(Plain)
+    for number, schema in enumerate(("tenant_1", "tenant_2")):
+        with engine.begin() as connection:
+            connection.execute(CreateSchema(schema))
+            install(connection, schema=schema)
+            enqueue(connection, {"n": number}, schema=schema)
+    for number, schema in enumerate(("tenant_1", "tenant_2")):
+        with Session(engine) as session:
+            session.connection(execution_options={"schema_translate_map": {None: schema}})
+            query = select(models.Message).where(models.Message.payload["n"].as_integer() == number)
+            message = session.scalars(query).one()
+            assert (message.channel.name, message.channel.state.queue) == ("alice", "documents")
+
+
 @pytest.mark.parametrize("given", [(Index("work_kind", "kind"),), {"schema": "apps"}, {"comment": "ours"}])
 def test_table_arguments_in_the_place_of_the_mixins(given: Any) -> None:
     """A class that would lose what the mixin gives the table is refused, with what to write instead."""
