@@ -13,6 +13,18 @@ from sqlalchemy_fairqueue.values import Rate
 
 _SECONDS = {"d": 86_400, "h": 3_600, "m": 60}
 _NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
+_WHOLE = re.compile(r"\d{1,19}", re.ASCII)
+
+
+def parse_whole(text: str) -> int:
+    """A whole number that a bigint of PostgreSQL can keep, in decimal digits alone: ``0``, ``4711``.
+
+    Raises:
+        ValueError: The text is none. Python would read more, such as ``1_000``, and fail at thousands of digits.
+    """
+    if not _WHOLE.fullmatch(text) or (number := int(text)) >= 2**63:
+        raise ValueError(f"{text!r:.80} is no whole number from 0 to {2**63 - 1}")
+    return number
 
 
 def parse_duration(text: str) -> timedelta:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 import secrets
 from dataclasses import dataclass
 from enum import StrEnum
@@ -28,6 +29,8 @@ audit_logger = logging.getLogger("sqlalchemy_fairqueue.dashboard.audit")
 CSRF_COOKIE = "fairqueue_csrf"
 CSRF_FIELD = "csrf"
 _TOKEN_BYTES = 32
+_TOKEN = re.compile(rf"[0-9a-f]{{{2 * _TOKEN_BYTES}}}")
+_PORTS = {"http": 80, "https": 443}
 
 
 class Role(StrEnum):
@@ -107,7 +110,7 @@ async def access_of(request: Request, authorize: Authorize | None) -> Access:
 def csrf_token(request: Request) -> str:
     """The token that a form of this browser has to bring."""
     found = request.cookies.get(CSRF_COOKIE, "")
-    return found if len(found) == 2 * _TOKEN_BYTES and found.isalnum() else secrets.token_hex(_TOKEN_BYTES)
+    return found if _TOKEN.fullmatch(found) else secrets.token_hex(_TOKEN_BYTES)
 
 
 def check_origin(request: Request, form: Mapping[str, str]) -> None:
@@ -117,11 +120,28 @@ def check_origin(request: Request, form: Mapping[str, str]) -> None:
         HTTPException: It is one.
     """
     origin = request.headers.get("origin")
-    foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
+    foreign = origin is not None and not _is_own(request, origin)
     crossed = request.headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}
-    cookie = request.cookies.get(CSRF_COOKIE, "")
-    if foreign or crossed or not cookie or not secrets.compare_digest(cookie, form.get(CSRF_FIELD, "")):
+    cookie, sent = request.cookies.get(CSRF_COOKIE, ""), form.get(CSRF_FIELD, "")
+    known = _TOKEN.fullmatch(cookie) and secrets.compare_digest(cookie.encode(), sent.encode())
+    if foreign or crossed or not known:
         raise HTTPException(403, "The form has expired or came from another site. Open the page again.")
+
+
+def _is_own(request: Request, origin: str) -> bool:
+    """Whether an origin is the site that the request was sent to.
+
+    A proxy may have taken TLS away, so that the scheme is the origin's, unless it is known that the request was sent
+    over TLS. A browser leaves the port of the scheme out, a proxy may not.
+    """
+    try:
+        sender, site = urlsplit(origin), urlsplit(f"//{request.headers.get('host', '')}")
+        default = _PORTS[sender.scheme]
+        own = (site.hostname, site.port or default) == (sender.hostname, sender.port or default)
+    except (KeyError, ValueError):
+        # It is "null", or no address.
+        return False
+    return own and bool(site.hostname) and not (request.scope["scheme"] == "https" and sender.scheme == "http")
 
 
 def record(access: Access, action: str, queue: str, outcome: str, **subject: Any) -> None:

@@ -10,8 +10,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse
 
 from sqlalchemy_fairqueue import database
-from sqlalchemy_fairqueue.cli.formats import plural
+from sqlalchemy_fairqueue.cli.formats import parse_whole, plural
 from sqlalchemy_fairqueue.dashboard.access import check_origin, record
+from sqlalchemy_fairqueue.dashboard.base import message_id_of
 from sqlalchemy_fairqueue.dashboard.pages import BULK
 from sqlalchemy_fairqueue.dashboard.policies import (
     change_of,
@@ -305,8 +306,10 @@ class _Call:
         self.queue = queue
         self.form = form
         self.channel = request.query_params.get("channel")
-        found = request.query_params.get("id", "")
-        self.ids = [int(found)] if found.isascii() and found.isdecimal() and 0 < int(found) < 2**63 else []
+        if self.channel is not None:
+            check_name("channel", self.channel)
+        found = request.query_params.get("id")
+        self.ids = [message_id_of(found)] if found is not None else []
 
     @property
     def confirmed(self) -> bool:
@@ -386,7 +389,10 @@ class _Call:
 
 
 async def _form(request: Request) -> dict[str, str]:
-    length = request.headers.get("content-length", "")
-    if not length.isdecimal() or int(length) > _MOST_BYTES:
+    try:
+        fits = parse_whole(request.headers.get("content-length", "")) <= _MOST_BYTES
+    except ValueError:
+        fits = False
+    if not fits:
         raise HTTPException(413, "The form is too large.")
     return dict(parse_qsl((await request.body()).decode("utf-8", "replace"), keep_blank_values=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
@@ -14,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from sqlalchemy_fairqueue.cli.formats import parse_whole
 from sqlalchemy_fairqueue.dashboard.access import CSRF_COOKIE, access_of, csrf_token
 from sqlalchemy_fairqueue.dashboard.reading import seconds_ago
 from sqlalchemy_fairqueue.dashboard.rendering import name_text, rendered
@@ -255,7 +257,8 @@ class PageBase:
             asked = Request({**request.scope, _ACCESS: nameless})
             if not shared:
                 return self.personal(request, access, await make(asked))
-            key = ("page", request.url.path, request.url.query, nameless)
+            # Not request.url: it cannot be made of every Host that somebody sends.
+            key = ("page", request.scope["path"], request.scope["query_string"], nameless)
             # Its reasons were kept before: both together are new within *keep*.
             seconds = min(self._moment / 2, _MOST_SHARED_SECONDS)
             answer = await self.reading.shared(key, lambda: make(asked), seconds, always=True)
@@ -269,7 +272,7 @@ class PageBase:
         name = escape(name_text(access.name)).encode()
         body = bytes(answer.body).replace(_TOKEN.encode(), token.encode()).replace(_NAME.encode(), name)
         page = HTMLResponse(body, answer.status_code)
-        secure = request.url.scheme == "https"
+        secure = request.scope["scheme"] == "https"
         page.set_cookie(CSRF_COOKIE, token, httponly=True, samesite="strict", secure=secure)
         return page
 
@@ -278,7 +281,6 @@ class PageBase:
     ) -> Response:
         """A page with what every page has; :meth:`personal` gives it the name and the token of its viewer."""
         done = request.query_params.get("done", "")
-        count = request.query_params.get("count", "")
         with self.reading.spending():
             page = rendered(
                 template,
@@ -287,7 +289,7 @@ class PageBase:
                 figures=figures,
                 at=figures.at,
                 csrf=_TOKEN,
-                done=DONE[done].format(count=int(count) if count.isdecimal() else 0) if done in DONE else None,
+                done=DONE[done].format(count=_count_of(request)) if done in DONE else None,
                 ago=lambda instant: seconds_ago(instant, figures.at),
                 **{"reasons_at": None} | values,
             )
@@ -335,8 +337,16 @@ def named_queue(figures: Figures, name: str | None) -> QueueFigures:
     return found
 
 
+def _count_of(request: Request) -> int:
+    """What an action was done on, as the address of the page after it says; 0 if it does not."""
+    with suppress(ValueError):
+        return parse_whole(request.query_params.get("count", ""))
+    return 0
+
+
 def message_id_of(text: str) -> int:
     """An id of a message from its text, or the answer that it is none."""
-    if not (text.isascii() and text.isdecimal()) or not 0 < int(text) < 2**63:
-        raise HTTPException(404, f"{text[:40]!r} is no id of a message.")
-    return int(text)
+    with suppress(ValueError):
+        if found := parse_whole(text):
+            return found
+    raise HTTPException(404, f"{text[:40]!r} is no id of a message.")

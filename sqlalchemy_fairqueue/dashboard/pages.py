@@ -21,6 +21,7 @@ from sqlalchemy_fairqueue.dashboard.timelines import ENDED, ended_timeline, time
 from sqlalchemy_fairqueue.dashboard.words import headline, queue_state
 from sqlalchemy_fairqueue.errors import NotGranted
 from sqlalchemy_fairqueue.figures import Reason
+from sqlalchemy_fairqueue.values import check_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -98,15 +99,17 @@ class Pages(GroupPages, PlanPages):
         access, figures = await self.begin(request)
         queue = named_queue(figures, request.query_params.get("queue"))
         channel = request.query_params.get("channel", "")
+        check_name("channel", channel)
+        # First: all pages of the queue read the reasons of the tenants that one of them asked for.
+        stats = await self.channel_stats(queue.name, channel)
+        if stats is None:
+            raise HTTPException(404, f"Queue {queue.name!r} has no tenant {channel!r}.")
         # At the same time, so that the slowest of them decides.
-        stats, (messages, refused), row, plans = await asyncio.gather(
-            self.channel_stats(queue.name, channel),
+        (messages, refused), row, plans = await asyncio.gather(
             self._messages(queue.name, channel),
             self.tenant_row(queue, figures, channel),
             self.plans_of(queue.name),
         )
-        if stats is None:
-            raise HTTPException(404, f"Queue {queue.name!r} has no tenant {channel!r}.")
         return self.answer(
             request, "tenant.html", access, figures,
             queue=queue, stats=stats, row=row, messages=messages, refused=refused, plans=plans, fields=EDITOR,

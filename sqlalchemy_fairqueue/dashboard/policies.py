@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.cli.formats import format_duration, parse_duration
+from sqlalchemy_fairqueue.cli.formats import format_duration, parse_duration, parse_whole
 from sqlalchemy_fairqueue.dashboard.rendering import percent_text
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.times import UNITS
@@ -74,12 +74,11 @@ class EditorField:
         if not words and not self.required:
             return None
         if self.numeric:
-            digits = words.replace(",", "")
-            if not (digits.isascii() and digits.isdecimal()):
-                raise InvalidArgument(
-                    f"{self.name} is {text!r:.40}; give a whole number" + ("" if self.required else ", or nothing")
-                )
-            return int(digits)
+            try:
+                return parse_whole(words.replace(",", ""))
+            except ValueError:
+                otherwise = "" if self.required else ", or nothing"
+                raise InvalidArgument(f"{self.name} is {text!r:.40}; give a whole number{otherwise}") from None
         try:
             return self.parse(words)
         except InvalidArgument:
