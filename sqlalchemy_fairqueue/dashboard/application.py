@@ -157,9 +157,12 @@ class _Headers:
 
 
 class _Paths:
-    """Takes a slash away that was not requested: Litestar ends the path of each mounted application with one.
+    """Makes the path of a request what the routes expect: all of it, as it was requested.
 
-    A redirect to the path without it would leave the path that the dashboard is mounted at.
+    Frameworks and servers that have a ``root_path`` from their settings, and a proxy before them that strips it, leave
+    it out, while it stands in the ``root_path`` that the dashboard is mounted at. Litestar ends the path of each
+    mounted application with a slash that was not requested, and a redirect to the path without it would leave the path
+    that the dashboard is mounted at.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -168,9 +171,15 @@ class _Paths:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             path, requested = scope["path"], scope.get("raw_path")
+            above = scope.get("app_root_path", "")
+            stripped = above.rstrip("/")
+            root = (stripped + scope.get("root_path", "").removeprefix(above)).rstrip("/")
+            if stripped and not f"{path}/".startswith(f"{root}/"):
+                path = stripped + path
             added = path.endswith("/") and requested and not requested.endswith(b"/")
-            if added and path.strip("/") and path.rstrip("/") != scope.get("root_path", "").rstrip("/"):
-                scope = {**scope, "path": path.rstrip("/")}
+            if added and path.strip("/") and path.rstrip("/") != root:
+                path = path.rstrip("/")
+            scope = {**scope, "path": path, "root_path": root}
         await self.app(scope, receive, send)
 
 

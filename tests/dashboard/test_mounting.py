@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -10,11 +11,12 @@ import pytest
 from sqlalchemy import Engine
 from starlette.applications import Starlette
 from starlette.routing import Mount
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from sqlalchemy_fairqueue.dashboard import Access, Role, create_dashboard
 from tests.cli.messages import QUEUE, enqueue
-from tests.dashboard.conftest import Page
+from tests.dashboard.conftest import Page, visited
 
 
 def _starlette(dashboard: Starlette) -> ASGIApp:
@@ -44,19 +46,65 @@ def _django(dashboard: Starlette) -> ASGIApp:
     return Starlette(routes=[Mount("/queues", dashboard), Mount("/", asgi.get_asgi_application())])
 
 
+def _fastapi_with_root(root_path: str, dashboard: Starlette) -> ASGIApp:
+    app: Any = _fastapi(dashboard)
+    app.root_path = root_path
+    return app  # type: ignore[no-any-return]
+
+
+def _alone(dashboard: Starlette) -> ASGIApp:
+    return dashboard
+
+
+_ROOT = "/api"
 _FRAMEWORKS = {"Starlette": _starlette, "FastAPI": _fastapi, "Litestar": _litestar, "Django": _django}
 
 
-@pytest.mark.parametrize("mounted", _FRAMEWORKS.values(), ids=_FRAMEWORKS)
-async def test_below_a_path(engine: Engine, mounted: Callable[[Starlette], ASGIApp]) -> None:
-    """Pages, their files and links, and an action with its form, all below the path."""
+def _behind(mounted: Callable[[Starlette], ASGIApp], root_path: str, strips: bool, dashboard: Starlette) -> ASGIApp:  # noqa: FBT001 - for partial
+    """A server that serves below /api, and says so by its root_path, behind a proxy that strips that, or does not."""
+    app = mounted(dashboard)
+
+    async def server(scope: Scope, receive: Receive, send: Send) -> None:
+        assert scope["path"].startswith(f"{_ROOT}/")
+        changed: Scope = {**scope, "root_path": root_path}
+        if strips:
+            changed["path"] = scope["path"].removeprefix(_ROOT)
+            changed["raw_path"] = scope["raw_path"].removeprefix(_ROOT.encode())
+        await app(changed, receive, send)
+
+    return server
+
+
+_PLACES: dict[str, tuple[Callable[[Starlette], ASGIApp], str]] = {
+    **{name: (mounted, "/queues") for name, mounted in _FRAMEWORKS.items()},
+    **{
+        f"{name} behind a proxy that {'strips' if strips else 'passes'}": (
+            partial(_behind, mounted, _ROOT, strips), f"{_ROOT}/queues"
+        )
+        for name, mounted in _FRAMEWORKS.items()
+        for strips in (True, False)
+    },
+    **{
+        f"FastAPI with root_path {root!r} that {'is' if strips else 'is not'} stripped": (
+            partial(_behind, partial(_fastapi_with_root, root), "", strips), f"{_ROOT}/queues"
+        )
+        for root, strips in ((_ROOT, True), (_ROOT, False), (f"{_ROOT}/", True))
+    },
+    "alone behind a proxy that strips": (partial(_behind, _alone, _ROOT, True), _ROOT),
+    "alone behind a proxy that passes": (partial(_behind, _alone, _ROOT, False), _ROOT),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("mounted", "path"), _PLACES.values(), ids=_PLACES)
+async def test_below_a_path(engine: Engine, mounted: Callable[[Starlette], ASGIApp], path: str) -> None:
+    """Pages, their files and links, and an action with its form, all below the path, also behind a proxy."""
     enqueue(engine, "customer-7")
     access = Access("dana@example.com", Role.OPERATOR)
     dashboard = create_dashboard(engine, authorize=lambda _: access, keep=timedelta(hours=1))
     await dashboard.state.reading.figures.aget()
     transport: Any = httpx.ASGITransport(app=mounted(dashboard))
     async with httpx.AsyncClient(transport=transport, base_url="http://test", follow_redirects=True) as client:
-        overview = await client.get("/queues/")
+        overview = await client.get(f"{path}/")
         page = Page(overview.status_code, overview.text)
         assert (page.status, "customer-7" in page.text) == (200, True)
         for link in [*page.loaded, page.links["customer-7"]]:
@@ -64,5 +112,51 @@ async def test_below_a_path(engine: Engine, mounted: Callable[[Starlette], ASGIA
         address = overview.url.join(page.links["customer-7"])
         form = Page(200, (await client.get(address)).text).form("Pause")
         done = await client.post(address.join(form.action), data=form.fields, headers={"origin": "http://test"})
-        assert (done.status_code, "Paused." in done.text, done.url.path) == (200, True, "/queues/tenant")
+        assert (done.status_code, "Paused." in done.text, done.url.path) == (200, True, f"{path}/tenant")
     assert QUEUE.channels(engine, "customer-7")[0].paused_at is not None
+
+
+@pytest.mark.parametrize(
+    ("scheme", "host", "origin", "own"),
+    [
+        ("http", "x.test", "http://x.test", True),
+        ("http", "x.test:80", "http://x.test", True),
+        ("http", "x.test:443", "https://x.test", True),
+        ("http", "x.test", "https://x.test:443", True),
+        ("https", "x.test:443", "https://x.test", True),
+        ("https", "X.test", "https://x.test", True),
+        ("http", "x.test:8443", "https://x.test:8443", True),
+        ("http", "[2001:db8::1]:443", "https://[2001:db8::1]", True),
+        ("http", "[::1]:8080", "http://[::1]:8080", True),
+        ("https", "x.test", "http://x.test", False),
+        ("http", "x.test:443", "http://x.test", False),
+        ("http", "x.test:80", "https://x.test", False),
+        ("http", "x.test", "https://x.test:8443", False),
+        ("http", "x.test", "https://evil.test", False),
+        ("http", "x.test", "https://x.test.evil.test", False),
+        ("http", "x.test", "https://x.test@evil.test", False),
+        ("http", "[::1]", "http://[::2]", False),
+        ("http", "x.test", "null", False),
+        ("http", "x.test", "", False),
+        ("http", "x.test", "ftp://x.test", False),
+        ("http", "x.test", "https://[", False),
+        ("http", "x.test", "https://x.test:99999", False),
+        ("http", "", "null", False),
+        ("http", "", "https://", False),
+    ],
+)
+def test_origins(engine: Engine, scheme: str, host: str, origin: str, own: bool) -> None:  # noqa: FBT001 - a parameter
+    """A form is of the site that it is sent to if only the port of the scheme differs, which a proxy may write out."""
+    enqueue(engine, "customer-7")
+    access = Access("otto", Role.OPERATOR)
+    proxied: Any = ProxyHeadersMiddleware(create_dashboard(engine, authorize=lambda _: access))  # type: ignore[arg-type]
+    with visited(proxied, follow=False) as client:
+        headers = {"host": host, "x-forwarded-proto": scheme}
+        answer = client.get("/tenant?queue=documents&channel=customer-7", headers=headers)
+        form = Page(200, answer.text).form("Pause")
+        assert ("Secure" in answer.headers["set-cookie"]) is (scheme == "https")
+        cookie = f"fairqueue_csrf={form.fields['csrf']}"
+        status = client.post(
+            f"/{form.action}", data=form.fields, headers=headers | {"origin": origin, "cookie": cookie}
+        ).status_code
+    assert status == (303 if own else 403)
