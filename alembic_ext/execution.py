@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue.errors import AutocommitError, SchemaMismatch
-from sqlalchemy_fairqueue.sql import SCHEMA_MISMATCH, same_transaction_guard
+from sqlalchemy_fairqueue.errors import AutocommitError, migration_refusal
+from sqlalchemy_fairqueue.sql import same_transaction_guard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,7 +24,7 @@ def send(context: MigrationContext, doing: str, schema: str | None, statements: 
     Raises:
         ValueError: The database is not PostgreSQL, or the connection takes the schema for another one.
         AutocommitError: The connection commits each statement by itself.
-        SchemaMismatch: A guard among the statements refused.
+        SchemaMismatch, IsolationError: A guard among the statements refused, or the transaction is read-only.
     """
     if context.dialect.name != "postgresql":
         problem = f"{doing} needs PostgreSQL, and this migration runs on {context.dialect.name}; leave it out there"
@@ -57,10 +57,7 @@ def send(context: MigrationContext, doing: str, schema: str | None, statements: 
         for statement in statements:
             connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
     except DBAPIError as error:
-        original = error.orig
-        code = getattr(original, "sqlstate", None) or getattr(original, "pgcode", None)
-        if code != SCHEMA_MISMATCH:
+        refusal = migration_refusal(error, doing)
+        if refusal is None:
             raise
-        refused = getattr(getattr(original, "diag", None), "message_primary", None) or str(original)
-        problem = f"{doing}: {refused}"
-        raise SchemaMismatch(problem) from error
+        raise refusal from error

@@ -8,10 +8,10 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine, AsyncSession
-from sqlalchemy_fairqueue.database.drivers import is_in_autocommit, refusal_of, sqlstate_of
+from sqlalchemy_fairqueue.database.drivers import is_in_autocommit, sqlstate_of
 from sqlalchemy_fairqueue.database.engines import read_committed
 from sqlalchemy_fairqueue.database.migrations import to_upgrade, too_old
-from sqlalchemy_fairqueue.errors import AutocommitError, InvalidArgument, SchemaMismatch
+from sqlalchemy_fairqueue.errors import AutocommitError, InvalidArgument, SchemaMismatch, migration_refusal
 from sqlalchemy_fairqueue.sql import (
     SCHEMA_MISMATCH,
     install_statements,
@@ -47,6 +47,7 @@ def install_fairqueue(where: Engine | Connection, schema: str | None = None) -> 
         SchemaMismatch: An older version is there, or objects that are not fairqueue's have its names. The error holds
             the migration to write.
         AutocommitError: The connection commits each statement by itself.
+        IsolationError: The transaction is read-only.
         ValueError: PostgreSQL cannot keep the schema's name, or the database is not PostgreSQL.
 
     Example:
@@ -94,10 +95,10 @@ def _installed_now(connection: Connection, schema: str | None) -> bool:
     try:
         _send(connection, [*made, *install_statements(latest_version(), schema)])
     except DBAPIError as error:
-        if sqlstate_of(error) != SCHEMA_MISMATCH:
+        refusal = migration_refusal(error, "install_fairqueue")
+        if refusal is None:
             raise
-        problem = f"install_fairqueue: {refusal_of(error).message}"
-        raise SchemaMismatch(problem) from error
+        raise refusal from error
     return True
 
 

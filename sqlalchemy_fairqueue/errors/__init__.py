@@ -20,6 +20,7 @@ from sqlalchemy_fairqueue.errors.handlers import (
     UnhandledKindWarning,
     WorkerError,
 )
+from sqlalchemy_fairqueue.errors.migrations import migration_refusal
 from sqlalchemy_fairqueue.errors.results import (
     MessageFailed,
     ResultCancelled,
@@ -66,6 +67,7 @@ __all__ = [
     "clean",
     "last_line",
     "logged",
+    "migration_refusal",
     "said",
     "shortened",
     "traced",

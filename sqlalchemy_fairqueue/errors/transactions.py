@@ -43,7 +43,9 @@ class AutocommitError(FairQueueError):
 
 
 class IsolationError(FairQueueError, codes=("QF003",)):
-    """A dequeue, or a limit on a whole queue, was asked for in a transaction that is not READ COMMITTED.
+    """A dequeue, a limit on a whole queue or a migration was asked for in a transaction that it cannot be done in.
+
+    That is one that is not READ COMMITTED, for a migration also one that is read-only.
 
     Example:
         >>> strict = engine.execution_options(isolation_level="SERIALIZABLE")

@@ -30,6 +30,16 @@ begin
 end
 {body}"""
 
+_READ_COMMITTED = """\
+  if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
+    raise exception using errcode = 'QF003',
+      message = format('a step between versions must see what others have committed, and the transaction is %s; '
+        'run the migration in READ COMMITTED: in env.py, connect with '
+        'connectable.execution_options(isolation_level="READ COMMITTED")',
+        upper(current_setting('transaction_isolation')));
+  end if;
+"""
+
 _NO_SCHEMA = """\
   if v_schema is null then
     raise exception using errcode = 'QF004',
@@ -167,10 +177,13 @@ def grants_guard(schema: str | None) -> str:
 
 
 def change_guard(before: int, after: int, schema: str | None) -> str:
-    """A block that raises unless the schema holds exactly one version, and names that the other adds are free in it."""
+    """A block that raises unless the schema holds exactly one version, and names that the other adds are free in it.
+
+    And unless the transaction sees what others commit: an installation has nothing yet, and needs no such transaction.
+    """
     there = set(_names(before))
     added = [name for name in _names(after) if name not in there]
-    checks = [_INSTALLED.replace("{version}", str(before))] + ([_taken(added)] if added else [])
+    checks = [_READ_COMMITTED, _INSTALLED.replace("{version}", str(before))] + ([_taken(added)] if added else [])
     return _block("\n".join(checks), schema)
 
 

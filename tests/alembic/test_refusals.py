@@ -10,7 +10,7 @@ from alembic.operations import Operations
 
 from alembic_ext import CreateFairqueueOp, DropFairqueueOp
 from alembic_ext.execution import send
-from sqlalchemy_fairqueue.errors import AutocommitError, SchemaMismatch
+from sqlalchemy_fairqueue.errors import AutocommitError, IsolationError, SchemaMismatch
 from sqlalchemy_fairqueue.sql import latest_version
 from tests.alembic.catalog import catalog
 from tests.alembic.conftest import Project
@@ -144,6 +144,54 @@ def test_schema_that_is_translated(project: Project, empty_database: Database) -
     project.run("upgrade", "head")
     assert empty_database.value("select apps.fq_version()") == latest_version()
     assert "relation fq_message" not in catalog(empty_database)
+
+
+def _set_default(database: Database, setting: str, value: str) -> None:
+    database.execute(f"alter database \"{database.name}\" set {setting} to '{value}'")
+
+
+@pytest.mark.parametrize("level", ["serializable", "repeatable read", "read uncommitted"])
+def test_isolation_of_the_first_migration(project: Project, empty_database: Database, level: str) -> None:
+    """Fairqueue is installed, granted and dropped whatever the engine's or the server's isolation level is."""
+    _set_default(empty_database, "default_transaction_isolation", level)
+    project.migration("one", "op.create_fairqueue(2)", "op.drop_fairqueue(2)")
+    project.migration("two", "op.grant_fairqueue('pg_monitor', 'monitor')\nop.repair_fairqueue(2)", down="one")
+    project.point_at(empty_database.url)
+    project.run("upgrade", "head")
+    assert empty_database.value("select fq_version()") == 2
+    project.run("downgrade", "base")
+    assert catalog(empty_database) == {}
+
+
+@pytest.mark.parametrize("level", ["serializable", "repeatable read"])
+@pytest.mark.parametrize(("installed", "step"), [(1, "upgrade_fairqueue(1, 2)"), (2, "downgrade_fairqueue(2, 1)")])
+def test_isolation_of_a_step(project: Project, empty_database: Database, level: str, installed: int, step: str) -> None:
+    """A step that would miss what others commit says which level it needs, and where to write it."""
+    project.migration("one", f"op.create_fairqueue({installed})")
+    project.migration("two", f"op.{step}", down="one")
+    project.point_at(empty_database.url)
+    project.run("upgrade", "one")
+    _set_default(empty_database, "default_transaction_isolation", level)
+    with pytest.raises(IsolationError, match=rf"{level.upper()}; run the migration in READ COMMITTED: in env.py, conn"):
+        project.run("upgrade", "head")
+    assert empty_database.value("select fq_version()") == installed
+    project.edit_env(
+        "connectable.connect()", 'connectable.execution_options(isolation_level="READ COMMITTED").connect()'
+    )
+    project.run("upgrade", "head")
+    assert empty_database.value("select fq_version()") == 3 - installed
+
+
+def test_a_read_only_transaction(project: Project, empty_database: Database) -> None:
+    """A transaction that may not write says what makes it so."""
+    project.migration("one", "pass")
+    project.migration("two", "op.create_fairqueue()", down="one")
+    project.point_at(empty_database.url)
+    project.run("upgrade", "one")
+    _set_default(empty_database, "default_transaction_read_only", "on")
+    with pytest.raises(IsolationError, match=r"op.create_fairqueue\(\): .* read-only .*default_transaction_read_only"):
+        project.run("upgrade", "head")
+    assert catalog(empty_database).keys() <= {"relation alembic_version"}
 
 
 def test_autocommit(project: Project, empty_database: Database) -> None:

@@ -6,9 +6,10 @@ from threading import Barrier
 
 import pytest
 from sqlalchemy import Engine, NullPool, create_engine
+from sqlalchemy.engine.interfaces import IsolationLevel
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from sqlalchemy_fairqueue import AutocommitError, Queue, SchemaMismatch, install_fairqueue
+from sqlalchemy_fairqueue import AutocommitError, IsolationError, Queue, SchemaMismatch, install_fairqueue
 from sqlalchemy_fairqueue.sql import find_drift
 from tests.fixtures.database import Database
 from tests.worker.helpers import until
@@ -41,6 +42,29 @@ def test_an_engine_that_commits_each_statement(bare: Engine) -> None:
     with autocommit.connect() as connection, pytest.raises(AutocommitError, match="give the engine"):
         install_fairqueue(connection)
     assert install_fairqueue(autocommit)
+
+
+@pytest.mark.parametrize("level", ["SERIALIZABLE", "REPEATABLE READ", "READ UNCOMMITTED"])
+@pytest.mark.parametrize("schema", [None, "queue"])
+def test_isolation_levels(bare: Engine, level: IsolationLevel, schema: str | None) -> None:
+    """It installs on an engine and on a connection of any level, also in a transaction that has begun."""
+    engine = bare.execution_options(isolation_level=level)
+    with engine.connect() as connection:
+        connection.exec_driver_sql("select 1")
+        assert install_fairqueue(connection, schema)
+    assert install_fairqueue(engine, schema)
+
+
+@pytest.mark.parametrize("schema", [None, "queue"])
+@pytest.mark.parametrize("by", ["the engine", "the server"])
+def test_a_read_only_transaction(bare: Engine, empty_database: Database, schema: str | None, by: str) -> None:
+    """A transaction that may not write says what makes it so."""
+    if by == "the server":
+        name = empty_database.name
+        empty_database.execute(f'alter database "{name}" set default_transaction_read_only to on')
+    engine = bare.execution_options(postgresql_readonly=True) if by == "the engine" else bare
+    with pytest.raises(IsolationError, match=r"install_fairqueue: .* read-only transaction; connect to the primary"):
+        install_fairqueue(engine, schema)
 
 
 def test_in_a_transaction(bare: Engine) -> None:

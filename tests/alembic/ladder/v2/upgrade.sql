@@ -10,11 +10,6 @@ declare
   v_timeout text := current_setting('lock_timeout');
   v_tries integer := 0;
 begin
-  if current_setting('transaction_isolation') <> 'read committed' then
-    raise exception 'the upgrade runs in a % transaction', current_setting('transaction_isolation')
-      using errcode = 'QF003',
-        hint = 'run the migration in a READ COMMITTED transaction: its statements must see what others have committed';
-  end if;
   begin
     set local lock_timeout = '60s';
     lock table fairqueue.fq_message in share update exclusive mode;
