@@ -8,6 +8,7 @@ installation that are not in the metadata, such as partitions, are hidden from i
 from __future__ import annotations
 
 import logging
+import re
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -43,6 +44,19 @@ join pg_namespace n on n.oid = c.relnamespace
 where c.relname = :name
   and pg_table_is_visible(c.oid)
 """
+
+# What Alembic itself asks name filters about; plugins ask about more.
+_ALEMBIC_TYPES = {
+    "schema",
+    "table",
+    "column",
+    "index",
+    "unique_constraint",
+    "foreign_key_constraint",
+    "check_constraint",
+}
+# Names as plugins give them, behind a schema: "public.fq_wake(p_queue text)", "public.fq_lease.reader.SELECT".
+_QUALIFIED = re.compile(r"\.(fq_\w+)")
 
 # What an addition of the user's to a table of ours is found as.
 _ADDITIONS = (ops.AddColumnOp, ops.AddConstraintOp, ops.CreateIndexOp)
@@ -119,13 +133,19 @@ class _Comparison:
         return self.found[schema]
 
     def shows(self, name: str | None, type_: str, parents: Any) -> bool:
-        """Whether Alembic may find a table of this name: a name filter as ``include_name`` is."""
+        """Whether Alembic may find a table of this name, or a plugin anything else: a filter like ``include_name``."""
         schema = parents.get("schema_name")
+        if name is not None and type_ not in _ALEMBIC_TYPES:
+            return not any(self.is_ours(schema, found) for found in _QUALIFIED.findall(name))
         if type_ != "table" or name is None or (self.named_schema(schema), name) in self.named:
             return True
         schema = self.visible(name) if schema is None and name.startswith("fq_") else self.named_schema(schema)
         # By its name and schema alone; compare() knows the columns too.
         return not is_stage(name, schema) and not self.installation(schema).holds(name, ())
+
+    def is_ours(self, schema: str | None, name: str) -> bool:
+        """Whether a plugin found a function, a trigger or a table of ours in a schema."""
+        return is_stage(name, schema) or self.installation(self.named_schema(schema)).names(name)
 
     def visible(self, name: str) -> str | None:
         """The schema of a table that is found without one."""

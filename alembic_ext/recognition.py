@@ -97,6 +97,10 @@ class Installation:
             return table.startswith("fq_")
         return is_ours(table, columns) or (self.version is not None and table in tables(latest_version()))
 
+    def names(self, name: str) -> bool:
+        """Whether a function, trigger or table of this name belongs to fairqueue, if there is an installation."""
+        return self.version is not None and (name in _functions_and_triggers() or self.holds(name, ()))
+
     def differing(self, table: str, *states: State) -> set[str]:
         """Names of columns, constraints and indexes of a table that are not as the version has them, by what is so."""
         kinds = {"column", "constraint", "index"}
@@ -145,6 +149,18 @@ def names_in(table: str) -> frozenset[str]:
         for key, facts in expected_catalog(version).items()
         for kind, _, name in [key.partition(" ")]
         if kind != "function" and facts.get("table", name.partition(".")[0]) == table
+    )
+
+
+@cache
+def _functions_and_triggers() -> frozenset[str]:
+    """The names of our functions and triggers in any version."""
+    return frozenset(
+        name.partition("(")[0].rpartition(".")[2]
+        for version in versions()
+        for key in expected_catalog(version)
+        for kind, _, name in [key.partition(" ")]
+        if kind in {"function", "trigger"}
     )
 
 
