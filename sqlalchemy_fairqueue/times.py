@@ -25,7 +25,8 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|[smhdw])", re.ASCII)
 
 def microseconds(duration: timedelta) -> int:
     """A duration as whole microseconds."""
-    return duration // _MICROSECOND
+    # As timedelta itself divides: a subclass of the application's may do it in its own way.
+    return timedelta.__floordiv__(duration, _MICROSECOND)
 
 
 def instant_microseconds(instant: datetime) -> int:
@@ -34,9 +35,10 @@ def instant_microseconds(instant: datetime) -> int:
     Raises:
         ValueError: The datetime is naive, so that it names no instant.
     """
-    if instant.utcoffset() is None:
+    # As datetime itself does both: see microseconds().
+    if datetime.utcoffset(instant) is None:
         raise ValueError(f"datetime {instant!r} has no time zone; give an aware one, like datetime.now(UTC)")
-    return (instant - _EPOCH) // _MICROSECOND
+    return microseconds(datetime.__sub__(instant, _EPOCH))
 
 
 def instant(value: int) -> datetime:

@@ -91,8 +91,7 @@ def checked_history_retention(given: timedelta | Unset | None) -> timedelta | No
         return None
     if given is None:
         return _DEFAULT_RETENTION
-    check_duration("history_retention", given, _DAY)
-    return given
+    return check_duration("history_retention", given, _DAY)
 
 
 def check_history(history: object) -> None:
@@ -103,16 +102,12 @@ def check_history(history: object) -> None:
 
 def checked_results(retention: timedelta | None) -> timedelta | None:
     """For how long results are kept; None: not at all."""
-    if retention is not None:
-        check_duration("results", retention, _MICROSECOND)
-    return retention
+    return None if retention is None else check_duration("results", retention, _MICROSECOND)
 
 
 def checked_idle_time(after: timedelta | None) -> timedelta | None:
     """The idle time after which channels are forgotten; None: never."""
-    if after is not None:
-        check_duration("forget_channels_after", after, _MICROSECOND)
-    return after
+    return None if after is None else check_duration("forget_channels_after", after, _MICROSECOND)
 
 
 def dead_letter_retentions(given: object) -> list[tuple[str | None, timedelta | None]]:

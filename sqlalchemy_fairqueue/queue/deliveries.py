@@ -91,7 +91,7 @@ class DeliveryMethods(QueueBase):
         """
         if not isinstance(engine, Engine):
             raise self._no_engine(engine, "an Engine")
-        self._check(limit, lease, max_bytes)
+        lease = self._checked(limit, lease, max_bytes)
         consumer = self._consumer(engine)
         return run(engine, lambda connection: consumer.dequeue(connection, limit, lease, max_bytes), calls_only=True)
 
@@ -101,7 +101,7 @@ class DeliveryMethods(QueueBase):
         """As :meth:`dequeue`, on an AsyncEngine."""
         if not isinstance(engine, AsyncEngine):
             raise self._no_engine(engine, "an AsyncEngine")
-        self._check(limit, lease, max_bytes)
+        lease = self._checked(limit, lease, max_bytes)
         consumer = self._consumer(engine.sync_engine)
         return await arun(
             engine, lambda connection: consumer.dequeue(connection, limit, lease, max_bytes), calls_only=True
@@ -340,7 +340,7 @@ class DeliveryMethods(QueueBase):
 
     def _operations(self, verb: Verb, deliveries: Deliveries, how: dict[str, Any]) -> list[Settle]:
         if how.get("delay") is not None:
-            check_duration("delay", how["delay"])
+            how["delay"] = check_duration("delay", how["delay"])
         if how.get("cost") is not None:
             check_count("cost", how["cost"], 0, MOST_COST)
         for name in ("error", "reason"):
@@ -375,10 +375,10 @@ class DeliveryMethods(QueueBase):
         return consumer
 
     @staticmethod
-    def _check(limit: int, lease: timedelta, max_bytes: int) -> None:
+    def _checked(limit: int, lease: timedelta, max_bytes: int) -> timedelta:
         check_count("limit", limit, 1, 100_000)
         check_count("max_bytes", max_bytes, 1, MOST_BYTES)
-        check_duration("lease", lease, _LEAST)
+        return check_duration("lease", lease, _LEAST)
 
     @staticmethod
     def _no_engine(where: Any, wanted: str) -> InvalidArgument:

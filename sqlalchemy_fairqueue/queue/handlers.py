@@ -197,7 +197,7 @@ class HandlerMethods(LifespanMethods):
             kind=kind,
             function=function,
             retry=retry,
-            timeout=timeout,
+            timeout=None if timeout is None else check_duration("timeout", timeout, _LEAST),
             session="session" in wanted,
             context="context" in wanted,
             asynchronous=is_asynchronous(written),

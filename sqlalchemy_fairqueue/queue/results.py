@@ -104,7 +104,7 @@ class ResultQuestion:
         if self.channel is not None:
             check_name("channel", self.channel)
         if self.timeout is not None:
-            check_duration("timeout", self.timeout)
+            object.__setattr__(self, "timeout", check_duration("timeout", self.timeout))
 
     def answer(self, connection: Connection, target: Target) -> FoundResult:
         """The end of the message. One that is not known to be of the channel is unknown."""

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.sql import quoted
+from sqlalchemy_fairqueue.times import duration, instant, instant_microseconds, microseconds
+from sqlalchemy_fairqueue.values import check_instant
 
 if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
     from sqlalchemy import Engine
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _SCHEMA = """
 select n.nspname from pg_proc p join pg_namespace n on n.oid = p.pronamespace
 where p.proname = 'fq_now' and p.pronargs = 0 and (n.nspname = cast(:schema as text) or cast(:schema as text) is null)
@@ -74,14 +75,15 @@ class DatabaseClock:
         See Also:
             :meth:`move_to`
         """
-        return _EPOCH + timedelta(microseconds=self._value(f"select {self._schema}.fq_now()"))
+        return instant(self._value(f"select {self._schema}.fq_now()"))
 
     def advance(self, by: timedelta) -> None:
         """Put the clock forward by so much, at once for everybody. It goes on running."""
-        if by < timedelta():
+        ahead = microseconds(by)
+        if ahead < 0:
             raise InvalidArgument(f"by is {by!r}; a clock goes forward: give a timedelta of zero or more")
         sequence = f"{self._schema}.test_clock"
-        self._value(_ADVANCE.format(sequence=sequence), us=by // _MICROSECOND)
+        self._value(_ADVANCE.format(sequence=sequence), us=ahead)
 
     def move_to(self, instant: datetime) -> None:
         """Put the clock forward to an instant (aware), which must not be past.
@@ -94,9 +96,8 @@ class DatabaseClock:
             True
             >>> clock.reset()
         """
-        if instant.tzinfo is None:
-            raise InvalidArgument(f"instant is {instant!r}; give an aware datetime")
-        self.advance(instant - self.now())
+        check_instant("instant", instant)
+        self.advance(duration(instant_microseconds(instant) - instant_microseconds(self.now())))
 
     def reset(self) -> None:
         """Let it show the true time again. What was leased or scheduled meanwhile keeps its times."""

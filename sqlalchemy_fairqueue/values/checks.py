@@ -8,7 +8,7 @@ from reprlib import Repr
 from uuid import UUID
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.times import instant_microseconds
+from sqlalchemy_fairqueue.times import duration, instant_microseconds, microseconds
 
 NAME_BYTES = 512
 # Of headers, as text in the database, which writes numbers out: there it may be more than in Python.
@@ -19,7 +19,7 @@ RESULT_BYTES = 1_048_576
 """Most bytes of an encoded result."""
 _YEAR = timedelta(days=365)
 # What comes back from the database is a datetime in UTC.
-_LAST = datetime.max.replace(tzinfo=UTC)
+_LAST = instant_microseconds(datetime.max.replace(tzinfo=UTC))
 # Leaves out the middle of a long name, and not a quote.
 _shown = Repr()
 _shown.maxstring = 80
@@ -86,26 +86,32 @@ def check_text(what: str, value: object) -> str:
     """
     if not isinstance(value, str):
         raise InvalidArgument(f"{what} is {value!r:.80}; give a str")
-    return value.replace("\x00", "\ufffd").encode(errors="replace").decode()
+    return str.encode(str.replace(value, "\x00", "\ufffd"), errors="replace").decode()
 
 
-def check_duration(what: str, value: object, least: timedelta = timedelta()) -> None:
-    """Refuse a duration that is not a timedelta between *least* and 365 days."""
-    if not isinstance(value, timedelta) or not least <= value <= _YEAR:
+def check_duration(what: str, value: object, least: timedelta = timedelta()) -> timedelta:
+    """Return a duration as a plain timedelta, whose arithmetic is known; a subclass may bring its own.
+
+    Raises:
+        InvalidArgument: It is not a timedelta between *least* and 365 days.
+    """
+    plain = duration(microseconds(value)) if isinstance(value, timedelta) else None
+    if plain is None or not least <= plain <= _YEAR:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         example = f", such as timedelta(seconds={value!r:.40})" if is_number else ""
         raise InvalidArgument(f"{what} is {value!r:.80}; give a timedelta from {least} to {_YEAR.days} days{example}")
+    return plain
 
 
 def check_instant(what: str, value: object) -> None:
-    """Refuse what is not an aware datetime."""
+    """Refuse what is not an aware datetime, or is after the last one in UTC."""
     if not isinstance(value, datetime):
         raise InvalidArgument(f"{what} is {value!r:.80}; give an aware datetime")
     try:
-        instant_microseconds(value)
+        found = instant_microseconds(value)
     except ValueError as error:
         raise InvalidArgument(f"{what}: {error}") from None
-    if value > _LAST:
+    if found > _LAST:
         raise InvalidArgument(f"{what} is {value!r:.80}, after the year 9999 in UTC; give an earlier instant")
 
 

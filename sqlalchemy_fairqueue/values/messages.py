@@ -93,7 +93,7 @@ class Enqueue:
         if self.delay is not None and self.at is not None:
             raise InvalidArgument("message has delay and at; both say when it is due: give one of them")
         if self.delay is not None:
-            check_duration("delay", self.delay)
+            object.__setattr__(self, "delay", check_duration("delay", self.delay))
         if self.at is not None:
             check_instant("at", self.at)
         if self.priority is not None:
@@ -115,7 +115,8 @@ class Enqueue:
                     "give a key"
                 )
         if self.unique_for is not None:
-            check_duration("unique_for", self.unique_for, timedelta(microseconds=1))
+            period = check_duration("unique_for", self.unique_for, timedelta(microseconds=1))
+            object.__setattr__(self, "unique_for", period)
             check_choice("unique_from", self.unique_from, ("enqueue", "completion"))
             if self.key is None:
                 raise InvalidArgument(

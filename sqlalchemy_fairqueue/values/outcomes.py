@@ -62,9 +62,7 @@ class Retry(Outcome):
             return super().__new__(cls)
 
     def __init__(self, *, delay: timedelta | None = None, error: str | None = None) -> None:
-        if delay is not None:
-            check_duration("delay", delay)
-        self.delay = delay
+        self.delay = None if delay is None else check_duration("delay", delay)
         self.error: str | None = None if error is None else check_text("error", error)
         super().__init__(
             f"try again{'' if delay is None else f' after {delay}'}{'' if error is None else f': {error}'}"
@@ -101,9 +99,7 @@ class Release(Outcome):
             return super().__new__(cls)
 
     def __init__(self, *, delay: timedelta | None = None) -> None:
-        if delay is not None:
-            check_duration("delay", delay)
-        self.delay = delay
+        self.delay = None if delay is None else check_duration("delay", delay)
         super().__init__(f"give back{'' if delay is None else f' for {delay}'}")
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -188,8 +184,8 @@ class RetryPolicy:
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense."""
-        check_duration("first", self.first)
-        check_duration("cap", self.cap)
+        object.__setattr__(self, "first", check_duration("first", self.first))
+        object.__setattr__(self, "cap", check_duration("cap", self.cap))
         if self.first > self.cap:
             raise InvalidArgument(
                 f"first is {self.first} and cap is {self.cap}, and no wait is longer than cap; give a cap that is at "

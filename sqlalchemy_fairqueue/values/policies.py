@@ -133,7 +133,8 @@ class ChannelPolicy(PolicyFields):
             check_count("max_backlog", self.max_backlog, 1, 2**31 - 1)
         check_choice("on_full", self.on_full, ("raise", "drop"))
         if self.priority_aging is not None:
-            check_duration("priority_aging", self.priority_aging, timedelta(microseconds=1))
+            aging = check_duration("priority_aging", self.priority_aging, timedelta(microseconds=1))
+            object.__setattr__(self, "priority_aging", aging)
 
 
 class PolicyChanges(TypedDict, total=False):

@@ -67,7 +67,7 @@ class Rate:
         count: object = self.count
         if not isinstance(count, int | float) or isinstance(count, bool) or not 0 < count < inf:
             raise InvalidArgument(f"the count of a rate is {self.count!r:.80}; give a number above 0, such as 50")
-        check_duration("the time of a rate", self.per)
+        object.__setattr__(self, "per", check_duration("the time of a rate", self.per))
         try:
             interval = self.interval
         except OverflowError:

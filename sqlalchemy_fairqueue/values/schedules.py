@@ -69,7 +69,7 @@ class Recurrence:
         if (self.cron is None) == (self.every is None):
             raise InvalidArgument(f"cron is {self.cron!r:.80} and every is {self.every!r}; give one of them")
         if self.every is not None:
-            check_duration("every", self.every, _LEAST)
+            object.__setattr__(self, "every", check_duration("every", self.every, _LEAST))
             if self.timezone is not None:
                 raise InvalidArgument(
                     f"timezone is {self.timezone!r:.80} and every is {self.every!r}; an interval has no time zone: "
@@ -81,7 +81,7 @@ class Recurrence:
         if self.timezone is not None:
             check_name("timezone", self.timezone)
         check_choice("catch_up", self.catch_up, ("skip", "last", "all"))
-        check_duration("jitter", self.jitter)
+        object.__setattr__(self, "jitter", check_duration("jitter", self.jitter))
         if self.cron is not None and next(self.timing(0).after(instant_microseconds(datetime.now(UTC))), None) is None:
             raise InvalidArgument(f"cron is {self.cron!r:.80}, which has no slot in the next 50 years; correct it")
 

@@ -55,12 +55,12 @@ class Decision:
     result: EncodedResult | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what could not be sent: a policy or an outcome of the application's own may say anything."""
+        """Keep what can be sent, or refuse: a policy or an outcome of the application's own may say anything."""
         if self.delay is not None:
-            check_duration("delay", self.delay)
+            object.__setattr__(self, "delay", check_duration("delay", self.delay))
         for what, text in ("reason", self.reason), ("error", self.error):
             if text is not None:
-                check_text(what, text)
+                object.__setattr__(self, what, check_text(what, text))
 
     def operation(self, target: Target, delivery: Delivery, cost: int | None = None) -> Settle:
         """The operation that settles a delivery so; its attempt cost so much, None: as it was charged."""

@@ -91,10 +91,11 @@ class WorkerOptions:
         check_count("concurrency", self.concurrency, 1, 10_000)
         check_count("prefetch", self.prefetch, 0, MOST_PREFETCH)
         check_count("max_bytes", self.max_bytes, 1, MOST_BYTES)
-        check_duration("lease", self.lease, _LEAST_LEASE)
-        check_duration("grace", self.grace)
+        object.__setattr__(self, "lease", check_duration("lease", self.lease, _LEAST_LEASE))
+        object.__setattr__(self, "grace", check_duration("grace", self.grace))
         if self.poll_interval is not None:
-            check_duration("poll_interval", self.poll_interval, _LEAST_INTERVAL)
+            interval = check_duration("poll_interval", self.poll_interval, _LEAST_INTERVAL)
+            object.__setattr__(self, "poll_interval", interval)
         if not isinstance(self.retry, RetryPolicy):
             raise InvalidArgument(
                 f"retry is {self.retry!r:.80}; give a RetryPolicy, such as RetryPolicy(max_attempts=5)"
@@ -135,10 +136,7 @@ class WorkerOptions:
         Raises:
             InvalidArgument: The grace is no duration.
         """
-        if grace is None:
-            return self.grace.total_seconds()
-        check_duration("grace", grace)
-        return grace.total_seconds()
+        return (self.grace if grace is None else check_duration("grace", grace)).total_seconds()
 
     def session_handlers(self, *, asynchronous: bool) -> list[Handler]:
         """The handlers that take a session: async functions or plain ones."""

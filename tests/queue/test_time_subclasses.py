@@ -1,0 +1,171 @@
+"""Subclasses of timedelta and datetime, as date libraries have them: they work wherever one is taken."""
+
+import copy
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import (
+    ChannelPolicy,
+    Delivery,
+    Enqueue,
+    InvalidArgument,
+    Queue,
+    Rate,
+    Release,
+    ResultNotReady,
+    Retry,
+    RetryPolicy,
+    Worker,
+)
+from sqlalchemy_fairqueue.testing import DatabaseClock
+from tests.fixtures.database import Database
+from tests.fixtures.times import StrangeDuration, StrangeInstant
+
+_HOUR = StrangeDuration(hours=1)
+_TOMORROW = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
+_LATER = StrangeInstant(*_TOMORROW.timetuple()[:6], tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("fields", "late"),
+    [
+        ({"delay": _HOUR}, timedelta(hours=1)),
+        ({"at": _LATER}, None),
+        ({"key": "a", "unique_for": _HOUR}, timedelta()),
+    ],
+    ids=["delay", "at", "unique_for"],
+)
+def test_an_enqueue(queue: Queue, engine: Engine, database: Database, fields: dict[str, Any], late: Any) -> None:
+    """A message is due when it says."""
+    queue.enqueue_now(engine, channel="a", payload=1, **fields)
+    with Session(engine) as session:
+        queue.enqueue_many(session, [Enqueue(channel="b", payload=1, **fields)] * 2)
+        session.commit()
+    due = database.rows("select to_timestamp(dequeue_at / 1e6) as at, enqueued_at from fq_message")
+    for row in due:
+        expected = _TOMORROW if late is None else datetime.fromtimestamp(row.enqueued_at / 1e6, UTC) + late
+        assert abs(row.at - expected) < timedelta(seconds=5)
+    if "key" in fields:
+        assert len(due) == 2
+
+
+def test_deliveries(queue: Queue, engine: Engine, database: Database) -> None:
+    """Leases and retries take as long as they say."""
+    queue.enqueue_now(engine, channel="a", payload=1)
+    queue.enqueue_now(engine, channel="a", payload=2)
+    first, second = queue.dequeue(engine, limit=2, lease=_HOUR)
+    until = queue.extend(engine, [first], lease=StrangeDuration(hours=2))
+    assert timedelta(hours=1.9) < until - datetime.now(UTC) < timedelta(hours=2.1)
+    queue.retry(engine, first, delay=_HOUR)
+    with Session(engine) as session:
+        queue.release(session, second, delay=_HOUR)
+        session.commit()
+    assert database.value("select min(dequeue_at) - fq_now() > 3.5e9 from fq_message")
+
+
+def test_configuration(queue: Queue, engine: Engine, database: Database) -> None:
+    """Settings of the queue, policies and schedules keep what they were given."""
+    queue.configure(
+        engine,
+        history_retention=StrangeDuration(days=2),
+        dead_letter_retention={None: _HOUR, "parse": _HOUR},
+        forget_channels_after=_HOUR,
+        results=_HOUR,
+        rate=Rate(10, per=_HOUR),
+    )
+    queue.configure_channel(engine, "a", ChannelPolicy(rate=Rate(10, per=_HOUR), priority_aging=_HOUR))
+    queue.schedule(engine, "often", channel="a", every=_HOUR, jitter=_HOUR)
+    hour = 3_600_000_000
+    [row] = database.rows(
+        "select history_retention, dead_letter_retention, dead_letter_retention_by_kind ->> 'parse',"
+        " forget_channels_after, result_retention, rate_interval from fq_queue"
+    )
+    assert tuple(row) == (48 * hour, hour, str(hour), hour, hour, hour // 10)
+    [schedule] = queue.schedules(engine)
+    assert (schedule.every, schedule.jitter) == (timedelta(hours=1), timedelta(hours=1))
+    assert database.value("select priority_aging from fq_channel_state") == hour
+
+
+def test_dead_letters(queue: Queue, engine: Engine) -> None:
+    """Dead letters are found by their time."""
+    queue.enqueue_now(engine, channel="a", payload=1)
+    queue.bury(engine, queue.dequeue(engine))
+    assert not queue.dead_letters(engine, since=_LATER)
+    assert queue.dead_letters(engine, until=_LATER)
+    assert queue.purge_dead(engine, before=_LATER) == 1
+
+
+def test_values() -> None:
+    """Outcomes and policies calculate with what they were given, and can be copied."""
+    policy = RetryPolicy(first=StrangeDuration(seconds=5), cap=_HOUR)
+    assert [policy.delay(attempt, chance=lambda: 0) for attempt in (1, 2, 99)] == [
+        timedelta(seconds=5), timedelta(seconds=10), timedelta(hours=1),
+    ]  # fmt: skip
+    for outcome in (Retry(delay=_HOUR), Release(delay=_HOUR)):
+        assert copy.deepcopy(outcome).delay == timedelta(hours=1)
+
+
+@pytest.mark.parametrize("wrong", [StrangeDuration(days=400), StrangeDuration(seconds=-1)])
+def test_a_bad_duration_is_refused_at_the_call(queue: Queue, engine: Engine, wrong: timedelta) -> None:
+    """A duration that cannot be kept is refused where it is given."""
+    calls: Any = [
+        lambda: Retry(delay=wrong),
+        lambda: Release(delay=wrong),
+        lambda: Enqueue(channel="a", payload=1, delay=wrong),
+        lambda: queue.dequeue(engine, lease=wrong),
+        lambda: RetryPolicy(first=wrong),
+        lambda: Rate(1, per=wrong),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidArgument, match="give a timedelta from"):
+            call()
+
+
+def test_a_naive_instant_is_refused_at_the_call() -> None:
+    """So is a datetime without a time zone."""
+    with pytest.raises(InvalidArgument, match="has no time zone"):
+        Enqueue(channel="a", payload=1, at=StrangeInstant(2030, 1, 1))
+
+
+def test_the_clock_of_tests(engine: Engine) -> None:
+    """A test's clock goes forward by what it is given."""
+    clock = DatabaseClock(engine)
+    clock.advance(_HOUR)
+    clock.move_to(_LATER)
+    assert clock.now() >= _TOMORROW
+
+
+@pytest.mark.parametrize("how", ["delay", "policy", "class"])
+def test_a_worker(queue: Queue, engine: Engine, database: Database, how: str) -> None:
+    """A worker retries when it is told to, waits as it is told to, and settles all the rest."""
+
+    class Later(Retry):
+        delay = _HOUR
+
+    @queue.handler(retry=RetryPolicy(first=_HOUR, cap=_HOUR, jitter=0), timeout=_HOUR)
+    def handle(delivery: Delivery) -> Retry | None:
+        if delivery.payload:
+            return None
+        return Later() if how == "class" else Retry(delay=_HOUR if how == "delay" else None)
+
+    with Session(engine) as session:
+        queue.enqueue_many(session, [Enqueue(channel=f"{number}", payload=number) for number in range(5)])
+        session.commit()
+    worker = Worker(
+        engine, queue, lease=_HOUR, grace=_HOUR, poll_interval=StrangeDuration(seconds=1), housekeeping=False
+    )
+    worker.run(drain=True)
+    assert (worker.stats.completed, worker.stats.retried, worker.stats.failures) == (4, 1, 0)
+    assert database.value("select dequeue_at - fq_now() > 3.5e9 from fq_message")
+
+
+def test_a_wait_for_a_result(queue: Queue, engine: Engine) -> None:
+    """A wait takes as long as it says."""
+    queue.configure(engine, results=_HOUR)
+    message_id = queue.enqueue_now(engine, channel="a", payload=1)
+    with pytest.raises(ResultNotReady):
+        queue.result(engine, message_id, timeout=StrangeDuration(milliseconds=1))
