@@ -48,7 +48,9 @@ def given_result(codec: Codec, value: object) -> EncodedResult:
 def _content(codec: Codec, schema: PayloadSchema | None, value: object) -> bytes:
     if schema is not None:
         value = schema.result.plain(value)
-    content = codec.encode(value)
+    content: object = codec.encode(value)
+    if not isinstance(content, bytes):
+        raise PayloadError(f"{type(codec).__name__} made a {type(content).__name__} of it; let encode() return bytes")
     if len(content) > RESULT_BYTES:
         raise PayloadError(
             f"it has {len(content):,} bytes, and a result {RESULT_BYTES:,} at most; keep it elsewhere and return where"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DataError, DBAPIError, ProgrammingError
 
 from sqlalchemy_fairqueue.database.drivers import is_away, sqlstate_of
-from sqlalchemy_fairqueue.errors import LeaseLost, logged
+from sqlalchemy_fairqueue.errors import FairQueueError, LeaseLost, logged
 from sqlalchemy_fairqueue.queue.instrumentation import settled, settling
 from sqlalchemy_fairqueue.unit_of_work import Verb, settle
 from sqlalchemy_fairqueue.worker.decisions import fallback, is_serialization_failure, of_own_verb
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _LOCKED = {"55P03", "57014"}
 # The connection's encoding, or the server's, has no bytes for a character.
 _UNTRANSLATABLE = "22P05"
+# A value that is none of its type.
+_INVALID = "22023"
 # The role lacks a privilege, for all messages.
 _FORBIDDEN = "42501"
 
@@ -57,26 +59,15 @@ class SettlementWriter:
             FairQueueError: The schema does not fit.
             DBAPIError: The database is away.
         """
-        operations = [decision.operation(queue.target, held.delivery, held.cost) for held, decision in settlements]
-
-        def work(connection: Connection) -> None:
-            try:
-                settle(connection, queue.target, verb, operations)
-            except LeaseLost:
-                # The others are settled.
-                connection.commit()
-                raise
-            connection.commit()
-
         self._stats.flushes += 1
         lost: set[int] = set()
         try:
             # Those that were only prefetched were not worked on.
             with settling(queue.queue.name, verb.value, lambda: [one.delivery for one, _ in settlements if one.began]):
-                self._connection.run(work)
+                self._connection.run(lambda connection: _send(connection, queue, verb, settlements))
         except LeaseLost as error:
             lost = self._lost(queue, verb, settlements, error)
-        except (DBAPIError, UnicodeError) as error:
+        except (DBAPIError, UnicodeError, _Unsendable) as error:
             state = _state(error)
             # The call is not what is wrong. All other errors are about a message, for a trigger may raise anything.
             is_passing = is_away(error) or is_serialization_failure(error)
@@ -171,16 +162,17 @@ class SettlementWriter:
         return plain
 
     def _refused(
-        self, queue: ServedQueue, held: HeldDelivery, decision: Decision, error: DBAPIError | UnicodeError
+        self, queue: ServedQueue, held: HeldDelivery, decision: Decision, error: DBAPIError | UnicodeError | _Unsendable
     ) -> list[tuple[HeldDelivery, Decision]]:
         """Log it, and settle the delivery by the next best verb; else it would stay held as long as the lease lives."""
         instead = fallback(decision, held.delivery)
         log.error(
-            "worker %s cannot %s message %d of queue %s%s: %s",
+            "worker %s cannot %s message %d of queue %s, kind %s%s: %s",
             self._name,
             decision.verb.value,
             held.delivery.message_id,
             queue.queue.name,
+            held.delivery.kind,
             "" if instead is None else f", tries to {instead.verb.value} it",
             logged(error),
             extra={"worker": self._name, "queue": queue.queue.name, "message_ids": (held.delivery.message_id,)},
@@ -189,8 +181,36 @@ class SettlementWriter:
         return [] if instead is None else self.write(queue, instead.verb, [(held, instead)])
 
 
-def _state(error: DBAPIError | UnicodeError) -> str:
-    """The SQLSTATE. For a text that the driver has no bytes for, it is that of a server that has none."""
+def _send(connection: Connection, queue: ServedQueue, verb: Verb, settlements: Settlements) -> None:
+    try:
+        operations = [decision.operation(queue.target, held.delivery, held.cost) for held, decision in settlements]
+        settle(connection, queue.target, verb, operations)
+    except LeaseLost:
+        # The others are settled.
+        connection.commit()
+        raise
+    except (DBAPIError, FairQueueError, UnicodeError, OSError):
+        raise
+    except Exception as error:
+        # The connection works: it is about what was to be sent.
+        raise _Unsendable(f"{type(error).__name__}: {said(error)}") from error
+    connection.commit()
+
+
+class _Unsendable(Exception):
+    """A settlement that could not be made into what the driver sends."""
+
+
+def _state(error: DBAPIError | UnicodeError | _Unsendable) -> str:
+    """The SQLSTATE. For what the driver cannot send, it is that of a server that cannot take it."""
     if isinstance(error, UnicodeError):
         return _UNTRANSLATABLE
-    return "" if error.connection_invalidated else sqlstate_of(error)
+    if isinstance(error, _Unsendable):
+        return _INVALID
+    if error.connection_invalidated:
+        return ""
+    # A ValueError is asyncpg's, of a parameter.
+    is_refused = isinstance(error, (DataError, ProgrammingError)) or isinstance(
+        getattr(error.orig, "__cause__", None), ValueError
+    )
+    return sqlstate_of(error) or (_INVALID if is_refused else "")

@@ -1,5 +1,6 @@
 """Settlements while others are in the way."""
 
+import json
 import logging
 import threading
 from datetime import timedelta
@@ -8,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from sqlalchemy import Engine, create_engine, text
+from sqlalchemy import Engine, create_engine, event, text
 
 from sqlalchemy_fairqueue import (
     Bury,
@@ -17,6 +18,7 @@ from sqlalchemy_fairqueue import (
     Delivery,
     Queue,
     Release,
+    ResultNotKept,
     Retry,
     SchemaMismatch,
     Worker,
@@ -302,6 +304,54 @@ def test_an_end_that_the_database_refuses_is_an_attempt(  # noqa: PLR0917 - fixt
     assert list(map(tuple, rows)) == [("good", 1, True), (None, 1, True), ("fine", 1, True)]
     assert "cannot retry message" in caplog.text
     assert ", tries to retry it: not this one" in caplog.text
+
+
+def test_an_end_that_cannot_be_sent_costs_its_own_message(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is told by id and kind, and tried again without those words; all others of the batch are settled."""
+
+    def refuse(_: object, statement: str, parameters: Any, __: object) -> None:
+        if "fq_retry(" in statement and "bad" in str(parameters):
+            raise AttributeError("no attribute '_to_microseconds'")
+
+    @queue.handler("odd")
+    def handle(delivery: Delivery) -> Retry:
+        return Retry(delay=timedelta(hours=1), error=str(delivery.payload))
+
+    queue.handler("even")(lambda _: None)
+    [*_, bad] = send(engine, queue, "good", "fine", "bad", kind="odd")
+    send(engine, queue, *range(20), kind="even", channel="customer-2")
+    event.listen(engine, "do_execute", refuse)
+    with caplog.at_level(logging.ERROR, "sqlalchemy_fairqueue.worker"):
+        worker = start(queue)
+        until(lambda: worker.stats.completed == 20 and worker.stats.retried == 3, "all are settled")
+    rows = database.rows("select error, attempts from fq_message order by id")
+    assert list(map(tuple, rows)) == [("good", 1), ("fine", 1), (None, 1)]
+    assert f"cannot retry message {bad} of queue documents, kind odd, tries to retry it: AttributeError" in caplog.text
+    assert worker.stats.failures == 0
+
+
+class _Text:
+    """A codec that forgets to encode."""
+
+    def encode(self, payload: Any) -> Any:
+        return b"1" if payload == 1 else json.dumps(payload)
+
+    def decode(self, content: bytes) -> Any:
+        return json.loads(content)
+
+
+def test_a_result_that_is_no_bytes(engine: Engine, start: StartWorker) -> None:
+    """A result that the codec does not make bytes of is not kept, says so, and its message is completed."""
+    queue = Queue("documents", codec=_Text())
+    queue.configure(engine, results=timedelta(hours=1))
+    queue.handler()(lambda _: "text")
+    [message_id] = send(engine, queue, 1)
+    worker = start(queue)
+    until(lambda: worker.stats.completed == 1, "it is completed")
+    with pytest.raises(ResultNotKept, match="_Text made a str of it"):
+        queue.result(engine, message_id)
 
 
 @pytest.mark.parametrize("code", ["42501", "40001", "40P01"], ids=["privilege", "serialization", "deadlock"])
