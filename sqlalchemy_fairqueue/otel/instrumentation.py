@@ -16,7 +16,7 @@ from opentelemetry.trace import SpanKind, Status, StatusCode, TraceFlags, get_cu
 from sqlalchemy_fairqueue.errors import InvalidArgument, logged
 from sqlalchemy_fairqueue.otel.propagation import extracted, injected, links
 from sqlalchemy_fairqueue.queue.instrumentation import installed
-from sqlalchemy_fairqueue.values import Outcome
+from sqlalchemy_fairqueue.values import Bury, Outcome, Release, Retry
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -255,6 +255,8 @@ def _measured(queue: str, name: str) -> dict[str, str]:
 
 def _seen(span: Span, outcome: Any) -> Any:
     """Say on the span how its handler wants its delivery to be settled."""
-    if isinstance(outcome, Outcome):
-        span.set_attribute("fairqueue.outcome", type(outcome).__name__.lower())
+    for kind in (Retry, Release, Bury):
+        # Not the name of a class of the application's.
+        if isinstance(outcome, kind):
+            span.set_attribute("fairqueue.outcome", kind.__name__.lower())
     return outcome

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
+from contextvars import Context as Variables
+from contextvars import ContextVar, copy_context
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from sqlalchemy_fairqueue.database.asynchronous import AsyncSession, async_scoped_session
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.groups import MemberGroup
+from sqlalchemy_fairqueue.unit_of_work import session_of
 from sqlalchemy_fairqueue.values import MOST_COST, check_count, counts_of_headers, group_of_headers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from sqlalchemy_fairqueue.queue.groups import GroupMethods
     from sqlalchemy_fairqueue.values import Delivery, GroupCounts
 
 
 T = TypeVar("T")
+handling: ContextVar[Delivery | None] = ContextVar("fairqueue_handling", default=None)
+"""The delivery whose handler runs, also in the tasks and threads that take the context over."""
 _NO_RESOURCES: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -69,12 +76,13 @@ class Context:
         two
     """
 
-    __slots__ = ("_held", "_resources", "_session")
+    __slots__ = ("_held", "_resources", "_session", "_variables")
 
     def __init__(self, held: HeldState, session: Any = None, resources: Mapping[str, Any] = _NO_RESOURCES) -> None:
         self._held = held
         self._session = session
         self._resources = resources
+        self._variables: Variables | None = None
 
     @property
     def delivery(self) -> Delivery:
@@ -254,3 +262,42 @@ class Context:
             HandlerTimeout: The time of this kind is over.
         """
         self._held.check()
+
+
+def called(context: Context, function: Callable[[], Any]) -> Any:
+    """Call a plain handler and flush its session, both within what is around it."""
+    before = handling.get()
+    handling.set(context.delivery)
+    try:
+        result = function()
+        if (session := session_of(context.session)) is not None:
+            session.flush()
+            context._variables = copy_context()  # noqa: SLF001 - a part of it
+        return result
+    finally:
+        handling.set(before)
+
+
+async def acalled(context: Context, function: Callable[[], Awaitable[Any]]) -> Any:
+    """As :func:`called`, of an async handler."""
+    before = handling.get()
+    handling.set(context.delivery)
+    try:
+        result = await finished(function())
+        if isinstance(context.session, (AsyncSession, async_scoped_session)):
+            await context.session.flush()
+            context._variables = copy_context()  # noqa: SLF001 - a part of it
+        return result
+    finally:
+        handling.set(before)
+
+
+def variables_of(context: Context) -> Variables | None:
+    """Return the context variables as they were when a handler with a session returned; None before."""
+    return context._variables  # noqa: SLF001 - a part of it
+
+
+async def finished(result: Awaitable[Any]) -> Any:
+    """Await a call, and what it returned if that can be awaited: ``return session.execute(...)`` forgets an await."""
+    found = await result
+    return await found if inspect.isawaitable(found) else found

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy_fairqueue.errors import InvalidArgument, WorkerError
 from sqlalchemy_fairqueue.queue.base import QueueBase
-from sqlalchemy_fairqueue.queue.contexts import Context
+from sqlalchemy_fairqueue.queue.contexts import Context, acalled, called
 from sqlalchemy_fairqueue.queue.instrumentation import installed
 from sqlalchemy_fairqueue.queue.signatures import parameters_of
 
@@ -138,7 +138,8 @@ def call_of(
         given["context"] = context
     for parameter, resource in handler.resources.items():
         given[parameter] = context.resources[resource]
-    call: Callable[[], Any] = partial(function or handler.function, context.delivery, **given)
+    plain: Callable[[], Any] = partial(function or handler.function, context.delivery, **given)
+    call: Callable[[], Any] = partial(acalled if handler.asynchronous else called, context, plain)
     for one in reversed(middleware):
         call = partial(one, context, call)
     if (instrumentation := installed.instrumentation) is not None:

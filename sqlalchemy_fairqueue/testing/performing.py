@@ -9,16 +9,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue import database
-from sqlalchemy_fairqueue.errors import InvalidArgument, WorkerError
+from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue import Job, Queue
 from sqlalchemy_fairqueue.queue.consumer import Consumer
+from sqlalchemy_fairqueue.queue.contexts import finished
 from sqlalchemy_fairqueue.queue.encoded_results import encoded_result
 from sqlalchemy_fairqueue.queue.middleware import call_of, middleware_for, middleware_of
 from sqlalchemy_fairqueue.testing.deliveries import make_context, make_delivery
 from sqlalchemy_fairqueue.testing.enqueued import sync_session_of
 from sqlalchemy_fairqueue.testing.jobs import queue_of
 from sqlalchemy_fairqueue.unit_of_work import Verb, connection_of, record, send_recorded
-from sqlalchemy_fairqueue.values import UNSET, Outcome, RetryPolicy, Unset
+from sqlalchemy_fairqueue.values import UNSET, Bury, Outcome, Release, Retry, RetryPolicy, Unset
 from sqlalchemy_fairqueue.worker import decisions
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def perform(
         raise InvalidArgument(f"the handler of kind {kind!r} is async; await aperform(...)")
     delivery = make_delivery(queue, payload, kind=kind, **message)
     try:
-        return _outcome(_call(queue, handler, delivery, session, context, resources)())
+        return decisions.returned_outcome(_call(queue, handler, delivery, session, context, resources)())
     except Exception as error:
         if (outcome := _outcome_of(handler, error)) is None:
             raise
@@ -135,8 +136,8 @@ async def aperform(
     handler = _handler(queue, kind)
     delivery = make_delivery(queue, payload, kind=kind, **message)
     try:
-        found = _call(queue, handler, delivery, session, context, resources)()
-        return _outcome(await found if inspect.isawaitable(found) else found)
+        call = _call(queue, handler, delivery, session, context, resources)
+        return decisions.returned_outcome(await _finished(handler, call()))
     except Exception as error:
         if (outcome := _outcome_of(handler, error)) is None:
             raise
@@ -195,7 +196,7 @@ def drain(
         try:
             with found.begin_nested():
                 result = call()
-                outcome = _outcome(result)
+                outcome = decisions.returned_outcome(result)
         except Exception as error:
             if (outcome := _outcome_of(handler, error)) is None:
                 raise
@@ -217,10 +218,11 @@ async def adrain(
         try:
             async with session.begin_nested():
                 if handler.asynchronous:
-                    result = await _call(queue, handler, delivery, session, None, resources)()
+                    result = _call(queue, handler, delivery, session, None, resources)()
                 else:
                     result = await session.run_sync(_calling(queue, handler, delivery, resources))
-                outcome = _outcome(result)
+                result = await _finished(handler, result)
+                outcome = decisions.returned_outcome(result)
         except Exception as error:
             if (outcome := _outcome_of(handler, error)) is None:
                 raise
@@ -322,13 +324,14 @@ def _call(  # noqa: PLR0917 - what a call is made of
 
 def _outcome_of(handler: Handler, error: Exception) -> Outcome | None:
     """The outcome that a handler raised, or that its policy names for what it raised. None: the test shall see it."""
-    return error if isinstance(error, Outcome) else decisions.outcome_of(error, handler.retry or _RETRY)
+    if isinstance(error, (Retry, Release, Bury)):
+        return error
+    return decisions.outcome_of(error, handler.retry or _RETRY)
 
 
-def _outcome(found: object) -> Outcome | None:
-    """The outcome that a handler returned: of its class too, and None for all that is none."""
-    if isinstance(found, type) and issubclass(found, Outcome):
-        found = found()
-    if inspect.isgenerator(found) or inspect.isasyncgen(found):
-        raise WorkerError(f"the handler returned a generator, so that nothing was done; {decisions.NO_YIELD}")
-    return found if isinstance(found, Outcome) else None
+async def _finished(handler: Handler, result: Any) -> Any:
+    """Await a call as an AsyncWorker does."""
+    if handler.asynchronous:
+        return await finished(result)
+    # Of a plain function around a coroutine. One that takes a session runs in a thread, where nobody awaits.
+    return await result if inspect.isawaitable(result) and not handler.session else result

@@ -6,7 +6,6 @@ import math
 import random
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
@@ -22,7 +21,8 @@ class Outcome(Exception):
     """An outcome that a handler asks for. Raised: the session's work is rolled back. Returned: it is kept.
 
     Either way the delivery is settled as the outcome says; without a session both are the same. Two outcomes of one
-    class with the same arguments are equal.
+    class with the same arguments are equal. A class of one's own, ``class RateLimited(Retry)``, means what the class
+    that it is derived from does, everywhere.
     """
 
     def __eq__(self, other: object) -> bool:
@@ -34,8 +34,18 @@ class Outcome(Exception):
     def __hash__(self) -> int:
         return hash((type(self), self._compared()))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copied and pickled by what it has, for the arguments of a class of one's own are not known here."""
+        return _made_again, (type(self), self.args), vars(self)
+
     def _compared(self) -> tuple[object, ...]:
         return self.args
+
+
+def _made_again(kind: type[Outcome], args: tuple[object, ...]) -> Outcome:
+    made = kind.__new__(kind)
+    made.args = args
+    return made
 
 
 class Retry(Outcome):
@@ -61,16 +71,18 @@ class Retry(Outcome):
                 _check_arguments("Retry", further, named, ("delay", "error"))
             return super().__new__(cls)
 
-    def __init__(self, *, delay: timedelta | None = None, error: str | None = None) -> None:
-        self.delay = None if delay is None else check_duration("delay", delay)
-        self.error: str | None = None if error is None else check_text("error", error)
-        super().__init__(
-            f"try again{'' if delay is None else f' after {delay}'}{'' if error is None else f': {error}'}"
-        )
+    # For a class of one's own that does not call __init__, or says it for all of its outcomes.
+    delay: timedelta | None = None
+    error: str | None = None
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Copied and pickled by its arguments: one may be raised in another process."""
-        return partial(type(self), delay=self.delay, error=self.error), ()
+    def __init__(self, *, delay: timedelta | None = None, error: str | None = None) -> None:
+        if delay is not None:
+            self.delay = check_duration("delay", delay)
+        if error is not None:
+            self.error = check_text("error", error)
+        super().__init__(
+            f"try again{'' if delay is None else f' after {self.delay}'}{'' if error is None else f': {self.error}'}"
+        )
 
     def _compared(self) -> tuple[object, ...]:
         return self.delay, self.error
@@ -98,13 +110,13 @@ class Release(Outcome):
                 _check_arguments("Release", further, named, ("delay",))
             return super().__new__(cls)
 
-    def __init__(self, *, delay: timedelta | None = None) -> None:
-        self.delay = None if delay is None else check_duration("delay", delay)
-        super().__init__(f"give back{'' if delay is None else f' for {delay}'}")
+    # As for Retry.
+    delay: timedelta | None = None
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Copied and pickled by its arguments: one may be raised in another process."""
-        return partial(type(self), delay=self.delay), ()
+    def __init__(self, *, delay: timedelta | None = None) -> None:
+        if delay is not None:
+            self.delay = check_duration("delay", delay)
+        super().__init__(f"give back{'' if delay is None else f' for {self.delay}'}")
 
     def _compared(self) -> tuple[object, ...]:
         return (self.delay,)
@@ -124,9 +136,15 @@ class Bury(Outcome):
         'there is no such number'
     """
 
+    # As for Retry.
+    reason: str = "its handler said so"
+
     def __init__(self, reason: str) -> None:
-        self.reason: str = check_text("reason", reason)
+        self.reason = check_text("reason", reason)
         super().__init__(self.reason)
+
+    def _compared(self) -> tuple[object, ...]:
+        return (self.reason,)
 
 
 @dataclass(frozen=True, slots=True)

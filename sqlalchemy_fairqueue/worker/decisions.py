@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 # Characters of a traceback: a message that fails in a deep recursion must not fill the table.
 _MOST = 16_000
-NO_YIELD = "do not yield in it, nor in what it is wrapped around"
 # Modules whose frames call handlers.
 _OURS = ("sqlalchemy_fairqueue.worker", "sqlalchemy_fairqueue.queue.jobs")
 _SERIALIZATION = ("40001", "40P01")
@@ -106,20 +105,43 @@ class RemoteError(Exception):
         return str(self.args[0])
 
 
-def of_return(result: object, delivery: Delivery, policy: RetryPolicy) -> Decision:
-    """The decision that a returned value asks for: any value that is no outcome means done.
-
-    ``return Retry`` is the same as ``return Retry()``.
+def returned_outcome(result: object) -> Outcome | None:
+    """Return the outcome that a handler returned, or whose class it returned; None for any other value, which is done.
 
     Raises:
-        WorkerError: It is a generator, so that nothing was done.
+        WorkerError: It is a generator or an awaitable, so that nothing was done.
         TypeError: It is the class of an outcome that needs an argument.
+        Outcome: It is none of those that say what to do.
     """
     if isinstance(result, type) and issubclass(result, Outcome):
         result = result()
+    if isinstance(result, (Retry, Release, Bury)):
+        return result
+    if isinstance(result, Outcome):
+        raise result
     if inspect.isgenerator(result) or inspect.isasyncgen(result):
-        raise WorkerError(f"the handler returned a generator, which nobody runs: nothing was done; {NO_YIELD}")
-    return of_outcome(result, delivery, policy) if isinstance(result, Outcome) else COMPLETE
+        raise WorkerError(
+            "the handler returned a generator, which nobody runs: nothing was done; do not yield in it, nor in what it "
+            "is wrapped around"
+        )
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise WorkerError(
+            "the handler returned an awaitable, which nobody awaits here: nothing was done; let it do the work "
+            "itself, by asyncio.run if need be, or make it an async function, which needs an AsyncWorker"
+        )
+    return None
+
+
+def of_return(result: object, delivery: Delivery, policy: RetryPolicy) -> Decision:
+    """Return the decision that a returned value asks for.
+
+    Raises:
+        WorkerError, TypeError: As :func:`returned_outcome`.
+    """
+    outcome = returned_outcome(result)
+    return COMPLETE if outcome is None else of_error(outcome, delivery, policy)
 
 
 def of_own_verb(
@@ -135,24 +157,15 @@ def of_own_verb(
     return Decision(verb, delay, reason or "its handler said so", error, sent=True)
 
 
-def of_outcome(outcome: Outcome, delivery: Delivery, policy: RetryPolicy) -> Decision:
-    """The decision that an outcome asks for."""
-    match outcome:
-        case Release():
-            return Decision(Verb.RELEASE, outcome.delay)
-        case Bury():
-            return Decision(Verb.BURY, reason=outcome.reason, error=cause_of(outcome))
-        case Retry():
-            error = cause_of(outcome) if outcome.error is None else outcome.error
-            return _again(delivery, policy, outcome.delay, error)
-        case _:
-            return of_error(outcome, delivery, policy)
-
-
 def of_error(error: BaseException, delivery: Delivery, policy: RetryPolicy) -> Decision:
-    """The decision after an exception: another attempt after a while, or a dead letter."""
-    if isinstance(error, Outcome) and type(error) in {Retry, Release, Bury}:
-        return of_outcome(error, delivery, policy)
+    """Return the decision that an outcome asks for; after another exception, a later attempt or a dead letter."""
+    match error:
+        case Release():
+            return Decision(Verb.RELEASE, error.delay)
+        case Bury():
+            return Decision(Verb.BURY, reason=error.reason, error=cause_of(error))
+        case Retry():
+            return _again(delivery, policy, error.delay, cause_of(error) if error.error is None else error.error)
     if _is_buried(error, policy):
         return Decision(Verb.BURY, reason=_bury_reason(error), error=text_of(error))
     return _again(delivery, policy, None, text_of(error))

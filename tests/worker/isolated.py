@@ -11,7 +11,9 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from contextvars import ContextVar
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -133,3 +135,34 @@ def write(context: Context, *, path: str, amount: Decimal) -> None:
 def cost_seven(_: Delivery, context: Context) -> None:
     """Say what it cost."""
     context.cost = 7
+
+
+class RateLimited(Retry):
+    """An outcome of the application's own, with arguments of its own."""
+
+    def __init__(self, seconds: int = 3600, /) -> None:
+        super().__init__(delay=timedelta(seconds=seconds), error="slow down")
+        self.seconds = seconds
+
+
+def limit_rate(delivery: Delivery) -> Any:
+    """Return or raise it as the payload says."""
+    outcome: Any = RateLimited()
+    match delivery.payload["how"]:
+        case "raised":
+            raise outcome
+        case "class":
+            return RateLimited
+        case "with a lock":
+            outcome.lock = threading.Lock()
+    return outcome
+
+
+def wait_for_result(delivery: Delivery) -> Any:
+    """Wait for the result of another message, where warnings are errors."""
+    warnings.simplefilter("error")
+    engine = create_engine(delivery.payload["url"])
+    try:
+        return Queue(delivery.queue).result(engine, delivery.payload["message_id"], timeout=timedelta(milliseconds=1))
+    finally:
+        engine.dispose()

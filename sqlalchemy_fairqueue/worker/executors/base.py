@@ -6,14 +6,13 @@ and the calls of plain functions.
 
 from __future__ import annotations
 
-import inspect
 import logging
 import math
 import threading
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.errors import HandlerTimeout, WorkerError
+from sqlalchemy_fairqueue.errors import HandlerTimeout
 from sqlalchemy_fairqueue.queue.encoded_results import encoded_result
 from sqlalchemy_fairqueue.unit_of_work import Verb
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, of_return
@@ -182,23 +181,12 @@ class Executor(ABC):
     def _call_in_sync_session(self, held: HeldDelivery, handler: Handler) -> Decision:
         """Call a plain function with a session in this thread, and commit."""
         assert self._sync_sessions is not None  # noqa: S101 - the worker has checked it
-        return call_in_session(self._sync_sessions, held, handler, self._fork_guard, self._decision_in_thread)
+        return call_in_session(self._sync_sessions, held, handler, self._fork_guard, self._decision)
 
     def _call_in_child(self, held: HeldDelivery, handler: Handler) -> Decision:
         """Call a handler in a child process, and wait for it in this thread."""
         call = bound_call(handler, held, function=lambda *_, **__: self._children.call(held, handler))
         return self._decision(held, handler, call())
-
-    def _decision_in_thread(self, held: HeldDelivery, handler: Handler, result: object) -> Decision:
-        """The decision that a value asks for, in a thread that cannot await it."""
-        if inspect.isawaitable(result):
-            if inspect.iscoroutine(result):
-                result.close()
-            raise WorkerError(
-                f"the handler of kind {handler.kind!r} returned an awaitable, which nobody awaits here: "
-                "nothing was done; use an AsyncWorker and an async function, or make it a plain function"
-            )
-        return self._decision(held, handler, result)
 
     def _decision(self, held: HeldDelivery, handler: Handler, result: object) -> Decision:
         """The decision that a returned value asks for."""

@@ -7,25 +7,26 @@ its handlers have started. On Linux the kernel does so even if a handler never l
 
 from __future__ import annotations
 
-import inspect
 import math
 import os
 import pickle
 import signal
 import sys
 import threading
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
+from functools import partial
 from multiprocessing import parent_process
 from queue import SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from sqlalchemy_fairqueue.errors import MessageCancelled, WorkerError, said
-from sqlalchemy_fairqueue.queue.contexts import Context
+from sqlalchemy_fairqueue.errors import MessageCancelled, said
+from sqlalchemy_fairqueue.queue.contexts import Context, called
 from sqlalchemy_fairqueue.queue.encoded_results import UnkeptValue
 from sqlalchemy_fairqueue.values import Bury, Delivery, Outcome, Release, Retry
-from sqlalchemy_fairqueue.worker.decisions import NO_YIELD, cause_of, classes_of, is_circumstance, text_of
+from sqlalchemy_fairqueue.worker.decisions import cause_of, classes_of, is_circumstance, returned_outcome, text_of
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery, TrackedLease
 
 if TYPE_CHECKING:
@@ -49,7 +50,9 @@ class Answer:
 
     Attributes:
         is_raised: Whether it raised.
-        outcome: What it returned or raised, if that is an outcome or says that the message was cancelled.
+        outcome: What it returned or raised, if that is an outcome or says that the message was cancelled. An outcome of
+            a class of the application's is here as one of the class that it is derived from.
+        own: That outcome as it is, pickled, if it can be.
         value: What else it returned, if its queue keeps results.
         summary: Another exception that it raised, in short.
         text: That exception, or the cause of the outcome, with its traceback.
@@ -61,6 +64,7 @@ class Answer:
 
     is_raised: bool = False
     outcome: Any = None
+    own: bytes | None = None
     value: Any = None
     summary: str = ""
     text: str | None = None
@@ -104,13 +108,14 @@ def _handle(listener: _Listener, connection: Connection[Any, Any], request: byte
         connection.send_bytes(b"begun")
         has_begun = True
         held.limit_time(timeout)
-        given = {"context": Context(held)} if takes_context else {}
-        result = function(delivery, **given)
-        outcome = _checked(result)
-        answer = Answer(outcome=outcome, settled=delivery.settled, cost=held.cost)
-        if outcome is None and delivery.keeps_result:
-            return _with_value(answer, result)
-        return pickle.dumps(answer)
+        context = Context(held)
+        given = {"context": context} if takes_context else {}
+        result = called(context, partial(function, delivery, **given))
+        outcome = returned_outcome(result)
+        answer = Answer(settled=delivery.settled, cost=held.cost)
+        if outcome is not None:
+            return pickle.dumps(replace(answer, **_plain(outcome)))
+        return _with_value(answer, result) if delivery.keeps_result else pickle.dumps(answer)
     except BaseException as error:  # noqa: BLE001 - the worker decides what becomes of the message
         if not has_begun:
             connection.send_bytes(b"begun")
@@ -128,25 +133,30 @@ def _with_value(answer: Answer, value: object) -> bytes:
         return pickle.dumps(replace(answer, value=UnkeptValue(problem)))
 
 
-def _checked(result: Any) -> Outcome | None:
-    """The outcome that a handler returned, if it is one."""
-    if isinstance(result, type) and issubclass(result, Outcome):
-        result = result()
-    if isinstance(result, Outcome):
-        return result
-    if inspect.isgenerator(result) or inspect.isasyncgen(result):
-        raise WorkerError(f"the handler returned a generator, which nobody runs: nothing was done; {NO_YIELD}")
-    if inspect.isawaitable(result):
-        raise WorkerError("the handler returned an awaitable, which nobody awaits here; call asyncio.run in it")
-    return None
+def _plain(outcome: Outcome | MessageCancelled) -> dict[str, Any]:
+    """Return an outcome as fields of an answer: the worker may not know the class, nor be able to make it."""
+    own: bytes | None = None
+    if type(outcome) not in {Retry, Release, Bury}:
+        with suppress(Exception):
+            own = pickle.dumps(outcome)
+    match outcome:
+        case Retry():
+            return {"outcome": Retry(delay=outcome.delay, error=outcome.error), "own": own}
+        case Release():
+            return {"outcome": Release(delay=outcome.delay), "own": own}
+        case Bury():
+            return {"outcome": Bury(outcome.reason), "own": own}
+    return {"outcome": outcome}
 
 
 def _raised(error: BaseException, settled: list[str], cost: int | None) -> bytes:
     summary = f"{type(error).__name__}: {said(error)}"
-    if type(error) in {Retry, Release, Bury, MessageCancelled}:
-        cause = cause_of(error)
-        answer = Answer(is_raised=True, outcome=error, summary=summary, text=cause, settled=settled, cost=cost)
-        return pickle.dumps(answer)
+    if isinstance(error, (Retry, Release, Bury, MessageCancelled)):
+        try:
+            answer = Answer(is_raised=True, summary=summary, text=cause_of(error), settled=settled, cost=cost)
+            return pickle.dumps(replace(answer, **_plain(error)))
+        except Exception as problem:  # noqa: BLE001 - classes of the application's may raise anything
+            error = problem
     answer = Answer(
         is_raised=True,
         summary=summary,

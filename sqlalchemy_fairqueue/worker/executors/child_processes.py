@@ -327,11 +327,16 @@ class _Child:
 
 def _outcome(answer: child_main.Answer) -> Any:
     """Return or raise here what a handler returned or raised in a child."""
+    outcome = answer.outcome
+    if answer.own is not None:
+        # Middleware may ask for the class. What cannot be made here means the same without it.
+        with contextlib.suppress(Exception):
+            outcome = pickle.loads(answer.own)  # noqa: S301 - our own child's
     if not answer.is_raised:
-        return answer.value if answer.outcome is None else answer.outcome
+        return answer.value if outcome is None else outcome
     cause = None
     if answer.text is not None:
         cause = RemoteError(answer.summary, answer.text, answer.classes, circumstance=answer.circumstance)
-    if answer.outcome is None:
+    if outcome is None:
         raise cause or WorkerError("a child process told of an exception without a word")
-    raise answer.outcome from cause
+    raise outcome from cause

@@ -119,6 +119,6 @@ class ThreadExecutor(Executor):
             result = self._call_plain(held, handler)
             if handler.timeout is not None:
                 held.check_time()
-            return COMPLETE if result is None else self._decision_in_thread(held, handler, result)
+            return COMPLETE if result is None else self._decision(held, handler, result)
         except BaseException as error:  # noqa: BLE001 - every exception of a handler is about its message
             return self._failed(held, error)
