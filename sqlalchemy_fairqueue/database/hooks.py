@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING, Any, NoReturn
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from sqlalchemy import event
 from sqlalchemy.engine.default import DefaultDialect
@@ -13,12 +13,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from sqlalchemy import Connection, CursorResult, Dialect, Executable
-    from sqlalchemy.engine.interfaces import DBAPICursor, ExecutionContext
+    from sqlalchemy.engine.interfaces import DBAPICursor, ExceptionContext, ExecutionContext
 
     Send = Callable[[str, Any], None]
+    Note = Callable[[BaseException], None]
 
 _OPTION = "sqlalchemy_fairqueue_send"
 
+_notes: WeakKeyDictionary[Connection, Note] = WeakKeyDictionary()
+# Those that call _handle_error.
+_telling: WeakSet[Dialect] = WeakSet()
 # Those that call _do_execute. An engine with other execution options has the same.
 _listening: WeakSet[Dialect] = WeakSet()
 
@@ -46,6 +50,15 @@ def fail_as_executed(connection: Connection, statement: str, parameters: Any, er
     handle(error, statement, parameters, None, None)
 
 
+def note_failures(connection: Connection, note: Note) -> None:
+    """Let *note* be called with each error of the driver on a connection, as SQLAlchemy raises it."""
+    dialect = connection.dialect
+    if dialect not in _telling:
+        event.listen(dialect, "handle_error", _handle_error)
+        _telling.add(dialect)
+    _notes[connection] = note
+
+
 def executes_itself(dialect: Dialect) -> bool:
     """Whether nobody else executes the statements of a dialect in a way of their own."""
     own: Any = dialect.do_execute
@@ -65,6 +78,12 @@ def is_watched(connection: Connection) -> bool:
         or engine.logger.isEnabledFor(logging.INFO)
         or not executes_itself(connection.dialect)
     )
+
+
+def _handle_error(context: ExceptionContext) -> None:
+    note = None if context.connection is None else _notes.get(context.connection)
+    if note is not None:
+        note(context.sqlalchemy_exception or context.original_exception)
 
 
 def _do_execute(cursor: DBAPICursor, statement: str, parameters: Any, context: ExecutionContext) -> bool:  # noqa: ARG001 - as SQLAlchemy calls it

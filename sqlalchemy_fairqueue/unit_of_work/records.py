@@ -17,12 +17,13 @@ Facts about the events (SQLAlchemy 2.0 and 2.1):
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary, WeakSet
 
 from sqlalchemy import event
 from sqlalchemy.orm import Session
 
+from sqlalchemy_fairqueue.database.hooks import note_failures
 from sqlalchemy_fairqueue.errors import UnsentWork, said
 from sqlalchemy_fairqueue.unit_of_work.commits import can_commit_with, commit_with
 from sqlalchemy_fairqueue.unit_of_work.lock_order import forget, lock_order_of
@@ -81,11 +82,23 @@ _records: WeakKeyDictionary[SessionTransaction, _Record] = WeakKeyDictionary()
 _listening: WeakSet[Session] = WeakSet()
 # In the namespace of a session that these tables may know: to read it costs the others less than a weak reference.
 _FLAG = "_fairqueue_has_work"
-_guards: WeakKeyDictionary[Session, Callable[[], None]] = WeakKeyDictionary()
 
 
-def guard(session: Session, check: Callable[[], None] | None) -> None:
-    """Let every commit of the session begin with a call of *check*, which fails it by raising. None ends that."""
+class Guard(Protocol):
+    """Watch over a session."""
+
+    def __call__(self) -> None:
+        """Called at the beginning of each commit, which it fails by raising."""
+
+    def failed(self, error: BaseException) -> None:
+        """Called with each error of the driver on a connection of the session, as SQLAlchemy raises it."""
+
+
+_guards: WeakKeyDictionary[Session, Guard] = WeakKeyDictionary()
+
+
+def guard(session: Session, check: Guard | None) -> None:
+    """Let *check* watch over the session's transactions from now on. None ends that."""
     if check is None:
         _guards.pop(session, None)
     else:
@@ -239,6 +252,11 @@ def _after_transaction_create(session: Session, transaction: SessionTransaction)
         _listen(session)
 
 
+def _after_begin(session: Session, _: SessionTransaction, connection: Connection) -> None:
+    if _guards and (check := _guards.get(session)) is not None:
+        note_failures(connection, check.failed)
+
+
 def _before_commit(session: Session) -> None:
     # SQLAlchemy's own question in its commit; new, deleted and dirty would each make a set.
     if _FLAG not in session.__dict__ and session._is_clean() and not session.in_nested_transaction():  # noqa: SLF001
@@ -348,6 +366,7 @@ def _after_transaction_end(session: Session, transaction: SessionTransaction) ->
 
 
 event.listen(Session, "after_transaction_create", _after_transaction_create)
+event.listen(Session, "after_begin", _after_begin)
 event.listen(Session, "before_commit", _before_commit)
 # First, so that the hooks of others find receipts filled in and released work with its parent.
 event.listen(Session, "after_commit", _after_commit, insert=True)

@@ -8,11 +8,13 @@ good for its duration from then on at least.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+from sqlalchemy_fairqueue.codecs import decoded
 from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost, MessageCancelled
-from sqlalchemy_fairqueue.values import MOST_COST, Lease
+from sqlalchemy_fairqueue.values import MOST_COST, Lease, Once
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -131,6 +133,12 @@ class HeldDelivery:
     def begin(self) -> None:
         """The handler is looked for, and begins."""
         self._began_at = self.lease.clock()
+
+    def begin_again(self, headers: dict[str, Any] | None) -> None:
+        """The handler is called anew: nothing that the last call changed is left. *headers*: as they were enqueued."""
+        content, codec = self.delivery.content, self.queue.queue.codec
+        self.delivery = replace(self.delivery, headers=headers, decoded=Once(partial(decoded, codec, content)))
+        self.cost = None
 
     @property
     def began(self) -> bool:

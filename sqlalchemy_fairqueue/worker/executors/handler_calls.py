@@ -10,6 +10,8 @@ import logging
 import math
 import threading
 import warnings
+from contextvars import copy_context
+from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +24,7 @@ from sqlalchemy_fairqueue.errors import (
     logged,
     said,
 )
-from sqlalchemy_fairqueue.queue.contexts import Context
+from sqlalchemy_fairqueue.queue.contexts import Context, variables_of
 from sqlalchemy_fairqueue.queue.middleware import call_of
 from sqlalchemy_fairqueue.unit_of_work import Settle, Verb, guard, record, recorded
 from sqlalchemy_fairqueue.values import Outcome, RetryPolicy
@@ -54,8 +56,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
 
 
-TRIES = 4
-"""Tries of a transaction that the database cannot serialize."""
+_TRIES = 4
 
 
 def begin_handling(held: HeldDelivery, default: RetryPolicy) -> Handler:
@@ -97,10 +98,36 @@ def _check_fit(schema: PayloadSchema, held: HeldDelivery) -> None:
 
 
 def bound_call(
-    handler: Handler, held: HeldDelivery, session: Any = None, function: Callable[..., Any] | None = None
+    handler: Handler, held: HeldDelivery, context: Context | None = None, function: Callable[..., Any] | None = None
 ) -> Callable[[], Any]:
-    """The call of a handler with its middleware, or of another function in its place."""
-    return call_of(handler, held.queue.around(handler), Context(held, session, held.queue.resources), function)
+    """The call of a handler with its middleware, or of another function in its place. *context*: with a session."""
+    return call_of(handler, held.queue.around(handler), context or context_of(held), function)
+
+
+def context_of(held: HeldDelivery, session: Any = None) -> Context:
+    """Return the context of a call."""
+    return Context(held, session, held.queue.resources)
+
+
+class SessionCalls:
+    """The calls of a handler that takes a session, in one attempt.
+
+    A transaction that the database could not serialize is tried again, a few times. Each call gets the delivery as it
+    was enqueued, whatever the last one has changed.
+    """
+
+    def __init__(self, held: HeldDelivery) -> None:
+        self._held = held
+        self._headers = deepcopy(held.delivery.headers)
+        self._left = _TRIES
+
+    def begin_again(self, check: CommitCheck, error: Exception) -> bool:
+        """Return whether the handler is to be called again after an error."""
+        self._left -= 1
+        if not self._left or self._held.lost or not check.failed_by(error) or not is_serialization_failure(error):
+            return False
+        self._held.begin_again(deepcopy(self._headers))
+        return True
 
 
 class CommitCheck:
@@ -108,10 +135,13 @@ class CommitCheck:
 
     A lease that is lost, a message that is cancelled and a timeout that is over refuse the commit. One that the handler
     makes itself gives a warning, at the line where the handler is defined.
+
+    It keeps what the database refused on the session's connections, to tell it from the errors of others.
     """
 
     def __init__(self, held: HeldDelivery, handler: Handler) -> None:
         self.returned = False
+        self._failures: list[BaseException] = []
         self._held = held
         self._handler = handler
 
@@ -120,6 +150,14 @@ class CommitCheck:
         self._held.check()
         if not self.returned:
             self._warn()
+
+    def failed(self, error: BaseException) -> None:
+        """Note an error of the session's own connection."""
+        self._failures.append(error)
+
+    def failed_by(self, error: BaseException) -> bool:
+        """Return whether an error came from the session's own connection."""
+        return any(one is error for one in self._failures)
 
     def _warn(self) -> None:
         function = self._handler.function
@@ -158,25 +196,27 @@ def call_in_session(
         around: A context around the call.
         decide: The decision that a returned value asks for.
     """
-    for left in reversed(range(TRIES)):
+    calls = SessionCalls(held)
+    while True:
         session = sessions()
+        check = CommitCheck(held, handler)
         try:
-            check = CommitCheck(held, handler)
             guard(session, check)
+            context = context_of(held, session)
             with around:
-                result = bound_call(handler, held, session)()
+                result = bound_call(handler, held, context)()
             check.returned = True
             decision = settle_in(session, held, decide(held, handler, result))
-            session.commit()
+            # What is read in hooks of the COMMIT is as the handler had it, though its middleware has ended.
+            (variables_of(context) or copy_context()).run(session.commit)
         except Exception as error:
-            if not left or held.lost or not is_serialization_failure(error):
+            if not calls.begin_again(check, error):
                 raise
         else:
             return decision
         finally:
             guard(session, None)
             session.close()
-    raise AssertionError  # the last try returns or raises
 
 
 def settle_in(session: Session, held: HeldDelivery, decision: Decision) -> Decision:

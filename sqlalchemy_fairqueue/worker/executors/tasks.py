@@ -13,14 +13,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost
+from sqlalchemy_fairqueue.queue.contexts import finished, variables_of
 from sqlalchemy_fairqueue.unit_of_work import guard
-from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, is_serialization_failure
+from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision
 from sqlalchemy_fairqueue.worker.executors.base import Executor
 from sqlalchemy_fairqueue.worker.executors.handler_calls import (
-    TRIES,
     CommitCheck,
+    SessionCalls,
     begin_handling,
     bound_call,
+    context_of,
     settle_in,
 )
 from sqlalchemy_fairqueue.worker.operating_system import in_thread
@@ -255,13 +257,13 @@ class TaskExecutor(Executor):
             return await self._in_thread(held, lambda: self._call_in_sync_session(held, handler))
         if handler.asynchronous:
             with self._fork_guard:
-                result = await bound_call(handler, held)()
+                result = await finished(bound_call(handler, held)())
         else:
             result = await self._in_thread(held, lambda: self._call_plain(held, handler))
-        # A plain function around a coroutine.
-        if inspect.isawaitable(result):
-            with self._fork_guard:
-                result = await result
+            # A plain function around a coroutine.
+            if inspect.isawaitable(result):
+                with self._fork_guard:
+                    result = await result
         held.check_time()
         return self._decision(held, handler, result)
 
@@ -288,18 +290,20 @@ class TaskExecutor(Executor):
             self._begin()
 
     async def _call_in_session(self, held: HeldDelivery, handler: Handler) -> Decision:
-        for left in reversed(range(TRIES)):
+        calls = SessionCalls(held)
+        while True:
             session = self._sessions()
+            check = CommitCheck(held, handler)
             try:
-                check = CommitCheck(held, handler)
                 guard(session.sync_session, check)
+                context = context_of(held, session)
                 with self._fork_guard:
-                    result = await bound_call(handler, held, session)()
+                    result = await finished(bound_call(handler, held, context)())
                 check.returned = True
                 decision = settle_in(session.sync_session, held, self._decision(held, handler, result))
-                await session.commit()
+                await self._commit(session, variables_of(context) if held.queue.around(handler) else None)
             except Exception as error:
-                if not left or held.lost or not is_serialization_failure(error):
+                if not calls.begin_again(check, error):
                     raise
             else:
                 return decision
@@ -307,4 +311,10 @@ class TaskExecutor(Executor):
                 guard(session.sync_session, None)
                 # A cancelled commit must not leave its connection behind.
                 await asyncio.shield(session.close())
-        raise AssertionError  # the last try returns or raises
+
+    async def _commit(self, session: AsyncSession, variables: Context | None) -> None:
+        """Commit, with the context variables as the handler had them where its middleware may have set others."""
+        if variables is None:
+            await session.commit()
+        else:
+            await self._loop.create_task(session.commit(), context=variables)
