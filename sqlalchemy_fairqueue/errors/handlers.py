@@ -208,6 +208,14 @@ class HandlerTransactionWarning(FairQueueWarning):
     """
 
 
+class HandlerWaitWarning(FairQueueWarning):
+    """A handler waits for the result of another message, and keeps its place in the worker meanwhile.
+
+    Example:
+        >>> warnings.filterwarnings("error", category=HandlerWaitWarning)  # such an attempt fails
+    """
+
+
 class UnhandledKindWarning(FairQueueWarning):
     """A message is enqueued whose kind has no handler, by a Queue object that has handlers for other kinds.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,6 +22,7 @@ from sqlalchemy_fairqueue.database import FoundResult
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.database.drivers import sqlstate_of
 from sqlalchemy_fairqueue.errors import (
+    HandlerWaitWarning,
     InvalidArgument,
     MessageFailed,
     PayloadError,
@@ -29,6 +31,8 @@ from sqlalchemy_fairqueue.errors import (
     ResultNotReady,
     UnknownMessage,
 )
+from sqlalchemy_fairqueue.queue.callers import frames_of_this_package
+from sqlalchemy_fairqueue.queue.contexts import handling
 from sqlalchemy_fairqueue.queue.handlers import HandlerMethods
 from sqlalchemy_fairqueue.values import check_duration, check_message_id, check_name
 
@@ -130,7 +134,8 @@ class ResultMethods(HandlerMethods):
                 is unknown then, and so is one of which nothing is kept, not even its channel. None: of any.
             timeout: How long to wait for the message to end. None, the default: it must have ended. Waiting holds no
                 connection of the pool; a listening connection, which all that wait on this engine share, tells when to
-                poll, and in between it polls every 5 seconds.
+                poll, and in between it polls every 5 seconds. A handler that waits keeps its place in the worker, and
+                gets a HandlerWaitWarning: a group (:meth:`group`) follows messages without a wait.
 
         Returns:
             The value; None also where a queue that keeps results completed the message by a verb without one.
@@ -271,6 +276,14 @@ def _check_wait(where: object, asked: ResultQuestion, engine: type) -> None:
         raise InvalidArgument(
             f"timeout is {asked.timeout} on a {type(where).__name__}, whose transaction would be open meanwhile; give "
             f"an {engine.__name__} to wait, or no timeout"
+        )
+    if asked.timeout and (delivery := handling.get()) is not None:
+        warnings.warn(
+            f"the handler of kind {delivery.kind!r} waits for a result: it keeps its place in the worker meanwhile, "
+            "and if all places wait, nothing handles what they wait for; enqueue the messages as a group, whose "
+            "follow-up is handled when they have ended: with queue.group(session, then=...) as group",
+            HandlerWaitWarning,
+            stacklevel=frames_of_this_package(),
         )
 
 
