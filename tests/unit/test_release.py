@@ -41,12 +41,14 @@ def test_the_version_has_one_source() -> None:
 
 
 def test_the_policy_names_the_tested_pythons() -> None:
-    """The versions of Python that the package claims are those of the support policy and of the matrix."""
+    """The versions of Python that the package claims are those of the support policy, of the matrix and of CI."""
     claimed = re.findall(r"Python :: (3\.\d+)\"", (_ROOT / "pyproject.toml").read_text())
     policy = (_ROOT / "docs/project/support.md").read_text()
     matrix = set(re.findall(r'^    \("(3\.\d+)"', (_ROOT / "noxfile.py").read_text(), re.MULTILINE))
     assert f"| Python | {', '.join(claimed)} |" in policy
     assert matrix == set(claimed)
+    workflows = (_ROOT / ".github/workflows/ci.yml").read_text()
+    assert set(re.findall(r"^ +(3\.\d+)$", workflows, re.MULTILINE)) == set(claimed)
 
 
 def test_warnings_are_errors() -> None:
