@@ -18,7 +18,8 @@ UNITS = {
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_FIRST_INSTANT = datetime.min.replace(tzinfo=UTC)
+_FIRST = (_FIRST_INSTANT - _EPOCH) // _MICROSECOND
 _LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 _PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|[smhdw])", re.ASCII)
 
@@ -49,6 +50,11 @@ def instant(value: int) -> datetime:
 def any_instant(value: int) -> datetime:
     """As :func:`instant`, with a time beyond the calendar as the first or last one in it."""
     return instant(min(max(value, _FIRST), _LAST))
+
+
+def earlier(instant: datetime, by: timedelta) -> datetime:
+    """Return the instant that came so long before, or the first one of the calendar."""
+    return max(instant - _FIRST_INSTANT, by) - by + _FIRST_INSTANT
 
 
 def duration(value: int) -> timedelta:

@@ -22,10 +22,10 @@ def _status() -> int:
         import typer  # noqa: F401
     except ImportError as error:
         sys.exit(f"fairqueue needs more than the library: {error}; pip install 'sqlalchemy-fairqueue[cli]'")
-    from sqlalchemy_fairqueue.cli.output import prepare_stdout
+    from sqlalchemy_fairqueue.cli.output import prepare_streams
     from sqlalchemy_fairqueue.cli.program import main
 
-    prepare_stdout()
+    prepare_streams()
     return main()
 
 

@@ -16,6 +16,8 @@ from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from sqlalchemy_fairqueue.cli.errors import CommandError
+
 AnyEngine = Engine | AsyncEngine
 
 
@@ -42,6 +44,10 @@ def load_object(reference: str, folder: str) -> Any:
             raise usage_error(
                 f"{reference!r}: there is no {name!r} in {_description(found)}; {_queues_hint(reference)}"
             ) from None
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise _load_error(reference, module_name, error) from error
     return found
 
 
@@ -98,21 +104,23 @@ def load_module(name: str, folder: str, reference: str | None = None) -> ModuleT
         sys.path.insert(0, path)
     try:
         return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and (name == missing or name.startswith(missing + ".")):
             raise usage_error(
-                f"{reference!r}: there is no module {error.name!r}; looked in {path} and where Python finds its "
+                f"{reference!r}: there is no module {missing!r}; looked in {path} and where Python finds its "
                 "modules (--app-dir names another folder)"
             ) from error
-        raise driver_error(error) or usage_error(
-            f"{reference!r}: module {name} cannot be imported: {one_line(error)}; --debug shows where"
-        ) from error
-    except Exception as error:
-        missing = driver_error(error) if isinstance(error, ImportError) else None
-        problem = f"{type(error).__name__}: {one_line(error)}"
-        raise missing or usage_error(
-            f"{reference!r}: module {name} cannot be imported: {problem}; --debug shows where"
-        ) from error
+        raise _load_error(reference, name, error) from error
+
+
+def _load_error(reference: str, module: str, error: BaseException) -> CommandError:
+    """The error of a module whose code raises something, ``SystemExit`` included, while it is loaded."""
+    driver = driver_error(error) if isinstance(error, ImportError) else None
+    problem = f"{type(error).__name__}: {one_line(error)}"
+    return driver or usage_error(f"{reference!r}: module {module} cannot be imported: {problem}; --debug shows where")
 
 
 def _module(reference: str) -> ModuleType:

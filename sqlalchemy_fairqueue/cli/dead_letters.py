@@ -20,6 +20,7 @@ from sqlalchemy_fairqueue.cli.installation import open_installation
 from sqlalchemy_fairqueue.cli.options import Options, Yes, option_parser
 from sqlalchemy_fairqueue.cli.results import ExitStatus, Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, key_values, number_column, text_table
+from sqlalchemy_fairqueue.times import earlier
 from sqlalchemy_fairqueue.values import DeadLetterInfo
 
 Channel = Annotated[str | None, typer.Option("--channel", metavar="NAME", help="Only of this channel.")]
@@ -80,8 +81,8 @@ def list_dead(
             channel=channel,
             kind=kind,
             error=error,
-            since=now - since if now is not None and since is not None else None,
-            until=now - until if now is not None and until is not None else None,
+            since=earlier(now, since) if now is not None and since is not None else None,
+            until=earlier(now, until) if now is not None and until is not None else None,
             limit=limit + 1,
             after=start,
         )
@@ -206,7 +207,7 @@ def purge_dead(
     with open_installation(options) as installation:
         queue = installation.single_queue()
         confirm(f"delete {_selection(queue, channel, kind, older_than, ids)} for good?", yes=yes)
-        until = None if older_than is None else installation.now() - older_than
+        until = None if older_than is None else earlier(installation.now(), older_than)
         purged = queue.purge_dead(installation.engine, ids or None, channel=channel, kind=kind, until=until)
     missing = bool(ids) and purged < len(set(ids or ()))
     return Result(

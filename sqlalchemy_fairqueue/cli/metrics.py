@@ -2,7 +2,6 @@
 
 # Annotations are read when the program starts, so that they must not be postponed.
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -17,7 +16,7 @@ from sqlalchemy_fairqueue.cli.addresses import Address, parse_address
 from sqlalchemy_fairqueue.cli.errors import usage_error
 from sqlalchemy_fairqueue.cli.installation import open_installation
 from sqlalchemy_fairqueue.cli.options import Options, option_parser
-from sqlalchemy_fairqueue.cli.output import print_message
+from sqlalchemy_fairqueue.cli.output import print_message, writing
 from sqlalchemy_fairqueue.cli.results import Result
 
 if TYPE_CHECKING:
@@ -60,7 +59,8 @@ def metrics(
     The database is asked once a scrape. While it does not answer, fairqueue_up is 0.
     """
     if printed is not None:
-        sys.stdout.write(files("sqlalchemy_fairqueue.metrics").joinpath(_FILES[printed]).read_text("utf-8"))
+        with writing() as out:
+            out.write(files("sqlalchemy_fairqueue.metrics").joinpath(_FILES[printed]).read_text("utf-8"))
         return None
     try:
         from prometheus_client import CollectorRegistry, start_http_server

@@ -2,23 +2,81 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
 
+from sqlalchemy_fairqueue.cli.errors import CommandError
+from sqlalchemy_fairqueue.cli.results import ExitStatus
 from sqlalchemy_fairqueue.errors import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _UNLIMITED = 100_000
 """Width where stdout is no terminal: a pipe gets whole lines."""
+_STDOUT = 1
+
+_results: TextIO | None = None
+"""The stream of results where it is not sys.stdout."""
+
+
+def results() -> TextIO:
+    """Return the stream that results are written to."""
+    return _results or sys.stdout
+
+
+@contextmanager
+def writing() -> Iterator[TextIO]:
+    """Write results to the stream, all of them by the end of the block.
+
+    Raises:
+        BrokenPipeError: Nobody reads them any more.
+        CommandError: They cannot be written: stdout is closed, or a file on a full disk.
+    """
+    try:
+        yield results()
+        results().flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        discard_results()
+        raise CommandError(
+            f"stdout cannot be written: {error.strerror or error}; only the result is lost", ExitStatus.OUTPUT, "output"
+        ) from error
+
+
+@contextmanager
+def stdout_for_results() -> Iterator[None]:
+    """Keep stdout for results: what the application prints goes to stderr.
+
+    In a process of the command that includes what is printed below Python and by subprocesses, and lasts for good, so
+    that neither threads nor functions at the exit of the process print among the results.
+    """
+    global _results
+    if _results is not None:
+        os.dup2(sys.stderr.fileno(), _STDOUT)
+        # Not sys.stderr itself: an application may close its stdout. Nothing is left in a buffer for the exit.
+        raw = open(_STDOUT, "wb", buffering=0, closefd=False)  # noqa: SIM115 - as below
+        sys.stdout = io.TextIOWrapper(raw, sys.stderr.encoding, "backslashreplace", write_through=True)
+        yield
+        return
+    _results, sys.stdout = sys.stdout, sys.stderr
+    try:
+        yield
+    finally:
+        sys.stdout, _results = _results, None
 
 
 def console(*, error: bool = False) -> Console:
     """A console on the present stdout or stderr; lines are cut only to the width of a terminal."""
-    file = sys.stderr if error else sys.stdout
+    file = sys.stderr if error else results()
     return _Console(file=file, width=None if file.isatty() else _UNLIMITED, highlight=False, soft_wrap=True)
 
 
@@ -30,7 +88,8 @@ class _Console(Console):
 
 def print_json(document: Any) -> None:
     """Write the document to stdout: ASCII, so that every locale can encode it."""
-    print(json.dumps(document, default=_json_value, indent=2))  # noqa: T201 - the output of a command
+    with writing() as out:
+        out.write(json.dumps(document, default=_json_value, indent=2) + "\n")
 
 
 def _json_value(value: object) -> object:
@@ -49,27 +108,43 @@ def print_message(message: str, remedy: str | None = None) -> None:
     lines = [f"fairqueue: {clean(message)}"]
     if remedy:
         lines += ["", *(f"    {clean(line)}" if line else "" for line in remedy.splitlines()), ""]
-    sys.stderr.write("\n".join(lines) + "\n")
-    sys.stderr.flush()
+    write_error("\n".join(lines) + "\n")
 
 
-def prepare_stdout() -> None:
-    """Make stdout write everything or fail, and escape characters that the locale cannot encode.
+def write_error(text: str) -> None:
+    """Write text to stderr. If that is closed or full nobody can be told, and the exit status has to do."""
+    with suppress(OSError):
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
-    With PYTHONUNBUFFERED, Python drops the rest of a write that was done in part, for example when the reader of a
-    pipe goes away meanwhile.
+
+def prepare_streams() -> None:
+    """Make the standard streams of this process fit for a command.
+
+    stdout gets a descriptor of its own. It writes everything or fails, and escapes characters that the locale cannot
+    encode: with PYTHONUNBUFFERED, Python drops the rest of a write that was done in part, for example when the reader
+    of a pipe goes away meanwhile. A stream that is closed has a place again, or the next file that is opened would be
+    it: stdin is empty, writes to stderr are lost, and writes to stdout fail.
     """
-    sys.stdout = open(  # noqa: SIM115 - it stays open as long as the process; a descriptor has no path
-        sys.stdout.fileno(), "w", encoding=sys.stdout.encoding, errors="backslashreplace", closefd=False
+    global _results  # noqa: PLW0603 - as sys.stdout, there is one in a process
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull)  # noqa: SIM115, PTH123 - as below
+    encoding = "utf-8"
+    if sys.stdout is None:
+        descriptor = os.open(os.devnull, os.O_RDONLY)
+    else:
+        encoding, descriptor = sys.stdout.encoding, sys.stdout.fileno()
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123 - as below
+    _results = sys.stdout = open(  # noqa: SIM115, PTH123 - it stays open as long as the process; a descriptor has no path
+        os.dup(descriptor), "w", encoding=encoding, errors="backslashreplace"
     )
 
 
-def discard_stdout() -> None:
-    """Discard what is left in the buffer: Python flushes stdout once more when it exits, and would complain."""
-    try:
-        target = sys.stdout.fileno()
-    except (OSError, ValueError):
-        return
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, target)
-    os.close(null)
+def discard_results() -> None:
+    """Discard what is left in the buffer: Python flushes it once more at the exit, and would complain."""
+    with suppress(OSError, ValueError):
+        target = results().fileno()
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, target)
+        os.close(null)

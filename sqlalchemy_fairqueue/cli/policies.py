@@ -9,7 +9,7 @@ import typer
 
 from sqlalchemy_fairqueue import ChannelPolicy, Rate
 from sqlalchemy_fairqueue.cli.errors import usage_error
-from sqlalchemy_fairqueue.cli.formats import parse_duration, parse_rate
+from sqlalchemy_fairqueue.cli.formats import parse_duration, parse_rate, parse_whole
 from sqlalchemy_fairqueue.cli.options import option_parser
 from sqlalchemy_fairqueue.values import PolicyChanges, policy_fields
 
@@ -29,9 +29,9 @@ def _count_or_none(words: str) -> int | Literal["none"]:
     if words.strip().lower() == "none":
         return "none"
     try:
-        return int(words)
+        return parse_whole(words.strip())
     except ValueError:
-        problem = f"{words!r} is no number; give one from 1, or none for no limit"
+        problem = f"{words!r:.80} is no number; give one from 1, or none for no limit"
         raise ValueError(problem) from None
 
 

@@ -22,6 +22,7 @@ from sqlalchemy_fairqueue.cli.history import prune_history
 from sqlalchemy_fairqueue.cli.limits import configure_limit, limits
 from sqlalchemy_fairqueue.cli.messages import list_messages, move_messages, retry_messages, show_message
 from sqlalchemy_fairqueue.cli.metrics import metrics
+from sqlalchemy_fairqueue.cli.output import discard_results, print_message, results, write_error, writing
 from sqlalchemy_fairqueue.cli.plans import list_plans, remove_plan, set_plan
 from sqlalchemy_fairqueue.cli.purge import purge
 from sqlalchemy_fairqueue.cli.quarantine import quarantine
@@ -71,7 +72,7 @@ _MEANT = {
 
 _EXIT_STATUSES = """\
 Exit status: 0 done; 1 a problem was found, or a named object was not; 2 the command line cannot be used; 3 the database
-is away; 4 the schema is missing or of another version; 5 the database refused.
+is away; 4 the schema is missing or of another version; 5 the database refused; 74 stdout cannot be written.
 """
 
 
@@ -101,7 +102,7 @@ def _show_version(*, asked: bool) -> None:
         except metadata.PackageNotFoundError as error:
             # The package runs from a zipapp, or from a folder that was copied.
             words = f", version unknown: {error}"
-        sys.stdout.write(f"sqlalchemy-fairqueue{words}\n")
+        results().write(f"sqlalchemy-fairqueue{words}\n")
         raise typer.Exit
 
 
@@ -172,7 +173,7 @@ _WITHOUT = {
     **dict.fromkeys((roles, limits, configure_limit), frozenset({"queue"})),
 }
 for _group, _name, _function in _COMMANDS:
-    add_command(_group, _name, _function, without=_WITHOUT.get(_function, frozenset()))
+    add_command(_group, _name, _function, without=_WITHOUT.get(_function, frozenset()), prints=_function is worker)
 program.add_typer(configure, name="configure")
 program.add_typer(dead, name="dead")
 program.add_typer(messages, name="messages")
@@ -198,6 +199,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:
+        with writing():
+            return _status(words)
+    except CommandError as error:
+        print_message(str(error))
+        return error.status
+    except (BrokenPipeError, SystemExit):
+        # typer ends the program where nobody reads its help.
+        discard_results()
+        return ExitStatus.BROKEN_PIPE
+
+
+def _status(words: Sequence[str]) -> int:
+    try:
         status = _command()(args=words, prog_name="fairqueue", standalone_mode=False)
     except _USAGE_ERROR as error:
         return _usage_failure(error, words)
@@ -215,7 +229,7 @@ def _usage_failure(error: Exception, words: Sequence[str]) -> int:
     message = getattr(error, "format_message", error.__str__)()
     if type(error).__name__ == "NoArgsIsHelpError":
         # The error is the help.
-        sys.stderr.write(f"{message}\n" if message else "")
+        write_error(f"{message}\n" if message else "")
         return ExitStatus.USAGE
     path = context.command_path if context else "fairqueue"
     if (found := _NO_COMMAND.match(message)) and path == "fairqueue" and found[1] in _MEANT:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from sqlalchemy_fairqueue.cli.output import console
+from sqlalchemy_fairqueue.cli.output import console, print_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ def steps() -> Iterator[Step]:
     """
     out = console(error=True)
     if not out.is_terminal:
-        yield lambda name, _number, _count: print(f"fairqueue: {name}", file=sys.stderr, flush=True)  # noqa: T201
+        yield lambda name, _number, _count: print_message(name)
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=out, transient=True) as progress:

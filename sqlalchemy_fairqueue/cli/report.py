@@ -26,6 +26,7 @@ from sqlalchemy_fairqueue.reporting.objectives import Objective
 from sqlalchemy_fairqueue.reporting.replays import Advice
 from sqlalchemy_fairqueue.reporting.reports import Report
 from sqlalchemy_fairqueue.simulation.scenarios import Scenario
+from sqlalchemy_fairqueue.times import earlier
 
 _ENGINES = ("local", "spark")
 _SCENARIOS = {
@@ -44,7 +45,7 @@ _Times = tuple[datetime | None, datetime | None]
 
 def _instant(text: str) -> datetime:
     try:
-        return datetime.now(UTC) - parse_duration(text)
+        return earlier(datetime.now(UTC), parse_duration(text))
     except ValueError:
         pass
     try:

@@ -30,6 +30,8 @@ class ExitStatus(IntEnum):
     """The database refused: a missing privilege, a timeout, a deadlock."""
     FAILED = 70
     """A bug in fairqueue or in the application; --debug shows where."""
+    OUTPUT = 74
+    """stdout cannot be written: it is closed, or a file on a full disk."""
     INTERRUPTED = 130
     """Ctrl-C."""
     BROKEN_PIPE = 141

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import fields
@@ -14,13 +14,28 @@ import typer
 from sqlalchemy_fairqueue.cli.errors import CommandError, command_error
 from sqlalchemy_fairqueue.cli.option_groups import OptionGroup
 from sqlalchemy_fairqueue.cli.options import Options
-from sqlalchemy_fairqueue.cli.output import console, discard_stdout, print_json, print_message
+from sqlalchemy_fairqueue.cli.output import (
+    console,
+    discard_results,
+    print_json,
+    print_message,
+    stdout_for_results,
+    write_error,
+    writing,
+)
 from sqlalchemy_fairqueue.cli.results import ExitStatus, Result
 
 Command = Callable[..., Result | None]
 
 
-def add_command(group: typer.Typer, name: str, function: Command, *, without: frozenset[str] = frozenset()) -> None:
+def add_command(
+    group: typer.Typer,
+    name: str,
+    function: Command,
+    *,
+    without: frozenset[str] = frozenset(),
+    prints: bool = False,
+) -> None:
     """Make a function a command of the group.
 
     The function takes the common options as ``options``, and its own as keywords with typer's annotations, or as
@@ -31,6 +46,7 @@ def add_command(group: typer.Typer, name: str, function: Command, *, without: fr
         name: The command's name.
         function: The command; its docstring is the help.
         without: Common options that have no meaning for it.
+        prints: Whether stdout is the application's as well, which runs in it.
     """
     common = _common(without)
     own = [each for each in inspect.signature(function).parameters.values() if each.name != "options"]
@@ -44,7 +60,11 @@ def add_command(group: typer.Typer, name: str, function: Command, *, without: fr
     def run(**given: Any) -> None:
         options = Options(**{parameter.name: given.pop(parameter.name) for parameter in common})
         given |= {name: options_of.take(given) for name, options_of in groups.items()}
-        raise typer.Exit(run_command(lambda: function(options, **given), options))
+        # Handlers of a worker print to its stdout, unless that takes a document.
+        own = contextlib.nullcontext() if prints and not options.json else stdout_for_results()
+        with own:
+            status = run_command(lambda: function(options, **given), options)
+        raise typer.Exit(status)
 
     run.__doc__ = function.__doc__
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -68,7 +88,7 @@ def run_command(command: Callable[[], Result | None], options: Options) -> ExitS
     try:
         return _run(command, options)
     except BrokenPipeError:
-        discard_stdout()
+        discard_results()
         return ExitStatus.BROKEN_PIPE
     except KeyboardInterrupt:
         return ExitStatus.INTERRUPTED
@@ -81,9 +101,10 @@ def _run(command: Callable[[], Result | None], options: Options) -> ExitStatus:
             _print_result(result, options)
     except (typer.Exit, typer.Abort, BrokenPipeError):
         raise
-    except Exception as error:  # noqa: BLE001 - every error becomes a message; --debug shows the traceback
+    # An application may end the process from anywhere that it is called from.
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - every error becomes a message; --debug shows the traceback
         if options.debug:
-            sys.stderr.write("".join(traceback.format_exception(error)))
+            write_error("".join(traceback.format_exception(error)))
         failed = command_error(error)
         print_error(failed, json=options.json)
         return failed.status
@@ -95,14 +116,15 @@ def _print_result(result: Result, options: Options) -> None:
         print_json(result.document)
     else:
         out = console()
-        for part in result.parts:
-            out.print(part)
-    sys.stdout.flush()
+        with writing():
+            for part in result.parts:
+                out.print(part)
 
 
 def print_error(error: CommandError, *, json: bool) -> None:
     """Write the error to stderr, and as a JSON document to stdout if one was asked for."""
     print_message(str(error), error.remedy)
-    if json:
-        print_json({"error": error.document()})
-        sys.stdout.flush()
+    # If that cannot be written, stderr has it.
+    with contextlib.suppress(CommandError):
+        if json:
+            print_json({"error": error.document()})

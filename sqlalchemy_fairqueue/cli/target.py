@@ -18,6 +18,7 @@ from sqlalchemy_fairqueue.cli.output import print_message
 from sqlalchemy_fairqueue.cli.urls import connect_arguments, display_url, psycopg_url, same_database, with_psycopg
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.database.drivers import check_driver
+from sqlalchemy_fairqueue.values import check_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,6 +56,8 @@ def open_target(options: Options) -> Iterator[Target]:
     Raises:
         CommandError: No database is named, the application cannot be loaded, or the database refuses something.
     """
+    if options.schema:
+        check_name("schema", options.schema)
     reference = application_reference(options)
     application = load_object(reference, options.app_dir) if reference else None
     if reference and not isinstance(application, (Queue, Engine, AsyncEngine)):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import re
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sqlalchemy_fairqueue.cli.errors import CommandError, not_found_error, usage_error
-from sqlalchemy_fairqueue.cli.output import console
+from sqlalchemy_fairqueue.cli.output import console, print_message
 from sqlalchemy_fairqueue.cli.results import ExitStatus
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ def progress(activity: str) -> Iterator[None]:
         with out.status(activity):
             yield
     else:
-        print(f"fairqueue: {activity}", file=sys.stderr, flush=True)  # noqa: T201 - for the person who waits
+        print_message(activity)
         yield
 
 

@@ -2,7 +2,6 @@
 
 # Annotations are read when the program starts, so that they must not be postponed.
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -17,7 +16,7 @@ from rich.live import Live
 from sqlalchemy_fairqueue.cli.formats import parse_duration
 from sqlalchemy_fairqueue.cli.installation import Installation, open_installation
 from sqlalchemy_fairqueue.cli.options import Options, option_parser
-from sqlalchemy_fairqueue.cli.output import console
+from sqlalchemy_fairqueue.cli.output import console, results, writing
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.top.view import Sort, render, sample_document
 from sqlalchemy_fairqueue.figures import Sample, take_sample
@@ -25,6 +24,10 @@ from sqlalchemy_fairqueue.figures import Sample, take_sample
 _PIPE_LINES = 20
 _OTHER_LINES = 4
 """Lines of a screen without a channel: headline, headings, the count of channels left out, the cursor's line."""
+
+
+class _Stopped(BaseException):
+    """SIGTERM has come."""
 
 
 def top(
@@ -65,7 +68,7 @@ def top(
             return Result(sample_document(last, sort, limit or len(last.channels)))
         out = console()
         try:
-            if sys.stdout.isatty() and not out.is_dumb_terminal and wanted != 1:
+            if results().isatty() and not out.is_dumb_terminal and wanted != 1:
                 _show_live(out, samples, sort, limit)
             else:
                 _print_samples(out, samples, sort, limit or _PIPE_LINES)
@@ -97,19 +100,21 @@ def _show_live(out: Console, samples: Iterator[Sample], sort: Sort, limit: int |
 def _stopped_by_sigterm() -> Iterator[None]:
     """Leave the block on SIGTERM, so that the terminal gets its screen back."""
 
-    def stop(number: int, _: object) -> None:
-        sys.exit(128 + number)
+    def stop(_: int, __: object) -> None:
+        raise _Stopped
 
     previous = signal.signal(signal.SIGTERM, stop)
     try:
         yield
+    except _Stopped:
+        raise typer.Exit(128 + signal.SIGTERM) from None
     finally:
         signal.signal(signal.SIGTERM, previous)
 
 
 def _print_samples(out: Console, samples: Iterator[Sample], sort: Sort, limit: int) -> None:
     for sample in samples:
-        if sample.since is not None:
-            out.print()
-        out.print(render(sample, sort, limit))
-        sys.stdout.flush()
+        with writing():
+            if sample.since is not None:
+                out.print()
+            out.print(render(sample, sort, limit))

@@ -1,0 +1,166 @@
+"""stdout holds results alone, whatever the application does; streams that are closed or full are told in a line."""
+
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy import Engine
+
+from tests.cli.conftest import PROGRAM, Cli, Start
+from tests.cli.messages import enqueue
+from tests.cli.processes import Outcome, ended
+from tests.cli.shops import QUEUE, Shop
+
+_NOISE = {
+    "print": "print('noise')",
+    "stdout": "sys.stdout.write('noise'); sys.stdout.flush()",
+    "the first stdout": "sys.__stdout__.write('noise\\n'); sys.__stdout__.flush()",
+    "the descriptor": "os.write(1, b'noise\\n')",
+    "C": "ctypes.CDLL(None).puts(b'noise')",
+    "a subprocess": "subprocess.run([sys.executable, '-c', 'print(\"noise\")'], check=True)",
+    "a log": "logging.basicConfig(stream=sys.stdout, level=logging.DEBUG); logging.warning('noise')",
+    "the exit": "atexit.register(lambda: (print('noise'), os.write(1, b'noise\\n')))",
+    "a thread": "threading.Thread(target=lambda: [print('noise') for _ in iter(int, 1)], daemon=True).start()",
+    "another stdout": "sys.stdout = open(1, 'w', closefd=False); print('noise', flush=True)",
+    "a closed stdout": "print('noise'); sys.stdout.close()",
+    "the engine": "event.listen(Engine, 'do_connect', lambda *_: print('noise'))",
+    "its last connection": "event.listen(Engine, 'close', lambda *_: print('noise', flush=True))",
+}
+_IMPORTS = (
+    "import atexit, ctypes, logging, os, subprocess, sys, threading\nfrom sqlalchemy import Engine, event\n" + QUEUE
+)
+_ENDS = {
+    "exit": "sys.exit(0)",
+    "exit without a status": "raise SystemExit",
+    "exit with a word": "sys.exit('no settings')",
+    "error": "1 / 0",
+    "import": "import no_such_module",
+    "base": "raise BaseException('odd')",
+    "print and exit": "print('noise'); sys.exit(3)",
+    "late exit": "def __getattr__(name): sys.exit(0)\ndel queue",
+    "late error": "def __getattr__(name): 1 / 0\ndel queue",
+}
+_CLOSED = {
+    "closed": "exec {program} {words} >&-",
+    "full": "exec {program} {words} >/dev/full",
+    "all closed": "exec {program} {words} <&- >&- 2>&-",
+    "all full": "exec {program} {words} >/dev/full 2>/dev/full",
+}
+_WORDS = ("stats", "stats --json", "top --once", "metrics --print alerts", "--help", "--version")
+
+
+@pytest.mark.parametrize("noise", _NOISE.values(), ids=_NOISE)
+def test_an_application_that_prints(start: Start, engine: Engine, module: Callable[[str], str], noise: str) -> None:
+    """What an application prints, in whatever way, goes to stderr, and stdout has one document."""
+    enqueue(engine, "customer-7")
+    name = module(f"{_IMPORTS}{noise}\n")
+
+    with start("stats", "--json", "--app", f"{name}:queue") as process:
+        found = ended(process)
+
+    assert found.status == 0, found.err
+    assert [queue["queue"] for queue in found.document["queues"]] == ["documents"]
+    assert "noise" in found.err
+
+
+@pytest.mark.parametrize("words", ["stats", "channels", "top --once", "doctor", "metrics --print alerts"])
+def test_tables_and_files(start: Start, engine: Engine, module: Callable[[str], str], words: str) -> None:
+    """Tables and files on stdout are kept apart as documents are."""
+    enqueue(engine, "customer-7")
+    name = module(f"{_IMPORTS}print('noise'); os.write(1, b'noise')\n")
+
+    with start(*words.split(), "--app", f"{name}:queue") as process:
+        found = ended(process)
+
+    assert found.status in {0, 1}, found.err
+    assert found.out
+    assert "noise" not in found.out
+
+
+@pytest.mark.parametrize("words", [["stats"], ["worker"]])
+@pytest.mark.parametrize("end", _ENDS.values(), ids=_ENDS)
+def test_an_application_that_cannot_be_loaded(
+    cli: Cli, module: Callable[[str], str], words: list[str], end: str
+) -> None:
+    """A module that fails, or ends the process, is a command line that cannot be used, and is named."""
+    name = module(f"{_IMPORTS}{end}\n")
+    given = [f"{name}:queue"] if words == ["worker"] else ["--app", f"{name}:queue"]
+
+    found = cli(*words, *given, "--json")
+
+    assert (found.status, found.error["kind"], found.error["status"]) == (2, "usage", 2)
+    assert f"module {name} cannot be imported: " in found.error["message"]
+
+
+def test_an_application_that_ends_the_process_later(cli: Cli, module: Callable[[str], str]) -> None:
+    """Where it does so while it connects, that is a failure with a document, and no success without one."""
+    name = module(
+        f"{_IMPORTS}from sqlalchemy import create_engine\n"
+        "engine = create_engine('postgresql+psycopg://', creator=lambda: sys.exit(0))\n"
+    )
+
+    found = cli("stats", "--app", f"{name}:engine", "--json")
+
+    assert (found.status, found.error["kind"]) == (70, "failed")
+
+
+def test_the_document_of_a_worker(shop: Shop, engine: Engine) -> None:
+    """A worker's stdout is that of its handlers, and with --json its document's alone."""
+    source = QUEUE + "@queue.handler('parse')\ndef parse(delivery):\n    print('noise')\n"
+    outcomes = []
+    for words in ([], ["--json"]):
+        enqueue(engine, "customer-7")
+        with shop.worker(source, "--drain", *words) as process:
+            outcomes.append(ended(process))
+    plain, asked = outcomes
+    assert (plain.status, "noise" in plain.out, "noise" in plain.err) == (0, True, False)
+    assert (asked.status, asked.document["queues"], "noise" in asked.err) == (0, ["documents"], True)
+
+
+def _run(start: Start, line: str, words: str) -> Outcome:
+    with start("-c", line.format(program=" ".join(PROGRAM), words=words), program=["bash"]) as process:
+        return ended(process)
+
+
+@pytest.mark.parametrize("words", _WORDS)
+@pytest.mark.parametrize("line", _CLOSED.values(), ids=_CLOSED)
+def test_a_stdout_that_cannot_be_written(start: Start, engine: Engine, line: str, words: str) -> None:
+    """A stdout that is closed or full is one line on stderr, if that can be written, and status 74."""
+    enqueue(engine, "customer-7")
+    found = _run(start, line, words)
+    assert (found.status, found.out) == (74, "")
+    if "2>" not in line:
+        assert found.err.startswith("fairqueue: stdout cannot be written: ")
+    assert found.err.count("\n") == ("2>" not in line)
+
+
+@pytest.mark.parametrize("line", ["{program} {words} 2>&-", "{program} {words} 2>/dev/full", "{program} {words} <&-"])
+@pytest.mark.parametrize("words", ["stats --json", "stats --app no_such_module:queue --json", "no-command --json"])
+def test_other_streams(start: Start, engine: Engine, line: str, words: str) -> None:
+    """A stderr or stdin that cannot be used leaves the document and the status as they are."""
+    enqueue(engine, "customer-7")
+    found = _run(start, line, words)
+    assert found.status == (2 if "no" in words else 0)
+    assert bool(found.document)
+
+
+@pytest.mark.parametrize("words", ["purge customer-7", "stats --app no_such_module:queue --json", "no-command --json"])
+@pytest.mark.parametrize("line", _CLOSED.values(), ids=_CLOSED)
+def test_the_first_failure_is_told(start: Start, engine: Engine, line: str, words: str) -> None:
+    """A command that fails and cannot write its document says the first alone: a question without a stdin, too."""
+    enqueue(engine, "customer-7")
+    found = _run(start, line, words)
+    assert (found.status, found.out) == (2, "")
+    assert found.err.count("\n") == ("2>" not in line)
+
+
+@pytest.mark.parametrize("words", ["--help", "stats --json", "no-command --json", "metrics --print grafana"])
+def test_nobody_reads(start: Start, engine: Engine, words: str) -> None:
+    """Where the reader of a pipe has gone before the first word, the status says it, and nothing else does."""
+    enqueue(engine, "customer-7")
+    with start(*words.split()) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        told = process.stderr.read()
+        assert process.wait(60) == 141
+    assert ("Traceback" in told, "Exception" in told) == (False, False)
