@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlalchemy import URL, Engine, NullPool, create_engine
-from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.cli.application import engine_of_module, load_object
-from sqlalchemy_fairqueue.cli.errors import CommandError, command_error, usage_error
+from sqlalchemy_fairqueue.cli.errors import DRIVER_ERRORS, CommandError, command_error, usage_error
 from sqlalchemy_fairqueue.cli.options import APP_VARIABLE, DATABASE_URL_VARIABLE
 from sqlalchemy_fairqueue.cli.output import print_message
-from sqlalchemy_fairqueue.cli.urls import connect_arguments, display_url, psycopg_url, same_database, with_psycopg
+from sqlalchemy_fairqueue.cli.urls import connect_arguments, display_url, psycopg_url, same_database
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
+from sqlalchemy_fairqueue.database.blocking import blocking
 from sqlalchemy_fairqueue.database.drivers import check_driver
 from sqlalchemy_fairqueue.values import check_name
 
@@ -73,7 +73,9 @@ def open_target(options: Options) -> Iterator[Target]:
         )
         try:
             yield target
-        except DBAPIError as error:
+        except BrokenPipeError:
+            raise
+        except DRIVER_ERRORS as error:
             raise command_error(error, target.database) from error
 
 
@@ -92,7 +94,9 @@ def _engine(options: Options, application: object, reference: str | None) -> Ite
     given = choose_database(options, application, reference)
     if isinstance(given, URL) and not options.database_url and reference:
         engine = engine_beside(reference)
-        if engine is not None and not same_database(engine.url, given):
+        if engine is not None and same_database(engine.url, given):
+            given = engine
+        elif engine is not None:
             print_message(
                 f"works on {display_url(given)}, which {DATABASE_URL_VARIABLE} names, and not on "
                 f"{display_url(engine.url)}, that of the engine in the module of {reference}; unset the variable, or "
@@ -102,10 +106,13 @@ def _engine(options: Options, application: object, reference: str | None) -> Ite
         check_driver(given)
         yield given
         return
-    url = with_psycopg(given.url, f"the engine of {reference}") if isinstance(given, AsyncEngine) else given
+    if isinstance(given, AsyncEngine):
+        check_driver(given.sync_engine)
+        yield blocking(given)
+        return
     # psycopg prepares a statement that is repeated on one connection, which not every pooler supports.
-    arguments = {**connect_arguments(url, "fairqueue"), "prepare_threshold": None}
-    engine = create_engine(url, poolclass=NullPool, connect_args=arguments)
+    arguments = {**connect_arguments(given, "fairqueue"), "prepare_threshold": None}
+    engine = create_engine(given, poolclass=NullPool, connect_args=arguments)
     try:
         yield engine
     finally:

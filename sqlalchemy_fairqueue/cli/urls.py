@@ -38,26 +38,23 @@ def psycopg_url(text: str, source: str) -> URL:
         url = make_url(text.strip())
     except (ArgumentError, ValueError):
         raise usage_error(f"{source} cannot be read; give postgresql://user@host/database") from None
-    return with_psycopg(url, source)
-
-
-def with_psycopg(url: URL, source: str) -> URL:
-    """The URL for psycopg, whichever driver of PostgreSQL it names."""
     if url.drivername.partition("+")[0] not in _DIALECTS:
         raise usage_error(
             f"{source} names a {url.drivername} database; fairqueue lives in PostgreSQL: postgresql://..."
         )
-    if url.drivername.endswith("+asyncpg"):
-        url = _of_libpq(url)
-    return url.set(drivername="postgresql+psycopg")
+    return of_libpq(url).set(drivername="postgresql+psycopg")
 
 
-def _of_libpq(url: URL) -> URL:
-    """A URL for asyncpg with what its parameters are called in libpq, and without those that libpq has not."""
+def of_libpq(url: URL) -> URL:
+    """A URL as libpq reads it: parameters of asyncpg by their names in libpq, without those that libpq has not."""
+    if not url.drivername.endswith("+asyncpg"):
+        return url.set(drivername="postgresql")
     query = dict(url.query)
     if (ssl := query.pop("ssl", None)) is not None and "sslmode" not in query:
         query["sslmode"] = {"true": "require", "True": "require"}.get(str(ssl), ssl)
-    return url.set(query={name: value for name, value in query.items() if name not in _OF_ASYNCPG})
+    return url.set(
+        drivername="postgresql", query={name: value for name, value in query.items() if name not in _OF_ASYNCPG}
+    )
 
 
 def display_url(url: URL) -> str:

@@ -36,7 +36,7 @@ from sqlalchemy_fairqueue.cli.options import DATABASE_URL_VARIABLE, Options, opt
 from sqlalchemy_fairqueue.cli.probes import health_pages, serving
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.target import application_reference, choose_database, engine_beside
-from sqlalchemy_fairqueue.cli.urls import connect_arguments, display_url, same_database, with_psycopg
+from sqlalchemy_fairqueue.cli.urls import connect_arguments, display_url, same_database
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.errors import FairQueueError, clean
 from sqlalchemy_fairqueue.logs import JsonFormatter
@@ -297,7 +297,12 @@ def _run_threads(
 ) -> Ran:
     from sqlalchemy_fairqueue.worker import Worker
 
-    engine = given if isinstance(given, Engine) else create_engine(_url(given), **_pool(given, arguments))
+    if isinstance(given, AsyncEngine):
+        raise usage_error(
+            f"--threads needs an Engine, and that of the application, to {display_url(given.url)}, is an AsyncEngine; "
+            "leave --threads out, name an Engine by --app MODULE:NAME, or the database by --database-url"
+        )
+    engine = given if isinstance(given, Engine) else create_engine(given, **_pool(given, arguments))
     runner = Worker(engine, *queues, **arguments)
     with probed(runner):
         runner.run(handle_signals=True, drain=drain)
@@ -319,13 +324,18 @@ def _run_tasks(
     except ImportError as error:
         raise usage_error(f"--async needs more: {error}; pip install 'sqlalchemy-fairqueue[asyncio]'") from error
 
+    if isinstance(given, Engine):
+        raise usage_error(
+            f"an event loop needs an AsyncEngine, and that of the application, to {display_url(given.url)}, is an "
+            "Engine; make it by create_async_engine, name an AsyncEngine by --app MODULE:NAME, or the database by "
+            "--database-url"
+        )
+
     async def serve() -> Ran:
-        engine = given
-        if not isinstance(engine, AsyncEngine):
-            engine = create_async_engine(_url(engine), **_pool(engine, arguments))
+        engine = given if isinstance(given, AsyncEngine) else create_async_engine(given, **_pool(given, arguments))
         sync_engine = None
-        if "sync_session_factory" not in arguments and _takes_sync_sessions(queues):
-            sync_engine = given if isinstance(given, Engine) else create_engine(_url(given), **_pool(given, arguments))
+        if isinstance(given, URL) and "sync_session_factory" not in arguments and _takes_sync_sessions(queues):
+            sync_engine = create_engine(given, **_pool(given, arguments))
             arguments["sync_session_factory"] = sessionmaker(sync_engine, class_=session_type_of(queues, Session))
         runner = AsyncWorker(engine, *queues, **arguments)
         with probed(runner):
@@ -346,16 +356,12 @@ def _takes_sync_sessions(queues: list[Queue]) -> bool:
     return any(one.session and not one.asynchronous for queue in queues for one in queue.handlers.values())
 
 
-def _url(given: URL | AnyEngine) -> URL:
-    return given if isinstance(given, URL) else with_psycopg(given.url, "the application's engine")
-
-
-def _pool(given: URL | AnyEngine, arguments: dict[str, Any]) -> dict[str, Any]:
+def _pool(given: URL, arguments: dict[str, Any]) -> dict[str, Any]:
     """Arguments of an engine whose pool serves the handlers; the worker's own connections are outside of it."""
     return {
         "pool_size": arguments["concurrency"] + _SPARE_CONNECTIONS,
         "pool_pre_ping": True,
-        "connect_args": connect_arguments(_url(given), "fairqueue worker"),
+        "connect_args": connect_arguments(given, "fairqueue worker"),
     }
 
 

@@ -10,12 +10,13 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from sqlalchemy import Engine, NullPool, create_engine
+from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from sqlalchemy_fairqueue.cli.doctor.examination import examine
 from sqlalchemy_fairqueue.cli.doctor.findings import Role as Work
 from sqlalchemy_fairqueue.cli.errors import CommandError
+from sqlalchemy_fairqueue.database.blocking import blocking
 from sqlalchemy_fairqueue.database.engines import READ_COMMITTED, aread_again, arun, isolate, read_again, run
 from sqlalchemy_fairqueue.errors import logged
 from sqlalchemy_fairqueue.figures import DUTY, PATIENCE_SECONDS, SharedFigures
@@ -245,9 +246,7 @@ class Reading:
 
     def _examine(self) -> Health:
         # Doctor waits between its samples: never in the event loop.
-        own = isinstance(self.engine, Engine)
-        url = self.engine.url.set(drivername="postgresql+psycopg")
-        engine = self.engine if isinstance(self.engine, Engine) else create_engine(url, poolclass=NullPool)
+        engine = self.engine if isinstance(self.engine, Engine) else blocking(self.engine)
 
         def read() -> Examination:
             with engine.connect() as connected:
@@ -255,11 +254,8 @@ class Reading:
 
         try:
             found = read_again(read)
-        except (CommandError, SQLAlchemyError) as error:
+        except (CommandError, SQLAlchemyError, OSError) as error:
             return Health((), logged(error))
-        finally:
-            if not own:
-                engine.dispose()
         return Health(sorted(found.findings, key=lambda finding: -finding.level))
 
 

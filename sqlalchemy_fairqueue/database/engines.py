@@ -43,10 +43,18 @@ class _WithoutPool(OptionEngine):
     pool: Pool = NullPool(lambda: None)  # type: ignore[arg-type]
 
 
-def without_pool(engine: Engine) -> Engine:
-    """Return an engine that connects as another one does, with its events and options, and keeps no connection."""
+def without_pool(engine: Engine, connect: Callable[[], Any] | None = None) -> Engine:
+    """Return an engine that connects as another one does, with its events and options, and keeps no connection.
+
+    Args:
+        engine: The other one.
+        connect: Makes a driver's connection, after all events of its pool. None: as the other one does.
+    """
     shared, own = engine.pool, _WithoutPool(engine, {})
-    own.pool = NullPool(shared._creator, echo=shared.echo, dialect=engine.dialect, _dispatch=shared.dispatch)  # noqa: SLF001
+    if connect is not None:
+        own.pool = NullPool(connect, echo=shared.echo, dialect=engine.dialect)
+    else:
+        own.pool = NullPool(shared._creator, echo=shared.echo, dialect=engine.dialect, _dispatch=shared.dispatch)  # noqa: SLF001
     return own
 
 

@@ -6,11 +6,15 @@ import contextlib
 import re
 from typing import TYPE_CHECKING, Annotated, Any
 
+import psycopg
 import typer
+from psycopg.conninfo import make_conninfo
+from sqlalchemy import text
 
-from sqlalchemy_fairqueue.cli.errors import CommandError, not_found_error, usage_error
+from sqlalchemy_fairqueue.cli.errors import CommandError, not_found_error, one_line, usage_error
 from sqlalchemy_fairqueue.cli.output import console, print_message
 from sqlalchemy_fairqueue.cli.results import ExitStatus
+from sqlalchemy_fairqueue.cli.urls import CONNECT_SECONDS, display_url, of_libpq
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,6 +24,10 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.cli.installation import Installation
     from sqlalchemy_fairqueue.cli.options import Options
 
+_PLACE = (
+    "select cast(pg_postmaster_start_time() as text), cast(d.oid as text), cast(current_user as text), "
+    "current_setting('port') from pg_database d where d.datname = current_database()"
+)
 _OURS = re.compile(r"sqlalchemy_fairqueue\.[\w.]+: (.+)")
 
 Conf = Annotated[
@@ -96,9 +104,28 @@ def progress(activity: str) -> Iterator[None]:
 
 
 def source_options(installation: Installation) -> dict[str, Any]:
-    """The installation as arguments: ``archive(spark, path, **source_options(installation))``."""
-    url = installation.target.engine.url.set(drivername="postgresql")
-    return {"dsn": url.render_as_string(hide_password=False), "schema": installation.schema}
+    """The installation as arguments: ``archive(spark, path, **source_options(installation))``.
+
+    Raises:
+        CommandError: The URL of the engine, which is all that Spark's executors get, leads elsewhere than the engine.
+    """
+    url = of_libpq(installation.target.engine.url)
+    dsn = url.render_as_string(hide_password=False)
+    with installation.engine.connect() as connection:
+        place = tuple(connection.execute(text(_PLACE)).one())
+    try:
+        with psycopg.connect(make_conninfo(dsn, connect_timeout=CONNECT_SECONDS)) as own:
+            found = own.execute(_PLACE).fetchone()
+    except psycopg.Error as error:
+        found, problem = None, f"does not connect: {one_line(error)}"
+    else:
+        problem = "leads to another server, database or role"
+    if found != place:
+        raise usage_error(
+            f"Spark's executors connect by a URL, and that of the application's engine, {display_url(url)}, {problem}; "
+            "name the database by --database-url"
+        )
+    return {"dsn": dsn, "schema": installation.schema}
 
 
 def read_table(spark: SparkSession, installation: Installation, options: Options, table: str = "history") -> DataFrame:

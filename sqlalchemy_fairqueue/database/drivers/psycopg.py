@@ -12,7 +12,7 @@ from sqlalchemy_fairqueue.database.drivers.base import Driver, SocketListener
 from sqlalchemy_fairqueue.database.drivers.literals import LITERALS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 
     from sqlalchemy import Connection
 
@@ -66,10 +66,7 @@ class Psycopg(Driver):
         cursor: Callable[[Any], Any],
     ) -> None:
         if connection.dialect.is_async:
-            # It needs greenlet.
-            from sqlalchemy.util import await_only
-
-            await_only(_acommit_with(_Pipeline(driver, cursor), statements, rows))
+            _awaited_on(connection, _acommit_with(_Pipeline(driver, cursor), statements, rows))
         else:
             _commit_with(_Pipeline(driver, cursor), statements, rows)
 
@@ -93,10 +90,8 @@ class Psycopg(Driver):
         cursor = libpq.raw_cursor(driver)
         rows: list[tuple[Any, ...]]
         if connection.dialect.is_async:
-            from sqlalchemy.util import await_only
-
-            await_only(cursor.execute(statement.sql, given, binary=as_bytes))
-            rows = await_only(cursor.fetchall())
+            _awaited_on(connection, cursor.execute(statement.sql, given, binary=as_bytes))
+            rows = _awaited_on(connection, cursor.fetchall())
         else:
             rows = cursor.execute(statement.sql, given, binary=as_bytes).fetchall()
         return rows
@@ -164,12 +159,17 @@ _NO_PIPELINE = 0
 """PQ_PIPELINE_OFF."""
 
 
+def _awaited_on(connection: Connection, coroutine: Awaitable[T]) -> T:
+    """The result of a coroutine of a connection's driver, which SQLAlchemy waits for as for a statement."""
+    adapted: Any = connection.connection.dbapi_connection
+    result: T = adapted.run_async(lambda _: coroutine)
+    return result
+
+
 def _waited(connection: Connection, driver: Any, answers: Generator[Any, Any, T]) -> T:
     """The end of what psycopg has to wait for, in its way: with signals, and a cancel on Ctrl-C or of the task."""
     if connection.dialect.is_async:
-        from sqlalchemy.util import await_only
-
-        return await_only(_awaited(driver, answers))
+        return _awaited_on(connection, _awaited(driver, answers))
     with driver.lock:
         ended: T = driver.wait(answers)
     return ended
@@ -184,9 +184,7 @@ async def _awaited(driver: Any, answers: Generator[Any, Any, T]) -> T:
 def _close(connection: Connection, driver: Any) -> None:
     closing = driver.close()
     if connection.dialect.is_async:
-        from sqlalchemy.util import await_only
-
-        await_only(closing)
+        _awaited_on(connection, closing)
 
 
 def _cursor(driver: Any) -> Any:
