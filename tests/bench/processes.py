@@ -25,12 +25,12 @@ class Watch:
     """What one process saw. Times are those of the machine's monotonic clock, the same in all processes.
 
     Attributes:
-        started: when it was let go.
-        ended: when each of its batches was done with.
-        counts: how many messages each batch held.
-        ids: the messages, in order.
-        backend_cpu: seconds of processor time that its server process used, where that can be seen.
-        client_cpu: seconds of processor time of the process itself, where the work tells them.
+        started: When it was let go.
+        ended: When each of its batches was done with.
+        counts: How many messages each batch held.
+        ids: The messages, in order.
+        backend_cpu: Seconds of processor time that its server process used, if that can be seen.
+        client_cpu: Seconds of processor time of the process itself, if the work tells them.
     """
 
     started: float = 0.0
@@ -41,12 +41,16 @@ class Watch:
     client_cpu: float = 0.0
 
     def add(self, ids: Sequence[bytes]) -> None:
-        """A batch was done with just now."""
-        self.ended.append(time.monotonic())
-        self.counts.append(len(ids))
+        """Note that a batch was done with just now."""
         drawn = array("q", b"".join(ids))
         drawn.byteswap()
-        self.ids += drawn
+        self.add_ids(drawn)
+
+    def add_ids(self, ids: array[int]) -> None:
+        """Note the same, with the ids as numbers."""
+        self.ended.append(time.monotonic())
+        self.counts.append(len(ids))
+        self.ids += ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +65,10 @@ def send_out(tasks: Sequence[Task]) -> list[Watch]:
     """Run *tasks*, each in a process of its own, and return what they saw, in their order.
 
     Args:
-        tasks: they are let go together, once all have connected.
+        tasks: They are let go together, once all have connected.
 
     Raises:
-        RuntimeError: one of them failed; its traceback is the message.
+        RuntimeError: One of them failed; its traceback is the message.
     """
     context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(len(tasks) + 1)
@@ -98,10 +102,64 @@ def _work(task: Task, barrier: Barrier, mouth: Connection[Any, Any]) -> None:
         barrier.abort()
 
 
+def stat_of(process_id: int | str) -> list[str]:
+    """Return the fields of a process on this machine after its name, which may have spaces and brackets itself."""
+    return Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+
+
+def ticks(count: int) -> float:
+    """Return the seconds of as many ticks of processor time."""
+    return count / os.sysconf("SC_CLK_TCK")
+
+
 def backend_cpu(process_id: int) -> float:
-    """Seconds of processor time that a server process on this machine used so far; 0 where that cannot be seen."""
+    """Return the seconds of processor time of a server process so far; 0 if it is on another machine."""
     try:
-        fields = Path(f"/proc/{process_id}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        fields = stat_of(process_id)
     except OSError:
         return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return ticks(int(fields[11]) + int(fields[12]))
+
+
+def figures_of(watches: Sequence[Watch]) -> dict[str, float]:
+    """Return messages a second from the start to the last, and the processor time a message of server and client."""
+    count = total(watches)
+    return {
+        "messages/s": count / (max(watch.ended[-1] for watch in watches if watch.ended) - _start(watches)),
+        "server us": 1e6 * sum(watch.backend_cpu for watch in watches) / count,
+        "client us": 1e6 * sum(watch.client_cpu for watch in watches) / count,
+    }
+
+
+def total(watches: Sequence[Watch]) -> int:
+    """Return how many messages the processes had."""
+    return sum(len(watch.ids) for watch in watches)
+
+
+def rate_within(watches: Sequence[Watch], since: float, until: float) -> float:
+    """Return messages a second between two moments, in seconds after the start."""
+    first = _start(watches)
+    done = (
+        count
+        for watch in watches
+        for ended, count in zip(watch.ended, watch.counts, strict=True)
+        if since <= ended - first < until
+    )
+    return sum(done) / (until - since)
+
+
+def each_once(watches: Sequence[Watch], *, messages: int | None = None) -> None:
+    """Check that no message came twice and, if *messages* is given, that so many came.
+
+    Raises:
+        AssertionError: It is not so.
+    """
+    ids = [message for watch in watches for message in watch.ids]
+    different = len(set(ids))
+    if different != len(ids) or (messages is not None and different != messages):
+        error = f"{len(ids)} deliveries of {different} messages, {messages} had been enqueued"
+        raise AssertionError(error)
+
+
+def _start(watches: Sequence[Watch]) -> float:
+    return min(watch.started for watch in watches)

@@ -51,14 +51,6 @@ class Taken:
     deliveries: list[bytes]
     more: bool
 
-    def extend(self, other: Taken) -> None:
-        """Add what another dequeue of the same batch gave."""
-        self.ids += other.ids
-        self.rows += other.rows
-        self.leases += other.leases
-        self.deliveries += other.deliveries
-        self.more = other.more
-
 
 class Side(Protocol):
     """One measured queue, as one consumer sees it."""
@@ -108,29 +100,24 @@ class Fair:
             array(INT8_ARRAY, taken.leases),
             array(INT4_ARRAY, taken.deliveries),
         )
-        if lost.ntuples:
-            message = f"{lost.ntuples} deliveries were lost under a live lease"
-            raise AssertionError(message)
+        assert not lost.ntuples, f"{lost.ntuples} deliveries were lost under a live lease"
 
     def refill(self, count: int, channels: int) -> None:
         """See `Side`."""
         self.wire.call(_FAIR_ENQUEUE, int4(count), int4(channels))
 
 
-def hear(wire: Wire, after: int = 0) -> int:
-    """Hear the waiting signals above *after*, chunk by chunk, each in a transaction of its own; return how many."""
-    heard = 0
-    while True:
+def hear(wire: Wire, after: int = 0) -> None:
+    """Hear the waiting signals above *after*, chunk by chunk, each in a transaction of its own."""
+    seen: int | None = HEAR_CHUNK
+    while seen == HEAR_CHUNK:
         answer = wire.call(_FAIR_HEAR, QUEUE, int8(after), int4(HEAR_CHUNK))
-        heard += number(answer.get_value(0, 0)) or 0
-        if number(answer.get_value(0, 1)) != HEAR_CHUNK:
-            return heard
-        after = number(answer.get_value(0, 2)) or 0
+        seen, after = number(answer.get_value(0, 0)), number(answer.get_value(0, 1)) or 0
 
 
 @dataclass(slots=True)
 class Plain:
-    """The unfair bound: the oldest rows of one table. An index by lease finds what a dead consumer holds."""
+    """The unfair bound: the oldest rows of one table. Nobody finds what a dead consumer holds."""
 
     wire: Wire
     consumer: bytes
@@ -148,46 +135,11 @@ class Plain:
             array(INT8_ARRAY, taken.leases),
             array(INT4_ARRAY, taken.deliveries),
         )
-        if answer.command_tuples != len(taken.ids):
-            message = "a leased row was gone"
-            raise AssertionError(message)
+        assert answer.command_tuples == len(taken.ids), "a leased row was gone"
 
     def refill(self, count: int, channels: int) -> None:
         """See `Side`."""
         self.wire.call(_PLAIN_ENQUEUE, int4(count), int4(channels))
-
-
-@dataclass(slots=True)
-class HeadPointer:
-    """The design that the project starts from: a dequeue pops one message and moves its channel's pointer on."""
-
-    wire: Wire
-    consumer: bytes
-    _lease: bytes = field(init=False, default_factory=lambda: int8(secrets.randbits(63)))
-
-    def take(self, limit: int) -> Taken:
-        """See `Side`; a batch is as many dequeues in one transaction."""
-        if limit == 1:
-            return _taken(self.wire.call(_HEAD_DEQUEUE, QUEUE, self._lease))
-        taken = Taken([], [], [], [], more=True)
-        self.wire.run("begin")
-        for _ in range(limit):
-            taken.extend(_taken(self.wire.call(_HEAD_DEQUEUE, QUEUE, self._lease)))
-            if not taken.more:
-                break
-        self.wire.run("commit")
-        return taken
-
-    def finish(self, taken: Taken) -> None:
-        """See `Side`."""
-        answer = self.wire.call(_HEAD_COMPLETE, array(INT8_ARRAY, taken.ids), array(INT8_ARRAY, taken.leases))
-        if number(answer.get_value(0, 0)) != len(taken.ids):
-            message = "a leased row was gone"
-            raise AssertionError(message)
-
-    def refill(self, count: int, channels: int) -> None:
-        """See `Side`."""
-        self.wire.call(_HEAD_ENQUEUE, int4(count), int4(channels))
 
 
 def _taken(answer: PGresult) -> Taken:
@@ -199,9 +151,6 @@ def _taken(answer: PGresult) -> Taken:
 SIDES: Final[dict[str, Callable[[Wire, bytes], Side]]] = {
     "fair": Fair,
     "plain": Plain,
-    "head": HeadPointer,
-    "lean": HeadPointer,
-    "found": Plain,
 }
 
 _FAIR_DEQUEUE: Final = Statement(
@@ -215,9 +164,7 @@ _FAIR_COMPLETE: Final = Statement(
     b"select message_id from fairqueue.fq_complete($1, $2, $3, $4, $5)",
     (TEXT, INT8_ARRAY, TID_ARRAY, INT8_ARRAY, INT4_ARRAY),
 )
-_FAIR_HEAR: Final = Statement(
-    b"hear", b"select heard, seen, last_id from fairqueue.fq_hear($1, $2, $3)", (TEXT, INT8, INT4)
-)
+_FAIR_HEAR: Final = Statement(b"hear", b"select seen, last_id from fairqueue.fq_hear($1, $2, $3)", (TEXT, INT8, INT4))
 _CHANCE: Final = (
     b" (select 1 + floor(random() * $2)::bigint as channel_id, convert_to('{\"upload\": \"' || repeat('x', 80) || i"
     b" || '\"}', 'UTF8') as content from generate_series(1, $1) i) g"
@@ -249,22 +196,5 @@ _PLAIN_ENQUEUE: Final = Statement(
     b"enqueue",
     b"insert into plain.message (channel_id, kind, content, dequeue_at, enqueued_at, max_attempts)"
     b" select g.channel_id, 'default', g.content, fairqueue.fq_now(), fairqueue.fq_now(), 20 from" + _CHANCE,
-    (INT4, INT4),
-)
-_HEAD_DEQUEUE: Final = Statement(
-    b"dequeue",
-    b"select message_id, row_id, channel_id, channel, kind, content, headers, enqueued_at, attempt, max_attempts,"
-    b" deliveries, lease_id from head.dequeue($1, $2)",
-    (TEXT, INT8),
-)
-_HEAD_COMPLETE: Final = Statement(
-    b"complete",
-    b"select sum(head.complete(u.id, u.lease_id))::bigint from unnest($1, $2) u(id, lease_id)",
-    (INT8_ARRAY, INT8_ARRAY),
-)
-_HEAD_ENQUEUE: Final = Statement(
-    b"enqueue",
-    b"select count(head.enqueue('bench', 'channel-' || o.channel_id, o.content))"
-    b" from (select g.* from" + _CHANCE + b" order by ('channel-' || g.channel_id) collate \"C\") o",
     (INT4, INT4),
 )

@@ -1,6 +1,8 @@
 """The replay: how many events of one queue a core goes through in a second. No server takes part."""
 
-from statistics import median
+from __future__ import annotations
+
+from functools import partial
 from time import process_time
 from typing import TYPE_CHECKING
 
@@ -14,7 +16,7 @@ from sqlalchemy_fairqueue.simulation.replay import replay_queue, simulated_attem
 from sqlalchemy_fairqueue.simulation.scenarios import Scenario
 from sqlalchemy_fairqueue.simulation.simulator import simulate
 from sqlalchemy_fairqueue.simulation.trace import trace_of
-from tests.bench.figures import Figure
+from tests.bench.figures import Figure, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +40,7 @@ _SCENARIOS = (
 
 
 def history(attempts: int, channels: int) -> pa.Table:
-    """A queue that gets twice the work that its workers can do, a few tenants having most of it."""
+    """Return a queue that gets twice the work that its workers can do, a few tenants having most of it."""
     random = np.random.default_rng(7)
     channel = (random.zipf(1.3, attempts) - 1) % channels
     enqueued = _START + np.sort(random.integers(0, attempts * _SERVICE // _WORKERS // 2, attempts))
@@ -61,54 +63,29 @@ def history(attempts: int, channels: int) -> pa.Table:
     )
 
 
-def speed(work: "Callable[[], object]", attempts: int, rounds: range) -> list[float]:
-    """Events in a second of processor time, round by round."""
-    speeds = []
-    for _ in rounds:
-        began = process_time()
-        work()
-        speeds.append(attempts * _EVENTS / (process_time() - began))
-    return speeds
-
-
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("channels", [1_000, 100_000])
-def test_events(report: "Report", rounds: range, channels: int, *, full: bool) -> None:
+def test_events(report: Report, rounds: range, channels: int, *, full: bool) -> None:
     """A million events a second and core, whatever the scenario."""
     if compiled(simulate) is None:
         pytest.skip("numba is not installed")
     attempts = 3_000_000 if full else 300_000
     recorded = history(attempts, channels)
     trace = trace_of(recorded)
-    began = process_time()
-    simulated_attempts(trace_of(recorded.slice(0, 1)), _SCENARIOS[0], compile_=True)
-    first = process_time() - began
     for scenario in _SCENARIOS:
-        fast = speed(lambda one=scenario: simulated_attempts(trace, one, compile_=True), attempts, rounds)  # type: ignore[misc]
-        whole = speed(lambda one=scenario: replay_queue(recorded, one), attempts, rounds)  # type: ignore[misc]
-        report.add(
-            Figure(
-                f"replay of {attempts:,} attempts of {channels:,} channels, {scenario.name}",
-                "events/s",
-                fast,
-                [_REACH] * len(fast),
-                "the reach",
-                reach=1.0,
-                notes={
-                    "from Arrow to Arrow": f"{median(whole):,.0f} events/s",
-                    "first call of the process": f"{first:.1f} s of processor time",
-                },
-            )
-        )
-    few = trace_of(recorded.slice(0, 30_000))
-    slow = speed(lambda: simulated_attempts(few, _SCENARIOS[0], compile_=False), 30_000, rounds)
-    report.add(
-        Figure(
-            f"replay of 30,000 attempts of {channels:,} channels, interpreted",
-            "events/s",
-            slow,
-            [_REACH] * len(slow),
-            "the reach of the compiled one",
-            reach=None,
-        )
-    )
+        # The first call of a process compiles.
+        simulated_attempts(trace_of(recorded.slice(0, 1)), scenario, compile_=True)
+        fast = _speed(partial(simulated_attempts, trace, scenario, compile_=True), attempts, rounds)
+        whole = _speed(partial(replay_queue, recorded, scenario), attempts, rounds)
+        what = f"replay of {attempts:,} attempts of {channels:,} channels, {scenario.name}"
+        notes = {"from Arrow to Arrow": told(whole)}
+        report.add(Figure(what, "events/s", fast, [_REACH] * len(fast), "the reach", 1.0, notes=notes))
+
+
+def _speed(work: Callable[[], object], attempts: int, rounds: range) -> list[float]:
+    """Return events in a second of processor time, round by round."""
+    speeds = []
+    for _ in rounds:
+        began = process_time()
+        work()
+        speeds.append(attempts * _EVENTS / (process_time() - began))
+    return speeds

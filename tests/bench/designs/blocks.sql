@@ -48,22 +48,17 @@ begin
 end
 $$;
 
--- p_concurrency: take nothing that is so many blocks or more behind the first waiting task: at most so many a group in a batch.
-create function blocks.dequeue(p_limit integer, p_concurrency bigint default null)
-returns table (id bigint, tenant text, content bytea) language plpgsql
+create function blocks.dequeue(p_limit integer) returns table (id bigint, tenant text, content bytea) language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_sort = off as $$
 #variable_conflict use_column
 declare
   v_ids bigint[];
-  v_end bigint;
 begin
-  select min(t.id) + p_concurrency * 1024 * 1024 into v_end from blocks.task t where t.started_at is null;
   v_ids := array(
     select t.id
     from blocks.task t
     where t.started_at is null
-      and t.id < coalesce(v_end, 9223372036854775807)
     order by t.id
     limit p_limit
     for update skip locked

@@ -1,21 +1,6 @@
 -- Plain FIFO: one table, the oldest rows first, rivals pass by what is locked. Nobody gets a turn: who comes first with much is served first.
 -- How many a dequeue wants is unknown to its plan: sorting is off so that no backlog seems short enough to be read and sorted.
--- All designs have the same three functions: enqueue(tenants, contents), dequeue(limit), complete(ids); here they are all there is.
-create schema fifo;
-create table fifo.task (
-  id bigint generated always as identity primary key,
-  tenant text not null,
-  content bytea not null,
-  started_at timestamptz
-);
 create index task_ready_ix on fifo.task (id) where started_at is null;
-
-create function fifo.enqueue(p_tenants text[], p_contents bytea[]) returns void language sql as $$
-  insert into fifo.task (tenant, content)
-  select u.tenant, u.content
-  from unnest(p_tenants, p_contents) with ordinality u(tenant, content, place)
-  order by u.place
-$$;
 
 create function fifo.dequeue(p_limit integer) returns table (id bigint, tenant text, content bytea) language plpgsql
 set plan_cache_mode = force_generic_plan
@@ -38,13 +23,4 @@ begin
   where t.id = any (v_ids)
   returning t.id, t.tenant, t.content;
 end
-$$;
-
-create function fifo.complete(p_ids bigint[]) returns bigint language sql as $$
-  with done as (
-    delete from fifo.task t
-    where t.id = any (p_ids)
-    returning 1
-  )
-  select count(*) from done
 $$;

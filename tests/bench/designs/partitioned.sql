@@ -1,21 +1,7 @@
 -- The window function: each tenant's waiting tasks are numbered, and the lowest numbers of all tenants are taken: a fair order, computed anew by every dequeue.
 -- FOR UPDATE is not allowed beside a window function, so that rows are chosen first and locked afterwards: rivals choose the same ones,
 -- find them locked and get nothing, however much is waiting. And every dequeue reads the whole backlog.
-create schema partitioned;
-create table partitioned.task (
-  id bigint generated always as identity primary key,
-  tenant text not null,
-  content bytea not null,
-  started_at timestamptz
-);
 create index task_ready_ix on partitioned.task (tenant, id) where started_at is null;
-
-create function partitioned.enqueue(p_tenants text[], p_contents bytea[]) returns void language sql as $$
-  insert into partitioned.task (tenant, content)
-  select u.tenant, u.content
-  from unnest(p_tenants, p_contents) with ordinality u(tenant, content, place)
-  order by u.place
-$$;
 
 create function partitioned.dequeue(p_limit integer) returns table (id bigint, tenant text, content bytea) language sql as $$
   with numbered as (
@@ -42,13 +28,4 @@ create function partitioned.dequeue(p_limit integer) returns table (id bigint, t
   from locked l
   where t.id = l.id
   returning t.id, t.tenant, t.content
-$$;
-
-create function partitioned.complete(p_ids bigint[]) returns bigint language sql as $$
-  with done as (
-    delete from partitioned.task t
-    where t.id = any (p_ids)
-    returning 1
-  )
-  select count(*) from done
 $$;

@@ -33,19 +33,18 @@ class Service:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The least of *values* that at least so many of a hundred are not above."""
+    """Return the least of *values* that at least so many of a hundred do not exceed."""
     ordered = sorted(values)
     return ordered[max(0, -(-len(ordered) * int(share) // 100) - 1)]
 
 
-def waits(services: Iterable[Service]) -> dict[str, float]:
-    """Percentiles of the waits, in milliseconds."""
-    found = [1e3 * service.wait for service in services]
-    return {"p50": percentile(found, 50), "p95": percentile(found, 95), "p99": percentile(found, 99), "max": max(found)}
+def wait_at(services: Iterable[Service], share: float) -> float:
+    """Return a percentile of the waits, in milliseconds."""
+    return percentile([1e3 * service.wait for service in services], share)
 
 
 def starvation(services: Iterable[Service]) -> float:
-    """The longest time, in milliseconds, that a tenant with something to do got nothing."""
+    """Return the longest time, in milliseconds, that a tenant with something to do got nothing."""
     longest = 0.0
     by_tenant: dict[str, list[Service]] = defaultdict(list)
     for service in services:
@@ -60,7 +59,7 @@ def starvation(services: Iterable[Service]) -> float:
 
 
 def fair_shares(wanted: Mapping[str, int], room: int) -> dict[str, float]:
-    """The max-min fair division of *room* services: nobody gets more than wanted, and the rest is shared evenly."""
+    """Divide *room* services max-min fairly: nobody gets more than wanted, and the rest is shared evenly."""
     shares: dict[str, float] = {}
     left = float(room)
     for place, (tenant, count) in enumerate(sorted(wanted.items(), key=lambda item: item[1])):
@@ -70,7 +69,7 @@ def fair_shares(wanted: Mapping[str, int], room: int) -> dict[str, float]:
 
 
 def jain(services: Sequence[Service], *, window: float = 1.0, least: int = 20) -> list[float]:
-    """Jain's index of what tenants got, relative to their fair shares, for each window in which enough were backlogged.
+    """Return Jain's index of what tenants got, to their fair shares, for each window in which enough were backlogged.
 
     What they got is the cost of the messages that were begun, which is their number where each costs 1.
 

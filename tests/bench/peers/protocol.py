@@ -1,7 +1,7 @@
 """The protocol of every queue's script: commands as lines of JSON on standard input, one answer each on output.
 
-Commands: ``prepare`` (make the tables), ``enqueue`` (tenants, first or numbers, bulk, pace, size, later),
-``transact`` (clients, each, sleep, enqueue), ``limit`` (tenants, most), ``work`` (slots, seconds), ``count``, ``stop``
+Commands: ``prepare`` (make the tables), ``enqueue`` (tenants, first or numbers, bulk, pace, size),
+``transact`` (clients, each, sleep, enqueue), ``work`` (slots, seconds), ``count``, ``stop``
 (what was handled, and the processor time it took), ``quit``. Times are those of the
 machine's monotonic clock, the same in all processes. A message is its tenant and its number; the number says what it
 costs (`cost_of`), and its handler takes that much longer.
@@ -17,7 +17,6 @@ import sys
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from typing import Any, Final, Protocol, TextIO
 
 CHUNK: Final = 500
@@ -27,7 +26,6 @@ BUSINESS: Final = "insert into business (content) values (repeat('x', 100))"
 """Statement that a business transaction runs before it enqueues."""
 COSTLY: Final = 1_000_000_000
 """Messages of cost *c*, where that is above 1, are numbered from this times *c* on."""
-_TOMORROW: Final = timedelta(days=1)
 _THREADS: Final = 16
 
 _numbers: list[int] = []
@@ -44,7 +42,7 @@ class Peer(Protocol):
     async def open(self) -> None:
         """Connect, to enqueue."""
 
-    async def enqueue(self, messages: list[tuple[str, int]], later: timedelta | None) -> None:
+    async def enqueue(self, messages: list[tuple[str, int]]) -> None:
         """Add messages, by the call that is made for several where there is one, and commit."""
 
     async def transact(self, message: tuple[str, int] | None, afterwards: str) -> None:
@@ -52,9 +50,6 @@ class Peer(Protocol):
 
         Several are asked for at once: each needs a connection of its own.
         """
-
-    async def limit(self, tenants: list[str], most: int) -> None:
-        """Let each of the tenants have at most so many messages in hand at once."""
 
     async def work(self, slots: int) -> None:
         """Begin to handle messages by `handled`, so many at once, and return; with one slot, take one at a time."""
@@ -97,22 +92,21 @@ async def _enqueue(
     bulk: bool,
     pace: list[float],
     size: int = CHUNK,
-    later: bool = False,
 ) -> dict[str, Any]:
-    """Add messages; each was sent when its call began and committed when it returned; "cpu" is of the process."""
+    """Add messages; each was sent when its call began and committed when it returned."""
     messages = list(zip(tenants, numbers or range(first, first + len(tenants)), strict=True))
     sent: list[float] = []
     committed: list[float] = []
     size = size if bulk else 1
-    began, used = time.monotonic(), _cpu()
+    began = time.monotonic()
     for start in range(0, len(messages), size):
         if pace:
             await asyncio.sleep(max(0.0, began + pace[start] - time.monotonic()))
         some = messages[start : start + size]
         sent += [time.monotonic()] * len(some)
-        await peer.enqueue(some, _TOMORROW if later else None)
+        await peer.enqueue(some)
         committed += [time.monotonic()] * len(some)
-    return {"sent": sent, "committed": committed, "cpu": _cpu() - used}
+    return {"sent": sent, "committed": committed}
 
 
 async def _transact(peer: Peer, clients: int, each: int, sleep: float, *, enqueue: bool) -> dict[str, Any]:
@@ -126,9 +120,9 @@ async def _transact(peer: Peer, clients: int, each: int, sleep: float, *, enqueu
             await peer.transact(message, f"select pg_sleep({sleep})")
             taken.append(time.monotonic() - began)
 
-    began, used = time.monotonic(), _cpu()
+    began = time.monotonic()
     await asyncio.gather(*(client(number) for number in range(clients)))
-    return {"taken": taken, "seconds": time.monotonic() - began, "cpu": _cpu() - used}
+    return {"taken": taken, "seconds": time.monotonic() - began}
 
 
 def _cpu() -> float:
@@ -147,8 +141,6 @@ async def _obey(peer: Peer, command: dict[str, Any]) -> dict[str, Any]:
             return await _enqueue(peer, **command)
         case "transact":
             return await _transact(peer, **command)
-        case "limit":
-            await peer.limit(**command)
         case "work":
             _seconds = command["seconds"]
             began = _cpu()

@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from awa import AsyncClient, PartitionedQueue  # type: ignore[import-not-found]
 
 from tests.bench.peers.protocol import BUSINESS, handled, speak
-
-if TYPE_CHECKING:
-    from datetime import timedelta
 
 _PARTITIONS = 4
 
@@ -38,13 +34,11 @@ class Awa:
         self._partitions: Any = PartitionedQueue("default", _PARTITIONS) if mode == "partitioned" else None
 
     async def prepare(self) -> None:
-        """See there."""
         await self._client.migrate()
         # Bulk enqueues want its newer storage, which the first worker would otherwise choose.
         await self._client.install_queue_storage()
 
     async def open(self) -> None:
-        """See there."""
 
         async def handle(job: Any) -> None:
             await handled(job.args.number)
@@ -52,19 +46,16 @@ class Awa:
         queue = self._partitions.physical_queues[0] if self._partitions else "default"
         self._client.task(Handle, queue=queue)(handle)
 
-    async def enqueue(self, messages: list[tuple[str, int]], later: timedelta | None) -> None:
-        """See there."""
+    async def enqueue(self, messages: list[tuple[str, int]]) -> None:
         jobs = [Handle(tenant, number) for tenant, number in messages]
-        when = {"run_at": datetime.now(UTC) + later} if later else {}
         if len(jobs) == 1:
-            await self._client.insert(jobs[0], **self._where(messages[0][0]), **when)
+            await self._client.insert(jobs[0], **self._where(messages[0][0]))
         elif self._partitions:
-            await self._client.enqueue_many_copy(jobs, opts=[self._where(tenant) for tenant, _ in messages], **when)
+            await self._client.enqueue_many_copy(jobs, opts=[self._where(tenant) for tenant, _ in messages])
         else:
-            await self._client.enqueue_many_copy(jobs, queue="default", **when)
+            await self._client.enqueue_many_copy(jobs, queue="default")
 
     async def transact(self, message: tuple[str, int] | None, afterwards: str) -> None:
-        """See there."""
         async with await self._client.transaction() as transaction:
             await transaction.execute(BUSINESS)
             if message:
@@ -74,12 +65,7 @@ class Awa:
     def _where(self, tenant: str) -> dict[str, Any]:
         return self._partitions.route_by_key(tenant) if self._partitions else {"queue": "default"}
 
-    async def limit(self, tenants: list[str], most: int) -> None:
-        """See there."""
-        raise NotImplementedError
-
     async def work(self, slots: int) -> None:
-        """See there."""
         if self._partitions:
             queues = self._partitions.queue_configs(min_workers_per_partition=max(1, slots // (2 * _PARTITIONS)))
             await self._client.start(queues, global_max_workers=slots)
@@ -87,7 +73,6 @@ class Awa:
             await self._client.start([("default", slots)])
 
     async def stop(self) -> None:
-        """See there."""
         await self._client.shutdown()
 
 

@@ -6,16 +6,12 @@ A tenant is an argument: its limits are those of queues, which are declared, and
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from chancy import Chancy, Job, Queue, Worker  # type: ignore[import-not-found]
 from psycopg.rows import dict_row
 
 from tests.bench.peers.protocol import BUSINESS, handled, speak
-
-if TYPE_CHECKING:
-    from datetime import timedelta
 
 
 async def handle(*, tenant: str, number: int) -> None:
@@ -32,19 +28,14 @@ class WithChancy:
         self._worker: Any = None
 
     async def prepare(self) -> None:
-        """See there."""
         async with Chancy(self._chancy.dsn) as chancy:
             await chancy.migrate()
 
     async def open(self) -> None:
-        """See there."""
         await self._chancy.__aenter__()
 
-    async def enqueue(self, messages: list[tuple[str, int]], later: timedelta | None) -> None:
-        """See there."""
+    async def enqueue(self, messages: list[tuple[str, int]]) -> None:
         jobs = [self._job(message) for message in messages]
-        if later:
-            jobs = [job.with_scheduled_at(datetime.now(UTC) + later) for job in jobs]
         if len(jobs) == 1:
             await self._chancy.push(jobs[0])
         else:
@@ -52,7 +43,6 @@ class WithChancy:
                 pass
 
     async def transact(self, message: tuple[str, int] | None, afterwards: str) -> None:
-        """See there."""
         async with (
             self._chancy.pool.connection() as connection,
             connection.cursor(row_factory=dict_row) as cursor,
@@ -68,19 +58,13 @@ class WithChancy:
         tenant, number = message
         return Job(func="tests.bench.peers.with_chancy.handle", kwargs={"tenant": tenant, "number": number})
 
-    async def limit(self, tenants: list[str], most: int) -> None:
-        """See there."""
-        raise NotImplementedError
-
     async def work(self, slots: int) -> None:
-        """See there."""
         queue = Queue("default", concurrency=slots, executor=Chancy.Executor.Async, eager_polling=True)
         await self._chancy.declare(queue, upsert=True)
         self._worker = Worker(self._chancy, register_signal_handlers=False)
         await self._worker.start()
 
     async def stop(self) -> None:
-        """See there."""
         if self._worker:
             await self._worker.stop()
 

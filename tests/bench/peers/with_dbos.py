@@ -9,15 +9,12 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy
 from dbos import DBOS, DBOSClient  # type: ignore[import-not-found]
 
 from tests.bench.peers.protocol import BUSINESS, handled_in_thread, speak
-
-if TYPE_CHECKING:
-    from datetime import timedelta
 
 
 class WithDbos:
@@ -53,30 +50,25 @@ class WithDbos:
         )
 
     async def prepare(self) -> None:
-        """See there."""
         await asyncio.to_thread(self._launch, 1)
         await asyncio.to_thread(DBOS.destroy)
 
     async def open(self) -> None:
-        """See there."""
         self._client = DBOSClient(system_database_url=self._url, application_name="bench")
 
-    async def enqueue(self, messages: list[tuple[str, int]], later: timedelta | None) -> None:
-        """See there."""
-        more = {"delay_seconds": later.total_seconds()} if later else {}
+    async def enqueue(self, messages: list[tuple[str, int]]) -> None:
 
         def add() -> None:
             if len(messages) == 1:
-                self._client.enqueue(self._options(messages[0][0]) | more, *messages[0])
+                self._client.enqueue(self._options(messages[0][0]), *messages[0])
                 return
             with self._engine.begin() as connection:
                 for message in messages:
-                    self._client.enqueue_in_transaction(connection, self._options(message[0]) | more, *message)
+                    self._client.enqueue_in_transaction(connection, self._options(message[0]), *message)
 
         await asyncio.to_thread(add)
 
     async def transact(self, message: tuple[str, int] | None, afterwards: str) -> None:
-        """See there."""
 
         def do() -> None:
             with self._engine.begin() as connection:
@@ -87,19 +79,14 @@ class WithDbos:
 
         await asyncio.to_thread(do)
 
-    async def limit(self, tenants: list[str], most: int) -> None:
-        """See there: a partition has its limit from the beginning."""
-
     def _options(self, tenant: str) -> dict[str, Any]:
         options = {"workflow_name": "handle", "queue_name": "bench", "app_version": "1"}
         return options | ({"queue_partition_key": tenant} if self._partitioned else {})
 
     async def work(self, slots: int) -> None:
-        """See there."""
         await asyncio.to_thread(self._launch, slots)
 
     async def stop(self) -> None:
-        """See there."""
         await asyncio.to_thread(DBOS.destroy, workflow_completion_timeout_sec=10)
 
 

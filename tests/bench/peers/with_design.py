@@ -6,15 +6,11 @@ import asyncio
 import json
 import sys
 import threading
-from typing import TYPE_CHECKING
 
 import psycopg
 
-from tests.bench.designs import DESIGNS, design_sql
+from tests.bench.designs import design_sql
 from tests.bench.peers.protocol import BUSINESS, handled_in_thread, speak
-
-if TYPE_CHECKING:
-    from datetime import timedelta
 
 _IDLE = 0.005
 
@@ -37,26 +33,20 @@ class Design:
         return psycopg.connect(self._url, autocommit=True, prepare_threshold=0)
 
     async def prepare(self) -> None:
-        """See there."""
         with self._connect() as connection:
-            connection.execute(design_sql(DESIGNS[self._name]).encode(), prepare=False)
+            connection.execute(design_sql(self._name).encode(), prepare=False)
 
     async def open(self) -> None:
-        """See there."""
         self._producer = self._connect()
 
-    async def enqueue(self, messages: list[tuple[str, int]], later: timedelta | None) -> None:
-        """See there."""
+    async def enqueue(self, messages: list[tuple[str, int]]) -> None:
         if self._producer is None:
             raise AssertionError
         tenants = [tenant for tenant, _ in messages]
         contents = [json.dumps(number).encode() for _, number in messages]
-        if later:
-            raise NotImplementedError
         self._producer.execute(self._enqueue, (tenants, contents))
 
     async def transact(self, message: tuple[str, int] | None, afterwards: str) -> None:
-        """See there."""
 
         def do() -> None:
             if not hasattr(self._own, "connection"):
@@ -70,13 +60,7 @@ class Design:
 
         await asyncio.to_thread(do)
 
-    async def limit(self, tenants: list[str], most: int) -> None:
-        """See there: the channels' rows have a column for it."""
-        with self._connect() as connection:
-            connection.execute("update head.channel set max_concurrency = %s where name = any (%s)", (most, tenants))
-
     async def work(self, slots: int) -> None:
-        """See there."""
         self._batch = self._batch if slots > 1 else 1
         for _ in range(slots):
             thread = threading.Thread(target=self._loop, daemon=True)
@@ -84,7 +68,6 @@ class Design:
             self._threads.append(thread)
 
     async def stop(self) -> None:
-        """See there."""
         self._stopped.set()
         await asyncio.gather(*(asyncio.to_thread(thread.join) for thread in self._threads))
 

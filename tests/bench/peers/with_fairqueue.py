@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal, cast
 
 import psycopg
 from sqlalchemy import create_engine, text
@@ -15,9 +15,6 @@ from sqlalchemy_fairqueue.sql import install_statements, latest_version
 from sqlalchemy_fairqueue.worker import Worker
 from sqlalchemy_fairqueue.worker.options import MOST_PREFETCH
 from tests.bench.peers.protocol import BUSINESS, cost_of, handled_in_thread, speak
-
-if TYPE_CHECKING:
-    from datetime import timedelta
 
 
 class Fairqueue:
@@ -38,7 +35,6 @@ class Fairqueue:
         self._in_session = bulk == "session"
 
     async def prepare(self) -> None:
-        """See there."""
         with psycopg.connect(self._url) as connection:
             connection.execute("create schema fairqueue")
             for statement in install_statements(latest_version(), "fairqueue"):
@@ -46,18 +42,16 @@ class Fairqueue:
         self._queue.configure(self._engine, fair_by=self._fair_by)
 
     async def open(self) -> None:
-        """See there."""
         self._engine.connect().close()
 
-    async def enqueue(self, messages: list[tuple[str, int]], later: timedelta | None) -> None:
-        """See there."""
+    async def enqueue(self, messages: list[tuple[str, int]]) -> None:
         if len(messages) == 1:
             ((tenant, number),) = messages
-            self._queue.enqueue_now(self._engine, channel=tenant, payload=number, delay=later)
+            self._queue.enqueue_now(self._engine, channel=tenant, payload=number)
             return
         by_cost = self._fair_by == "cost"
         many = [
-            Enqueue(channel=tenant, payload=number, delay=later, cost=cost_of(number) if by_cost else 1)
+            Enqueue(channel=tenant, payload=number, cost=cost_of(number) if by_cost else 1)
             for tenant, number in messages
         ]
         if not self._in_session:
@@ -67,7 +61,6 @@ class Fairqueue:
             self._queue.enqueue_many(session, many)
 
     async def transact(self, message: tuple[str, int] | None, afterwards: str) -> None:
-        """See there."""
 
         def do() -> None:
             with Session(self._engine) as session, session.begin():
@@ -78,13 +71,7 @@ class Fairqueue:
 
         await asyncio.to_thread(do)
 
-    async def limit(self, tenants: list[str], most: int) -> None:
-        """See there."""
-        for tenant in tenants:
-            self._queue.configure_channel(self._engine, tenant, ChannelPolicy(max_concurrency=most))
-
     async def work(self, slots: int) -> None:
-        """See there."""
 
         def handle(delivery: Delivery) -> None:
             handled_in_thread(delivery.payload)
@@ -94,7 +81,6 @@ class Fairqueue:
         self._worker.start()
 
     async def stop(self) -> None:
-        """See there."""
         if self._worker:
             await asyncio.to_thread(self._worker.stop)
 

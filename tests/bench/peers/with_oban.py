@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oban import Oban, worker  # type: ignore[import-not-found]
 from oban.schema import install  # type: ignore[import-not-found]
 
 from tests.bench.peers.protocol import BUSINESS, handled, speak
-
-if TYPE_CHECKING:
-    from datetime import timedelta
 
 
 class _Handle:
@@ -32,27 +28,22 @@ class WithOban:
         self._oban: Any = None
 
     async def prepare(self) -> None:
-        """See there."""
         pool = await Oban.create_pool(self._url)
         await install(pool)
         await pool.close()
 
     async def open(self) -> None:
-        """See there."""
         self._pool = await Oban.create_pool(self._url)
         self._oban = Oban(pool=self._pool)
 
-    async def enqueue(self, messages: list[tuple[str, int]], later: timedelta | None) -> None:
-        """See there."""
-        when = {"scheduled_at": datetime.now(UTC) + later} if later else {}
-        jobs = [_Worker.new({"tenant": tenant, "number": number}, **when) for tenant, number in messages]
+    async def enqueue(self, messages: list[tuple[str, int]]) -> None:
+        jobs = [_Worker.new({"tenant": tenant, "number": number}) for tenant, number in messages]
         if len(jobs) == 1:
             await self._oban.enqueue(jobs[0])
         else:
             await self._oban.enqueue_many(jobs)
 
     async def transact(self, message: tuple[str, int] | None, afterwards: str) -> None:
-        """See there."""
         async with self._pool.connection() as connection:
             await connection.execute(BUSINESS)
             if message:
@@ -60,17 +51,11 @@ class WithOban:
                 await self._oban.enqueue(job, conn=connection)
             await connection.execute(afterwards)
 
-    async def limit(self, tenants: list[str], most: int) -> None:
-        """See there."""
-        raise NotImplementedError
-
     async def work(self, slots: int) -> None:
-        """See there."""
         self._oban = Oban(pool=self._pool, queues={"default": slots})
         await self._oban.start()
 
     async def stop(self) -> None:
-        """See there."""
         if self._oban:
             await self._oban.stop()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import asyncpg
 from pgqueuer import PgQueuer  # type: ignore[import-not-found]
@@ -17,9 +17,6 @@ from pgqueuer.db import AsyncpgDriver  # type: ignore[import-not-found]
 from pgqueuer.queries import Queries  # type: ignore[import-not-found]
 
 from tests.bench.peers.protocol import BUSINESS, handled, speak
-
-if TYPE_CHECKING:
-    from datetime import timedelta
 
 
 class Pgqueuer:
@@ -33,25 +30,21 @@ class Pgqueuer:
         self._worker: asyncio.Task[None] | None = None
 
     async def prepare(self) -> None:
-        """See there."""
         await self.open()
         await self._queries.install()
 
     async def open(self) -> None:
-        """See there."""
         self._queries = Queries(AsyncpgDriver(await asyncpg.connect(self._url)))
 
-    async def enqueue(self, messages: list[tuple[str, int]], later: timedelta | None) -> None:
-        """See there."""
+    async def enqueue(self, messages: list[tuple[str, int]]) -> None:
         payloads = [json.dumps(message).encode() for message in messages]
         if len(messages) == 1:
-            await self._queries.enqueue("handle", payloads[0], execute_after=later)
+            await self._queries.enqueue("handle", payloads[0])
         else:
             many = len(messages)
-            await self._queries.enqueue(["handle"] * many, payloads, [0] * many, [later] * many)
+            await self._queries.enqueue(["handle"] * many, payloads, [0] * many)
 
     async def transact(self, message: tuple[str, int] | None, afterwards: str) -> None:
-        """See there."""
         if not self._pool:
             self._pool = await asyncpg.create_pool(self._url, min_size=8, max_size=8)
         async with self._pool.acquire() as connection, connection.transaction():
@@ -60,12 +53,7 @@ class Pgqueuer:
                 await Queries(AsyncpgDriver(connection)).enqueue("handle", json.dumps(message).encode())
             await connection.execute(afterwards)
 
-    async def limit(self, tenants: list[str], most: int) -> None:
-        """See there."""
-        raise NotImplementedError
-
     async def work(self, slots: int) -> None:
-        """See there."""
         self._queue = PgQueuer(AsyncpgDriver(await asyncpg.connect(self._url)))
 
         async def handle(job: Any) -> None:
@@ -76,7 +64,6 @@ class Pgqueuer:
         self._worker = asyncio.create_task(running)
 
     async def stop(self) -> None:
-        """See there."""
         if self._worker:
             self._queue.shutdown.set()
             await asyncio.wait([self._worker], timeout=10)

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import procrastinate  # type: ignore[import-not-found]
 import psycopg_pool  # type: ignore[import-not-found,unused-ignore]
 
 from tests.bench.peers.protocol import BUSINESS, handled, speak
-
-if TYPE_CHECKING:
-    from datetime import timedelta
 
 
 class Procrastinate:
@@ -35,24 +32,19 @@ class Procrastinate:
         self._worker: asyncio.Task[None] | None = None
 
     async def prepare(self) -> None:
-        """See there."""
         async with self._app.open_async():
             await self._app.schema_manager.apply_schema_async()
 
     async def open(self) -> None:
-        """See there."""
         await self._app.open_async()
 
-    async def enqueue(self, messages: list[tuple[str, int]], later: timedelta | None) -> None:
-        """See there."""
-        task = self._task.configure(schedule_in={"seconds": later.total_seconds()}) if later else self._task
+    async def enqueue(self, messages: list[tuple[str, int]]) -> None:
         if len(messages) == 1:
-            await task.defer_async(tenant=messages[0][0], number=messages[0][1])
+            await self._task.defer_async(tenant=messages[0][0], number=messages[0][1])
         else:
-            await task.batch_defer_async(*({"tenant": tenant, "number": number} for tenant, number in messages))
+            await self._task.batch_defer_async(*({"tenant": tenant, "number": number} for tenant, number in messages))
 
     async def transact(self, message: tuple[str, int] | None, afterwards: str) -> None:
-        """See there."""
         if not self._pool:
             self._pool = psycopg_pool.AsyncConnectionPool(self._url, min_size=8, max_size=8, open=False)
             await self._pool.open(wait=True)
@@ -62,19 +54,13 @@ class Procrastinate:
                 await self._task.configure(connection=connection).defer_async(tenant=message[0], number=message[1])
             await connection.execute(afterwards)
 
-    async def limit(self, tenants: list[str], most: int) -> None:
-        """See there."""
-        raise NotImplementedError
-
     async def work(self, slots: int) -> None:
-        """See there."""
         running = self._app.run_worker_async(
             concurrency=slots, delete_jobs="successful", install_signal_handlers=False, shutdown_graceful_timeout=10
         )
         self._worker = asyncio.create_task(running)
 
     async def stop(self) -> None:
-        """See there."""
         if self._worker:
             self._worker.cancel()
             await asyncio.gather(self._worker, return_exceptions=True)
