@@ -4,6 +4,7 @@
 import shlex
 from dataclasses import asdict
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -15,6 +16,7 @@ from sqlalchemy_fairqueue.cli.policies import rate_document
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, cell, number_column, text_table
 from sqlalchemy_fairqueue.cli.waits import wait_cells, wait_document
+from sqlalchemy_fairqueue.database import stats_by_queue
 from sqlalchemy_fairqueue.database.engines import run
 from sqlalchemy_fairqueue.errors import clean
 from sqlalchemy_fairqueue.figures import age, channel_waits
@@ -123,7 +125,9 @@ def stats(options: Options) -> Result:
     with open_installation(options) as installation:
         queues = installation.queues()
         # One connection for all: to open one may take long.
-        found = run(installation.engine, lambda connection: [queue.stats(connection) for queue in queues])
+        names = [queue.name for queue in queues]
+        counts = run(installation.engine, partial(stats_by_queue, schema=installation.schema, queues=names))
+        found = [counts[name] for name in names]
         now = installation.now()
         schema = installation.schema
     rows = [queue_row(queue, now) for queue in found]

@@ -7,6 +7,8 @@ import secrets
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from heapq import nsmallest
+from operator import itemgetter
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +27,7 @@ from sqlalchemy_fairqueue.figures import figures_now
 from sqlalchemy_fairqueue.values import tenant_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
     from datetime import timedelta
 
     from sqlalchemy_fairqueue.dashboard.access import Access, Authorize
@@ -77,6 +79,8 @@ DONE = {
 _NAME, _TOKEN = secrets.token_hex(16), secrets.token_hex(16)
 """They stand in a page where each viewer's own name and token come. Nobody can guess them and put them into a name."""
 _ACCESS = "fairqueue.access"
+QUEUES = 100
+"""Most queues that a page goes through."""
 _AT_ONCE = 4
 """Queues that a page of several reads at once."""
 _LATELY = 4
@@ -131,6 +135,28 @@ class Row:
         return queue.completed_by_channel.get(self.tenant.channel, 0) / queue.completed * queue.completed_per_second
 
 
+@dataclass(frozen=True, slots=True)
+class QueuePage:
+    """The queues that a page goes through, a part of thousands.
+
+    Attributes:
+        queues: Those queues.
+        found: How many there are in all.
+        number: The number of the part, from 1.
+        find: What their names contain.
+    """
+
+    queues: Sequence[QueueFigures]
+    found: int
+    number: int = 1
+    find: str = ""
+
+    @property
+    def parts(self) -> int:
+        """How many parts there are."""
+        return max(1, -(-self.found // QUEUES))
+
+
 class PageBase:
     """The base of classes of pages.
 
@@ -166,12 +192,16 @@ class PageBase:
         """The tenants that queues list, with the reasons of this moment, read once for all viewers.
 
         Those that wait come first, the longest first, then the others, the most messages out first. Where the figures
-        are kept for no longer than *keep*, the reasons are theirs.
+        are kept for no longer than *keep*, the reasons are theirs, and so are those of further queues than a page goes
+        through, whose tenants wait less long.
         """
         chosen = list(queues)
+        read_again = {queue.name for queue in suffering_most(chosen, QUEUES)}
         limited = asyncio.Semaphore(_AT_ONCE)
 
         async def read(queue: QueueFigures, names: Sequence[str]) -> QueueFigures:
+            if queue.name not in read_again:
+                return queue
             async with limited:
                 return await self._queue_now(queue, names)
 
@@ -321,6 +351,30 @@ def suffering(tenant: Tenant) -> tuple[bool, float, int, str]:
     """The key by which tenants are sorted."""
     wait = tenant.wait.total_seconds() if tenant.wait else 0.0
     return tenant.wait is None, -wait, -tenant.demand.leased, tenant.channel
+
+
+def suffering_most(queues: Collection[QueueFigures], most: int) -> Collection[QueueFigures]:
+    """The queues of so many tenants that wait longest, or all queues if they are few."""
+    if len(queues) <= most:
+        return queues
+    waiting = ((suffering(one), queue) for queue in queues for one in queue.tenants if one.wait is not None)
+    longest = nsmallest(most, waiting, key=itemgetter(0))
+    return {queue.name: queue for _, queue in longest}.values()
+
+
+def queue_page(request: Request, queues: Sequence[QueueFigures]) -> QueuePage:
+    """The part of the queues that the address asks for, by its number and by what their names contain."""
+    find = request.query_params.get("find", "").strip()
+    found = [queue for queue in queues if find.casefold() in queue.name.casefold()] if find else queues
+    text = request.query_params.get("page", "1")
+    number = 0
+    with suppress(ValueError):
+        number = parse_whole(text)
+    if not number:
+        raise HTTPException(404, f"There is no page {text[:40]!r}.")
+    # Queues may have gone since the link was made.
+    number = min(number, QueuePage((), len(found)).parts)
+    return QueuePage(found[(number - 1) * QUEUES : number * QUEUES], len(found), number, find)
 
 
 def chosen_queues(figures: Figures, name: str | None) -> Sequence[QueueFigures]:

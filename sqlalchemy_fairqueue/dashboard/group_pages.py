@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from starlette.exceptions import HTTPException
 
 from sqlalchemy_fairqueue import database
-from sqlalchemy_fairqueue.dashboard.base import PageBase, chosen_queues, named_queue
+from sqlalchemy_fairqueue.dashboard.base import PageBase, chosen_queues, named_queue, queue_page
 from sqlalchemy_fairqueue.errors import InvalidArgument, UnknownGroup
 from sqlalchemy_fairqueue.values import checked_group_id
 
@@ -39,14 +39,13 @@ class GroupPages(PageBase):
         name, state = request.query_params.get("queue"), request.query_params.get("state")
         if state not in _STATES:
             state = None
-        found = [
-            (queue, group) for queue in chosen_queues(figures, name) for group in await self._groups(queue.name, state)
-        ]
+        listed = queue_page(request, chosen_queues(figures, name))
+        found = [(queue, group) for queue in listed.queues for group in await self._groups(queue.name, state)]
         found.sort(key=lambda row: row[1].created_at, reverse=True)
         return self.answer(
             request, "groups.html", access, figures,
             chosen=name, state=state, states=list(_STATES), groups=found[:_GROUPS], most=_GROUPS,
-            many=name is None and len(figures.queues) > 1,
+            many=name is None and len(figures.queues) > 1, listed=listed,
         )  # fmt: skip
 
     async def group(self, request: Request) -> Response:

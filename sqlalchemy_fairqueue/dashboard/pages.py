@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from functools import partial
-from heapq import nsmallest
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from starlette.exceptions import HTTPException
 
 from sqlalchemy_fairqueue import database
-from sqlalchemy_fairqueue.dashboard.base import chosen_queues, message_id_of, named_queue, suffering
+from sqlalchemy_fairqueue.dashboard.base import (
+    chosen_queues,
+    message_id_of,
+    named_queue,
+    queue_page,
+    suffering_most,
+)
 from sqlalchemy_fairqueue.dashboard.group_pages import GroupPages
 from sqlalchemy_fairqueue.dashboard.plan_pages import PlanPages, values_of
 from sqlalchemy_fairqueue.dashboard.policies import EDITOR
@@ -24,7 +28,7 @@ from sqlalchemy_fairqueue.figures import Reason
 from sqlalchemy_fairqueue.values import check_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
     from starlette.requests import Request
@@ -55,7 +59,8 @@ class Pages(GroupPages, PlanPages):
     async def overview(self, request: Request) -> Response:
         """All queues, and the tenants that wait longest."""
         access, figures = await self.begin(request)
-        found = await self.tenants_now(_suffering_most(figures.queues.values()))
+        found = await self.tenants_now(suffering_most(figures.queues.values(), _SUFFERING))
+        listed = queue_page(request, list(figures.queues.values()))
         waiting = [each for each in found if each[1].wait is not None]
         health = self.reading.latest_health()
         snapshots = [one for one in health.findings if one.check == "snapshots" and one.level] if health else []
@@ -67,8 +72,10 @@ class Pages(GroupPages, PlanPages):
             headline=headline(figures),
             queues=[
                 {"figures": queue, "state": queue_state(queue), "past": self.reading.figures.past(queue.name)}
-                for queue in figures.queues.values()
+                for queue in listed.queues
             ],
+            listed=listed,
+            many=len(figures.queues) > 1,
             rows=[self.row(queue, tenant, figures) for queue, tenant in waiting[:_SUFFERING]],
             snapshots=snapshots,
             reasons_at=_newest(found, figures),
@@ -174,22 +181,23 @@ class Pages(GroupPages, PlanPages):
         """The dead letters of queues by their errors, and the messages in quarantine."""
         access, figures = await self.begin(request)
         name = request.query_params.get("queue")
-        chosen = [named_queue(figures, name)] if name is not None else [
-            queue for queue in figures.queues.values() if queue.stats.dead
-        ]  # fmt: skip
+        # Queues with dead letters first: thousands have none.
+        chosen = sorted(chosen_queues(figures, name), key=lambda queue: not queue.stats.dead)
+        listed = queue_page(request, chosen)
         groups: list[tuple[QueueFigures, DeadLetterGroup]] = []
         refused = None
         try:
-            for queue in chosen:
-                groups += [(queue, group) for group in await self.letter_groups(queue.name)]
+            for queue in listed.queues:
+                if queue.stats.dead or name is not None:
+                    groups += [(queue, group) for group in await self.letter_groups(queue.name)]
         except NotGranted as error:
             refused = str(error)
         return self.answer(
             request, "dead.html", access, figures,
             chosen=name, groups=groups, refused=refused, dead=sum(queue.stats.dead for queue in chosen),
             grouped=GROUPED, bulk=BULK, shown=_LETTERS,
-            quarantined=[one for queue in chosen_queues(figures, name) for one in await self._quarantined(queue.name)],
-            most=_QUARANTINED,
+            quarantined=[one for queue in listed.queues for one in await self._quarantined(queue.name)],
+            most=_QUARANTINED, listed=listed,
         )  # fmt: skip
 
     async def _quarantined(self, queue: str) -> Sequence[QuarantinedInfo]:
@@ -202,17 +210,18 @@ class Pages(GroupPages, PlanPages):
         """The schedules of queues."""
         access, figures = await self.begin(request)
         name = request.query_params.get("queue")
-        chosen = chosen_queues(figures, name)
+        listed = queue_page(request, chosen_queues(figures, name))
         found: list[ScheduleInfo] = []
         refused = None
         try:
-            for queue in chosen:
+            for queue in listed.queues:
                 found += await self._schedules(queue.name)
         except NotGranted as error:
             refused = str(error)
         return self.answer(
-            request, "schedules.html", access, figures, chosen=name, schedules=found, refused=refused, most=_SCHEDULES
-        )
+            request, "schedules.html", access, figures,
+            chosen=name, schedules=found, refused=refused, most=_SCHEDULES, listed=listed,
+        )  # fmt: skip
 
     async def _schedules(self, queue: str) -> Sequence[ScheduleInfo]:
         of = self.reading.queue(queue)
@@ -245,15 +254,6 @@ class Pages(GroupPages, PlanPages):
             return await self.reading.shared(key, lambda: self.reading.read(partial(read, content_bytes=0))), None
         except NotGranted as error:
             return (), str(error)
-
-
-def _suffering_most(queues: Collection[QueueFigures]) -> Iterable[QueueFigures]:
-    """The queues of the tenants that wait longest, or all if they are few: only their reasons are read again."""
-    if len(queues) <= _SUFFERING:
-        return queues
-    waiting = ((suffering(one), queue) for queue in queues for one in queue.tenants if one.wait is not None)
-    longest = nsmallest(_SUFFERING, waiting, key=itemgetter(0))
-    return {queue.name: queue for _, queue in longest}.values()
 
 
 def _newest(found: Iterable[tuple[QueueFigures, Tenant]], figures: Figures) -> datetime | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.exceptions import HTTPException
 
 from sqlalchemy_fairqueue import database
-from sqlalchemy_fairqueue.dashboard.base import PageBase, chosen_queues, message_id_of, named_queue
+from sqlalchemy_fairqueue.dashboard.base import PageBase, chosen_queues, message_id_of, named_queue, queue_page
 from sqlalchemy_fairqueue.dashboard.policies import EDITOR
 from sqlalchemy_fairqueue.values import PolicyFields, check_name, policy_fields
 
@@ -30,11 +30,14 @@ class PlanPages(PageBase):
         """The plans of queues."""
         access, figures = await self.begin(request)
         name = request.query_params.get("queue")
-        chosen = chosen_queues(figures, name)
-        plans = [(queue, plan, values_of(plan.policy)) for queue in chosen for plan in await self.plans_of(queue.name)]
+        listed = queue_page(request, chosen_queues(figures, name))
+        plans = [
+            (queue, plan, values_of(plan.policy)) for queue in listed.queues for plan in await self.plans_of(queue.name)
+        ]
         return self.answer(
             request, "plans.html", access, figures,
             chosen=name, plans=plans, fields=EDITOR, many=name is None and len(figures.queues) > 1,
+            listed=listed,
         )  # fmt: skip
 
     async def plan(self, request: Request) -> Response:

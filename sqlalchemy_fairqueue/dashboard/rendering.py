@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _SPARK_WIDTH, _SPARK_HEIGHT = 120, 28
 _FEW = 2
+_FEW_QUEUES = 30
+"""Queues that are offered by their names; where there are more, a name is entered."""
 _NONE = "\N{EN DASH}"
 _SMALL, _OVER = 0.1, 1.5
 _THOUSAND, _MILLION = 10_000, 1_000_000
@@ -57,6 +59,7 @@ def templates() -> Environment:
     environment.globals |= {
         "share_bar": share_bar,
         "progress_bar": progress_bar,
+        "few_queues": _FEW_QUEUES,
         "link": link,
         "reason_chip": reason_chip,
     }
@@ -106,7 +109,7 @@ def name_text(value: str | None) -> str:
 
 
 @lru_cache(2048)
-def link(page: str, **query: object) -> str:
+def link(page: str, /, **query: object) -> str:
     """A page with its arguments, relative to the others: wherever the dashboard is mounted."""
     given = {name: value for name, value in query.items() if value is not None}
     return f"{page}?{urlencode(given)}" if given else page

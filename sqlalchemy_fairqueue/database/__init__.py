@@ -14,6 +14,7 @@ from sqlalchemy_fairqueue.database.configuration import (
     configure_queue,
     limit_queue,
     limits,
+    limits_by_queue,
     lock_channels,
     lock_gate,
     lock_queue,
@@ -28,7 +29,9 @@ from sqlalchemy_fairqueue.database.contention import (
     COMPETING,
     COUNTED,
     consumers,
+    consumers_by_queue,
     contention,
+    contention_by_queue,
     contention_of,
     contentions_of,
 )
@@ -135,7 +138,7 @@ from sqlalchemy_fairqueue.database.slots import (
     prune_slots,
     run_slots,
 )
-from sqlalchemy_fairqueue.database.stats import channel_stats, queues, stats
+from sqlalchemy_fairqueue.database.stats import channel_stats, queues, stats, stats_by_queue
 from sqlalchemy_fairqueue.database.stop_requests import (
     StopRequest,
     asked_to_stop,
@@ -201,7 +204,9 @@ __all__ = [
     "configure_plan",
     "configure_queue",
     "consumers",
+    "consumers_by_queue",
     "contention",
+    "contention_by_queue",
     "contention_of",
     "contentions_of",
     "dead_letter_groups",
@@ -234,6 +239,7 @@ __all__ = [
     "leased_without_slot",
     "limit_queue",
     "limits",
+    "limits_by_queue",
     "lock_channels",
     "lock_deliveries",
     "lock_deliveries_call",
@@ -290,6 +296,7 @@ __all__ = [
     "share_by",
     "spread_plans",
     "stats",
+    "stats_by_queue",
     "stop_requests",
     "version",
     "wake_results",

@@ -110,6 +110,7 @@ def call(
     *,
     condition: str = "",
     alone: Collection[str] = (),
+    each: str = "",
     **types: str,
 ) -> Clause:
     """A select from a function, each argument a parameter of its type, in the order of the function's parameters.
@@ -127,6 +128,7 @@ def call(
         condition: What stands after the function.
         alone: Arrays of one element, which is the parameter then: the driver takes several times as long for an array
             as for a value.
+        each: The parameter that is an array, of which each element is one call; "place" is the element's, from 1.
         types: Of the parameters, all of them in their order.
     """
     before, every = first[1] if first else {}, types | (first[1] if first else {})
@@ -139,11 +141,22 @@ def call(
         # It is volatile, so that it is called, and once; the other one waits for its row.
         source = f"(select {given[shared]} as {shared}, {earlier} as done) f cross join lateral {source}"
         given[shared] = f"f.{shared}"
+    if each:
+        elements = argument(each, f"{types[each]}[]")
+        source = f"pg_catalog.unnest({elements}) with ordinality e (element, place) cross join lateral {source}"
+        every[each], given[each] = f"{types[each]}[]", "e.element"
     arguments = ", ".join(given[name] for name in types)
-    selected = _between_columns.split(columns) if isinstance(columns, str) else columns
+    selected = list(_between_columns.split(columns) if isinstance(columns, str) else columns)
+    if each:
+        selected.append("place")
     clause = text(f"select {', '.join(selected)} from {source}({arguments}){condition}")  # noqa: S608 (quoted)
     names = [one.split()[-1] for one in selected]
     return Clause(clause.columns(*map(column, names)) if all(map(str.isidentifier, names)) else clause, every)
+
+
+def named(queues: Sequence[str]) -> str:
+    """Queues as an error names them: ``queue 'documents'``, ``3 queues``."""
+    return f"queue {queues[0]!r}" if len(queues) == 1 else f"{len(queues):,} queues"
 
 
 def argument(name: str, type_: str, *, alone: bool = False) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify, once_a_schema
 from sqlalchemy_fairqueue.database.policies import channel_changes_json, new_policy_json, policy_json, policy_values
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.calls import Clause
     from sqlalchemy_fairqueue.database.targets import Target
     from sqlalchemy_fairqueue.values import FairBy, PolicyChanges, QueueLimits, Unset
+
+Q = TypeVar("Q", bound="str | None")
 
 _SETTINGS = (
     "queue", "defaults", "max_concurrency", "rate_interval", "rate_burst", "limits", "history", "history_retention",
@@ -163,25 +165,34 @@ def remove_limit(connection: Connection, schema: str | None, name: str) -> None:
 @once_a_schema
 def limits_clause(schema: str | None) -> Clause:
     """``fq_limits``."""
-    return call(schema, "fq_limits", "*", name="text", queue="text")
+    return call(schema, "fq_limits", "fq_limits.*", name="text", queue="text", each="queue")
 
 
 def limits(
     connection: Connection, schema: str | None, name: str | None = None, *, queue: str | None = None
 ) -> list[SharedLimit]:
-    """The shared limits by name; only that one, or only those that a queue draws from."""
-    return [
-        SharedLimit(
-            name=row.name,
-            max_concurrency=row.max_concurrency,
-            rate=Rate.of(duration(row.rate_interval), row.rate_burst),
-            rate_allows_at=None if row.rate_allows_at is None else any_instant(row.rate_allows_at),
-            current_concurrency=row.current_concurrency,
-            queues=tuple(row.queues),
-            leased=tuple(row.leased),
+    """Return the shared limits by name; only that one, or only those that a queue draws from."""
+    return limits_by_queue(connection, schema, [queue], name=name)[queue]
+
+
+def limits_by_queue(
+    connection: Connection, schema: str | None, queues: Sequence[Q], *, name: str | None = None
+) -> dict[Q, list[SharedLimit]]:
+    """Return the shared limits that queues draw from, by one statement. None for a queue: all limits."""
+    found: dict[Q, list[SharedLimit]] = {queue: [] for queue in queues}
+    for row in fetch(connection, limits_clause(schema), {"name": name, "queue": list(queues)}, "list the limits"):
+        found[queues[row.place - 1]].append(
+            SharedLimit(
+                name=row.name,
+                max_concurrency=row.max_concurrency,
+                rate=Rate.of(duration(row.rate_interval), row.rate_burst),
+                rate_allows_at=None if row.rate_allows_at is None else any_instant(row.rate_allows_at),
+                current_concurrency=row.current_concurrency,
+                queues=tuple(row.queues),
+                leased=tuple(row.leased),
+            )
         )
-        for row in fetch(connection, limits_clause(schema), {"name": name, "queue": queue}, "list the limits")
-    ]
+    return found
 
 
 @once_a_schema

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.database.calls import call, fetch, once_a_schema
+from sqlalchemy_fairqueue.database.calls import call, fetch, named, once_a_schema
 from sqlalchemy_fairqueue.database.stop_requests import asked_to_stop
 from sqlalchemy_fairqueue.database.waits import LONGEST_WAIT
 from sqlalchemy_fairqueue.times import any_instant, duration
@@ -22,7 +22,7 @@ from sqlalchemy_fairqueue.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
     from typing import Any
 
@@ -53,17 +53,35 @@ def contention_clause(schema: str | None) -> Clause:
         "oldest_ready_at, last_dequeue_at, rate_allows_at, waiting, rivals, rival_weight, messages_out, waits, "
         "served_cost, queue_cost"
     )
-    return call(schema, "fq_contention", f"{_CHANNEL}, {columns}", queue="text", limit="integer")
+    return call(schema, "fq_contention", f"{_CHANNEL}, {columns}", queue="text", limit="integer", each="queue")
 
 
 def contention(connection: Connection, target: Target, *, limit: int) -> Contention:
-    """The channels that wait longest and those with the most messages out, up to *limit* of each."""
-    parameters = {"queue": target.queue, "limit": limit}
-    doing = f"read the contention of queue {target.queue!r}"
-    rows = fetch(connection, contention_clause(target.schema), parameters, doing)
+    """Return the channels that wait longest and those with the most messages out, up to *limit* of each."""
+    return contention_by_queue(connection, target.schema, [target.queue], limit=limit)[target.queue]
+
+
+def contention_by_queue(
+    connection: Connection, schema: str | None, queues: Sequence[str], *, limit: int
+) -> dict[str, Contention]:
+    """Return the same for queues, by one statement."""
+    parameters = {"queue": list(queues), "limit": limit}
+    rows = fetch(connection, contention_clause(schema), parameters, f"read the contention of {named(queues)}")
+    found = _rows_by_queue(queues, rows)
+    return {queue: _contention(queue, found[queue]) for queue in queues}
+
+
+def _rows_by_queue(queues: Sequence[str], rows: Sequence[Row[Any]]) -> dict[str, list[Row[Any]]]:
+    found: dict[str, list[Row[Any]]] = {queue: [] for queue in queues}
+    for row in rows:
+        found[queues[row.place - 1]].append(row)
+    return found
+
+
+def _contention(queue: str, rows: Sequence[Row[Any]]) -> Contention:
     whole = rows[0] if rows else None
     return Contention(
-        queue=target.queue,
+        queue=queue,
         channels=tuple(map(_demand, rows)),
         waiting=whole.waiting if whole else 0,
         rivals=whole.rivals if whole else 0,
@@ -202,33 +220,39 @@ def consumers_clause(schema: str | None) -> Clause:
         f"{names}, leased, delivered_at, message_id, expires_at, waiting_until",
         queue="text",
         limit="integer",
+        each="queue",
     )
 
 
 def consumers(connection: Connection, target: Target, *, limit: int) -> list[ConsumerInfo]:
-    """The consumers with a lease that has not expired, the most messages first."""
-    rows = fetch(
-        connection,
-        consumers_clause(target.schema),
-        {"queue": target.queue, "limit": limit},
-        f"read the consumers of queue {target.queue!r}",
+    """Return the consumers with a lease that has not expired, the most messages first."""
+    return consumers_by_queue(connection, target.schema, [target.queue], limit=limit)[target.queue]
+
+
+def consumers_by_queue(
+    connection: Connection, schema: str | None, queues: Sequence[str], *, limit: int
+) -> dict[str, list[ConsumerInfo]]:
+    """Return the same for queues, by two statements."""
+    parameters = {"queue": list(queues), "limit": limit}
+    rows = fetch(connection, consumers_clause(schema), parameters, f"read the consumers of {named(queues)}")
+    found = _rows_by_queue(queues, rows)
+    requests = asked_to_stop(connection, schema, [queue for queue in queues if found[queue]])
+    return {queue: [_consumer(queue, row, requests) for row in found[queue]] for queue in queues}
+
+
+def _consumer(queue: str, row: Row[Any], requests: Mapping[tuple[str, str], StopRequest]) -> ConsumerInfo:
+    found = ConsumerInfo(
+        queue=queue,
+        consumer=_text(row.consumer) or "",
+        leased=row.leased,
+        delivered_at=_instant(row.delivered_at),
+        message_id=row.message_id,
+        kind=_text(row.kind),
+        channel=_text(row.channel),
+        expires_at=any_instant(row.expires_at),
+        waiting_until=_instant(row.waiting_until),
     )
-    found = [
-        ConsumerInfo(
-            queue=target.queue,
-            consumer=_text(row.consumer) or "",
-            leased=row.leased,
-            delivered_at=_instant(row.delivered_at),
-            message_id=row.message_id,
-            kind=_text(row.kind),
-            channel=_text(row.channel),
-            expires_at=any_instant(row.expires_at),
-            waiting_until=_instant(row.waiting_until),
-        )
-        for row in rows
-    ]
-    requests = asked_to_stop(connection, target) if found else {}
-    return [_asked(one, requests.get(one.consumer)) for one in found]
+    return _asked(found, requests.get((queue, found.consumer)))
 
 
 def _asked(consumer: ConsumerInfo, request: StopRequest | None) -> ConsumerInfo:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.database.calls import call, fetch, once_a_schema
+from sqlalchemy_fairqueue.database.calls import call, fetch, named, once_a_schema
 from sqlalchemy_fairqueue.database.policies import fields_of_columns, policy_columns, policy_values
 from sqlalchemy_fairqueue.times import any_instant, duration
 from sqlalchemy_fairqueue.values import ChannelStats, QueueStats, Rate
@@ -36,18 +36,27 @@ def queues(connection: Connection, schema: str | None) -> list[str]:
 @once_a_schema
 def stats_clause(schema: str | None) -> Clause:
     """``fq_stats``."""
-    return call(schema, "fq_stats", "*", queue="text")
+    return call(schema, "fq_stats", "fq_stats.*", queue="text", each="queue")
 
 
 def stats(connection: Connection, target: Target) -> QueueStats:
-    """The counts of a queue."""
-    [row] = fetch(
-        connection, stats_clause(target.schema), {"queue": target.queue}, f"read the stats of queue {target.queue!r}"
-    )
+    """Return the counts of a queue."""
+    return stats_by_queue(connection, target.schema, [target.queue])[target.queue]
+
+
+def stats_by_queue(connection: Connection, schema: str | None, queues: Sequence[str]) -> dict[str, QueueStats]:
+    """Return the counts of queues, by one statement."""
+    doing = f"read the stats of {named(queues)}"
+    rows = fetch(connection, stats_clause(schema), {"queue": list(queues)}, doing)
+    return {queues[row.place - 1]: _queue_stats(queues[row.place - 1], row) for row in rows}
+
+
+def _queue_stats(queue: str, row: Row[Any]) -> QueueStats:
     columns = _columns(row)
+    del columns["place"]
     interval, burst = columns.pop("rate_interval"), columns.pop("rate_burst")
     rate = None if interval is None else Rate.of(duration(interval), burst)
-    return QueueStats(queue=target.queue, rate=rate, **columns)
+    return QueueStats(queue=queue, rate=rate, **columns)
 
 
 @once_a_schema

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from sqlalchemy_fairqueue.database.calls import call, fetch, once_a_schema
+from sqlalchemy_fairqueue.database.calls import call, fetch, named, once_a_schema
 from sqlalchemy_fairqueue.times import any_instant
 
 if TYPE_CHECKING:
@@ -83,16 +83,20 @@ def prune_stop_requests(connection: Connection, schema: str | None, *, limit: in
 def asked_to_stop_clause(schema: str | None) -> Clause:
     """``fq_asked_to_stop``."""
     names = ", ".join(f"pg_catalog.convert_to({name}, 'UTF8') as {name}" for name in ("consumer", "requested_by"))
-    return call(schema, "fq_asked_to_stop", f"{names}, requested_at", queue="text")
+    return call(schema, "fq_asked_to_stop", f"{names}, requested_at", queue="text", each="queue")
 
 
-def asked_to_stop(connection: Connection, target: Target) -> dict[str, StopRequest]:
-    """The requests of the last hour to consumers of a queue, by the consumer's name."""
-    doing = f"read the requests to consumers of queue {target.queue!r} to stop"
-    rows = fetch(connection, asked_to_stop_clause(target.schema), {"queue": target.queue}, doing, as_bytes=True)
-    return {
-        str(row.consumer, "utf-8", "replace"): StopRequest(
-            target.queue, str(row.requested_by, "utf-8", "replace"), any_instant(row.requested_at)
-        )
-        for row in rows
-    }
+def asked_to_stop(
+    connection: Connection, schema: str | None, queues: Sequence[str]
+) -> dict[tuple[str, str], StopRequest]:
+    """Return the requests of the last hour to consumers of queues, by the queue's and the consumer's name."""
+    if not queues:
+        return {}
+    doing = f"read the requests to consumers of {named(queues)} to stop"
+    rows = fetch(connection, asked_to_stop_clause(schema), {"queue": list(queues)}, doing, as_bytes=True)
+    found = {}
+    for row in rows:
+        queue = queues[row.place - 1]
+        by = str(row.requested_by, "utf-8", "replace")
+        found[queue, str(row.consumer, "utf-8", "replace")] = StopRequest(queue, by, any_instant(row.requested_at))
+    return found

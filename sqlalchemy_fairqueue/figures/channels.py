@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
     from sqlalchemy_fairqueue.queue import Queue
-    from sqlalchemy_fairqueue.values import ChannelStats, Wait
+    from sqlalchemy_fairqueue.values import ChannelStats, QueueStats, Wait
 
 Key = tuple[str, str]
 
@@ -87,8 +87,9 @@ def take_sample(engine: Engine, schema: str | None, queues: Sequence[Queue], pre
         connection = isolate(connected, REPEATABLE_READ)
         context = database.sample_context(connection, schema)
         recorded = [name for name, one in database.queue_settings(connection, schema).items() if one.history]
-        counts = {queue.name: queue.stats(connection) for queue in queues}
-        found = {_key(stats): stats for queue in queues for stats in _busy_channels(queue, connection)}
+        counts = database.stats_by_queue(connection, schema, [queue.name for queue in queues])
+        busy = [queue for queue in queues if _may_be_busy(counts[queue.name])]
+        found = {_key(stats): stats for queue in busy for stats in _busy_channels(queue, connection)}
         since = context.at - previous.at if previous and context.at > previous.at else None
         finished: Mapping[Key, int] = {}
         if previous is not None and since is not None and recorded:
@@ -119,6 +120,11 @@ def take_sample(engine: Engine, schema: str | None, queues: Sequence[Queue], pre
         channels.append(ChannelSample(stats, age(stats.oldest_ready_at, context.at), change, rate, wait))
     total = sum(one.channels for one in counts.values())
     return Sample(context.at, since, total, channels, context.snapshot)
+
+
+def _may_be_busy(stats: QueueStats) -> bool:
+    """Whether a queue has channels with messages: most of thousands of queues have none."""
+    return bool(stats.ready or stats.scheduled or stats.leased or stats.signals)
 
 
 def _named_channels(queue: Queue, connection: Connection, names: Sequence[str]) -> Iterator[ChannelStats]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.figures.times import age
-from sqlalchemy_fairqueue.queue import Queue
+from sqlalchemy_fairqueue.queue.base import schema_of
+from sqlalchemy_fairqueue.values import Contention
 from sqlalchemy_fairqueue.values.waits import tenants_of
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.values import ConsumerInfo, Contention, FairBy, QueueStats, SharedLimit
+    from sqlalchemy_fairqueue.queue import Queue
+    from sqlalchemy_fairqueue.values import ConsumerInfo, FairBy, QueueStats, SharedLimit
     from sqlalchemy_fairqueue.values.waits import Tenant
 
 SHOWN = 200
@@ -127,30 +129,38 @@ def read_figures(
             may be long, and its average says nothing of now.
     """
     context = database.sample_context(connection, schema)
-    asked = [Queue(name, schema=schema) for name in database.queues(connection, schema)] if queues is None else queues
+    names = database.queues(connection, schema) if queues is None else [queue.name for queue in queues]
+    schema = schema_of(queues) if queues and schema is None else schema
     since = context.at - previous.at if previous else None
     if since is not None and not timedelta(0) < since <= longest:
         since = None
-    names = {queue.name for queue in asked}
     settings = database.queue_settings(connection, schema)
-    recorded = [name for name, one in settings.items() if one.history and name in names]
+    recorded = {name for name in names if name in settings and settings[name].history}
     completed: Mapping[tuple[str, str], int] = {}
     if previous is not None and since is not None and recorded:
-        completed = database.completions(connection, schema, before=previous.snapshot, queues=recorded)
+        completed = database.completions(connection, schema, before=previous.snapshot, queues=sorted(recorded))
+    stats = database.stats_by_queue(connection, schema, names)
+    # Most of thousands of queues are idle, and have neither of these.
+    busy = [name for name, one in stats.items() if one.ready or one.scheduled or one.leased or one.signals]
+    contention = database.contention_by_queue(connection, schema, busy, limit=SHOWN)
+    served = [name for name, one in stats.items() if one.consumers]
+    consumers = database.consumers_by_queue(connection, schema, served, limit=SHOWN)
+    limits = database.limits_by_queue(connection, schema, [name for name in names if name in settings])
     found = {}
-    for queue in asked:
+    for name in names:
         figures = QueueFigures(
             context.at,
-            queue.stats(connection),
-            queue.contention(connection, limit=SHOWN),
-            queue.consumers(connection, limit=SHOWN),
-            database.limits(connection, queue.schema, queue=queue.name),
-            queue.name in recorded,
-            settings[queue.name].fair_by if queue.name in settings else "messages",
+            stats[name],
+            contention.get(name)
+            or Contention(queue=name, channels=(), waiting=0, rivals=0, rival_weight=0, leased=0, waits=()),
+            consumers.get(name, ()),
+            limits.get(name, ()),
+            name in recorded,
+            settings[name].fair_by if name in settings else "messages",
         )
         if previous is not None and since is not None:
-            figures = _with_rates(figures, previous.queues.get(queue.name), since, completed)
-        found[queue.name] = figures
+            figures = _with_rates(figures, previous.queues.get(name), since, completed)
+        found[name] = figures
     return Figures(context.at, since, found, context.snapshot)
 
 

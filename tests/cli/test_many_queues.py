@@ -51,6 +51,30 @@ def test_connections(cli: Cli, engine: Engine, words: tuple[str, ...]) -> None:
     assert 0 < len(for_many) == len(for_one)
 
 
+@pytest.mark.parametrize(("words", "for_busy"), [("stats", 0), ("top --once", 3), ("doctor", 0)])
+def test_statements(cli: Cli, engine: Engine, words: str, for_busy: int) -> None:
+    """A command reads the counts of all queues by one statement, and more of those alone that have messages."""
+    enqueue(engine, "a")
+    for number in range(40):
+        Queue(f"idle-{number}").configure(engine, max_concurrency=1)
+    for queue in _OTHERS[:2]:
+        enqueue(engine, "a", queue=queue)
+    sent: list[str] = []
+
+    def count(*arguments: object) -> None:
+        sent.append(str(arguments[2]))
+
+    event.listen(Engine, "before_cursor_execute", count)
+    try:
+        found = cli(*words.split())
+    finally:
+        event.remove(Engine, "before_cursor_execute", count)
+
+    assert found.status in {0, 1}, found.err
+    assert sum("fq_stats(" in statement for statement in sent) == 1
+    assert sum("fq_channel_stats(" in statement for statement in sent) == for_busy
+
+
 @pytest.mark.parametrize("command", ["stats", "channels"])
 def test_no_right_to_read(bare_cli: Cli, engine: Engine, database: Database, command: str) -> None:
     """What the server refuses for many queues is told as it is for one."""

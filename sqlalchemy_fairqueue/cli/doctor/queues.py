@@ -12,7 +12,6 @@ from sqlalchemy_fairqueue.cli.doctor.samples import persistent_rows
 from sqlalchemy_fairqueue.cli.formats import format_duration, plural
 from sqlalchemy_fairqueue.cli.installation import queue_names
 from sqlalchemy_fairqueue.figures import age
-from sqlalchemy_fairqueue.queue import Queue
 from sqlalchemy_fairqueue.times import duration, microseconds
 
 if TYPE_CHECKING:
@@ -36,9 +35,9 @@ def check_queues(context: CheckContext) -> Iterator[Finding]:
     elif not names:
         yield Finding("queues", Level.OK, "there is no queue yet")
     now = database.now(connection, schema)
-    for name in names:
-        if context.queue in {None, name}:
-            yield from _queue(Queue(name, schema=schema).stats(connection), now, context.max_age)
+    wanted = [name for name in names if context.queue in {None, name}]
+    for stats in database.stats_by_queue(connection, schema, wanted).values():
+        yield from _queue(stats, now, context.max_age)
 
 
 def check_leases(context: CheckContext) -> Iterator[Finding]:
