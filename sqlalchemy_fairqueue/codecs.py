@@ -108,7 +108,7 @@ class JsonCodec:
             case float():
                 return _number(value, path)
             case dict():
-                return {_key(key, path): self._plain(item, path + _step(key)) for key, item in value.items()}
+                return {_key(key, path): self._plain(item, path + path_step(key)) for key, item in value.items()}
             case list() | tuple():
                 return [self._plain(item, f"{path}[{index}]") for index, item in enumerate(value)]
             case _:
@@ -191,7 +191,8 @@ def _key(key: Any, path: str) -> str:
     return _text(key, path)
 
 
-def _step(key: str) -> str:
+def path_step(key: str) -> str:
+    """Return the step to an item of a dict, in the path of a PayloadError."""
     return f".{key}" if key.isidentifier() else f"[{json.dumps(key)}]"
 
 

@@ -15,8 +15,10 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from sqlalchemy_fairqueue.codecs import path_step
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 _SCALARS = frozenset({str, int, bool, NoneType, bytes, UUID, date, timedelta})
 _MOMENTS = (datetime, time)
@@ -64,7 +66,7 @@ def find_loss(given: Any, found: Any) -> Loss | None:
             return _loss_of_items(given, found)
         is_kept = False
     elif (names := _fields_of(kind)) is not None:  # type: ignore[arg-type] # of mypy: a class has a hash
-        return _first(".{}", ((name, getattr(given, name, None), getattr(found, name, None)) for name in names))
+        return _first(_to_key, ((name, getattr(given, name, None), getattr(found, name, None)) for name in names))
     else:
         is_kept = _are_equal(given, found)
     return None if is_kept else Loss("", given, found)
@@ -75,25 +77,33 @@ def _loss_of_items(given: Any, found: Any) -> Loss | None:
     kinds = {*map(type, given), *map(type, found)}
     is_uniform = len(kinds) == 1 and kinds <= _SCALARS
     if isinstance(given, list | tuple):
-        return None if is_uniform and given == found else _first("[{}]", zip(count(), given, found))
+        return None if is_uniform and given == found else _first(_to_item, zip(count(), given, found))
     if not {*given} <= {*found}:
         return Loss("", given, found)
     if not is_uniform:
         # Equal keys may be of two types: 1 and True.
         kept = {item: item for item in found}
-        if (loss := _first("[{!r}]", ((item, item, kept[item]) for item in given))) is not None:
+        if (loss := _first(_to_key, ((item, item, kept[item]) for item in given))) is not None:
             return loss
-    return _first("[{!r}]", zip(given, given.values(), map(found.get, given))) if isinstance(given, dict) else None  # noqa: B905
+    return _first(_to_key, zip(given, given.values(), map(found.get, given))) if isinstance(given, dict) else None  # noqa: B905
 
 
-def _first(step: str, parts: Iterable[tuple[Any, Any, Any]]) -> Loss | None:
+def _first(step: Callable[[Any], str], parts: Iterable[tuple[Any, Any, Any]]) -> Loss | None:
     for name, given, found in parts:
         # Most are scalars, and a call takes as long as all else.
         if (kind := type(given)) in _SCALARS and kind is type(found) and given == found:
             continue
         if (loss := find_loss(given, found)) is not None:
-            return Loss(step.format(name) + loss.path, loss.given, loss.found)
+            return Loss(step(name) + loss.path, loss.given, loss.found)
     return None
+
+
+def _to_item(index: int) -> str:
+    return f"[{index}]"
+
+
+def _to_key(key: Any) -> str:
+    return path_step(key) if isinstance(key, str) else f"[{key!r}]"
 
 
 @lru_cache(1024)
