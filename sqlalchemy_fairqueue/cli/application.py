@@ -119,8 +119,10 @@ def load_module(name: str, folder: str, reference: str | None = None) -> ModuleT
 def _load_error(reference: str, module: str, error: BaseException) -> CommandError:
     """The error of a module whose code raises something, ``SystemExit`` included, while it is loaded."""
     driver = driver_error(error) if isinstance(error, ImportError) else None
-    problem = f"{type(error).__name__}: {one_line(error)}"
-    return driver or usage_error(f"{reference!r}: module {module} cannot be imported: {problem}; --debug shows where")
+    kind = "" if isinstance(error, ModuleNotFoundError) else f"{type(error).__name__}: "
+    return driver or usage_error(
+        f"{reference!r}: module {module} cannot be imported: {kind}{one_line(error)}; --debug shows where"
+    )
 
 
 def _module(reference: str) -> ModuleType:
