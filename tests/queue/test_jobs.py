@@ -112,7 +112,11 @@ def test_options() -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
-        ({}, TypeError, r"job 'parse': missing a required argument: 'upload'; it takes \(\*, upload: str"),
+        (
+            {},
+            TypeError,
+            r"job 'parse': missing a required( keyword-only)? argument: 'upload'; it takes \(\*, upload: str",
+        ),
         ({"upload": "x", "page": 2}, TypeError, r"job 'parse': got an unexpected keyword argument 'page'"),
         (
             {"upload": "x", "delay": 2},
