@@ -232,8 +232,10 @@ class ResultMethods(HandlerMethods):
                 found = await self._aask(engine, wait.poll)
                 if found.state != "pending" or (seconds := wait.seconds()) is None:
                     return found
+                # wait_for() of Python 3.11 loses a cancellation that comes with the event.
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(event.wait(), seconds)
+                    async with asyncio.timeout(seconds):
+                        await event.wait()
         finally:
             wait.end()
             if wait.is_registered:
