@@ -42,11 +42,6 @@ class Contestant:
     only: tuple[str, ...] = ()
     full: bool = False
 
-    @property
-    def environment(self) -> str:
-        """What its virtual environment is called: that of its package."""
-        return self.package.partition("==")[0].partition("[")[0]
-
 
 LIBRARY: Final = Contestant("fairqueue", "with_fairqueue", speed=8_000, leases=True)
 _ONE = ("", "1", "session")
@@ -104,7 +99,7 @@ def interpreter(contestant: Contestant, folder: Path) -> tuple[str, str]:
     """
     if not contestant.package:
         return sys.executable, "of this repository"
-    wanted = contestant.environment
+    wanted = contestant.package.partition("==")[0].partition("[")[0]
     python = folder / wanted / "bin" / "python"
     if not python.exists() or _run(str(python), "-m", "pip", "show", "--quiet", wanted):
         if reason := _run(_python(contestant), "-m", "venv", "--clear", str(python.parents[1])):
@@ -125,8 +120,11 @@ def _python(contestant: Contestant) -> str:
     if sys.version_info >= contestant.python:
         return sys.executable
     for minor in range(14, contestant.python[1] - 1, -1):
-        if python := shutil.which(f"python3.{minor}"):
-            return python
+        kept = sorted(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python"))
+        for python in filter(None, (shutil.which(f"python3.{minor}"), *map(str, kept))):
+            # A shim may stand for no Python.
+            if not _run(python, "--version"):
+                return python
     raise CannotRun(f"needs Python {'.'.join(map(str, contestant.python))}, which is not on this machine")
 
 

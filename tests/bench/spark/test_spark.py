@@ -121,7 +121,7 @@ def test_reading_beside_jdbc(report: Report, rounds: range, history: tuple[int, 
         pytest.skip(f"no JDBC driver of PostgreSQL in {_JAR} or Maven's folder")
     url = f"jdbc:postgresql://127.0.0.1:{port}/postgres?user=postgres"
     found = _program("reading", _dsn(port), url, jar, len(rounds))
-    what = f"history into Spark, {rows:,} rows, 15 columns, 2 tasks"
+    what = f"history into Spark, {rows:,} rows, all columns, 2 tasks"
     report.add(Figure(what, "rows/s", found["ours"], found["jdbc"], f"JDBC ({Path(jar).stem})", 1.0))
 
 
