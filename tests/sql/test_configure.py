@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+from sqlalchemy_fairqueue.sql import NEEDED_VERSION
 from tests.fixtures.waits import Waits
 from tests.sql.client import HOUR, Kernel, OpenKernel, on
 
@@ -153,4 +154,4 @@ def test_a_message_that_changes_meanwhile_is_counted(kernel: Kernel, open_kernel
 
 def test_the_schema_says_its_version(kernel: Kernel) -> None:
     """The installed schema says its version."""
-    assert kernel.value("select fq_version()") == 2
+    assert kernel.value("select fq_version()") == NEEDED_VERSION

@@ -7,6 +7,8 @@ from tests.sql.answers import Hand
 from tests.sql.client import HOUR, Kernel, OpenKernel, policy_json
 from tests.sql.plans import buffers
 
+pytestmark = pytest.mark.usefixtures("cloned")
+
 _CHANNELS = ("a", "b", "c", "d")
 _QUEUES = {
     "plain": [],

@@ -10,6 +10,8 @@ from sqlalchemy_fairqueue.database import Hint
 from tests.sql.answers import Call
 from tests.sql.client import Kernel, OpenKernel
 
+pytestmark = pytest.mark.usefixtures("cloned")
+
 ROUNDS = 40
 
 

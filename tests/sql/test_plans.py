@@ -10,6 +10,8 @@ import pytest
 from tests.sql.client import HOUR, Kernel, OpenKernel
 from tests.sql.plans import assert_frugal, explained
 
+pytestmark = pytest.mark.usefixtures("cloned")
+
 BATCH = 10
 # What a batch may read of one table in one statement: its channels or messages, one more a channel, and what was left
 # behind by the call before.

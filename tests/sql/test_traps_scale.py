@@ -6,6 +6,8 @@ from sqlalchemy_fairqueue.database import Hint
 from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel
 from tests.sql.plans import assert_frugal
 
+pytestmark = pytest.mark.usefixtures("cloned")
+
 A_FEW = 40
 
 

@@ -8,6 +8,8 @@ from tests.sql.client import Kernel, OpenKernel
 from tests.sql.kernel.verbs import bound, limit, pause, record, resume
 from tests.sql.plans import explained
 
+pytestmark = pytest.mark.usefixtures("cloned")
+
 OUT = 5
 BOUND = 40
 # a change of the queue's limit locks the whole gate

@@ -155,6 +155,7 @@ def test_what_idle_channels_dropped_is_counted(kernel: Kernel) -> None:
     assert stats(kernel)["dropped"] == 2
 
 
+@pytest.mark.usefixtures("cloned")
 def test_idle_channels_are_not_read(kernel: Kernel, open_kernel: OpenKernel) -> None:
     """With a thousand idle channels as many buffers and state rows are read as with none."""
     filler = open_kernel(autocommit=True)
@@ -187,6 +188,7 @@ def test_idle_channels_are_not_read(kernel: Kernel, open_kernel: OpenKernel) -> 
     assert stats(kernel)["channels"] == 1002
 
 
+@pytest.mark.usefixtures("cloned")
 def test_looking_reads_no_ready_messages(kernel: Kernel, open_kernel: OpenKernel) -> None:
     """However many messages are ready, what is said of a queue is read by index, a few rows a channel."""
     filler = open_kernel(autocommit=True)

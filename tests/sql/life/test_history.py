@@ -188,6 +188,7 @@ def test_a_consumer_whose_lease_is_gone_has_no_name(kernel: Kernel, clock: Clock
     assert [row["consumer"] for row in history(kernel)] == [None]
 
 
+@pytest.mark.usefixtures("cloned")
 def test_completions_beside_an_open_transaction(kernel: Kernel, open_kernel: OpenKernel) -> None:
     """Each is counted once, also of a transaction that commits late, and no reading reads what was counted before."""
     record(kernel, True)

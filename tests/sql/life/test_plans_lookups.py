@@ -8,6 +8,8 @@ import pytest
 from tests.sql.client import HOUR, Kernel
 from tests.sql.plans import assert_frugal
 
+pytestmark = pytest.mark.usefixtures("cloned")
+
 PAGE = 10
 # A loop of PL/pgSQL fetches 10 rows and then 50 at a time.
 BOUND = 60 + PAGE
