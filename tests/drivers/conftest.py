@@ -1,5 +1,7 @@
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
+from zlib import crc32
 
 import pytest
 from sqlalchemy import URL
@@ -13,11 +15,15 @@ MakeFace = Callable[..., Face]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a test that has no variants but drivers, two run: `nox -s whole` and `nox -s drivers` have them all."""
+    """Run each variant of a test on one of its drivers, in turn: `nox -s whole` and `nox -s drivers` have them all."""
+    variants: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         variant = getattr(item, "callspec", None)
-        if variant is not None and set(variant.params) == {"make_face"}:
-            item.add_marker(pytest.mark.many)
+        if variant is not None and "make_face" in variant.params:
+            variants[item.nodeid.replace(variant.params["make_face"], "driver", 1)].append(item)
+    for name, drivers in variants.items():
+        for item in sorted(drivers, key=lambda item: crc32(f"{name} {item.nodeid}".encode()))[1:]:
+            item.add_marker(pytest.mark.whole)
 
 
 @pytest.fixture

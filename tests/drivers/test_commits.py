@@ -9,7 +9,16 @@ from sqlalchemy import event, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import ChannelFull, ChannelPolicy, DuplicateMessage, Enqueue, LeaseLost, Queue, UnsentWork
+from sqlalchemy_fairqueue import (
+    ChannelFull,
+    ChannelPolicy,
+    Delivery,
+    DuplicateMessage,
+    Enqueue,
+    LeaseLost,
+    Queue,
+    UnsentWork,
+)
 from tests.drivers.conftest import MakeFace
 from tests.drivers.faces import Face
 from tests.fixtures.database import Database
@@ -78,25 +87,25 @@ def test_a_full_channel(alone: Face, queue: Queue, database: Database) -> None:
     assert (channels(database), uploads(database)) == (["full"], [])
 
 
-@pytest.mark.parametrize("verb", ["complete", "retry", "release", "bury"])
-def test_a_lost_lease(alone: Face, queue: Queue, database: Database, verb: str) -> None:
+def test_a_lost_lease(alone: Face, database: Database) -> None:
     """It names the lost messages, and the consumer that holds the first."""
-    alone.run(partial(_enqueue_many, queue, [Enqueue(channel=name, payload=1) for name in "abc"]))
-    first, second, third = alone.call(queue, "dequeue", limit=3)
-    alone.call(queue, "release", [second, third])
-    rival = Queue("documents")
-    [theirs, _] = alone.call(rival, "dequeue", limit=2)
+    for number, verb in enumerate(("complete", "retry", "release", "bury"), 1):
+        queue, rival = Queue(verb), Queue(verb)
+        alone.run(partial(_enqueue_many, queue, [Enqueue(channel=name, payload=1) for name in "abc"]))
+        first, second, third = alone.call(queue, "dequeue", limit=3)
+        alone.call(queue, "release", [second, third])
+        [theirs, _] = alone.call(rival, "dequeue", limit=2)
+        error = _fails(alone, LeaseLost, partial(_settle_beside_an_enqueue, queue, verb, [third, first, second]))
+        assert error.message_ids == (second.message_id, third.message_id)
+        assert (error.lease_id, error.expired_at) == (second.lease.id, second.lease.expires_at)
+        assert error.holder == theirs.lease.consumer
+        assert first.settled == []
+        assert (sorted(channels(database)), uploads(database)) == (sorted("abc" * number), [])
 
-    def work(session: Session) -> None:
-        queue.enqueue(session, channel="d", payload=1)
-        getattr(queue, verb)(session, [third, first, second])
 
-    error = _fails(alone, LeaseLost, work)
-    assert error.message_ids == (second.message_id, third.message_id)
-    assert (error.lease_id, error.expired_at) == (second.lease.id, second.lease.expires_at)
-    assert error.holder == theirs.lease.consumer
-    assert first.settled == []
-    assert (sorted(channels(database)), uploads(database)) == (["a", "b", "c"], [])
+def _settle_beside_an_enqueue(queue: Queue, verb: str, deliveries: list[Delivery], session: Session) -> None:
+    queue.enqueue(session, channel="d", payload=1)
+    getattr(queue, verb)(session, deliveries)
 
 
 def test_prepared_statements_that_failed(alone: Face, queue: Queue, database: Database) -> None:
