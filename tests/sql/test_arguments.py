@@ -91,16 +91,17 @@ def _is_exact(argument: str, wanted: str, declared: dict[str, set[str]]) -> bool
     return declared.get(argument) == {wanted}
 
 
-@pytest.mark.parametrize("name", sorted(_FILES))
-def test_calls_are_exact(name: str) -> None:
+def test_calls_are_exact() -> None:
     """A function passes every argument to others in its position, each in the type of the parameter."""
-    declared: dict[str, set[str]] = {}
-    for variable, type_ in re.findall(rf"\b([pvc]_\w+) (?:constant )?({_TYPES})(?=[;,\s:)])", _FILES[name]):
-        declared.setdefault(variable, set()).add(type_)
-    for called, arguments in _calls(_FILES[name]):
-        assert len(arguments) == len(_PARAMETERS[called]), (called, arguments)
-        for argument, wanted in zip(arguments, _PARAMETERS[called], strict=True):
-            assert _is_exact(argument, wanted, declared), f"{called}: {argument!r} may be no {wanted}; cast it"
+    for name, body in _FILES.items():
+        declared: dict[str, set[str]] = {}
+        for variable, type_ in re.findall(rf"\b([pvc]_\w+) (?:constant )?({_TYPES})(?=[;,\s:)])", body):
+            declared.setdefault(variable, set()).add(type_)
+        for called, arguments in _calls(body):
+            assert len(arguments) == len(_PARAMETERS[called]), (name, called, arguments)
+            for argument, wanted in zip(arguments, _PARAMETERS[called], strict=True):
+                exact = _is_exact(argument, wanted, declared)
+                assert exact, f"{name} calls {called}: {argument!r} may be no {wanted}; cast it"
 
 
 def test_the_check_sees_calls() -> None:

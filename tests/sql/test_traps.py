@@ -139,16 +139,6 @@ def test_the_count_is_exact_however_limits_change(kernel: Kernel) -> None:
     assert kernel.state("a")["current_concurrency"] == 0
 
 
-def test_what_is_counted_is_what_was_taken(kernel: Kernel) -> None:
-    """The counter grows by the number taken, not by the quota: two messages in a channel with room for ten count
-    two.
-    """
-    kernel.configure("a", 10)
-    kernel.enqueue("a", "a")
-    assert len(kernel.dequeue(10).hands) == 2
-    assert kernel.state("a")["current_concurrency"] == 2
-
-
 def test_a_past_time_gets_no_earlier_turn(kernel: Kernel) -> None:
     """A time in the past means now: the message stands behind what was there, whatever the year it names."""
     kernel.enqueue(*["a", "b"] * 3)

@@ -1,6 +1,5 @@
 """fq_stats, fq_channel_stats, fq_queues: what is said of a queue is so."""
 
-import psycopg
 import pytest
 
 from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel
@@ -53,37 +52,6 @@ def test_a_queue_says_how_it_stands(kernel: Kernel) -> None:
     }
 
 
-def test_a_queue_that_nobody_knows_is_empty(kernel: Kernel) -> None:
-    """One row of noughts, without a limit."""
-    found = stats(kernel)
-    assert {value for value in found.values() if value} == set()
-    assert found["current_concurrency"] is None
-    assert channel_stats(kernel) == {}
-
-
-def test_channels_say_how_they_stand(kernel: Kernel) -> None:
-    """Each channel's counts are its own, with its policy."""
-    kernel.configure("a", 2, interval=5, burst=6, weight=7)
-    bound(kernel, "b", 9, drop=True)
-    kernel.enqueue(*"aaabb", delays=[None, None, None, None, HOUR])
-    _, two = kernel.dequeue(2).hands
-    kernel.enqueue("b")
-    kernel.bury(two)
-    pause(kernel, "b")
-    found = channel_stats(kernel)
-    assert list(found) == ["a", "b"]
-    names = ("ready", "scheduled", "leased", "current_concurrency", "backlog", "dead")
-    assert [found["a"][name] for name in names] == [1, 0, 1, 1, 1, 1]
-    assert [found["b"][name] for name in names] == [2, 1, 0, 0, 3, 0]
-    policy = ("max_concurrency", "rate_interval", "rate_burst", "weight", "max_backlog", "drop_when_full")
-    assert [found["a"][name] for name in policy] == [2, 5, 6, 7, None, False]
-    assert [found["b"][name] for name in policy] == [None, 0, 1, 1, 9, True]
-    assert found["a"]["last_dequeue_at"] is not None
-    assert (found["b"]["last_dequeue_at"], found["a"]["paused_at"]) == (None, None)
-    assert found["b"]["paused_at"] is not None
-    assert channel_stats(kernel, "b") == {"b": found["b"]}
-
-
 def test_the_oldest_is_that_which_has_waited_longest(kernel: Kernel) -> None:
     """Ordinary messages wait since they are due, prioritised ones since they were enqueued, scheduled ones not yet."""
     kernel.enqueue("a", "b", "c", delays=[None, None, HOUR], priorities=[7, None, None])
@@ -92,16 +60,6 @@ def test_the_oldest_is_that_which_has_waited_longest(kernel: Kernel) -> None:
     found = channel_stats(kernel)
     assert [found[name]["oldest_ready_at"] for name in "abc"] == [11, 12, None]
     assert stats(kernel)["oldest_ready_at"] == 11
-
-
-def test_channels_come_page_by_page(kernel: Kernel) -> None:
-    """By name, as many as asked for, after the last of the page before."""
-    kernel.enqueue(*"edcba")
-    assert list(channel_stats(kernel, limit=2)) == ["a", "b"]
-    assert list(channel_stats(kernel, limit=2, after="b")) == ["c", "d"]
-    with pytest.raises(psycopg.Error) as refusal:
-        channel_stats(kernel, limit=0)
-    assert refusal.value.sqlstate == "QF001"
 
 
 def test_queues_are_those_with_channels_or_settings(kernel: Kernel) -> None:
