@@ -150,20 +150,6 @@ def test_an_error_of_the_statement(alone: Face, queue: Queue, database: Database
     assert channels(database) == ["a"]
 
 
-def test_events_of_others(alone: Face, queue: Queue, database: Database) -> None:
-    """Listeners of statements see the enqueue and its parameters."""
-    seen = []
-
-    def before(_: Any, __: Any, statement: str, parameters: Any, *___: Any) -> None:
-        if "fq_enqueue" in statement:
-            seen.append("b" in (parameters.values() if isinstance(parameters, dict) else parameters))
-
-    event.listen(alone.sync_engine, "before_cursor_execute", before)
-    alone.run(lambda session: queue.enqueue(session, channel="b", payload=1))
-    assert seen == [True]
-    assert channels(database) == ["b"]
-
-
 def test_one_who_executes_himself(alone: Face, queue: Queue, database: Database) -> None:
     """An application that executes statements in a way of its own goes on to do so, and nothing is lost."""
     seen = []

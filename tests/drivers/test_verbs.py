@@ -4,7 +4,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Delivery, DuplicateMessage, Enqueue, Queue
@@ -106,15 +105,3 @@ def test_other_verbs(face: Face, queue: Queue) -> None:
     face.call(queue, "bury", held)
     assert face.call(queue, "purge_dead") == 1
     assert face.call(queue, "dead_letters") == []
-
-
-def test_on_a_connection(face: Face, queue: Queue, database: Database) -> None:
-    """A transaction of Core has its work at once, and can be asked about it."""
-
-    def work(connection: Connection) -> Any:
-        found = queue.enqueue_now(connection, channel="a", payload=1)
-        assert queue.stats(connection).ready == 1
-        return found
-
-    assert face.on_connection(work) > 0
-    assert channels(database) == ["a"]

@@ -173,38 +173,6 @@ def loaders(kernel: Kernel) -> Iterator[list[str]]:
     kernel.commit()
 
 
-def test_a_stage_is_of_the_role_that_made_it(kernel: Kernel, loaders: list[str]) -> None:
-    """The role of SET ROLE inserts, merges and drops; another loader may do nothing with the table."""
-    mine, other = loaders
-    kernel.rows(f'set role "{mine}"')
-    stage = kernel.value("select fq_make_stage(0, 'q', 'job')")
-    copy(kernel, stage, "a")
-    of_the_job = "select count(*) from fq_job_stages('q', 'job')"
-    assert kernel.value(of_the_job) == 1
-    kernel.rows(f'set role "{other}"')
-    assert kernel.value(of_the_job) == 0
-    merge = "select created from fq_merge('q', 'job', %(stage)s, '{1}', 1)"
-    kernel.commit()
-    for refused in (
-        f"insert into public_stages.{stage} select",
-        f"select * from public_stages.{stage}",
-        f"drop table public_stages.{stage}",
-        "create table public_stages.mine ()",
-        "create table public.mine ()",
-        "select fq_drop_stage(%(stage)s)",
-        "select fq_make_stage_channels('q', %(stage)s, '{1}', 10)",
-        merge,
-    ):
-        with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            kernel.rows(refused, stage=stage)
-        kernel.rollback()
-        kernel.rows(f'set role "{other}"')
-    kernel.rows(f'set role "{mine}"')
-    assert kernel.value("select fq_make_stage_channels('q', %(stage)s, '{1}', 10)", stage=stage) == 1
-    assert kernel.value(merge, stage=stage) == 1
-    assert kernel.value("select fq_drop_stage(%(stage)s)", stage=stage) is True
-
-
 @pytest.mark.parametrize("planted", ["view {} as select 1 as attempt", "table {} (attempt bigint)"])
 def test_a_stage_that_another_role_planted(kernel: Kernel, loaders: list[str], planted: str) -> None:
     """What a role puts into the schema of the stages is not read with the rights of the owner."""

@@ -5,7 +5,6 @@ afterwards.
 from dataclasses import replace
 from datetime import timedelta
 from itertools import product
-from typing import Any
 
 import psycopg
 import pytest
@@ -56,50 +55,6 @@ def test_a_bad_delay_is_refused(kernel: Kernel) -> None:
         with pytest.raises(psycopg.Error) as refusal:
             _settle(kernel, verb, hand, delay=delay)
         assert refusal.value.sqlstate == "QF001"
-    assert kernel.complete(hand) == {}
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_wrong_token_changes_nothing(kernel: Kernel, verb: str) -> None:
-    """A token that differs in any part is lost, its message stays as it was, and the right ones of the call count."""
-    kernel.enqueue(*["a"] * 6)
-    mine, *others = kernel.dequeue(6).hands
-    before = kernel.rows("select * from fq_message where id = %(id)s", id=mine.id)
-    wrong: list[dict[str, Any]] = [
-        {"deliveries": 2},
-        {"lease_id": 1},
-        {"id": 99},
-        {"lease_id": None},
-        {"deliveries": None},
-    ]
-    for difference, other in zip(wrong, others, strict=True):
-        outcome = _settle(kernel, verb, replace(mine, **difference), other)
-        assert outcome == {difference.get("id", mine.id): "lost"}
-        assert kernel.rows("select * from fq_message where id = %(id)s", id=mine.id) == before
-        assert _settle(kernel, verb, other) == {other.id: "lost"}
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_settling_twice_counts_once(kernel: Kernel, verb: str) -> None:
-    """The second settling of one delivery is lost, and a slot is freed once only."""
-    kernel.configure("a", 2)
-    kernel.enqueue("a", "a")
-    one, two = kernel.dequeue(2).hands
-    assert _settle(kernel, verb, one, one) == {}
-    assert _settle(kernel, verb, one) == {one.id: "lost"}
-    kernel.hear()
-    assert kernel.state("a")["current_concurrency"] == 1
-    assert kernel.complete(two) == {}
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_rollback_takes_it_back(kernel: Kernel, open_kernel: OpenKernel, verb: str) -> None:
-    """Settled in a transaction that rolls back, a delivery is still its holder's."""
-    kernel.enqueue("a")
-    (hand,) = kernel.dequeue().hands
-    business = open_kernel()
-    assert _settle(business, verb, hand) == {}
-    business.rollback()
     assert kernel.complete(hand) == {}
 
 

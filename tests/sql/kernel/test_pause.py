@@ -13,16 +13,6 @@ from tests.sql.kernel.verbs import pause, queue_row, resume
 pytestmark = pytest.mark.usefixtures("balanced")
 
 
-def test_a_paused_queue_takes_expired_messages_back(kernel: Kernel) -> None:
-    """Leases expire in a paused queue as in any other."""
-    kernel.enqueue("a")
-    kernel.dequeue()
-    pause(kernel)
-    kernel.rows("update fq_lease set expires_at = 0")
-    assert kernel.dequeue().hands == []
-    assert kernel.value("select count(*) from fq_message where lease_id is null") == 1
-
-
 def test_a_channel_that_does_not_exist(kernel: Kernel) -> None:
     """It is refused, and made only on demand: then its first message waits."""
     kernel.enqueue("a")

@@ -63,7 +63,8 @@ def test_a_page_reads_a_page(full: Kernel) -> None:
     for asked in pages:
         assert_frugal(full, BOUND, partial(_find, full, **asked))
     # A kind and a state of the whole queue read so many messages, and no more.
-    for asked in ({"kind": "none"}, {"state": "scheduled"}, {"channel": "c1", "kind": "none"}):
+    bounded: list[dict[str, object]] = [{"kind": "none"}, {"state": "scheduled"}, {"channel": "c1", "kind": "none"}]
+    for asked in bounded:
         assert_frugal(full, 5000 + BOUND, partial(_find, full, **asked))
         [row] = _find(full, **asked)
         assert row["message_id"] is None
