@@ -25,6 +25,8 @@ from tests.fixtures.database import Database
 from tests.fixtures.proxy import proxied
 from tests.unit_of_work.business import Upload, channels, uploads
 
+ABOUT = ("psycopg", "psycopg async")
+
 
 @pytest.fixture
 def alone(make_face: MakeFace, face: Face) -> Face:

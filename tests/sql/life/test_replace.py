@@ -15,6 +15,7 @@ def _settle(kernel: Kernel, verb: str, hand: Hand) -> None:
     assert getattr(kernel, verb)(hand) == {}
 
 
+@pytest.mark.usefixtures("cloned")
 def test_a_message_that_is_replaced_again_and_again_in_a_call(open_kernel: OpenKernel) -> None:
     """Only the last of many in a row rewrites it: a version of the row for each would slow down all that come after."""
     kernel = open_kernel()
