@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, NullPool, create_engine, make_url
+from sqlalchemy import Engine, create_engine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import InvalidArgument, Queue, SchemaMismatch
+from sqlalchemy_fairqueue import Queue, SchemaMismatch
 from sqlalchemy_fairqueue.database.drivers import check_driver
 from sqlalchemy_fairqueue.sql import latest_version
 from tests.fixtures.database import Database
@@ -84,30 +84,6 @@ def test_a_function_without_its_table(queue: Queue, engine: Engine, database: Da
     ) as caught:
         _commit(queue, engine)
     assert "create_fairqueue" not in str(caught.value)
-
-
-def test_other_databases(queue: Queue) -> None:
-    """Another database is named, with the URL to use, before anything is connected to."""
-    engine = create_engine("sqlite://")
-    for call in CALLS:
-        with pytest.raises(InvalidArgument, match=r"speaks sqlite\+pysqlite; .*postgresql\+psycopg://"):
-            call(queue, engine)
-    engine.dispose()
-
-
-@pytest.mark.parametrize("driver", ["psycopg2cffi", "pg8000"])
-def test_other_drivers(queue: Queue, driver: str) -> None:
-    """Another driver of PostgreSQL is named, with the URL to use, before anything is connected to."""
-
-    def connect() -> Any:
-        pytest.fail("it was connected to")
-
-    # The driver need not be installed: it is SQLAlchemy that knows its name.
-    url = make_url(f"postgresql+{driver}://")
-    engine = Engine(NullPool(connect), url.get_dialect()(), url)
-    for call in (Queue.dequeue, Queue.stats, lambda queue, engine: queue.cancel(engine, 1)):
-        with pytest.raises(InvalidArgument, match=rf"speaks postgresql\+{driver}; .*postgresql\+psycopg://"):
-            call(queue, engine)
 
 
 @pytest.mark.parametrize("driver", ["psycopg", "psycopg_async"])

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Engine, text
 from sqlalchemy.exc import OperationalError
 
 from sqlalchemy_fairqueue import Delivery, Queue, database
@@ -37,18 +37,6 @@ def test_held(engine: Engine, batch: list[Delivery]) -> None:
     assert run(engine, lambda connection: database.held(connection, TARGET, lease_id)) == []
 
 
-def test_what_is_not_settled(engine: Engine, batch: list[Delivery]) -> None:
-    """A token that is not valid any more is answered as lost, beside those that are settled."""
-    first, second = _tokens(batch)
-    stale = second._replace(deliveries=second.deliveries + 1)
-    assert run(engine, lambda connection: database.complete(connection, TARGET, [first, stale])) == [
-        (second.message_id, "lost")
-    ]
-    assert run(engine, lambda connection: database.holder(connection, TARGET, second.message_id)) == (
-        batch[1].lease.consumer
-    )
-
-
 def test_extensions(engine: Engine, batch: list[Delivery]) -> None:
     """Extend and heartbeat say when a lease ends now, and None for one that is not there."""
     lease_id = batch[0].lease.id
@@ -62,42 +50,6 @@ def test_extensions(engine: Engine, batch: list[Delivery]) -> None:
     assert (found[17].expires_at, found[lease_id].cancelled) == (None, [])
     lost = [token._replace(lease_id=17) for token in _tokens(batch)]
     assert run(engine, lambda connection: database.extend(connection, TARGET, lost, HOUR)) is None
-
-
-def test_a_heartbeat_names_what_was_cancelled(queue: Queue, engine: Engine, batch: list[Delivery]) -> None:
-    """A message that was cancelled while it is out is named under its lease."""
-    queue.cancel(engine, batch[1].message_id)
-    [lease] = run(engine, lambda on: database.heartbeat(on, TARGET, [batch[0].lease.id], HOUR))
-    assert lease.cancelled == [batch[1].message_id]
-
-
-def _wake(connection: Connection) -> bool:
-    """Notify the waiting consumers, as an enqueue does; whether there are any."""
-    return bool(connection.scalar(text("select fq_wake(:queue)"), {"queue": TARGET.queue}))
-
-
-def test_waits(engine: Engine) -> None:
-    """While a consumer waits there is somebody to wake, and not when its wait has ended."""
-    assert not run(engine, _wake)
-
-    def wait(connection: Connection) -> database.RegisteredWait:
-        return database.begin_wait(connection, TARGET, consumer="me", lease_id=None, duration=HOUR)
-
-    found = run(engine, wait)
-    assert run(engine, _wake)
-    run(engine, lambda connection: database.end_wait(connection, TARGET, found.lease_id))
-    assert not run(engine, _wake)
-
-
-def test_history_and_queues(queue: Queue, engine: Engine, batch: list[Delivery]) -> None:
-    """Partitions are made ahead once; the names of queues are those that have channels."""
-    assert batch
-    queue.configure(engine, history=True)
-    made = run(engine, lambda connection: database.keep_history(connection, None, days_ahead=2))
-    assert made
-    assert {change.action for change in made} == {"made"}
-    assert run(engine, lambda connection: database.keep_history(connection, None, days_ahead=2)) == []
-    assert run(engine, lambda connection: database.queues(connection, None)) == [queue.name]
 
 
 def test_lock_timeout(connect: Connect) -> None:

@@ -1,5 +1,7 @@
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
+from zlib import crc32
 
 import pytest
 from sqlalchemy import URL
@@ -13,11 +15,21 @@ MakeFace = Callable[..., Face]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a test that has no variants but drivers, two run: `nox -s whole` and `nox -s drivers` have them all."""
+    """Run each variant of a test on one of its drivers, in turn: `nox -s whole` and `nox -s drivers` have them all.
+
+    A module about the way of some of them names these in ``ABOUT``, and runs on one of these.
+    """
+    variants: defaultdict[str, list[pytest.Function]] = defaultdict(list)
     for item in items:
-        variant = getattr(item, "callspec", None)
-        if variant is not None and set(variant.params) == {"make_face"}:
-            item.add_marker(pytest.mark.many)
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec") and "make_face" in item.callspec.params:
+            variants[item.nodeid.replace(str(item.callspec.params["make_face"]), "driver", 1)].append(item)
+    for name, drivers in variants.items():
+        about = getattr(drivers[0].module, "ABOUT", FACES)
+        fitting = [item for item in drivers if item.callspec.params["make_face"] in about] or drivers
+        chosen = fitting[crc32(name.encode()) % len(fitting)]
+        for item in drivers:
+            if item is not chosen:
+                item.add_marker(pytest.mark.whole)
 
 
 @pytest.fixture

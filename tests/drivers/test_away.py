@@ -5,8 +5,9 @@ import contextlib
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,7 +17,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, RetryPolicy, Worker
-from sqlalchemy_fairqueue.database.drivers import is_away
+from sqlalchemy_fairqueue.database.calls import translated
+from sqlalchemy_fairqueue.database.drivers import is_away, sqlstate_of
 from tests.drivers.conftest import MakeFace
 from tests.drivers.faces import AsyncFace, Face
 from tests.drivers.test_errors import refused
@@ -42,10 +44,13 @@ def _check(error: BaseException, *, away: bool) -> None:
         assert is_away(one) is away, repr(one)
 
 
-@pytest.mark.parametrize(("away", "code"), [(away, code) for away, codes in _CODES.items() for code in codes.split()])
-def test_codes(face: Face, code: str, *, away: bool) -> None:
-    """An SQLSTATE decides it, through SQLAlchemy and without it."""
-    _check(face.on_connection(lambda connection: refused(connection, code)), away=away)
+def test_codes(face: Face) -> None:
+    """An SQLSTATE decides it, through SQLAlchemy and without it, and is no error of ours."""
+    for away, codes in _CODES.items():
+        for code in codes.split():
+            error = face.on_connection(partial(refused, code=code))
+            assert (sqlstate_of(error), translated(error, "do something")) == (code, None)
+            _check(error, away=away)
 
 
 def _timeout(connection: Connection) -> DBAPIError:
@@ -63,10 +68,10 @@ def _ended(connection: Connection) -> DBAPIError:
     return caught.value
 
 
-@pytest.mark.parametrize("happen", [_timeout, _ended])
-def test_a_statement_that_was_ended(face: Face, happen: Callable[[Connection], DBAPIError]) -> None:
+def test_a_statement_that_was_ended(face: Face) -> None:
     """So does what a timeout or an administrator ended."""
-    _check(face.on_connection(happen), away=True)
+    for happen in _timeout, _ended:
+        _check(face.on_connection(happen), away=True)
 
 
 def _reset(server: socket.socket) -> None:

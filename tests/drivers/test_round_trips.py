@@ -14,6 +14,7 @@ from tests.fixtures.database import Database
 from tests.fixtures.proxy import Proxy, proxied
 from tests.unit_of_work.business import Base, Upload, channels, uploads
 
+ABOUT = ("psycopg", "psycopg async")
 Work = Callable[[Session], None]
 
 

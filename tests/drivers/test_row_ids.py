@@ -1,9 +1,9 @@
 """Row ids of deliveries: each driver sends them as they are, and a settlement does without them."""
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
-import pytest
 from sqlalchemy import Connection
 
 from sqlalchemy_fairqueue import Enqueue, Queue
@@ -33,10 +33,10 @@ def test_row_ids_arrive(face: Face, database: Database) -> None:
     assert _answer(face, database, "tid[]", _ROWS) == "{" + ",".join(f'"{row}"' for row in _ROWS) + "}"
 
 
-@pytest.mark.parametrize("verb", SETTLING)
-def test_a_wrong_row_id_settles_its_own_message(face: Face, queue: Queue, verb: str) -> None:
+def test_a_wrong_row_id_settles_its_own_message(face: Face) -> None:
     """A row id is only where the server looks first: the message's own id decides, also if another one stands there."""
-    for settled in 1, 3:
+    for verb, settled in product(SETTLING, (1, 3)):
+        queue = Queue(f"{verb} {settled}")
         messages = [Enqueue(channel="a", payload=number) for number in range(2 * settled)]
         face.call(queue, "enqueue_many", messages)
         taken = face.call(queue, "dequeue", limit=2 * settled)

@@ -1,6 +1,7 @@
 """Queue work has the fate of its transaction."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -53,21 +54,17 @@ def test_savepoints(face: Face, queue: Queue, database: Database) -> None:
     assert (uploads(database), channels(database)) == (["x"], ["kept"])
 
 
-@pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
-def test_isolation_levels(make_face: MakeFace, face: Face, queue: Queue, database: Database, level: str) -> None:
+def test_isolation_levels(make_face: MakeFace, face: Face, queue: Queue, database: Database) -> None:
     """Sessions of each level enqueue and settle; verbs on the engine are READ COMMITTED whatever the engine is."""
-    strict = make_face(database.url, isolation_level=level)
-    strict.run(lambda session: queue.enqueue(session, channel="a", payload=1))
-    [delivery] = strict.call(queue, "dequeue")
-    assert strict.run(lambda session: session.scalar(text("show transaction_isolation"))) == level.lower()
-    strict.run(lambda session: queue.complete(session, delivery))
-    strict.call(queue, "configure", max_concurrency=1)
-    stats = face.call(queue, "stats")
-    assert (stats.leased, stats.max_concurrency) == (0, 1)
-
-
-def test_a_limit_needs_read_committed(face: Face, queue: Queue) -> None:
-    """The refusal of a transaction of another level is an error of ours."""
+    for level in "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE":
+        strict = make_face(database.url, isolation_level=level)
+        strict.run(lambda session: queue.enqueue(session, channel="a", payload=1))
+        [delivery] = strict.call(queue, "dequeue")
+        assert strict.run(lambda session: session.scalar(text("show transaction_isolation"))) == level.lower()
+        strict.run(partial(queue.complete, deliveries=delivery))
+        strict.call(queue, "configure", max_concurrency=1)
+        stats = face.call(queue, "stats")
+        assert (stats.leased, stats.max_concurrency) == (0, 1)
     with pytest.raises(IsolationError):
         face.on_connection(
             lambda connection: queue.configure(connection, max_concurrency=1), isolation_level="SERIALIZABLE"

@@ -4,7 +4,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Delivery, DuplicateMessage, Enqueue, Queue
@@ -75,24 +74,19 @@ def test_enqueue_many(face: Face, queue: Queue) -> None:
     assert [one.payload for one in face.call(queue, "dequeue", limit=10)] == [0, 1, 2]
 
 
-@pytest.mark.parametrize("deliveries", [1, 3])
-@pytest.mark.parametrize("verb", SETTLING)
-def test_settle(face: Face, queue: Queue, verb: str, deliveries: int) -> None:
-    """Each verb settles one delivery, and several, at once on an engine."""
-    face.call(queue, verb, _filled(face, queue, deliveries), **SETTLING[verb])
-    counts = face.call(queue, "stats")
-    state = {"retry": "ready", "release": "scheduled", "bury": "dead"}.get(verb)
-    assert [name for name in ("ready", "scheduled", "leased", "dead") if getattr(counts, name)] == [state] * bool(state)
-    assert state is None or getattr(counts, state) == deliveries
-
-
-@pytest.mark.parametrize("verb", SETTLING)
-def test_settle_in_a_transaction(face: Face, queue: Queue, verb: str) -> None:
-    """Each verb settles with a session's commit, or at once on a connection."""
-    first, second = _filled(face, queue, 2)
-    face.run(lambda session: getattr(queue, verb)(session, first, **SETTLING[verb]))
-    face.on_connection(lambda connection: getattr(queue, verb)(connection, second, **SETTLING[verb]))
-    assert face.call(queue, "stats").leased == 0
+def test_settle(face: Face) -> None:
+    """Each verb settles one delivery, and several: at once on an engine and on a connection, and with a COMMIT."""
+    for verb, words in SETTLING.items():
+        queue = Queue(verb)
+        first, second, *many = _filled(face, queue, 6)
+        face.run(lambda session: getattr(queue, verb)(session, first, **words))  # noqa: B023 - called at once
+        face.on_connection(lambda connection: getattr(queue, verb)(connection, second, **words))  # noqa: B023 - as above
+        face.call(queue, verb, many[:1], **words)
+        face.call(queue, verb, many[1:], **words)
+        counts = face.call(queue, "stats")
+        state = {"retry": "ready", "release": "scheduled", "bury": "dead"}.get(verb)
+        found = {name: getattr(counts, name) for name in ("ready", "scheduled", "leased", "dead")}
+        assert {name: number for name, number in found.items() if number} == ({state: 6} if state else {})
 
 
 def test_other_verbs(face: Face, queue: Queue) -> None:
@@ -111,15 +105,3 @@ def test_other_verbs(face: Face, queue: Queue) -> None:
     face.call(queue, "bury", held)
     assert face.call(queue, "purge_dead") == 1
     assert face.call(queue, "dead_letters") == []
-
-
-def test_on_a_connection(face: Face, queue: Queue, database: Database) -> None:
-    """A transaction of Core has its work at once, and can be asked about it."""
-
-    def work(connection: Connection) -> Any:
-        found = queue.enqueue_now(connection, channel="a", payload=1)
-        assert queue.stats(connection).ready == 1
-        return found
-
-    assert face.on_connection(work) > 0
-    assert channels(database) == ["a"]

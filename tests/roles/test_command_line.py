@@ -2,11 +2,14 @@
 
 import json
 from datetime import timedelta
+from itertools import product
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection
 
-from sqlalchemy_fairqueue.cli.doctor.findings import CheckContext, Level, Role
+from sqlalchemy_fairqueue.cli.doctor.findings import CheckContext, Finding, Level, Role
+from sqlalchemy_fairqueue.cli.doctor.grants import check_grants
 from sqlalchemy_fairqueue.cli.doctor.privileges import ALL_TABLES, check_privileges
 from sqlalchemy_fairqueue.sql import KINDS, NEEDED_VERSION, role_functions
 from tests.cli.conftest import Cli
@@ -17,6 +20,11 @@ def owner(jobs: Installation) -> list[str]:
     """Options that connect as the owner."""
     url = jobs.database.url.render_as_string(hide_password=False)
     return ["--schema", SCHEMA, "--database-url", url]
+
+
+def context(connection: Connection, **options: Any) -> CheckContext:
+    """What a check is given that is made alone."""
+    return CheckContext(connection, SCHEMA, NEEDED_VERSION, None, timedelta(0), **options)
 
 
 def found(cli: Cli, words: list[str], check: str, *more: str) -> list[dict[str, Any]]:
@@ -80,36 +88,34 @@ def test_nothing_is_too_much(jobs: Installation, bare_cli: Cli) -> None:
     assert (one["level"], one["message"]) == ("ok", "5 roles with grants, and rights that are as granted")
 
 
-@pytest.mark.parametrize(
-    "right",
-    [
-        ("select on {schema}.fq_message", "warning", "select on table fq_message"),
-        ("select (content) on {schema}.fq_message", "warning", "select on table fq_message"),
-        ("insert, select on {schema}.fq_message", "problem", "insert, select on table fq_message"),
-        ("usage on sequence {schema}.fq_message_id_seq", "problem", "usage on sequence fq_message_id_seq"),
-        ("create on schema {schema}", "problem", "create on schema jobs"),
-        (
-            "execute on function {schema}.fq_dequeue",
-            "warning",
-            "may execute what no grant of its stands for: fq_dequeue",
-        ),
-    ],
+_RIGHTS = (
+    ("select on {schema}.fq_message", Level.WARNING, "select on table fq_message"),
+    ("select (content) on {schema}.fq_message", Level.WARNING, "select on table fq_message"),
+    ("insert, select on {schema}.fq_message", Level.PROBLEM, "insert, select on table fq_message"),
+    ("usage on sequence {schema}.fq_message_id_seq", Level.PROBLEM, "usage on sequence fq_message_id_seq"),
+    ("create on schema {schema}", Level.PROBLEM, "create on schema jobs"),
+    ("execute on function {schema}.fq_dequeue", Level.WARNING, "what no grant of its stands for: fq_dequeue"),
 )
-@pytest.mark.parametrize("to", ["role", "public"])
-def test_too_much(jobs: Installation, bare_cli: Cli, right: tuple[str, str, str], to: str) -> None:
+
+
+def test_too_much(jobs: Installation) -> None:
     """A right that no grant stands for is named with the statement that takes it back, and can be allowed."""
-    given, level, said = right
     actor = jobs.role("actor", "producer")
-    name = '"' + actor.name + '"' if to == "role" else "public"
-    jobs.database.execute(f"grant {given.format(schema=SCHEMA)} to {name}")
-    [one] = found(bare_cli, owner(jobs), "grants")
-    assert one["level"] == level
-    assert said in one["message"]
-    allowed = f"grant {actor.name if to == 'role' else 'public'}"
-    assert found(bare_cli, owner(jobs), "grants", "--allow", allowed)[0]["level"] == "ok"
-    for line in one["remedy"].splitlines():
-        jobs.database.execute(line)
-    assert found(bare_cli, owner(jobs), "grants")[0]["level"] == "ok"
+
+    def check(*allowed: str) -> Finding:
+        with jobs.owner.connect() as connection:
+            [one] = check_grants(context(connection, allowed=allowed))
+        return one
+
+    for (right, level, said), to in product(_RIGHTS, (actor.name, "public")):
+        name = "public" if to == "public" else f'"{to}"'
+        jobs.database.execute(f"grant {right.format(schema=SCHEMA)} to {name}")
+        one = check()
+        assert (one.level, said in one.message) == (level, True), one
+        assert check(f"grant {to}").level is Level.OK
+        for line in (one.remedy or "").splitlines():
+            jobs.database.execute(line)
+        assert check().level is Level.OK
 
 
 def test_too_little(jobs: Installation, bare_cli: Cli) -> None:
@@ -153,16 +159,14 @@ def test_privileges_of_the_connected_role(jobs: Installation, bare_cli: Cli, kin
     assert "could not be checked" not in bare_cli("doctor", "--role", kind.value, *actor.words).out
     assert {"sequences", "history"} <= {name for one in others for name in one["values"].get("unchecked", ())}
     names = [name for name in role_functions(1, kind.value) if name != "fq_version"]
+    them = ", ".join(f"{SCHEMA}.{name}" for name in names)
+    jobs.database.execute(f'revoke execute on function {them} from "{actor.name}"')
     with actor.engine.connect() as connection:
-        # The check alone: all that doctor does, for each of the functions, takes minutes.
-        context = CheckContext(connection, SCHEMA, NEEDED_VERSION, None, timedelta(0), role=kind)
-        for name in names:
-            jobs.database.execute(f'revoke execute on function {SCHEMA}.{name} from "{actor.name}"')
-            [lacking] = check_privileges(context)
-            connection.commit()
-            assert (lacking.level, lacking.remedy) == (Level.PROBLEM, remedy)
-            assert f"execute on function {SCHEMA}.{name}(" in lacking.message
-            jobs.database.execute(f'grant execute on function {SCHEMA}.{name} to "{actor.name}"')
+        # The check alone: doctor itself needs its functions.
+        [lacking] = check_privileges(context(connection, role=kind))
+    assert (lacking.level, lacking.remedy) == (Level.PROBLEM, remedy)
+    assert all(f"execute on function {SCHEMA}.{name}(" in lacking.message for name in names)
+    jobs.grant(actor.name, kind.value)
     jobs.database.execute(f'revoke execute on function {SCHEMA}.{names[0]} from "{actor.name}"')
     assert privileges(bare_cli, actor, kind)[0]["remedy"] == remedy
     jobs.grant(actor.name, kind.value)

@@ -14,7 +14,7 @@ from tests.fixtures.database import Database
 from tests.roles.conftest import SCHEMA, Installation
 from tests.roles.random_calls import Function, Known, RandomCalls
 
-_CALLS = int(os.environ.get("FAIRQUEUE_FUZZ_CALLS", "150"))
+_CALLS = int(os.environ.get("FAIRQUEUE_FUZZ_CALLS", "60"))
 _SEED = int(os.environ.get("FAIRQUEUE_FUZZ_SEED", "1"))
 _ROUND = 10
 _LONGEST = 5000

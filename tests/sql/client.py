@@ -3,7 +3,7 @@ through.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
@@ -287,14 +287,19 @@ def on(work: Callable[[Kernel], T]) -> Callable[[Engine], T]:
             driver = connection.connection.driver_connection
             assert isinstance(driver, psycopg.Connection)
             driver.autocommit = True
-            return work(Kernel(driver))
+            try:
+                return work(Kernel(driver))
+            finally:
+                if not driver.closed:
+                    driver.rollback()
+                    driver.autocommit = False
 
     return run
 
 
-@pytest.fixture
-def open_kernel(database: Database) -> Iterator[OpenKernel]:
-    """Open one more connection to the test's database: ``open_kernel(isolation="SERIALIZABLE")``, in a transaction."""
+@contextmanager
+def opener(database: Database) -> Iterator[OpenKernel]:
+    """Open connections to a database until the end of the block."""
     with ExitStack() as stack:
 
         def open_one(*, isolation: str | None = None, autocommit: bool = False, name: str = "me") -> Kernel:
@@ -302,6 +307,13 @@ def open_kernel(database: Database) -> Iterator[OpenKernel]:
             stack.callback(kernel.connection.close)
             return kernel
 
+        yield open_one
+
+
+@pytest.fixture
+def open_kernel(database: Database) -> Iterator[OpenKernel]:
+    """Open one more connection to the test's database: ``open_kernel(isolation="SERIALIZABLE")``, in a transaction."""
+    with opener(database) as open_one:
         yield open_one
 
 

@@ -91,16 +91,17 @@ def _is_exact(argument: str, wanted: str, declared: dict[str, set[str]]) -> bool
     return declared.get(argument) == {wanted}
 
 
-@pytest.mark.parametrize("name", sorted(_FILES))
-def test_calls_are_exact(name: str) -> None:
+def test_calls_are_exact() -> None:
     """A function passes every argument to others in its position, each in the type of the parameter."""
-    declared: dict[str, set[str]] = {}
-    for variable, type_ in re.findall(rf"\b([pvc]_\w+) (?:constant )?({_TYPES})(?=[;,\s:)])", _FILES[name]):
-        declared.setdefault(variable, set()).add(type_)
-    for called, arguments in _calls(_FILES[name]):
-        assert len(arguments) == len(_PARAMETERS[called]), (called, arguments)
-        for argument, wanted in zip(arguments, _PARAMETERS[called], strict=True):
-            assert _is_exact(argument, wanted, declared), f"{called}: {argument!r} may be no {wanted}; cast it"
+    for name, body in _FILES.items():
+        declared: dict[str, set[str]] = {}
+        for variable, type_ in re.findall(rf"\b([pvc]_\w+) (?:constant )?({_TYPES})(?=[;,\s:)])", body):
+            declared.setdefault(variable, set()).add(type_)
+        for called, arguments in _calls(body):
+            assert len(arguments) == len(_PARAMETERS[called]), (name, called, arguments)
+            for argument, wanted in zip(arguments, _PARAMETERS[called], strict=True):
+                exact = _is_exact(argument, wanted, declared)
+                assert exact, f"{name} calls {called}: {argument!r} may be no {wanted}; cast it"
 
 
 def test_the_check_sees_calls() -> None:
@@ -170,38 +171,6 @@ def loaders(kernel: Kernel) -> Iterator[list[str]]:
         kernel.rows(f'drop owned by "{name}"')
         kernel.rows(f'drop role "{name}"')
     kernel.commit()
-
-
-def test_a_stage_is_of_the_role_that_made_it(kernel: Kernel, loaders: list[str]) -> None:
-    """The role of SET ROLE inserts, merges and drops; another loader may do nothing with the table."""
-    mine, other = loaders
-    kernel.rows(f'set role "{mine}"')
-    stage = kernel.value("select fq_make_stage(0, 'q', 'job')")
-    copy(kernel, stage, "a")
-    of_the_job = "select count(*) from fq_job_stages('q', 'job')"
-    assert kernel.value(of_the_job) == 1
-    kernel.rows(f'set role "{other}"')
-    assert kernel.value(of_the_job) == 0
-    merge = "select created from fq_merge('q', 'job', %(stage)s, '{1}', 1)"
-    kernel.commit()
-    for refused in (
-        f"insert into public_stages.{stage} select",
-        f"select * from public_stages.{stage}",
-        f"drop table public_stages.{stage}",
-        "create table public_stages.mine ()",
-        "create table public.mine ()",
-        "select fq_drop_stage(%(stage)s)",
-        "select fq_make_stage_channels('q', %(stage)s, '{1}', 10)",
-        merge,
-    ):
-        with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            kernel.rows(refused, stage=stage)
-        kernel.rollback()
-        kernel.rows(f'set role "{other}"')
-    kernel.rows(f'set role "{mine}"')
-    assert kernel.value("select fq_make_stage_channels('q', %(stage)s, '{1}', 10)", stage=stage) == 1
-    assert kernel.value(merge, stage=stage) == 1
-    assert kernel.value("select fq_drop_stage(%(stage)s)", stage=stage) is True
 
 
 @pytest.mark.parametrize("planted", ["view {} as select 1 as attempt", "table {} (attempt bigint)"])

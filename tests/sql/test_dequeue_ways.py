@@ -165,7 +165,7 @@ def test_a_short_way_does_what_the_long_one_does(twins: list[Twin], seed: int) -
     for twin, chance in zip(twins, program, strict=True):
         _configure(twin, chance)
         twin.kernel.enqueue(*CHANNELS * 4)
-    for number in range(120):
+    for number in range(80):
         ours, theirs = [_step(twin, chance) for twin, chance in zip(twins, program, strict=True)]
         assert ours == theirs, number
         assert twins[0].rows() == twins[1].rows(), number

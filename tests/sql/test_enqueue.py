@@ -8,28 +8,9 @@ import pytest
 from psycopg import errors
 
 from tests.fixtures.waits import Waits
-from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, on
+from tests.sql.client import HOUR, Kernel, OpenKernel, on
 
 FAR = 253402300799999999
-
-
-def test_messages_become_ready_with_the_commit(kernel: Kernel, open_kernel: OpenKernel) -> None:
-    """Nothing of an open transaction can be dequeued; everything of it can once it has committed, in order."""
-    business = open_kernel()
-    added = business.enqueue("a", "b", "a")
-    assert [(row.ordinal, row.created) for row in added] == [(1, True), (2, True), (3, True)]
-    assert kernel.dequeue(10).hands == []
-    business.commit()
-    assert sorted(kernel.dequeue(10).ids) == [row.message_id for row in added]
-
-
-def test_a_rollback_leaves_nothing(kernel: Kernel, open_kernel: OpenKernel) -> None:
-    """After a rollback neither message nor signal nor channel is there."""
-    business = open_kernel()
-    business.enqueue("a", "b")
-    business.rollback()
-    for table in ("fq_message", "fq_signal", "fq_channel", "fq_channel_state"):
-        assert kernel.value(f"select count(*) from {table}") == 0
 
 
 def test_a_call_leaves_one_signal_a_channel(kernel: Kernel) -> None:
@@ -37,49 +18,6 @@ def test_a_call_leaves_one_signal_a_channel(kernel: Kernel) -> None:
     added = kernel.enqueue("a", "a", "b", "a", delays=[5, 3, None, 4])
     signals = kernel.rows("select message_id from fq_signal order by message_id")
     assert [row["message_id"] for row in signals] == [added[1].message_id, added[2].message_id]
-
-
-def test_what_is_given_is_what_is_delivered(kernel: Kernel) -> None:
-    """Content, kind, headers and the number of attempts arrive as they were given."""
-    kernel.enqueue("ä/1", contents=[b"\x00\xff"], kinds=["parse"], headers=['{"trace": 1}'], max_attempts=[3])
-    row = kernel.rows("select * from fq_dequeue('q', 1, 1000000, 'me') where message_id is not null")[0]
-    assert (row["channel"], row["kind"], row["content"]) == ("ä/1", "parse", b"\x00\xff")
-    assert (row["headers"], row["max_attempts"], row["attempt"]) == ({"trace": 1}, 3, 1)
-
-
-def test_messages_of_a_channel_come_in_the_order_of_the_call(kernel: Kernel) -> None:
-    """Ordinary messages of one channel keep their order, with and without keys, in one call or several."""
-    added = kernel.enqueue(*["a"] * 5, keys=["z", None, "y", None, "x"]) + kernel.enqueue(*["a"] * 3)
-    assert kernel.dequeue(10).ids == [row.message_id for row in added]
-
-
-def test_priority_goes_first_and_schedule_waits(kernel: Kernel) -> None:
-    """Prioritised messages come, the highest number first, before ordinary ones; scheduled ones not before their
-    time.
-    """
-    now = kernel.value("select fq_now()")
-    added = kernel.enqueue(
-        *["a"] * 5,
-        priorities=[None, 1, 5, None, None],
-        delays=[None, None, None, HOUR, None],
-        ats=[None, None, None, None, now + HOUR],
-    )
-    call = kernel.dequeue(10, lease=24 * HOUR)
-    assert call.ids == [added[2].message_id, added[1].message_id, added[0].message_id]
-    due_in = call.due_in
-    assert due_in is not None
-    assert HOUR - 60 * SECOND < due_in <= HOUR
-
-
-def test_a_key_stands_once_in_its_channel(kernel: Kernel) -> None:
-    """A second message with a key adds nothing and names the one that stands; in another channel the key is free."""
-    first = kernel.enqueue("a", "a", "b", keys=["k", "k", "k"])
-    assert [row.created for row in first] == [True, False, True]
-    assert first[1].message_id == first[0].message_id
-    again = kernel.enqueue("a", keys=["k"])
-    assert (again[0].created, again[0].message_id) == (False, first[0].message_id)
-    assert len(kernel.drain()) == 2
-    assert kernel.enqueue("a", keys=["k"])[0].created
 
 
 BAD: list[dict[str, Any]] = [
@@ -112,6 +50,7 @@ def test_a_bad_value_is_refused_whole(kernel: Kernel) -> None:
     assert kernel.value("select count(*) from fq_message") == 0
 
 
+@pytest.mark.whole
 def test_a_content_that_nobody_could_dequeue_is_refused(kernel: Kernel) -> None:
     """It would stand first in its channel for ever, and fail each dequeue that comes to it."""
     kernel.enqueue("a")

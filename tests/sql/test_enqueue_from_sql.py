@@ -2,6 +2,7 @@
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from itertools import product
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -25,40 +26,34 @@ def _call(**words: str) -> str:
     return f"select fq_enqueue_one({', '.join(f'p_{name} => {value}' for name, value in given.items())})"
 
 
-@pytest.mark.parametrize(
-    ("argument", "value", "shown"),
-    [
-        ("queue", "null", "null"),
-        ("queue", "''", "''"),
-        ("channel", "null", "null"),
-        ("channel", "''", "''"),
-        ("channel", "repeat('x', 513)", f"'{'x' * 80}'..., 513 bytes"),
-        ("payload", "null", "null"),
-        ("kind", "null", "null"),
-        ("kind", "''", "''"),
-        ("key", "''", "''"),
-        ("key", "repeat('ä', 257)", f"'{'ä' * 80}'..., 514 bytes"),
-        ("key", "null, p_on_duplicate => 'replace'", "null"),
-        ("key", "null, p_on_duplicate => 'raise'", "null"),
-        ("on_duplicate", "'keep', p_key => 'k'", "'keep'"),
-        ("delay", "'-1 s'", "'-00:00:01'"),
-        ("delay", "'101 years'", "'101 years'"),
-        ("delay", "'1 s', p_at => '2030-01-01 00:00Z'", "1000000, and at is 1893456000000000"),
-        ("at", "'10000-01-01 00:00Z'", "'10000-01-01 00:00:00+00'"),
-        ("at", "'infinity'", "'infinity'"),
-        ("at", "'-infinity'", "'-infinity'"),
-        ("priority", "0", "0"),
-        ("cost", "0", "0"),
-        ("cost", "1000000001", "1000000001"),
-        ("headers", "'[1]'", "'[1]'"),
-        ("headers", "jsonb_build_object('h', repeat('x', 65536))", "longer than 65,536 bytes"),
-        ("max_attempts", "0", "0"),
-    ],
+_BAD = (
+    ("queue", "null", "null"),
+    ("channel", "null", "null"),
+    ("channel", "repeat('x', 513)", f"'{'x' * 80}'..., 513 bytes"),
+    ("payload", "null", "null"),
+    ("kind", "null", "null"),
+    ("kind", "''", "''"),
+    ("key", "''", "''"),
+    ("key", "repeat('ä', 257)", f"'{'ä' * 80}'..., 514 bytes"),
+    ("key", "null, p_on_duplicate => 'replace'", "null"),
+    ("on_duplicate", "'keep', p_key => 'k'", "'keep'"),
+    ("delay", "'-1 s'", "'-00:00:01'"),
+    ("delay", "'101 years'", "'101 years'"),
+    ("delay", "'1 s', p_at => '2030-01-01 00:00Z'", "1000000, and at is 1893456000000000"),
+    ("at", "'10000-01-01 00:00Z'", "'10000-01-01 00:00:00+00'"),
+    ("at", "'infinity'", "'infinity'"),
+    ("priority", "0", "0"),
+    ("cost", "1000000001", "1000000001"),
+    ("headers", "'[1]'", "'[1]'"),
+    ("headers", "jsonb_build_object('h', repeat('x', 65536))", "longer than 65,536 bytes"),
+    ("max_attempts", "0", "0"),
 )
-def test_a_bad_value_is_named(kernel: Kernel, argument: str, value: str, shown: str) -> None:
+
+
+def test_a_bad_value_is_named(kernel: Kernel) -> None:
     """The error names the argument and its value, and nothing is added."""
     kernel.rows("set time zone 'UTC'")
-    for known in (False, True):
+    for known, (argument, value, shown) in product((False, True), _BAD):
         if known:
             kernel.enqueue("a")
         with pytest.raises(psycopg.Error) as refused:
@@ -67,29 +62,26 @@ def test_a_bad_value_is_named(kernel: Kernel, argument: str, value: str, shown: 
         assert (refused.value.diag.message_primary or "").endswith(f"{argument} is {shown}")
 
 
-@pytest.mark.parametrize(
-    ("argument", "bad", "shown"),
-    [
-        ("channels", [None], "channel is null"),
-        ("kinds", [""], "kind is ''"),
-        ("contents", [None], "content is null"),
-        ("delays", [-1], "delay is -1"),
-        ("ats", [2**62], f"at is {2**62}"),
-        ("priorities", [0], "priority is 0"),
-        ("keys", [""], "key is ''"),
-        ("max_attempts", [0], "max_attempts is 0"),
-        ("costs", [0], "cost is 0"),
-    ],
-)
-@pytest.mark.parametrize("place", [1, 3])
-def test_the_bad_one_of_many_is_named(kernel: Kernel, argument: str, bad: list[Any], shown: str, place: int) -> None:
+def test_the_bad_one_of_many_is_named(kernel: Kernel) -> None:
     """fq_enqueue says which message it is, which argument, and its value."""
+    bad: dict[str, tuple[list[Any], str]] = {
+        "channels": ([None], "channel is null"),
+        "kinds": ([""], "kind is ''"),
+        "contents": ([None], "content is null"),
+        "delays": ([-1], "delay is -1"),
+        "ats": ([2**62], f"at is {2**62}"),
+        "priorities": ([0], "priority is 0"),
+        "keys": ([""], "key is ''"),
+        "max_attempts": ([0], "max_attempts is 0"),
+        "costs": ([0], "cost is 0"),
+    }
     good: dict[str, Any] = {"channels": "a", "kinds": "k", "contents": b"", "costs": 1}
-    values = [good.get(argument)] * (place - 1) + bad
-    words: dict[str, Any] = {"channels": ["a"] * place, argument: values}
-    with pytest.raises(psycopg.Error) as refused:
-        kernel.enqueue(*words.pop("channels"), **words)
-    assert refused.value.diag.message_primary == f"message {place} of fq_enqueue has a bad value: {shown}"
+    for place, (argument, (wrong, shown)) in product((1, 3), bad.items()):
+        values = [good.get(argument)] * (place - 1) + wrong
+        words: dict[str, Any] = {"channels": ["a"] * place, argument: values}
+        with pytest.raises(psycopg.Error) as refused:
+            kernel.enqueue(*words.pop("channels"), **words)
+        assert refused.value.diag.message_primary == f"message {place} of fq_enqueue has a bad value: {shown}"
 
 
 def test_what_it_returns(kernel: Kernel) -> None:

@@ -14,7 +14,7 @@ VALUES: dict[str, list[Any]] = {
     "kinds": ["work"],
     "contents": [b"\x00\xff"],
     "delays": [None, 0, HOUR, -1, FAR],
-    "ats": [None, 1, FAR],
+    "ats": [None, FAR],
     "priorities": [None, 0, 5],
     "keys": [None, "", "stands", "free"],
     "max_attempts": [None, 0, 3],

@@ -11,24 +11,6 @@ from tests.fixtures.waits import Waits
 from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, on
 
 
-def test_a_live_lease_runs_on(kernel: Kernel, clock: Clock) -> None:
-    """An extended lease keeps all its messages past its first end."""
-    kernel.enqueue("a", "a")
-    call = kernel.dequeue(2, lease=HOUR)
-    end = kernel.extend(call.lease_id, 24 * HOUR, *call.hands)
-    assert end == kernel.value("select expires_at from fq_lease")
-    clock.advance(timedelta(hours=12))
-    assert kernel.dequeue(2).hands == []
-    assert kernel.complete(*call.hands) == {}
-
-
-def test_extending_never_shortens(kernel: Kernel) -> None:
-    """A shorter extension leaves the end where it was."""
-    kernel.enqueue("a")
-    call = kernel.dequeue(lease=HOUR)
-    assert kernel.extend(call.lease_id, SECOND) == call.lease_expires_at
-
-
 def test_an_expired_lease_is_not_revived(kernel: Kernel, clock: Clock) -> None:
     """Extending an expired lease gives null and changes nothing, reclaimed or not."""
     kernel.enqueue("a")

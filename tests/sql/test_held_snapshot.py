@@ -7,6 +7,8 @@ from tests.sql.answers import Hand
 from tests.sql.client import HOUR, Kernel, OpenKernel, policy_json
 from tests.sql.plans import buffers
 
+pytestmark = pytest.mark.usefixtures("cloned")
+
 _CHANNELS = ("a", "b", "c", "d")
 _QUEUES = {
     "plain": [],
@@ -39,7 +41,7 @@ class _Consumer:
 
 @pytest.mark.parametrize("queue", _QUEUES)
 def test_no_call_walks_over_dead_versions_of_states(kernel: Kernel, open_kernel: OpenKernel, queue: str) -> None:
-    """After 1,600 messages were served under a held snapshot, each call reads at most half as many buffers again, also
+    """After 600 messages were served under a held snapshot, each call reads at most half as many buffers again, also
     where another consumer has some of the channels, and two calls that hear of a channel meet.
     """
     for sql in _QUEUES[queue]:
@@ -88,7 +90,7 @@ def test_no_call_walks_over_dead_versions_of_states(kernel: Kernel, open_kernel:
     measured()
     before = measured()
     open_kernel(isolation="REPEATABLE_READ").value("select count(*) from fq_channel_state")
-    for _ in range(400):
+    for _ in range(150):
         kernel.enqueue(*_CHANNELS)
         consumer.drain()
     after = measured()

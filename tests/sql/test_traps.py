@@ -117,38 +117,6 @@ def test_the_signal_hint_waits_for_open_writers(kernel: Kernel, open_kernel: Ope
     assert kernel.dequeue(10, hints=hints).channels == ["late"]
 
 
-def test_the_count_is_exact_however_limits_change(kernel: Kernel) -> None:
-    """Each message frees the slots that its own row holds: a limit set, lowered and lifted while messages are out
-    leaves zero.
-    """
-    kernel.enqueue(*["a"] * 40)
-    hands = kernel.dequeue(9).hands
-    for limit in (12, 3, None, 6, 2, None, 7):
-        kernel.configure("a", limit)
-        hands += kernel.dequeue(3).hands
-        for settle in (kernel.complete, kernel.release, kernel.retry)[: len(hands)]:
-            assert settle(hands.pop(0)) == {}
-        kernel.hear()
-        counted = kernel.value("select coalesce(sum(slots), 0) from fq_message")
-        assert kernel.state("a")["current_concurrency"] == counted
-        assert limit is None or counted == len(hands)
-    kernel.bury(*hands)
-    kernel.configure("a")
-    kernel.drain()
-    kernel.hear()
-    assert kernel.state("a")["current_concurrency"] == 0
-
-
-def test_what_is_counted_is_what_was_taken(kernel: Kernel) -> None:
-    """The counter grows by the number taken, not by the quota: two messages in a channel with room for ten count
-    two.
-    """
-    kernel.configure("a", 10)
-    kernel.enqueue("a", "a")
-    assert len(kernel.dequeue(10).hands) == 2
-    assert kernel.state("a")["current_concurrency"] == 2
-
-
 def test_a_past_time_gets_no_earlier_turn(kernel: Kernel) -> None:
     """A time in the past means now: the message stands behind what was there, whatever the year it names."""
     kernel.enqueue(*["a", "b"] * 3)

@@ -1,25 +1,10 @@
 """Traps of leases: hand-outs that look alike, leases that end while they are in use, and who gives back what."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 from tests.fixtures.clock import Clock
 from tests.fixtures.waits import Waits
 from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, on
-
-
-def test_an_earlier_hand_out_to_the_same_consumer_is_lost(kernel: Kernel) -> None:
-    """Hand-outs are counted and never go back: a token of an earlier one counts no more, though lease and attempt are
-    the same.
-    """
-    kernel.enqueue("a")
-    first = kernel.dequeue(lease=HOUR)
-    kernel.release(*first.hands)
-    second = kernel.dequeue(lease=SECOND, lease_id=first.lease_id)
-    old, new = first.hands[0], second.hands[0]
-    assert (old.lease_id, old.attempt) == (new.lease_id, new.attempt)
-    assert kernel.complete(replace(old, row=new.row)) == {old.id: "lost"}
-    assert kernel.complete(new) == {}
 
 
 def test_a_reclaimed_lease_takes_nothing(kernel: Kernel, open_kernel: OpenKernel, clock: Clock) -> None:

@@ -6,6 +6,8 @@ from sqlalchemy_fairqueue.database import Hint
 from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel
 from tests.sql.plans import assert_frugal
 
+pytestmark = pytest.mark.usefixtures("cloned")
+
 A_FEW = 40
 
 
@@ -146,15 +148,15 @@ def test_a_lease_that_was_committed_after_its_end_is_found(kernel: Kernel, late:
 
 
 def _age(kernel: Kernel, reader: Kernel, *, left: int = 0) -> list[int | None]:
-    """Serve 900 messages of three channels one by one while the reader's snapshot keeps every version of their rows;
+    """Serve 450 messages of three channels one by one while the reader's snapshot keeps every version of their rows;
     give the hints of the last call. So many messages more are left ready.
     """
-    kernel.enqueue(*["a", "b", "c"] * (300 + left // 3))
+    kernel.enqueue(*["a", "b", "c"] * (150 + left // 3))
     kernel.hear()
     reader.value("select count(*) from fq_message")
     call = kernel.dequeue()
     assert kernel.complete(*call.hands) == {}
-    for _ in range(899):
+    for _ in range(449):
         call = kernel.dequeue(hints=call.hints)
         assert kernel.complete(*call.hands) == {}
     return call.hints

@@ -6,6 +6,8 @@ import pytest
 
 from tests.sql.client import Kernel, OpenKernel
 
+pytestmark = pytest.mark.usefixtures("cloned")
+
 
 def test_a_publication_of_all_tables_hinders_nothing(kernel: Kernel) -> None:
     """Every table has a replica identity, the state's being full: with a FOR ALL TABLES publication every verb still

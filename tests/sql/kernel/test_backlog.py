@@ -2,47 +2,10 @@
 nobody has heard.
 """
 
-from functools import partial
-from typing import Any
-
 import pytest
 
-from tests.sql.client import HOUR, Kernel, OpenKernel
-from tests.sql.kernel.verbs import bound, channel_stats, limit, unbalanced
-
-
-def test_every_verb_keeps_the_count(kernel: Kernel) -> None:
-    """Before and after each step, heard or not, backlog and what the signals add make the undelivered messages."""
-    kernel.configure("a", 3)
-    limit(kernel, 9)
-
-    def check() -> None:
-        assert unbalanced(kernel) == []
-
-    kernel.enqueue(*"aaaaabbbbb", delays=[None] * 9 + [HOUR])
-    check()
-    added = kernel.enqueue("a", "a", "b", keys=["k", "k", None])
-    check()
-    one, two, three, four, five, *_ = kernel.dequeue(7).hands
-    steps: list[partial[Any]] = [
-        partial(kernel.release, one),
-        partial(kernel.retry, two, delay=1),
-        partial(kernel.complete, three),
-        partial(kernel.bury, four),
-        partial(kernel.cancel, added[2].message_id, five.id),
-        partial(kernel.release, five),
-        partial(kernel.hear),
-        partial(kernel.rows, "select fq_purge_channel('q', 'b')"),
-        partial(kernel.rows, "select fq_redrive('q')"),
-        partial(kernel.rows, "update fq_lease set expires_at = 0"),
-        partial(kernel.dequeue, 2),
-        partial(bound, kernel, "a", 5),
-        partial(kernel.drain),
-    ]
-    for step in steps:
-        step()
-        check()
-    assert [kernel.state(name)["backlog"] for name in "ab"] == [0, 0]
+from tests.sql.client import Kernel, OpenKernel
+from tests.sql.kernel.verbs import bound, channel_stats, unbalanced
 
 
 @pytest.mark.parametrize("size", [1, 10])
@@ -71,36 +34,6 @@ def test_a_right_count_is_not_mended(kernel: Kernel, open_kernel: OpenKernel, si
     user.rollback()
     kernel.hear()
     assert kernel.state("a")["backlog"] == 0
-
-
-def test_configuring_a_bound_counts_anew(kernel: Kernel) -> None:
-    """With a bound the backlog is counted: what is there less what signals will add."""
-    kernel.enqueue("a", "a", "b")
-    kernel.hear()
-    kernel.enqueue("a", delays=[HOUR])
-    kernel.dequeue()
-    kernel.enqueue("a")
-    kernel.rows("update fq_channel_state set backlog = backlog + 99")
-    bound(kernel, "a", 10)
-    bound(kernel, "b", 10)
-    assert unbalanced(kernel) == []
-    assert channel_stats(kernel)["a"]["backlog"] == 3
-
-
-def test_a_bound_is_set_and_lifted(kernel: Kernel) -> None:
-    """A policy brings its bound, for a channel and for the queue's new channels; one without a bound lifts it."""
-    bound(kernel, "a", 5, drop=True)
-    bound(kernel, None, 7, drop=True)
-    kernel.enqueue("new")
-    for channel, most in (("a", 5), ("new", 7)):
-        state = kernel.state(channel)
-        assert (state["max_backlog"], state["drop_when_full"]) == (most, True)
-    bound(kernel, "a", None)
-    bound(kernel, None, None)
-    kernel.enqueue("newer")
-    for channel in ("a", "newer"):
-        state = kernel.state(channel)
-        assert (state["max_backlog"], state["drop_when_full"]) == (None, False)
 
 
 def test_what_was_dropped_is_counted(kernel: Kernel) -> None:

@@ -25,30 +25,6 @@ def count(kernel: Kernel) -> int:
     return found
 
 
-@pytest.mark.parametrize("size", [1, 10])
-def test_a_limit_holds_over_all_channels(kernel: Kernel, size: int) -> None:
-    """At most as many messages as the limit says are out, whichever channels they are of and however they are asked
-    for.
-    """
-    limit(kernel, 3)
-    kernel.enqueue(*"abcde")
-    hands = [hand for _ in range(10) for hand in kernel.dequeue(size).hands]
-    assert [hand.channel for hand in hands] == ["a", "b", "c"]
-    assert kernel.dequeue(size).hands == []
-    assert kernel.complete(hands[1]) == {}
-    assert kernel.dequeue(size).channels == ["d"]
-    assert kernel.dequeue(size).hands == []
-
-
-def test_one_of_several_free_slots_fills_a_call(kernel: Kernel) -> None:
-    """A call takes no more than what is left of the limit, in the ready order."""
-    limit(kernel, 3)
-    kernel.enqueue(*"abcde")
-    kernel.dequeue(2)
-    assert kernel.dequeue(10).channels == ["c"]
-    assert kernel.dequeue(10).hands == []
-
-
 def test_a_completion_frees_the_slots_of_all_its_channels_by_one_signal(kernel: Kernel) -> None:
     """Only a channel that has a limit of its own is signalled itself; each slot of the queue is used again."""
     limit(kernel, 4)
@@ -104,38 +80,6 @@ def test_a_slot_is_free_when_its_transaction_commits(kernel: Kernel, open_kernel
         assert len(kernel.dequeue(10).hands) == free
 
 
-def test_an_expired_lease_frees_its_slots(kernel: Kernel) -> None:
-    """What a consumer lost comes back, and its slots with it."""
-    limit(kernel, 2)
-    kernel.enqueue("a", "b", "c")
-    kernel.dequeue(2)
-    kernel.rows("update fq_lease set expires_at = 0")
-    kernel.dequeue()
-    assert len(kernel.dequeue(10).hands) + count(kernel) >= 2
-    assert count(kernel) == 2
-
-
-def test_a_limit_counts_what_is_out(kernel: Kernel) -> None:
-    """Set, lowered, raised, lifted and set again, a limit counts every message that is out once."""
-    kernel.enqueue(*"abcdefgh")
-    first = kernel.dequeue(4).hands
-    limit(kernel, 5)
-    assert count(kernel) == 4
-    assert len(kernel.dequeue(10).hands) == 1
-    limit(kernel, 2)
-    assert count(kernel) == 5
-    assert kernel.complete(*first[:3]) == {}
-    assert kernel.dequeue(10).hands == []
-    limit(kernel, 3)
-    assert len(kernel.dequeue(10).hands) == 1
-    limit(kernel, None)
-    assert len(kernel.dequeue(1).hands) == 1
-    assert kernel.complete(first[3]) == {}
-    limit(kernel, 4)
-    assert len(kernel.dequeue(10).hands) == 1
-    assert count(kernel) == 4
-
-
 def test_a_raised_limit_counts_for_the_next_call(kernel: Kernel) -> None:
     """Whatever hints a consumer has collected at the limit, it takes as soon as there is room."""
     limit(kernel, 1)
@@ -148,19 +92,6 @@ def test_a_raised_limit_counts_for_the_next_call(kernel: Kernel) -> None:
     limit(kernel, 3)
     hints[Hint.FULL_SCAN_AT] = kernel.value("select fq_now()") + 50 * SECOND
     assert kernel.dequeue(10, hints=hints).channels == ["b", "a"]
-
-
-def test_a_queue_s_limit_and_a_channel_s_hold_together(kernel: Kernel) -> None:
-    """A message may hold a slot of its channel and one of its queue, and gives both back."""
-    kernel.configure("a", 1)
-    kernel.enqueue(*"aaabbb")
-    limit(kernel, 3)
-    hands = kernel.dequeue(10).hands
-    assert sorted(hand.channel for hand in hands) == ["a", "b", "b"]
-    kernel.configure("b", 2)
-    assert unbalanced(kernel) == []
-    assert kernel.release(*hands) == {}
-    assert sorted(kernel.dequeue(10).channels) == ["a", "b", "b"]
 
 
 def test_setting_a_limit_waits_for_a_dequeue_under_way(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:

@@ -8,67 +8,9 @@ import pytest
 from sqlalchemy_fairqueue.database import Hint
 from tests.fixtures.waits import Waits
 from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, on
-from tests.sql.kernel.verbs import bound, pause, queue_row, resume, stats
+from tests.sql.kernel.verbs import pause, queue_row, resume
 
 pytestmark = pytest.mark.usefixtures("balanced")
-
-
-def test_a_paused_queue_delivers_nothing_and_hears_everything(kernel: Kernel) -> None:
-    """A paused queue takes in messages and signals, gives nothing out, and is due when somebody resumes it."""
-    kernel.enqueue("a", "b")
-    (hand,) = kernel.dequeue().hands
-    assert pause(kernel)
-    kernel.enqueue("a", "c", priorities=[1, None])
-    call = kernel.dequeue(10, lease_id=hand.lease_id)
-    assert (call.hands, call.due_in) == ([], None)
-    assert kernel.value("select count(*) from fq_signal") == 0
-    assert kernel.complete(hand) == {}
-    assert stats(kernel)["paused_at"] is not None
-    assert resume(kernel)
-    assert kernel.dequeue(10, hints=call.hints).channels == ["b", "a", "c"]
-    assert stats(kernel)["paused_at"] is None
-
-
-def test_a_paused_queue_takes_expired_messages_back(kernel: Kernel) -> None:
-    """Leases expire in a paused queue as in any other."""
-    kernel.enqueue("a")
-    kernel.dequeue()
-    pause(kernel)
-    kernel.rows("update fq_lease set expires_at = 0")
-    assert kernel.dequeue().hands == []
-    assert kernel.value("select count(*) from fq_message where lease_id is null") == 1
-
-
-def test_a_paused_channel_delivers_nothing_whatever_comes(kernel: Kernel) -> None:
-    """Messages new, urgent, returned and reclaimed wait in a paused channel, and the others are served."""
-    kernel.enqueue(*"aaaab")
-    one, other, two, _, _ = kernel.dequeue(10).hands
-    assert pause(kernel, "a")
-    kernel.enqueue("a", "b", priorities=[1, None])
-    kernel.release(one)
-    kernel.retry(two, delay=1)
-    assert kernel.dequeue(10).channels == ["b"]
-    kernel.rows("update fq_lease set expires_at = 0")
-    assert kernel.dequeue(10).channels == ["b", "b"]
-    assert other.channel == "b"
-    state = kernel.state("a")
-    assert (state["next_dequeue_at"], state["head_dequeue_at"]) == (None, -1)
-    assert resume(kernel, "a")
-    assert kernel.dequeue(10).channels == ["a"] * 5
-
-
-def test_pausing_says_whether_it_changed_anything(kernel: Kernel) -> None:
-    """A queue or channel that is paused already stays paused since then; one that is not paused is not resumed."""
-    kernel.enqueue("a")
-    for channel in (None, "a"):
-        assert resume(kernel, channel) is False
-        assert pause(kernel, channel) is True
-        since = (kernel.state(channel) if channel else queue_row(kernel))["paused_at"]
-        assert since is not None
-        assert pause(kernel, channel) is False
-        assert (kernel.state(channel) if channel else queue_row(kernel))["paused_at"] == since
-        assert resume(kernel, channel) is True
-        assert resume(kernel, channel) is False
 
 
 def test_a_channel_that_does_not_exist(kernel: Kernel) -> None:
@@ -87,20 +29,6 @@ def test_a_channel_that_does_not_exist(kernel: Kernel) -> None:
     assert kernel.dequeue(10).channels == ["a"]
     assert resume(kernel, "b") is True
     assert kernel.dequeue(10).channels == ["b"]
-
-
-def test_a_queue_and_its_channels_are_paused_apart(kernel: Kernel) -> None:
-    """To resume the queue resumes no channel that was paused by itself, and the other way round."""
-    kernel.enqueue("a", "b")
-    pause(kernel, "a")
-    pause(kernel)
-    resume(kernel)
-    assert kernel.dequeue(10).channels == ["b"]
-    pause(kernel)
-    resume(kernel, "a")
-    assert kernel.dequeue(10).hands == []
-    resume(kernel)
-    assert kernel.dequeue(10).channels == ["a"]
 
 
 def test_a_bad_name_is_refused(kernel: Kernel) -> None:
@@ -183,19 +111,6 @@ def test_what_can_be_served_again_is_found_below_every_hint(kernel: Kernel, how:
         assert heard < floor
         hints[Hint.READY_FLOOR] = heard
     assert kernel.dequeue(hints=hints).channels == ["a"]
-
-
-def test_configuring_a_paused_channel_does_not_resume_it(kernel: Kernel) -> None:
-    """A paused channel takes a new policy and stays paused."""
-    kernel.enqueue("a")
-    kernel.hear()
-    pause(kernel, "a")
-    kernel.configure("a", 3, weight=2)
-    bound(kernel, "a", 7)
-    kernel.hear()
-    assert kernel.dequeue().hands == []
-    resume(kernel, "a")
-    assert kernel.dequeue().channels == ["a"]
 
 
 def test_pausing_a_queue_sets_no_policy(kernel: Kernel) -> None:

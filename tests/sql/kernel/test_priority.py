@@ -94,24 +94,6 @@ def test_a_priority_outlives_a_delay(still: Kernel, verb: str) -> None:
     assert order(still) == [plain]
 
 
-def test_a_priority_outlives_a_retry_at_once_and_a_reclaim(still: Kernel) -> None:
-    """A message that comes back without a delay stands where it stood."""
-    [urgent, low] = ids(still, 7, 1)
-    still.retry(take(still)[0])
-    assert take(still, lease=SECOND)[0].id == urgent
-    wait(still, 2 * SECOND)
-    assert order(still) == [urgent, low]
-
-
-def test_a_priority_outlives_a_redrive(still: Kernel) -> None:
-    """A dead letter that lives again has the priority that it had."""
-    [urgent, plain] = ids(still, 7, None)
-    still.bury(*take(still, 2))
-    [low] = ids(still, 1)
-    still.rows("select * from fq_redrive('q')")
-    assert order(still) == [urgent, low, plain]
-
-
 @pytest.mark.parametrize("given", [(None, 0), (9, 0), (9, MINUTE)])
 def test_a_replacement_brings_its_own_priority(still: Kernel, given: tuple[int | None, int]) -> None:
     """A message that is rewritten has the time and the priority of the one that replaced it, and no other."""
@@ -143,15 +125,6 @@ def test_a_message_that_is_locked_is_promoted_later(still: Kernel, open_kernel: 
     still.release(*hands)
     other.rollback()
     assert order(still) == [urgent, plain]
-
-
-def test_a_message_that_is_gone_is_no_promotion(still: Kernel) -> None:
-    """What was cancelled before it was due leaves nothing behind."""
-    [urgent] = ids(still, 5, delays=[MINUTE])
-    still.rows("select * from fq_cancel('q', array[%(id)s]::bigint[])", id=urgent)
-    wait(still, MINUTE)
-    still.dequeue()
-    assert still.value("select count(*) from fq_promotion") == 0
 
 
 @pytest.mark.parametrize("limit", [1, 100])
@@ -215,15 +188,6 @@ def test_stats_know_since_when_a_promoted_message_waits(still: Kernel) -> None:
     still.release(*take(still))
     assert stats(still)["oldest_ready_at"] >= START + MINUTE
     assert channel_stats(still)["a"]["oldest_ready_at"] >= START + MINUTE
-
-
-def test_the_history_knows_since_when_a_promoted_message_waited(still: Kernel) -> None:
-    """An attempt was ready since its message was due."""
-    still.rows("select fq_record_queue('q', true, null)")
-    ids(still, 5, delays=[MINUTE])
-    wait(still, 3 * MINUTE)
-    still.complete(*take(still, 9))
-    assert still.value("select ready_at from fq_history") == START + MINUTE
 
 
 def test_promotions_are_frugal(still: Kernel) -> None:

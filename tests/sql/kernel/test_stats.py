@@ -1,87 +1,10 @@
 """fq_stats, fq_channel_stats, fq_queues: what is said of a queue is so."""
 
-import psycopg
 import pytest
 
 from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel
-from tests.sql.kernel.verbs import bound, channel_stats, limit, pause, stats
+from tests.sql.kernel.verbs import channel_stats, pause, stats
 from tests.sql.plans import explained
-
-
-def test_a_queue_says_how_it_stands(kernel: Kernel) -> None:
-    """Ready, scheduled, out, dead, signals and consumers are counted, heard or not."""
-    before = kernel.value("select fq_now()")
-    limit(kernel, 5)
-    kernel.enqueue(*"aaabbbc", delays=[None] * 6 + [HOUR])
-    expected = {
-        "channels": 3,
-        "ready": 6,
-        "scheduled": 1,
-        "leased": 0,
-        "dead": 0,
-        "dropped": 0,
-        "paused_at": None,
-        "max_concurrency": 5,
-        "current_concurrency": 0,
-        "rate_interval": None,
-        "rate_burst": None,
-        "rate_allows_at": None,
-        "signals": 3,
-        "consumers": 0,
-        "served_cost": None,
-        "served_since": None,
-    }
-    found = stats(kernel)
-    oldest = found.pop("oldest_ready_at")
-    assert found == expected
-    assert before <= oldest <= kernel.value("select fq_now()")
-    one, two, _ = kernel.dequeue(3, lease=HOUR).hands
-    kernel.bury(one)
-    kernel.release(two)
-    pause(kernel)
-    found = stats(kernel)
-    assert found["paused_at"] > before
-    assert {
-        name: found[name] for name in ("ready", "leased", "dead", "current_concurrency", "signals", "consumers")
-    } == {
-        "ready": 4,
-        "leased": 1,
-        "dead": 1,
-        "current_concurrency": 1,
-        "signals": 2,
-        "consumers": 1,
-    }
-
-
-def test_a_queue_that_nobody_knows_is_empty(kernel: Kernel) -> None:
-    """One row of noughts, without a limit."""
-    found = stats(kernel)
-    assert {value for value in found.values() if value} == set()
-    assert found["current_concurrency"] is None
-    assert channel_stats(kernel) == {}
-
-
-def test_channels_say_how_they_stand(kernel: Kernel) -> None:
-    """Each channel's counts are its own, with its policy."""
-    kernel.configure("a", 2, interval=5, burst=6, weight=7)
-    bound(kernel, "b", 9, drop=True)
-    kernel.enqueue(*"aaabb", delays=[None, None, None, None, HOUR])
-    _, two = kernel.dequeue(2).hands
-    kernel.enqueue("b")
-    kernel.bury(two)
-    pause(kernel, "b")
-    found = channel_stats(kernel)
-    assert list(found) == ["a", "b"]
-    names = ("ready", "scheduled", "leased", "current_concurrency", "backlog", "dead")
-    assert [found["a"][name] for name in names] == [1, 0, 1, 1, 1, 1]
-    assert [found["b"][name] for name in names] == [2, 1, 0, 0, 3, 0]
-    policy = ("max_concurrency", "rate_interval", "rate_burst", "weight", "max_backlog", "drop_when_full")
-    assert [found["a"][name] for name in policy] == [2, 5, 6, 7, None, False]
-    assert [found["b"][name] for name in policy] == [None, 0, 1, 1, 9, True]
-    assert found["a"]["last_dequeue_at"] is not None
-    assert (found["b"]["last_dequeue_at"], found["a"]["paused_at"]) == (None, None)
-    assert found["b"]["paused_at"] is not None
-    assert channel_stats(kernel, "b") == {"b": found["b"]}
 
 
 def test_the_oldest_is_that_which_has_waited_longest(kernel: Kernel) -> None:
@@ -94,16 +17,6 @@ def test_the_oldest_is_that_which_has_waited_longest(kernel: Kernel) -> None:
     assert stats(kernel)["oldest_ready_at"] == 11
 
 
-def test_channels_come_page_by_page(kernel: Kernel) -> None:
-    """By name, as many as asked for, after the last of the page before."""
-    kernel.enqueue(*"edcba")
-    assert list(channel_stats(kernel, limit=2)) == ["a", "b"]
-    assert list(channel_stats(kernel, limit=2, after="b")) == ["c", "d"]
-    with pytest.raises(psycopg.Error) as refusal:
-        channel_stats(kernel, limit=0)
-    assert refusal.value.sqlstate == "QF001"
-
-
 def test_queues_are_those_with_channels_or_settings(kernel: Kernel) -> None:
     """Each queue once, in order, made by a message or by configuration."""
     for queue in ("c", "a", "b"):
@@ -113,48 +26,7 @@ def test_queues_are_those_with_channels_or_settings(kernel: Kernel) -> None:
     assert [row["fq_queues"] for row in kernel.rows("select * from fq_queues()")] == ["a", "b", "c", "d"]
 
 
-def test_busy_channels_are_those_with_something_to_do(kernel: Kernel) -> None:
-    """Ready, scheduled, leased, paused or at their limit with messages, or heard of: busy. All others are idle."""
-    kernel.configure("full", 1)
-    kernel.enqueue("done", "full", "full", "dead", "held", "ready", "later", "off", delays=[None] * 6 + [HOUR, None])
-    hands = {hand.channel: hand for hand in kernel.dequeue(4).hands}
-    kernel.complete(hands["done"])
-    kernel.bury(hands["dead"])
-    kernel.hear()
-    pause(kernel, "off")
-    pause(kernel, "paused and empty", new=True)
-    kernel.hear()
-    assert list(channel_stats(kernel, busy=True)) == ["full", "held", "later", "off", "ready"]
-    kernel.enqueue("heard of")
-    assert list(channel_stats(kernel, busy=True, limit=3)) == ["full", "heard of", "held"]
-    assert list(channel_stats(kernel, busy=True, after="held")) == ["later", "off", "ready"]
-    assert list(channel_stats(kernel, "off", "done", "nobody", busy=True)) == ["off"]
-    assert list(channel_stats(kernel, "off", "done", "nobody")) == ["done", "off"]
-    found = stats(kernel)
-    assert {name: found[name] for name in ("channels", "ready", "scheduled", "leased", "dead")} == {
-        "channels": 9,
-        "ready": 4,
-        "scheduled": 1,
-        "leased": 2,
-        "dead": 1,
-    }
-    everyone = channel_stats(kernel)
-    assert sum(row["ready"] for row in everyone.values()) == found["ready"]
-    assert {name for name, row in everyone.items() if row["ready"] + row["scheduled"] + row["leased"]} == set(
-        channel_stats(kernel, busy=True)
-    )
-
-
-def test_what_idle_channels_dropped_is_counted(kernel: Kernel) -> None:
-    """Messages dropped by a channel that is idle now are in the sum."""
-    bound(kernel, "a", 1, drop=True)
-    kernel.enqueue("a", "a", "a")
-    kernel.complete(*kernel.dequeue(5).hands)
-    kernel.hear()
-    assert channel_stats(kernel, busy=True) == {}
-    assert stats(kernel)["dropped"] == 2
-
-
+@pytest.mark.usefixtures("cloned")
 def test_idle_channels_are_not_read(kernel: Kernel, open_kernel: OpenKernel) -> None:
     """With a thousand idle channels as many buffers and state rows are read as with none."""
     filler = open_kernel(autocommit=True)
@@ -187,6 +59,7 @@ def test_idle_channels_are_not_read(kernel: Kernel, open_kernel: OpenKernel) -> 
     assert stats(kernel)["channels"] == 1002
 
 
+@pytest.mark.usefixtures("cloned")
 def test_looking_reads_no_ready_messages(kernel: Kernel, open_kernel: OpenKernel) -> None:
     """However many messages are ready, what is said of a queue is read by index, a few rows a channel."""
     filler = open_kernel(autocommit=True)

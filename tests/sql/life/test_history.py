@@ -143,25 +143,6 @@ def test_batches_and_moved_rows_are_recorded_once_each(kernel: Kernel) -> None:
     assert {row["channel"] for row in rows} == {"a", "b"}
 
 
-def test_priorities_are_ready_from_their_enqueue(kernel: Kernel) -> None:
-    """A prioritised message, whose order in its channel is no time, was ready when it was enqueued."""
-    record(kernel, True)
-    kernel.enqueue("a", priorities=[5])
-    kernel.complete(*kernel.dequeue().hands)
-    (row,) = history(kernel)
-    assert row["ready_at"] == row["enqueued_at"]
-
-
-def test_a_scheduled_message_is_ready_when_it_is_due(kernel: Kernel, clock: Clock) -> None:
-    """The time for which a message was scheduled is not waiting time."""
-    record(kernel, True)
-    kernel.enqueue("a", delays=[HOUR])
-    clock.advance(timedelta(hours=2))
-    kernel.complete(*kernel.dequeue().hands)
-    (row,) = history(kernel)
-    assert row["enqueued_at"] + HOUR == row["ready_at"]
-
-
 def test_what_was_handed_out_decides(kernel: Kernel) -> None:
     """An attempt is recorded if the queue recorded when it began; other queues and earlier attempts leave no trace."""
     kernel.enqueue("a")
@@ -188,6 +169,7 @@ def test_a_consumer_whose_lease_is_gone_has_no_name(kernel: Kernel, clock: Clock
     assert [row["consumer"] for row in history(kernel)] == [None]
 
 
+@pytest.mark.usefixtures("cloned")
 def test_completions_beside_an_open_transaction(kernel: Kernel, open_kernel: OpenKernel) -> None:
     """Each is counted once, also of a transaction that commits late, and no reading reads what was counted before."""
     record(kernel, True)

@@ -27,6 +27,8 @@ from tests.sql.life.verbs import (
 )
 from tests.sql.plans import assert_frugal, explained
 
+pytestmark = pytest.mark.usefixtures("cloned")
+
 BATCH = 10
 # What a batch may read of one table in one statement, as in tests/sql/test_plans.py.
 BOUND = 4 * BATCH

@@ -8,6 +8,8 @@ import pytest
 from tests.sql.client import HOUR, Kernel
 from tests.sql.plans import assert_frugal
 
+pytestmark = pytest.mark.usefixtures("cloned")
+
 PAGE = 10
 # A loop of PL/pgSQL fetches 10 rows and then 50 at a time.
 BOUND = 60 + PAGE
@@ -42,7 +44,7 @@ def _find(kernel: Kernel, **asked: object) -> list[dict[str, Any]]:
 
 
 def test_a_page_reads_a_page(full: Kernel) -> None:
-    """Whatever is asked for by index, the page costs what it has."""
+    """Whatever is asked for by index, the page costs what it has; what no index has, and a place, cost their bounds."""
     pages: list[dict[str, object]] = [
         {"channel": "c1"},
         {"channel": "c1", "state": "ready"},
@@ -60,18 +62,13 @@ def test_a_page_reads_a_page(full: Kernel) -> None:
     ]
     for asked in pages:
         assert_frugal(full, BOUND, partial(_find, full, **asked))
-
-
-def test_what_no_index_has_is_bounded(full: Kernel) -> None:
-    """A kind and a state of the whole queue read so many messages, and no more."""
-    for asked in ({"kind": "none"}, {"state": "scheduled"}, {"channel": "c1", "kind": "none"}):
+    # A kind and a state of the whole queue read so many messages, and no more.
+    bounded: list[dict[str, object]] = [{"kind": "none"}, {"state": "scheduled"}, {"channel": "c1", "kind": "none"}]
+    for asked in bounded:
         assert_frugal(full, 5000 + BOUND, partial(_find, full, **asked))
         [row] = _find(full, **asked)
         assert row["message_id"] is None
-
-
-def test_a_place_reads_what_it_counts(full: Kernel) -> None:
-    """A message at the end of a long channel is counted up to the bound."""
+    # A message at the end of a long channel is counted up to the bound.
     last = full.value("select max(id) from fq_message where lease_id is null")
     assert_frugal(full, 100 + BOUND, lambda: full.value("select fq_messages_ahead('q', %(id)s, 100)", id=last))
     assert full.value("select fq_messages_ahead('q', %(id)s, 100)", id=last) == 100

@@ -1,7 +1,11 @@
 """Plans of the requests to stop: each look-up reads a row a queue, however many stand."""
 
+import pytest
+
 from tests.sql.client import Kernel
 from tests.sql.plans import assert_frugal
+
+pytestmark = pytest.mark.usefixtures("cloned")
 
 
 def test_requests_are_found_by_index(kernel: Kernel) -> None:

@@ -8,7 +8,7 @@ from tests.fixtures.waits import Waits
 from tests.sql.answers import Hand
 from tests.sql.client import HOUR, Kernel, OpenKernel, on
 from tests.sql.kernel.verbs import pause, resume, unbalanced
-from tests.sql.life.verbs import dead, enqueue, message, outcomes, purge_channel, purge_dead, redrive
+from tests.sql.life.verbs import dead, enqueue, outcomes, purge_channel, purge_dead, redrive
 
 
 def _bury(kernel: Kernel, *channels: str, **more: object) -> list[Hand]:
@@ -22,54 +22,6 @@ def _bury(kernel: Kernel, *channels: str, **more: object) -> list[Hand]:
     return buried
 
 
-def test_a_redriven_message_is_the_same_with_new_attempts(kernel: Kernel) -> None:
-    """Content, kind, key and id come back; attempts begin anew; hand-outs go on, so that an old token stays lost."""
-    (hand,) = _bury(kernel, "a", keys=["k"], contents=[b"\x01"], kinds=["parse"], max_attempts=[1])
-    before = kernel.rows("select enqueued_at from fq_dead_letter")[0]["enqueued_at"]
-    assert redrive(kernel, hand.id) == {hand.id: "redriven"}
-    assert dead(kernel) == []
-    row = message(kernel, hand.id)
-    assert (row["content"], row["kind"], row["dedupe_key"], row["max_attempts"]) == (b"\x01", "parse", "k", 1)
-    assert (row["attempts"], row["enqueued_at"], row["error"]) == (0, before, "boom")
-    (again,) = kernel.dequeue().hands
-    assert (again.id, again.attempt, again.deliveries) == (hand.id, 1, 2)
-    assert kernel.complete(hand) == {hand.id: "lost"}
-    assert kernel.complete(again) == {}
-    assert unbalanced(kernel) == []
-
-
-def test_the_oldest_deaths_come_first(kernel: Kernel) -> None:
-    """Without ids as many as asked come back, the oldest death first, and are delivered in that order."""
-    one, two, three = _bury(kernel, "a", "a", "a")
-    kernel.rows("update fq_dead_letter set died_at = 1 where message_id = %(id)s", id=three.id)
-    assert redrive(kernel, limit=2) == {three.id: "redriven", one.id: "redriven"}
-    assert dead(kernel) == [two.id]
-    assert kernel.dequeue(10).ids == [three.id, one.id]
-    assert unbalanced(kernel) == []
-
-
-def test_a_redrive_is_of_a_queue_a_channel_and_a_kind(kernel: Kernel) -> None:
-    """Only what fits comes back; named ones that are not there, or of another queue, are missing."""
-    a, b = _bury(kernel, "a", "b")
-    (c,) = _bury(kernel, "a", kinds=["other"])
-    (foreign,) = _bury(Kernel(kernel.connection, queue="other"), "a")
-    assert redrive(kernel, channel="none") == {}
-    assert redrive(kernel, a.id, foreign.id, 99, channel="b") == {a.id: "missing", foreign.id: "missing", 99: "missing"}
-    assert redrive(kernel, channel="a", kind="other") == {c.id: "redriven"}
-    assert redrive(kernel, channel="b") == {b.id: "redriven"}
-    assert redrive(kernel) == {a.id: "redriven"}
-    assert dead(kernel) == [foreign.id]
-
-
-def test_a_key_that_stands_keeps_its_message_dead(kernel: Kernel) -> None:
-    """A message whose key another holds meanwhile stays dead and is named; of two dead ones with a key one comes."""
-    first, second, third = _bury(kernel, "a", "a", "b", keys=["k"])
-    assert outcomes(enqueue(kernel, "b", keys=["k"])) == ["created"]
-    assert redrive(kernel) == {first.id: "redriven", second.id: "duplicate", third.id: "duplicate"}
-    assert dead(kernel) == [second.id, third.id]
-    assert unbalanced(kernel) == []
-
-
 def test_keys_that_stand_hinder_nobody(kernel: Kernel) -> None:
     """Letters whose key stands are told only where the limit has room for them: they never hide the others."""
     hidden = [hand.id for _ in range(3) for hand in _bury(kernel, "a", keys=["k"])]
@@ -78,15 +30,6 @@ def test_keys_that_stand_hinder_nobody(kernel: Kernel) -> None:
     assert redrive(kernel, limit=2) == {free.id: "redriven", hidden[0]: "duplicate"}
     assert redrive(kernel, limit=2) == dict.fromkeys(hidden[:2], "duplicate")
     assert dead(kernel) == hidden
-
-
-def test_a_redrive_that_rolls_back_leaves_them_dead(kernel: Kernel, open_kernel: OpenKernel) -> None:
-    """Nothing of a redrive that rolled back is left."""
-    (hand,) = _bury(kernel, "a")
-    operator = open_kernel()
-    redrive(operator, hand.id)
-    operator.rollback()
-    assert (dead(kernel), kernel.dequeue().hands) == ([hand.id], [])
 
 
 def test_two_redrives_at_once_share(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
@@ -115,31 +58,12 @@ def test_a_redrive_waits_for_a_key_that_is_being_added(kernel: Kernel, open_kern
         assert rival.result() == {hand.id: outcome}
 
 
-@pytest.mark.parametrize("limit", [0, None])
-def test_a_bad_limit_is_refused(kernel: Kernel, limit: int | None) -> None:
+def test_a_bad_limit_is_refused(kernel: Kernel) -> None:
     """A limit that is none is refused with QF001."""
-    with pytest.raises(errors.Error) as refusal:
-        redrive(kernel, limit=limit)
-    assert refusal.value.sqlstate == "QF001"
-
-
-def test_dead_letters_are_purged(kernel: Kernel, open_kernel: OpenKernel) -> None:
-    """Named ones, those of a channel, of a kind, of a time, or all of a queue go; the number is told."""
-    hands = _bury(kernel, *["a", "b"] * 3)
-    _bury(kernel, "c", kinds=["other"])
-    _bury(Kernel(kernel.connection, queue="other"), "a")
-    times = [row["died_at"] for row in kernel.rows("select died_at from fq_dead_letter order by died_at")]
-    assert purge_dead(kernel, hands[0].id, hands[1].id, 99, channel="a") == 1
-    assert purge_dead(kernel, before=times[2]) == 1
-    assert purge_dead(kernel, channel="none") == 0
-    assert purge_dead(kernel, channel="b") == 2
-    assert purge_dead(kernel, kind="other") == 1
-    assert dead(kernel)[:-1] == [hands[2].id, hands[4].id]
-    operator = open_kernel()
-    assert purge_dead(operator) == 2
-    operator.rollback()
-    assert purge_dead(kernel) == 2
-    assert len(dead(kernel)) == 1
+    for limit in 0, None:
+        with pytest.raises(errors.Error) as refusal:
+            redrive(kernel, limit=limit)
+        assert refusal.value.sqlstate == "QF001"
 
 
 def test_a_purge_leaves_what_consumers_have(kernel: Kernel, open_kernel: OpenKernel) -> None:
@@ -157,15 +81,6 @@ def test_a_purge_leaves_what_consumers_have(kernel: Kernel, open_kernel: OpenKer
     assert len(kernel.drain()) == 2
     assert unbalanced(kernel) == []
     assert purge_channel(kernel, "none") == 0
-
-
-def test_a_purge_that_rolls_back_leaves_everything(kernel: Kernel, open_kernel: OpenKernel) -> None:
-    """Nothing is gone after a rollback."""
-    enqueue(kernel, "a", "a")
-    operator = open_kernel()
-    assert purge_channel(operator, "a") == 2
-    operator.rollback()
-    assert len(kernel.drain()) == 2
 
 
 def test_a_purge_waits_for_a_dequeue_and_hinders_none(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:

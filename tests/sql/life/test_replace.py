@@ -6,7 +6,7 @@ from psycopg import errors
 
 from tests.fixtures.waits import Waits
 from tests.sql.answers import Hand
-from tests.sql.client import HOUR, Kernel, OpenKernel, on
+from tests.sql.client import Kernel, OpenKernel, on
 from tests.sql.kernel.verbs import unbalanced
 from tests.sql.life.verbs import enqueue, lock_messages, message, outcomes
 
@@ -15,82 +15,7 @@ def _settle(kernel: Kernel, verb: str, hand: Hand) -> None:
     assert getattr(kernel, verb)(hand) == {}
 
 
-@pytest.mark.parametrize("policy", ["skip", "raise", None])
-def test_a_duplicate_names_the_holder_and_changes_nothing(kernel: Kernel, policy: str | None) -> None:
-    """With skip (also by default) and raise, a message whose key stands is not added and the holder is named."""
-    (held,) = enqueue(kernel, "a", keys=["k"])
-    before = message(kernel, held.message_id)
-    (again,) = enqueue(kernel, "a", keys=["k"], on=[policy], contents=[b"new"])
-    assert (again.message_id, again.created, again.outcome) == (held.message_id, False, "duplicate")
-    assert message(kernel, held.message_id) == before
-    assert unbalanced(kernel) == []
-
-
-def test_replace_rewrites_a_message_in_nobodys_hands(kernel: Kernel) -> None:
-    """The holder has the new content, kind, time and number of attempts; its id and the time of its enqueue stay."""
-    (held,) = enqueue(kernel, "a", keys=["k"], contents=[b"old"])
-    before = message(kernel, held.message_id)
-    (again,) = enqueue(
-        kernel, "a", keys=["k"], on="replace", contents=[b"new"], kinds=["other"], delays=[HOUR], max_attempts=[3]
-    )
-    after = message(kernel, held.message_id)
-    assert (again.message_id, again.created, again.outcome) == (held.message_id, False, "replaced")
-    assert (after["content"], after["kind"], after["max_attempts"]) == (b"new", "other", 3)
-    assert after["dequeue_at"] >= before["dequeue_at"] + HOUR
-    assert after["enqueued_at"] == before["enqueued_at"]
-    assert kernel.dequeue().hands == []
-    assert unbalanced(kernel) == []
-
-
-def test_replace_brings_a_message_forward(kernel: Kernel) -> None:
-    """A message that was due later is delivered now when the message that replaces it is due now."""
-    (held,) = enqueue(kernel, "a", keys=["k"], delays=[HOUR])
-    assert kernel.dequeue().hands == []
-    enqueue(kernel, "a", keys=["k"], on="replace")
-    assert kernel.dequeue().ids == [held.message_id]
-
-
-def test_a_replaced_message_has_all_its_attempts_again(kernel: Kernel) -> None:
-    """Attempts and the last error of a message that was tried before are forgotten; its hand-outs go on counting."""
-    enqueue(kernel, "a", keys=["k"])
-    kernel.retry(*kernel.dequeue().hands, error="boom")
-    enqueue(kernel, "a", keys=["k"], on="replace")
-    (hand,) = kernel.dequeue().hands
-    assert (hand.attempt, hand.deliveries, message(kernel, hand.id)["error"]) == (1, 2, None)
-
-
-def test_replace_leaves_a_leased_message_to_its_holder(kernel: Kernel) -> None:
-    """A message in a consumer's hands is not touched but for its key: the new message has it and comes beside it."""
-    enqueue(kernel, "a", keys=["k"], contents=[b"old"])
-    (hand,) = kernel.dequeue().hands
-    (new,) = enqueue(kernel, "a", keys=["k"], on="replace", contents=[b"new"])
-    assert (new.created, new.outcome) == (True, "created")
-    assert message(kernel, hand.id)["content"] == b"old"
-    assert outcomes(enqueue(kernel, "a", keys=["k"])) == ["duplicate"]
-    assert kernel.complete(hand) == {}
-    assert kernel.dequeue().ids == [new.message_id]
-    assert unbalanced(kernel) == []
-
-
-def test_a_key_several_times_in_a_call(kernel: Kernel) -> None:
-    """In a call, each message meets what those before it left, whatever their policies."""
-    first = enqueue(
-        kernel,
-        *["a"] * 4,
-        keys=["k"] * 4,
-        on=["skip", "replace", "raise", "replace"],
-        contents=[b"1", b"2", b"3", b"4"],
-    )
-    assert outcomes(first) == ["created", "replaced", "duplicate", "replaced"]
-    assert {row.message_id for row in first} == {first[0].message_id}
-    assert message(kernel, first[0].message_id)["content"] == b"4"
-    kernel.dequeue()
-    second = enqueue(kernel, *["a"] * 3, keys=["k"] * 3, on=["replace", "skip", "replace"])
-    assert outcomes(second) == ["created", "duplicate", "replaced"]
-    assert {row.message_id for row in second} == {second[0].message_id} != {first[0].message_id}
-    assert unbalanced(kernel) == []
-
-
+@pytest.mark.usefixtures("cloned")
 def test_a_message_that_is_replaced_again_and_again_in_a_call(open_kernel: OpenKernel) -> None:
     """Only the last of many in a row rewrites it: a version of the row for each would slow down all that come after."""
     kernel = open_kernel()
@@ -99,25 +24,6 @@ def test_a_message_that_is_replaced_again_and_again_in_a_call(open_kernel: OpenK
     assert outcomes(results) == ["created"] + ["replaced"] * 49
     assert message(kernel, results[0].message_id)["content"] == b"49"
     assert kernel.value("select pg_stat_get_xact_tuples_updated('fq_message'::regclass)") == 1
-
-
-def test_several_policies_in_a_batch(kernel: Kernel) -> None:
-    """Each message of a batch goes by its own policy, in its own channel, and the rows come for all of them."""
-    held = enqueue(kernel, "a", "b", keys=["k", "k"])
-    results = enqueue(
-        kernel,
-        "b",
-        "a",
-        "c",
-        "a",
-        "b",
-        keys=["k", "k", "k", None, "l"],
-        on=["replace", "skip", "replace", None, "raise"],
-    )
-    assert outcomes(results) == ["replaced", "duplicate", "created", "created", "created"]
-    assert [results[1].message_id, results[0].message_id] == [row.message_id for row in held]
-    assert unbalanced(kernel) == []
-    assert len(kernel.drain()) == 5
 
 
 def test_a_replacement_leaves_one_signal_that_adds_nothing(kernel: Kernel) -> None:

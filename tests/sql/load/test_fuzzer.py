@@ -13,7 +13,7 @@ from tests.queue.row_grammar import Grammar, Row
 from tests.sql.client import Kernel
 from tests.sql.load.loads import make_channels, make_stage, merge
 
-_ROWS = int(os.environ.get("FAIRQUEUE_FUZZ_ROWS", "200"))
+_ROWS = int(os.environ.get("FAIRQUEUE_FUZZ_ROWS", "60"))
 _SEED = int(os.environ.get("FAIRQUEUE_FUZZ_SEED", "1"))
 _ROUND = 20
 

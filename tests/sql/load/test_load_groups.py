@@ -84,6 +84,7 @@ def test_a_group_that_exists_is_refused(kernel: Kernel, open_kernel: OpenKernel)
     assert (added(kernel, group), len(messages(kernel))) == (1, 1)
 
 
+@pytest.mark.usefixtures("cloned")
 def test_members_are_counted_by_index(kernel: Kernel) -> None:
     """Also where the statistics know one large group alone, and expect all messages to be of each."""
     large = uuid4()
