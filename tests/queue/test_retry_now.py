@@ -8,7 +8,7 @@ from sqlalchemy import Engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, InvalidArgument, LockOrderError, Queue
+from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, LockOrderError, Queue
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
@@ -191,12 +191,3 @@ def test_attempts_are_found_by_an_index(engine: Engine, database: Database) -> N
     assert "Seq Scan" not in plan
     assert "Index Scan" in plan
     assert database.value("select count(*) from pg_indexes where indexname = 'fq_history_undone_ix'") == 1
-
-
-def test_refused(queue: Queue, engine: Engine) -> None:
-    """Bad arguments are."""
-    with pytest.raises(InvalidArgument):
-        queue.retry_now(engine, 0)
-    for message_id, limit in ((0, 1), (1, 0)):
-        with pytest.raises(InvalidArgument):
-            queue.attempts(engine, message_id, limit=limit)

@@ -98,18 +98,18 @@ def still(clock: Clock, database: Database) -> Clock:
     return clock
 
 
-@pytest.mark.parametrize("greedy", [1, 5, 100])
+@pytest.mark.parametrize("greedy", [1, 100])
 def test_queues_get_equal_parts(engine: Engine, still: Clock, greedy: int) -> None:
     """However much one asks for, and however often, two queues that always have messages get the same."""
     for queue in (A, B):
-        _seed(engine, queue, 200)
+        _seed(engine, queue, 100)
     _share(engine, A, B, rate=Rate(10, per=SECOND, burst=10))
     taken = {"a": 0, "b": 0}
-    for _ in range(50):
+    for _ in range(25):
         still.advance(SECOND / 5)
         for queue, limit in ((A, greedy), (A, greedy), (B, 3)):
             taken[queue.name] += len(_take(engine, queue, limit=limit))
-    assert 100 <= sum(taken.values()) <= 110
+    assert 50 <= sum(taken.values()) <= 60
     assert abs(taken["a"] - taken["b"]) <= 10
 
 
