@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, create_engine, event
-from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import (
     AutocommitError,
@@ -88,7 +87,7 @@ def test_all_or_none(queue: Queue, engine: Engine, database: Database, where: st
     assert database.value("select count(*) from fq_message") == len(expected)
 
 
-@pytest.mark.parametrize("isolation", ["REPEATABLE READ", "SERIALIZABLE", "AUTOCOMMIT"])
+@pytest.mark.parametrize("isolation", ["SERIALIZABLE", "AUTOCOMMIT"])
 def test_isolation(queue: Queue, waits: Waits, connect: Connect, isolation: str) -> None:
     """The engine's own isolation does not matter, also where the call waits for another that has the key."""
     holder = connect()
@@ -141,19 +140,3 @@ def test_in_opposite_orders(queue: Queue, engine: Engine, waits: Waits, connect:
     holder.rollback()
     assert sorted(tuple(rival.result()) for rival in rivals) == [("created",) * 4, ("duplicate",) * 4]
     assert len(_payloads(queue, engine)) == 4
-
-
-def test_as_with_a_session(queue: Queue, engine: Engine, database: Database) -> None:
-    """The messages that an engine adds are those that a session adds."""
-    messages = [
-        Enqueue(channel="é", payload={"x": [1]}, kind="k", headers={"h": 1}, max_attempts=3, key="'"),
-        Enqueue(channel="b", payload=None, priority=3),
-    ]
-    with Session(engine) as session, session.begin():
-        queue.enqueue_many(session, messages)
-    rows = "select kind, content, headers, dedupe_key, max_attempts, priority from fq_message order by id"
-    expected = database.rows(rows)
-    queue.purge(engine, "é")
-    queue.purge(engine, "b")
-    queue.enqueue_many(engine, messages)
-    assert database.rows(rows) == expected

@@ -7,7 +7,7 @@ from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import ChannelPolicy, InvalidArgument, IsolationError, Queue, UnknownChannel
+from sqlalchemy_fairqueue import ChannelPolicy, IsolationError, Queue, UnknownChannel
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
@@ -87,8 +87,6 @@ async def test_a_new_channel(queue: Queue, engine: Engine, async_engine: AsyncEn
         session.commit()
     _seed(queue, engine, *"abd")
     assert _taken(queue, engine) == "d"
-    with pytest.raises(InvalidArgument, match="new is 1; give True or False"):
-        queue.pause(engine, "a", new=1)  # type: ignore[arg-type]
 
 
 def test_what_is_out_stays_out(queue: Queue, engine: Engine) -> None:

@@ -1,5 +1,7 @@
 """Cancelling messages and purging channels: what is withdrawn, and what the receipts tell."""
 
+from typing import get_args
+
 import pytest
 from sqlalchemy import Engine, event
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -89,8 +91,7 @@ def test_cancelled_and_asked_for_anew(engine: Engine) -> None:
     """Enqueues are sent before cancels: where that would leave nothing, the commit fails and says so, also where a
     second cancel comes behind the enqueue; an enqueue at once adds and rewrites nothing, and the transaction goes on.
     """
-    policies: tuple[OnDuplicate, ...] = ("skip", "replace", "raise")
-    for on_duplicate in policies:
+    for on_duplicate in get_args(OnDuplicate):
         queue = Queue(on_duplicate)
         old = queue.enqueue_now(engine, channel="a", payload="old", key="k") or 0
         for twice in (False, True):
