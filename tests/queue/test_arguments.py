@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import create_engine
@@ -231,7 +231,7 @@ async def test_names() -> None:
         for said in await _refused(verb, arguments, TypeError):
             assert words in said, (verb, arguments)
     with Session() as session:
-        for call, words in (
+        calls: list[tuple[Callable[[], object], str]] = [
             (partial(_QUEUE.enqueue, session, "a", {"x": 1}), "write enqueue(session, channel='a', payload={'x': 1})"),
             (
                 partial(_QUEUE.enqueue, session, "a", payload=1),
@@ -239,8 +239,9 @@ async def test_names() -> None:
             ),
             (partial(_QUEUE.enqueue_now, session, "a", 1), "write enqueue_now(where, channel='a', payload=1)"),
             (partial(_QUEUE.configure, session, 5), "configure has 5 without a name; its arguments are defaults"),
-            (partial(Queue, nmae="documents"), "nmae"),
-        ):
+            (partial[object](cast("Any", Queue), nmae="documents"), "nmae"),
+        ]
+        for call, words in calls:
             with pytest.raises(TypeError) as caught:
                 call()
             assert words in str(caught.value)
@@ -274,6 +275,7 @@ async def test_places() -> None:
     """Whatever is no session, connection or engine is refused by its kind; async ones point to the twin."""
     twins = [name for name in dir(Queue) if not name.startswith("_") and hasattr(Queue, f"a{name}")]
     assert len(twins) > 30
+    wrong: Any
     for verb in twins:
         for wrong in [*_NONE, *_AWAITED]:
             with pytest.raises(InvalidArgument) as caught:

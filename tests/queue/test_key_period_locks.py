@@ -83,10 +83,10 @@ def test_an_open_end(engine: Engine, connect: Connect, waits: Waits, clock: Cloc
     """Within the period a duplicate is told at once, also while another transaction ends the message; a message that
     has outlived its period holds its key as one without, and who wants the key waits for its end.
     """
+    holder = connect()
     for unique_from in ("enqueue", "completion"):
         enqueue = partial(_enqueue, channel=unique_from, unique_from=unique_from)
         first = enqueue(engine)
-        holder = connect()
         QUEUE.complete(holder, QUEUE.dequeue(engine, lease=12 * HOUR))
         assert waits.unhindered(enqueue).message_id == first.message_id
         holder.commit()
