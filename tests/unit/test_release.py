@@ -56,6 +56,8 @@ def test_warnings_are_errors() -> None:
 
 def _deprecations(source: str) -> Iterator[str]:
     """The texts of the deprecation warnings that a module gives."""
+    if "eprecat" not in source:
+        return
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and re.search(r"\bDeprecationWarning\b|^deprecated\(", ast.unparse(node)):
             yield "".join(str(part.value) for part in ast.walk(node) if isinstance(part, ast.Constant))
