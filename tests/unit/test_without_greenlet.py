@@ -13,14 +13,13 @@ import alembic_ext
 from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import InvalidArgument, Queue
 
-Queue("documents").enqueue(Session(), channel="customer-7", payload=1)
+queue = Queue("documents")
+assert "msgspec" not in sys.modules
+queue.enqueue(Session(), channel="customer-7", payload=1)
 try:
     Queue("documents").enqueue(object(), channel="customer-7", payload=1)
 except InvalidArgument as error:
     print(error)
-
-queue = Queue("documents")
-assert "msgspec" not in sys.modules
 
 @queue.job
 def parse(upload: str) -> None: ...
