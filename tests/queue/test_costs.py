@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine
-from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Enqueue, Queue
@@ -55,16 +54,6 @@ def test_verbs_correct_costs(queue: Queue, engine: Engine, database: Database) -
             queue.purge(engine, "a")
             queue.dequeue(engine)
             assert int(database.rows(_TAG)[0][0]) >= tag + 20
-
-
-async def test_verbs_correct_costs_awaited(queue: Queue, async_engine: AsyncEngine, database: Database) -> None:
-    """The awaited twins, too."""
-    await queue.aconfigure(async_engine, fair_by="cost")
-    for verb in ("acomplete", "aretry", "abury"):
-        await queue.aenqueue_now(async_engine, channel="a", payload=1, cost=10)
-        [delivery] = await queue.adequeue(async_engine)
-        await getattr(queue, verb)(async_engine, delivery, cost=4)
-        assert _corrections(database)[-1] == -6
 
 
 def test_a_lost_delivery_corrects_nothing(queue: Queue, engine: Engine, database: Database) -> None:

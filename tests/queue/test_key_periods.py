@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import ChannelPolicy, Delivery, DuplicateMessage, Enqueue, InvalidArgument, Queue, Receipt
@@ -191,19 +190,6 @@ def test_a_forgotten_channel(queue: Queue, engine: Engine) -> None:
         connection.exec_driver_sql("delete from fq_channel_state")
         connection.exec_driver_sql("delete from fq_channel")
     assert enqueue_key(queue, engine).message_id == first.message_id
-
-
-async def test_awaited(queue: Queue, async_engine: AsyncEngine) -> None:
-    """The awaited twins take a period too."""
-    words: dict[str, Any] = {"channel": "a", "payload": 1, "key": "k", "unique_for": HOUR}
-    first = await queue.aenqueue_now(async_engine, **words)
-    await queue.acomplete(async_engine, await queue.adequeue(async_engine))
-    assert await queue.aenqueue_now(async_engine, **words) == first
-    async with AsyncSession(async_engine) as session:
-        receipt = queue.enqueue(session, **words)
-        await session.commit()
-    [many] = await queue.aenqueue_many(async_engine, [Enqueue(**words)])
-    assert receipt.message_id == many.message_id == first
 
 
 def test_jobs(engine: Engine) -> None:

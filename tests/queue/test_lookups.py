@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any
 
 from sqlalchemy import Engine
-from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Queue
@@ -179,13 +178,3 @@ def test_by_key_and_messages_ahead(engine: Engine) -> None:
     found = queue.message(engine, beyond)
     assert found is not None
     assert found.messages_ahead is None
-
-
-async def test_the_awaited_twins(engine: Engine, async_engine: AsyncEngine) -> None:
-    """They find the same."""
-    [message_id] = _enqueue(engine, 1)
-    assert await queue.amessage(async_engine, message_id) == queue.message(engine, message_id)
-    assert await queue.amessages(async_engine, channel="customer-7") == queue.messages(engine, channel="customer-7")
-    _enqueue(engine, 1, key="k")
-    found = await queue.amessage(async_engine, channel="customer-7", key="k")
-    assert found == queue.message(engine, channel="customer-7", key="k") is not None

@@ -2,7 +2,6 @@
 
 import pytest
 from sqlalchemy import Engine
-from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import ChannelPolicy, InvalidArgument, Queue, Rate
@@ -188,19 +187,3 @@ def test_a_plan_that_is_not_there(queue: Queue, engine: Engine) -> None:
     with pytest.raises(InvalidArgument, match="queue documents has no plan gold"):
         queue.configure(engine, default_plan="gold")
     assert (queue.plans(engine), queue.channels(engine)) == ([], [])
-
-
-async def test_awaited(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
-    """The awaited twins do the same."""
-    await queue.aconfigure_plan(async_engine, "gold", weight=2)
-    await queue.aconfigure(async_engine, default_plan="gold")
-    await queue.aconfigure_channel(async_engine, "a", plan="gold", max_backlog=7)
-    await queue.aconfigure_plan(async_engine, "gold", weight=3)
-    await queue.aconfigure_channel(async_engine, "a", reset="all")
-    assert _policies(engine, queue) == {"a": ChannelPolicy(weight=3)}
-    [plan] = await queue.aplans(async_engine, "gold")
-    assert (plan.channels, plan.is_default) == (1, True)
-    await queue.aconfigure(async_engine, default_plan=None)
-    await queue.aconfigure_channel(async_engine, "a", plan=None)
-    await queue.aremove_plan(async_engine, "gold")
-    assert await queue.aplans(async_engine) == []

@@ -5,7 +5,6 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import Engine, text
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import ChannelPolicy, Queue, Rate
@@ -114,16 +113,6 @@ def test_changes_of_a_session(queue: Queue, engine: Engine) -> None:
         queue.configure_channel(session, "a", weight=9)
         session.commit()
     assert _policy(queue, engine, "a") == ChannelPolicy(max_backlog=5, weight=9)
-
-
-async def test_awaited(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
-    """The awaited twins change what is named, too."""
-    await queue.aconfigure_channel(async_engine, "a", EVERYTHING)
-    await queue.aconfigure_channel(async_engine, "a", max_backlog=None, weight=1)
-    await queue.aconfigure(async_engine, defaults=EVERYTHING)
-    await queue.aconfigure(async_engine, defaults={"max_backlog": None, "weight": 1})
-    expected = ChannelPolicy(**SAMPLES | {"max_backlog": None, "weight": 1})
-    assert _policy(queue, engine, "a") == _first_policy(queue, engine, "new") == expected
 
 
 def test_the_whole_policy_is_checked(queue: Queue, engine: Engine) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, create_engine, event, text
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from sqlalchemy_fairqueue import ChannelPolicy, PayloadError, Queue
 from tests.fixtures.clock import Clock
@@ -126,24 +125,6 @@ def test_a_row_whose_lease_expired(
     assert database.value("select count(*) from fq_history where message_id = :bad", bad=bad) == 1
     assert (queue.stats(engine).current_concurrency, queue.channels(engine)[0].current_concurrency) == (0, 0)
     assert outcome in {"dead", "quarantined"}
-
-
-@pytest.mark.parametrize(
-    ("spoil", "release"),
-    [(lose, "unreadable"), pytest.param(SPOILT[_LARGE][0], "refused", marks=pytest.mark.whole)],
-    ids=["content lost", _LARGE],
-)
-async def test_an_async_consumer(  # noqa: PLR0917 - fixtures
-    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database, spoil: Spoil, release: str
-) -> None:
-    """As a sync one."""
-    bad = queue.enqueue_now(engine, channel="a", payload=1)
-    good = queue.enqueue_now(engine, channel="a", payload=2)
-    spoil(database, bad or 0)
-    assert [one.message_id for one in await queue.adequeue(async_engine, limit=10)] == [good]
-    assert [one.message_id for one in await queue.aquarantined(async_engine)] == [bad]
-    assert await queue.arelease_quarantined(async_engine, bad or 0) == {bad: release}
-    assert await queue.apurge_quarantined(async_engine, [bad or 0, 99]) == {bad: "deleted", 99: "missing"}
 
 
 def test_a_worker(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, text
-from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, LockOrderError, Queue
@@ -143,16 +142,6 @@ def test_it_waits_for_a_cancel(queue: Queue, engine: Engine, connect: Connect, w
     rival = waits.start(lambda own: queue.retry_now(own, message_id)).blocked()
     holder.commit()
     assert rival.result() == "missing"
-
-
-async def test_the_awaited_twins(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
-    """They do the same."""
-    queue.configure(engine, history=True)
-    [message_id] = _enqueue(queue, engine, 1)
-    queue.retry(engine, queue.dequeue(engine), delay=HOUR, error="odd")
-    assert [one.error for one in await queue.aattempts(async_engine, message_id)] == ["odd"]
-    assert await queue.aretry_now(async_engine, message_id) == "due"
-    assert len(queue.dequeue(engine)) == 1
 
 
 def test_attempts(queue: Queue, engine: Engine, clock: Clock) -> None:

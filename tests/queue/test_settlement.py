@@ -2,14 +2,13 @@
 
 from datetime import timedelta
 from itertools import product
-from typing import Any
 
 import pytest
 from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import ChannelPolicy, LeaseLost, Queue
+from sqlalchemy_fairqueue import LeaseLost, Queue
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
@@ -91,48 +90,6 @@ def test_connection(queue: Queue, engine: Engine, connect: Connect, database: Da
         _empty(queue, engine)
 
 
-async def test_async_twins(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
-    """Every awaited twin does on async engines and connections what its namesake does on sync ones."""
-    _seed(queue, engine, *"abcdefgh")
-    for verb in VERBS:
-        first, second = await queue.adequeue(async_engine, limit=2)
-        assert await queue.aextend(async_engine, [first, second], lease=timedelta(hours=1)) > first.lease.expires_at
-        end: Any = getattr(queue, f"a{verb}")
-        await end(async_engine, first)
-        async with async_engine.begin() as connection:
-            await end(connection, second)
-        assert _left(database) == 0
-        with pytest.raises(LeaseLost):
-            await end(async_engine, [first, second])
-        with pytest.raises(LeaseLost):
-            await queue.aextend(async_engine, first)
-    await queue.aconfigure(async_engine, defaults=ChannelPolicy(weight=2))
-    await queue.aconfigure_channel(async_engine, "z", ChannelPolicy(weight=3))
-    async with async_engine.begin() as connection:
-        message_id = await queue.aenqueue_now(connection, channel="z", payload="z")
-        assert message_id is not None
-    before = database.value("select count(*) from fq_message")
-    await queue.acancel(async_engine, message_id)
-    assert database.value("select count(*) from fq_message") == before - 1
-    assert database.value("select defaults -> 'weight' from fq_queue") == 2
-
-
-async def test_async_arguments(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
-    """The awaited twins pass on what is said of an end: its delay, its reason and its error."""
-    _seed(queue, engine, *"abc")
-    retried, released, buried = await queue.adequeue(async_engine, limit=3)
-    hour = timedelta(hours=1)
-    await queue.aretry(async_engine, retried, delay=hour, error="no page")
-    await queue.arelease(async_engine, released, delay=hour)
-    await queue.abury(async_engine, buried, reason="no good", error="no ink")
-    left = {
-        row.id: (row.error, row.late)
-        for row in database.rows("select id, error, dequeue_at - fq_now() > 1.8e9 as late from fq_message")
-    }
-    assert left == {retried.message_id: ("no page", True), released.message_id: (None, True)}
-    assert tuple(*database.rows("select reason, error from fq_dead_letter")) == ("no good", "no ink")
-
-
 async def test_aextend_leaves_the_lease(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
     """What is dequeued after an extension has a lease of its own: it was not asked for as long."""
     _seed(queue, engine, "a", "b")
@@ -142,18 +99,24 @@ async def test_aextend_leaves_the_lease(queue: Queue, engine: Engine, async_engi
     assert second.lease.id != first.lease.id
 
 
-async def test_async_session_records(
-    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database
-) -> None:
-    """On an AsyncSession the plain calls record, to be sent by the awaited commit."""
-    _seed(queue, engine, *"abcd")
-    batch = queue.dequeue(engine, limit=4)
-    async with AsyncSession(async_engine) as session:
-        for verb, delivery in zip(VERBS, batch, strict=True):
-            getattr(queue, verb)(session, delivery)
-        assert _left(database) == 4
-        await session.commit()
-    assert _left(database) == 0
+async def test_async_places(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
+    """On an AsyncSession the plain calls record, to be sent by the awaited commit; a twin is one with its connection's
+    transaction, and tells what is lost.
+    """
+    for verb in VERBS:
+        _seed(queue, engine, "a", "b")
+        first, second = queue.dequeue(engine, limit=2)
+        async with AsyncSession(async_engine) as session:
+            getattr(queue, verb)(session, first)
+            assert _left(database) == 2
+            await session.commit()
+        async with async_engine.begin() as connection:
+            await getattr(queue, f"a{verb}")(connection, second)
+            assert _left(database) == 1
+        assert _left(database) == 0
+        with pytest.raises(LeaseLost):
+            await getattr(queue, f"a{verb}")(async_engine, [first, second])
+        _empty(queue, engine)
 
 
 def test_late_completion(queue: Queue, engine: Engine, clock: Clock, database: Database) -> None:

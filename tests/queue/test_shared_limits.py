@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine
-from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import InvalidArgument, Queue, Rate
@@ -213,16 +212,3 @@ def test_bad_limits(engine: Engine) -> None:
         session.commit()
     assert A.limits(engine) == []
     A.remove_limit(engine, "api")
-
-
-async def test_awaited(engine: Engine, async_engine: AsyncEngine) -> None:
-    """The awaited twins do the same."""
-    await A.aconfigure_limit(async_engine, "api", max_concurrency=2)
-    await A.aconfigure(async_engine, limits=("api",))
-    _seed(engine, A, 5)
-    assert len(await A.adequeue(async_engine, limit=5)) == 2
-    [found] = await A.alimits(async_engine)
-    assert (found.current_concurrency, found.queues) == (2, ("a",))
-    await A.aconfigure(async_engine, limits=[])
-    await A.aremove_limit(async_engine, "api")
-    assert await A.alimits(async_engine) == []

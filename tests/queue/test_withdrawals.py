@@ -4,7 +4,6 @@ from typing import get_args
 
 import pytest
 from sqlalchemy import Engine, event
-from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import DuplicateMessage, Queue
@@ -167,15 +166,3 @@ def test_purge_takes_what_its_transaction_enqueued(queue: Queue, engine: Engine)
         session.commit()
     assert purge.purged == 1
     assert queue.dequeue(engine) == []
-
-
-async def test_async_twins(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
-    """The awaited twins give receipts that tell, on engines after their commit and on connections at once."""
-    first, second = _seed(queue, engine, "a", "a")
-    assert (await queue.acancel(async_engine, first)).outcome == "cancelled"
-    async with async_engine.connect() as connection:
-        assert (await queue.acancel(connection, second)).outcome == "cancelled"
-        await connection.rollback()
-        assert (await queue.apurge(connection, "a")).purged == 1
-        await connection.commit()
-    assert (await queue.apurge(async_engine, "a")).purged == 0

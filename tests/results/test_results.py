@@ -45,17 +45,6 @@ def test_a_value_comes_back_as_payloads_do(engine: Engine, queue: Queue, out: Ou
             assert queue.result(session, delivery.message_id) == value
 
 
-async def test_awaited_twins(async_engine: AsyncEngine, queue: Queue) -> None:
-    """The same on an AsyncEngine."""
-    await queue.aenqueue_now(async_engine, channel="a", payload=1)
-    [delivery] = await queue.adequeue(async_engine)
-    with pytest.raises(ResultNotReady, match=r"has not ended; ask again later"):
-        await queue.aresult(async_engine, delivery.message_id)
-    await queue.acomplete(async_engine, delivery, result={"a": [1]})
-    assert await queue.aresult(async_engine, delivery.message_id) == {"a": [1]}
-    assert await queue.aresult(async_engine, delivery.message_id, timeout=HOUR) == {"a": [1]}
-
-
 def test_a_message_of_another_channel_is_unknown(engine: Engine, queue: Queue, database: Database) -> None:
     """With a channel, whatever became of a message of another one is not told; nor what nobody knows any more."""
     receipts = queue.enqueue_many(engine, [Enqueue(channel="a", payload=number) for number in range(5)])

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import (
@@ -221,20 +220,6 @@ def test_refused_by_the_database(database: Database) -> None:
         call = f"select fq_set_schedule('documents', 'a', 'nightly', {bad}, 'report', '', null, 20, null, false)"
         with pytest.raises(DBAPIError, match=f"schedule nightly of fq_set_schedule has a bad value: {named}"):
             database.execute(call)
-
-
-async def test_twins(async_engine: AsyncEngine) -> None:
-    """Every call has an awaited twin, and a recorded one on an AsyncSession."""
-    async with AsyncSession(async_engine) as session, session.begin():
-        queue.schedule(session, "nightly", channel="a", cron="0 3 * * *")
-    await queue.aschedule(async_engine, "hourly", channel="a", cron="0 * * * *")
-    assert [one.name for one in await queue.aschedules(async_engine)] == ["hourly", "nightly"]
-    await queue.apause_schedule(async_engine, "hourly", channel="a")
-    assert [one.state for one in await queue.aschedules(async_engine, name="hourly")] == ["paused"]
-    await queue.aresume_schedule(async_engine, "hourly", channel="a")
-    assert await queue.arun_schedule(async_engine, "hourly", channel="a") is not None
-    await queue.aunschedule(async_engine, "hourly", channel="a")
-    assert [one.name for one in await queue.aschedules(async_engine)] == ["nightly"]
 
 
 def test_sessions_lock_schedules_in_one_order(engine: Engine) -> None:
