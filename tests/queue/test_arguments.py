@@ -277,12 +277,15 @@ async def test_places() -> None:
     assert len(twins) > 30
     wrong: Any
     for verb in twins:
-        for wrong in [*_NONE, *_AWAITED]:
+        [_, place, *_] = inspect.signature(getattr(Queue, verb)).parameters.values()
+        # The calls that only record take an AsyncSession, too.
+        sessions = [AsyncSession(_ASYNC)] if place.annotation == "Where" else []
+        for wrong in [*_NONE, *_AWAITED, *sessions]:
             with pytest.raises(InvalidArgument) as caught:
                 _call(verb)(wrong)
             kind = f"the class {wrong.__name__}" if isinstance(wrong, type) else type(wrong).__name__
             assert kind in str(caught.value), verb
-            if wrong in _AWAITED:
+            if wrong not in _NONE:
                 assert "await" in str(caught.value) or "give an Engine" in str(caught.value), verb
         for wrong in [*_NONE, *_PLAIN]:
             with pytest.raises(InvalidArgument):
@@ -332,6 +335,14 @@ def test_twins_take_the_same_arguments() -> None:
         assert [(one.name, one.kind, one.default) for one in plain.parameters.values()] == [
             (one.name, one.kind, one.default) for one in awaited.parameters.values()
         ], name
+
+
+def test_nothing_is_nothing() -> None:
+    """Without messages, or deliveries, a session begins nothing, and no connection is made."""
+    with Session() as session:
+        _QUEUE.complete(session, [])
+        assert _QUEUE.enqueue_many(session, []) == _QUEUE.enqueue_many(_ENGINE, []) == []
+        assert not session.in_transaction()
 
 
 def test_errors_from_within_stay() -> None:

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, create_engine, event
+from sqlalchemy import Engine, event
 
 from sqlalchemy_fairqueue import (
     AutocommitError,
@@ -57,11 +57,6 @@ def test_receipts(queue: Queue, engine: Engine) -> None:
     assert [one.message_id for one in receipts[1:3]] == [holder.message_id] * 2
     assert receipts[4].message_id is None
     assert sorted(_payloads(queue, engine)) == [2, 4, 5]
-
-
-def test_nothing(queue: Queue) -> None:
-    """Without messages no connection is made."""
-    assert queue.enqueue_many(create_engine("postgresql+psycopg://localhost:1/none"), []) == []
 
 
 @pytest.mark.parametrize("where", ["engine", "connection"])

@@ -7,7 +7,6 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import BytesCodec, PayloadError, Queue
-from sqlalchemy_fairqueue.testing import make_delivery
 from tests.fixtures.database import Database
 
 # More digits than Python reads back, and deeper than it goes.
@@ -79,13 +78,15 @@ def test_a_codec_that_cannot_decode(engine: Engine) -> None:
     assert delivery.content == b"\xff"
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-def test_a_decode_that_is_interrupted(error: type[BaseException]) -> None:
+def test_a_decode_that_is_interrupted(engine: Engine) -> None:
     """What ends the program does so, and the next one who asks gets the payload; nothing is decoded before that."""
-    codec = _Codec(error())
-    delivery = make_delivery(Queue("interrupted", codec=codec), b"bad")
-    assert codec.decoded == []
-    for _ in range(2):
-        with pytest.raises(error):
-            _ = delivery.payload
-    assert codec.decoded == [b"bad"] * 2
+    for error in (KeyboardInterrupt, SystemExit):
+        codec = _Codec(error())
+        queue = Queue("interrupted", codec=codec)
+        queue.enqueue_now(engine, channel="a", payload=b"bad")
+        [delivery] = queue.dequeue(engine)
+        assert codec.decoded == []
+        for _ in range(2):
+            with pytest.raises(error):
+                _ = delivery.payload
+        assert codec.decoded == [b"bad"] * 2
