@@ -1,7 +1,8 @@
-"""A worker whose members add members, until it is killed: ``python -m tests.groups.program URL``."""
+"""A worker whose members add members, until it is killed."""
 
-import sys
+import threading
 from datetime import timedelta
+from multiprocessing.connection import Connection
 
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
@@ -23,19 +24,14 @@ def work(context: Context, session: Session, *, depth: int) -> None:
         raise Bury("unlucky")
 
 
-def main(url: str) -> None:
+def main(url: str, ready: Connection) -> None:
     """Work."""
     worker = Worker(create_engine(url), queue, lease=timedelta(seconds=1), concurrency=4)
     with retimed(worker, groups_every=0.02):
-        sys.stdout.write("ready\n")
-        sys.stdout.flush()
-        sys.stdin.read()
+        ready.send(None)
+        threading.Event().wait()
 
 
 def root(depth: int) -> Enqueue:
     """The first member of a group."""
     return work.prepare("a", depth=depth)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

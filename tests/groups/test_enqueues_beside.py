@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import Engine
@@ -11,6 +11,9 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from sqlalchemy_fairqueue import Context, Enqueue, OutsideGroupWarning, Queue
 from tests.fixtures.database import Database
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def _enqueue(queue: Queue, session: Session | AsyncSession | scoped_session[Session]) -> None:
@@ -28,25 +31,24 @@ def _enqueue_job(queue: Queue, session: Session | AsyncSession) -> None:
     parse.enqueue(session, "a")
 
 
-@pytest.mark.parametrize("enqueue", [_enqueue, _enqueue_many, _enqueue_job])
-def test_an_enqueue_within_the_block(
-    enqueue: Callable[[Queue, Session], None], engine: Engine, queue: Queue, database: Database
-) -> None:
+def test_an_enqueue_within_the_block(engine: Engine, queue: Queue, database: Database) -> None:
     """The warning names queue and group and points at the call; the message is enqueued, and is no member."""
-    with (
-        warnings.catch_warnings(record=True, action="always") as shown,
-        Session(engine) as session,
-        session.begin(),
-        queue.group(session) as group,
-    ):
-        enqueue(queue, session)
-        group.enqueue_many([Enqueue(channel="a", payload=2)])
-    [warning] = [one for one in shown if one.category is OutsideGroupWarning]
-    assert warning.filename == __file__
-    said = f"a message of queue '{queue.name}' is enqueued within the block of group {group.id}, and is no member of it"
-    assert said in str(warning.message)
-    assert queue.group_status(engine, group.id).total == 1
-    assert database.value("select count(*) from fq_message") == 2
+    calls: tuple[Callable[[Queue, Session], None], ...] = (_enqueue, _enqueue_many, _enqueue_job)
+    for number, enqueue in enumerate(calls, 1):
+        with (
+            warnings.catch_warnings(record=True, action="always") as shown,
+            Session(engine) as session,
+            session.begin(),
+            queue.group(session) as group,
+        ):
+            enqueue(queue, session)
+            group.enqueue_many([Enqueue(channel="a", payload=2)])
+        [warning] = [one for one in shown if one.category is OutsideGroupWarning]
+        assert warning.filename == __file__
+        said = f"a message of queue '{queue.name}' is enqueued within the block of group {group.id}, and is no member"
+        assert said in str(warning.message)
+        assert queue.group_status(engine, group.id).total == 1
+        assert database.value("select count(*) from fq_message") == 2 * number
 
 
 async def test_on_an_async_session(async_engine: AsyncEngine, queue: Queue) -> None:

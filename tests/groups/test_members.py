@@ -1,7 +1,5 @@
 """Members of groups: who is one, when one has ended, and who may add one."""
 
-from datetime import timedelta
-
 import pytest
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
@@ -17,40 +15,9 @@ from sqlalchemy_fairqueue import (
 from sqlalchemy_fairqueue.unit_of_work import send_recorded
 from tests.fixtures.database import Database
 from tests.groups.conftest import Make, add, context_of, counts, fold, followups
-from tests.worker.helpers import expire_leases, until
+from tests.worker.helpers import expire_leases
 
 pytestmark = pytest.mark.installed
-
-
-def test_ends_of_members(engine: Engine, database: Database, queue: Queue, make: Make) -> None:
-    """A retry, a release and an expired lease are no end; a completion, a burial, a cancel and a purge are."""
-    group = make(*range(6), on_failure=True)
-    retried, released, buried, cancelled, done, _ = queue.dequeue(engine, limit=6)
-    queue.retry(engine, retried, delay=timedelta(hours=1))
-    queue.release(engine, released)
-    expire_leases(database)
-    fold(database)
-    assert counts(queue.group_status(engine, group)) == (6, 0, 0, 0, 6)
-    queue.bury(engine, buried, reason="bad")
-    queue.complete(engine, done)
-    queue.cancel(engine, cancelled.message_id)
-    assert [each.message_id for each in queue.dequeue(engine, limit=1)] == [released.message_id]
-    queue.purge(engine, "a")
-    fold(database)
-    status = queue.group_status(engine, group)
-    assert (status.done, status.failed) == (1, 1)
-    expire_leases(database)
-
-    def is_finished() -> bool:
-        queue.complete(engine, [each for each in queue.dequeue(engine, limit=9) if each.kind == "default"])
-        fold(database)
-        return queue.group_status(engine, group).finished_at is not None
-
-    until(is_finished, "expired leases are taken back and their messages done")
-    status = queue.group_status(engine, group)
-    # The expired one was purged or done, by when it was taken back.
-    assert (status.done + status.cancelled, status.failed, status.pending) == (5, 1, 0)
-    assert followups(database) == ["alarm"]
 
 
 def test_a_quarantined_member_has_failed(engine: Engine, database: Database, queue: Queue, make: Make) -> None:
@@ -60,30 +27,6 @@ def test_a_quarantined_member_has_failed(engine: Engine, database: Database, que
     row = database.rows("select id, ctid::text as row from fq_message")[0]
     assert database.value(f"select fq_quarantine('documents', {row.id}, '{row.row}'::tid, 'bad')") == "quarantined"
     assert counts(queue.group_status(engine, group)) == (1, 0, 1, 0, 0)
-
-
-def test_cancelled_while_a_consumer_holds_it(engine: Engine, queue: Queue, make: Make) -> None:
-    """It counts as cancelled, also if its consumer completes it."""
-    group = make(1, 2)
-    first, second = queue.dequeue(engine, limit=2)
-    for delivery in (first, second):
-        queue.cancel(engine, delivery.message_id)
-    queue.complete(engine, first)
-    queue.bury(engine, second, reason="bad")
-    assert counts(queue.group_status(engine, group)) == (2, 0, 0, 2, 0)
-
-
-def test_a_redriven_letter_is_outside(engine: Engine, database: Database, queue: Queue, make: Make) -> None:
-    """A dead letter has ended; redriven, it changes no count and is followed by nothing."""
-    group = make(1, on_failure=True)
-    queue.bury(engine, queue.dequeue(engine), reason="bad")
-    fold(database)
-    queue.redrive(engine)
-    again = [each for each in queue.dequeue(engine, limit=9) if each.kind == "default"]
-    queue.complete(engine, again)
-    fold(database)
-    assert counts(queue.group_status(engine, group)) == (1, 0, 1, 0, 0)
-    assert database.value("select count(*) from fq_message") == 1
 
 
 def test_keys(engine: Engine, database: Database, queue: Queue, make: Make) -> None:
@@ -123,22 +66,6 @@ def test_a_moved_member_goes_on(engine: Engine, database: Database, queue: Queue
     queue.complete(engine, queue.dequeue(engine))
     fold(database)
     assert counts(queue.group_status(engine, group)) == (1, 1, 0, 0, 0)
-
-
-def test_members_add_members(engine: Engine, database: Database, queue: Queue, make: Make) -> None:
-    """The group is not finished before what its members added has ended."""
-    group = make(1)
-    [first] = queue.dequeue(engine)
-    add(engine, queue, first, 2, 3)
-    queue.complete(engine, first)
-    fold(database)
-    assert counts(queue.group_status(engine, group)) == (3, 1, 0, 0, 2)
-    for delivery in queue.dequeue(engine, limit=9):
-        add(engine, queue, delivery)
-        queue.complete(engine, delivery)
-    fold(database)
-    assert followups(database) == ["report"]
-    assert counts(queue.group_status(engine, group)) == (3, 3, 0, 0, 0)
 
 
 def test_who_may_not_add(engine: Engine, database: Database, queue: Queue, make: Make) -> None:

@@ -1,9 +1,8 @@
 """Workers that are killed while they work on groups: what follows each comes once, and after its last member."""
 
 import random
-import subprocess
-import sys
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import Engine
@@ -11,23 +10,25 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Enqueue
 from tests.fixtures.database import Database
-from tests.groups.program import queue, root
+from tests.fixtures.forks import end_fork, start_fork
+from tests.groups.program import main, queue, root
 from tests.worker.helpers import until
 
-GROUPS, DEPTH, PROCESSES = 12, 4, 3
+if TYPE_CHECKING:
+    from multiprocessing.context import ForkServerProcess
+
+GROUPS, DEPTH, PROCESSES = 6, 3, 2
 DAY = timedelta(days=1)
 MEMBERS = 2 ** (DEPTH + 1) - 1
 
 
 @pytest.mark.timeout(180)
 def test_killed_workers(engine: Engine, database: Database) -> None:
-    """Three workers, one killed and replaced again and again: each group has all of its members and one follow-up."""
-    running: list[subprocess.Popen[str]] = []
-    url = database.url.render_as_string(hide_password=False)
+    """Two workers, one killed and replaced again and again: each group has all of its members and one follow-up."""
+    running: list[ForkServerProcess] = []
 
     def start() -> None:
-        words = [sys.executable, "-m", "tests.groups.program", url]
-        running.append(subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+        running.append(start_fork(main, database.url.render_as_string(hide_password=False)))
 
     def finished() -> int:
         return int(database.value("select count(*) from fq_group where finished_at is not null"))
@@ -43,19 +44,16 @@ def test_killed_workers(engine: Engine, database: Database) -> None:
     try:
         for _ in range(PROCESSES):
             start()
-        for _ in range(4):
+        for _ in range(3):
             notes = "select sum(added) from fq_group"
             before = database.value(notes)
             until(lambda: database.value(notes) > before or finished() == GROUPS, "some members were added")  # noqa: B023
-            victim = running.pop(chance.randrange(len(running)))
-            victim.kill()
-            victim.communicate()
+            end_fork(running.pop(chance.randrange(len(running))))
             start()
         until(lambda: finished() == GROUPS, "all groups are finished")
     finally:
         for program in running:
-            program.kill()
-            program.communicate()
+            end_fork(program)
     reports = database.rows("select convert_from(content, 'UTF8')::int as number from fq_message where kind = 'report'")
     assert sorted(row.number for row in reports) == list(range(GROUPS))
     for group_id in ids:

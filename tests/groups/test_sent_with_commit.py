@@ -96,8 +96,7 @@ def test_strangers_are_refused(engine: Engine, database: Database, queue: Queue)
     assert database.value("select count(*) from fq_message") == 0
 
 
-@pytest.mark.parametrize("name", range(10))
-def test_hidden_elements_of_a_group(database: Database, name: int) -> None:
+def test_hidden_elements_of_a_group(database: Database) -> None:
     """An element of an array of fq_make_group that another subscript hides is refused."""
     values = [
         "'{f}'::boolean[]", "'{r}'::text[]", "'{r}'::text[]", "array['1'::bytea]", "'{null}'::jsonb[]",
@@ -105,29 +104,25 @@ def test_hidden_elements_of_a_group(database: Database, name: int) -> None:
     ]  # fmt: skip
     make = "select fq_make_group('documents', gen_random_uuid(), {}, '{{}}'::jsonb)"
     database.execute(make.format(", ".join(values)))
-    element = values[name].partition("::")
-    if name == 3:
-        values[name] = "'[0:0]={1}'::bytea[]"
-    else:
-        values[name] = f"'[0:0]={element[0][1:-1]}'::{element[2]}"
-    with pytest.raises(DBAPIError, match="has a bad value"):
-        database.execute(make.format(", ".join(values)))
+    for place, value in enumerate(values):
+        element, _, type_ = value.partition("::")
+        hidden = "'[0:0]={1}'::bytea[]" if place == 3 else f"'[0:0]={element[1:-1]}'::{type_}"
+        with pytest.raises(DBAPIError, match="has a bad value"):
+            database.execute(make.format(", ".join([*values[:place], hidden, *values[place + 1 :]])))
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "named"),
-    [
+def test_a_bad_value_of_a_follow_up_is_named(database: Database) -> None:
+    """fq_make_group says which argument of a message that follows is wrong."""
+    for place, value, named in (
         (1, "'{null}'", "channel is null"),
         (2, "array['']", "kind is ''"),
         (3, "'{null}'", "content is null"),
         (5, "'{-1}'", "delay is -1"),
         (7, "'{0}'", "priority is 0"),
         (9, "'{0}'", "max_attempts is 0"),
-    ],
-)
-def test_a_bad_value_of_a_follow_up_is_named(database: Database, name: int, value: str, named: str) -> None:
-    """fq_make_group says which argument of a message that follows is wrong."""
-    values = ["'{f}'", "'{r}'", "'{r}'", "array['1'::bytea]", *["'{null}'"] * 5, "'{20}'"]
-    values[name] = value
-    with pytest.raises(DBAPIError, match=f"has a bad value: {named}"):
-        database.execute(f"select fq_make_group('documents', gen_random_uuid(), {', '.join(values)}, '{{}}'::jsonb)")
+    ):
+        values = ["'{f}'", "'{r}'", "'{r}'", "array['1'::bytea]", *["'{null}'"] * 5, "'{20}'"]
+        values[place] = value
+        make = f"select fq_make_group('documents', gen_random_uuid(), {', '.join(values)}, '{{}}'::jsonb)"
+        with pytest.raises(DBAPIError, match=f"has a bad value: {named}"):
+            database.execute(make)

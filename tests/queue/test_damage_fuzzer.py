@@ -16,7 +16,7 @@ from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, Queue, Rate
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 
-_DAMAGES = int(os.environ.get("FAIRQUEUE_FUZZ_DAMAGES", "15"))
+_DAMAGES = int(os.environ.get("FAIRQUEUE_FUZZ_DAMAGES", "8"))
 _SEED = int(os.environ.get("FAIRQUEUE_FUZZ_SEED", "1"))
 _SECOND = timedelta(seconds=1)
 _LOOKS = 15

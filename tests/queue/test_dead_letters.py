@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, create_engine
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import (
@@ -235,21 +235,3 @@ def test_purge_dead(queue: Queue, engine: Engine, dead: list[int]) -> None:
     assert Queue("others").purge_dead(engine) == 0
     assert queue.purge_dead(engine) == 3
     assert queue.dead_letters(engine) == []
-
-
-async def test_async_twins(queue: Queue, async_engine: AsyncEngine, dead: list[int]) -> None:
-    """The awaited twins work on async engines, connections and sessions."""
-    assert len(await queue.adead_letters(async_engine, channel="a")) == 3
-    assert await queue.aredrive(async_engine, dead[0]) == {dead[0]: "redriven"}
-    async with AsyncSession(async_engine) as session:
-        assert await queue.aredrive(session, dead[1]) == {dead[1]: "redriven"}
-        assert await queue.apurge_dead(session, dead[2]) == 1
-        await session.rollback()
-    async with async_engine.begin() as connection:
-        assert await queue.apurge_dead(connection, dead[1]) == 1
-    assert [one.message_id for one in await queue.adead_letters(async_engine)] == dead[2:]
-    [oldest] = await queue.adead_letters(async_engine, dead[2])
-    assert await queue.apurge_dead(async_engine, channel="nobody") == 0
-    assert await queue.apurge_dead(async_engine, kind="nobody") == 0
-    assert await queue.apurge_dead(async_engine, until=oldest.died_at) == 0
-    assert await queue.apurge_dead(async_engine) == 4

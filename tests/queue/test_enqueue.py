@@ -61,14 +61,14 @@ def test_receipts(queue: Queue, engine: Engine, database: Database) -> None:
     assert isinstance(lost, Receipt)
 
 
-@pytest.mark.parametrize(
-    "how", [{}, {"delay": timedelta(hours=1)}, {"at": datetime(2101, 1, 1, tzinfo=UTC)}, {"priority": 7}]
-)
-def test_alone_as_among_others(queue: Queue, engine: Engine, database: Database, how: dict[str, Any]) -> None:
+def test_alone_as_among_others(queue: Queue, engine: Engine, database: Database) -> None:
     """A message that is sent alone leaves the same as one that is sent with others, whatever its texts are."""
     odd = ["NULL", "null", "{}", '"', "\\", "a,b", " ", "ä", "'; --", "%s", ":x"]
+    at = datetime(2101, 1, 1, tzinfo=UTC)
+    hows: list[dict[str, Any]] = [{}, {"delay": timedelta(hours=1)}, {"at": at}, {"priority": 7}]
     with Session(engine) as session:
-        for text in odd:
+        for number, text in enumerate(odd):
+            how = hows[number % len(hows)]
             same: dict[str, Any] = {"payload": [text], "kind": text, "key": text, "headers": {text: 1}} | how
             queue.enqueue(session, channel=f"{text}1", max_attempts=3, **same)
             session.commit()
@@ -129,50 +129,40 @@ def test_later(queue: Queue, engine: Engine, clock: Clock) -> None:
     assert _payloads(queue, engine) == ["at"]
 
 
-@pytest.mark.parametrize(
-    "names", [["a", "b"], ["null", "a"], ["NULL", "b"], ["a", "a,b", "{a}", '"', "\\", " a "]], ids=str
-)
-def test_names_that_an_array_could_misread(engine: Engine, names: list[str]) -> None:
+def test_names_that_an_array_could_misread(engine: Engine) -> None:
     """Many messages in one statement keep their channels, kinds and keys, and those that have none of a thing."""
-    queue = Queue("documents")
-    with Session(engine) as session:
+    for number, names in enumerate((["a", "b"], ["null", "a"], ["NULL", "b"], ["a", "a,b", "{a}", '"', "\\", " a "])):
+        queue = Queue(f"documents {number}")
         given = [Enqueue(channel=name, kind=name, key=name, payload=name, max_attempts=7) for name in names]
-        queue.enqueue_many(session, [*given, Enqueue(channel="z", payload="z", priority=3)])
-        session.commit()
-    found = {delivery.payload: delivery for delivery in queue.dequeue(engine, limit=10)}
-    assert set(found) == {*names, "z"}
-    for name in names:
-        assert (found[name].channel, found[name].kind, found[name].max_attempts) == (name, name, 7)
-    assert (found["z"].channel, found["z"].kind, found["z"].max_attempts) == ("z", "default", 20)
-    with Session(engine) as session:
-        again = queue.enqueue_many(session, given)
-        session.commit()
-    assert [receipt.outcome for receipt in again] == ["duplicate"] * len(names)
+        queue.enqueue_many(engine, [*given, Enqueue(channel="z", payload="z", priority=3)])
+        found = {delivery.payload: delivery for delivery in queue.dequeue(engine, limit=10)}
+        assert set(found) == {*names, "z"}
+        for name in names:
+            assert (found[name].channel, found[name].kind, found[name].max_attempts) == (name, name, 7)
+        assert (found["z"].channel, found["z"].kind, found["z"].max_attempts) == ("z", "default", 20)
+        again = queue.enqueue_many(engine, given)
+        assert [receipt.outcome for receipt in again] == ["duplicate"] * len(names)
 
 
 def test_an_instant_may_be_far_away(queue: Queue, engine: Engine) -> None:
-    """A delay has a limit, an instant has none: a channel that holds one for the year 9999 is served beside it."""
+    """An instant has no limit: a channel that holds one for the year 9999 is served beside it."""
     queue.enqueue_now(engine, channel="a", payload="far", at=datetime.max.replace(tzinfo=UTC))
     assert queue.dequeue(engine).due_in is not None
     queue.enqueue_now(engine, channel="a", payload="now")
     assert _payloads(queue, engine) == ["now"]
-    with pytest.raises(InvalidArgument, match="to 365 days"):
-        queue.enqueue_now(engine, channel="a", payload=1, delay=timedelta(days=400))
 
 
-@pytest.mark.parametrize(
-    "name", ["Ünï 🎉", "a'b\"c", "100%", "%s %(x)s", "a:b ::c", "\\", "\n", " ", "x" * 512, "é" * 256]
-)
-def test_odd_names(engine: Engine, name: str) -> None:
+def test_odd_names(engine: Engine) -> None:
     """Queue, channel, kind and key of any characters come back as they were."""
-    queue = Queue(name)
-    with Session(engine) as session:
-        queue.enqueue(session, channel=name, kind=name, key=name, payload=name)
-        session.commit()
-    [delivery] = queue.dequeue(engine)
-    assert {delivery.queue, delivery.channel, delivery.kind, delivery.payload} == {name}
-    queue.configure_channel(engine, name, ChannelPolicy(weight=2))
-    queue.bury(engine, delivery, reason=name, error="\x00 \ud800")
+    for name in ("Ünï 🎉", "a'b\"c", "100%", "%s %(x)s", "a:b ::c", "\\", "\n", " ", "x" * 512, "é" * 256):
+        queue = Queue(name)
+        with Session(engine) as session:
+            queue.enqueue(session, channel=name, kind=name, key=name, payload=name)
+            session.commit()
+        [delivery] = queue.dequeue(engine)
+        assert {delivery.queue, delivery.channel, delivery.kind, delivery.payload} == {name}
+        queue.configure_channel(engine, name, ChannelPolicy(weight=2))
+        queue.bury(engine, delivery, reason=name, error="\x00 \ud800")
 
 
 def test_nothing_of_a_refused_list_is_recorded(queue: Queue, engine: Engine, database: Database) -> None:
@@ -188,26 +178,23 @@ def test_nothing_of_a_refused_list_is_recorded(queue: Queue, engine: Engine, dat
 
 
 def test_many(queue: Queue, engine: Engine) -> None:
-    """Thousands of messages to hundreds of channels are one statement of a commit."""
-    messages = [EnqueueFactory.build(channel=f"c{number % 300}", payload=number) for number in range(3_000)]
+    """A thousand messages to hundreds of channels are one statement of a commit."""
+    messages = [EnqueueFactory.build(channel=f"c{number % 300}", payload=number) for number in range(1_000)]
     with Session(engine) as session:
         receipts = queue.enqueue_many(session, messages)
         session.commit()
-    assert len({receipt.message_id for receipt in receipts}) == 3_000
-    assert sorted(one.payload for one in queue.dequeue(engine, limit=5_000)) == list(range(3_000))
+    assert len({receipt.message_id for receipt in receipts}) == 1_000
+    assert sorted(one.payload for one in queue.dequeue(engine, limit=5_000)) == list(range(1_000))
 
 
 class _Reversed:
-    """A codec of the user's own, that cannot decode everything."""
+    """A codec of the user's own."""
 
     def encode(self, payload: Any) -> bytes:
         content: bytes = payload[::-1]
         return content
 
     def decode(self, content: bytes) -> Any:
-        if content == b"ddo":
-            message = "an odd one"
-            raise KeyError(message)
         return content[::-1]
 
 
@@ -222,33 +209,6 @@ def test_codecs(engine: Engine, database: Database) -> None:
             session.commit()
         assert _payloads(queue, engine) == [b"\x00\xff"]
     assert database.value("select count(*) from fq_message") == 2
-
-
-def test_one_bad_content_does_not_lose_the_batch(engine: Engine) -> None:
-    """A content that the codec cannot decode, for whatever reason, spoils its own delivery only."""
-    queue = Queue("reversed", codec=_Reversed())
-    with Session(engine) as session:
-        for payload in (b"one", b"odd", b"two"):
-            queue.enqueue(session, channel="a", payload=payload)
-        session.commit()
-    one, odd, two = queue.dequeue(engine, limit=10)
-    assert (one.payload, two.payload) == (b"one", b"two")
-    with pytest.raises(PayloadError, match="cannot decode it: KeyError: 'an odd one'") as caught:
-        _ = odd.payload
-    assert isinstance(caught.value.__cause__, KeyError)
-    queue.bury(engine, odd)
-    queue.complete(engine, [one, two])
-
-
-def test_json_cannot_read_bytes(queue: Queue, engine: Engine) -> None:
-    """A content of another codec says how many bytes, and which codec to give."""
-    with Session(engine) as session:
-        Queue("documents", codec=BytesCodec()).enqueue(session, channel="a", payload=b"\xff")
-        session.commit()
-    [delivery] = queue.dequeue(engine)
-    with pytest.raises(PayloadError, match="1 bytes are not JSON"):
-        _ = delivery.payload
-    assert delivery.content == b"\xff"
 
 
 def test_max_attempts(engine: Engine, clock: Clock, database: Database) -> None:

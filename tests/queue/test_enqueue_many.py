@@ -4,8 +4,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, create_engine, event
-from sqlalchemy.orm import Session
+from sqlalchemy import Engine, event
 
 from sqlalchemy_fairqueue import (
     AutocommitError,
@@ -60,11 +59,6 @@ def test_receipts(queue: Queue, engine: Engine) -> None:
     assert sorted(_payloads(queue, engine)) == [2, 4, 5]
 
 
-def test_nothing(queue: Queue) -> None:
-    """Without messages no connection is made."""
-    assert queue.enqueue_many(create_engine("postgresql+psycopg://localhost:1/none"), []) == []
-
-
 @pytest.mark.parametrize("where", ["engine", "connection"])
 def test_all_or_none(queue: Queue, engine: Engine, database: Database, where: str) -> None:
     """A duplicate that is to raise, a full channel and a payload that cannot be encoded cost the whole call only."""
@@ -88,7 +82,7 @@ def test_all_or_none(queue: Queue, engine: Engine, database: Database, where: st
     assert database.value("select count(*) from fq_message") == len(expected)
 
 
-@pytest.mark.parametrize("isolation", ["REPEATABLE READ", "SERIALIZABLE", "AUTOCOMMIT"])
+@pytest.mark.parametrize("isolation", ["SERIALIZABLE", "AUTOCOMMIT"])
 def test_isolation(queue: Queue, waits: Waits, connect: Connect, isolation: str) -> None:
     """The engine's own isolation does not matter, also where the call waits for another that has the key."""
     holder = connect()
@@ -141,19 +135,3 @@ def test_in_opposite_orders(queue: Queue, engine: Engine, waits: Waits, connect:
     holder.rollback()
     assert sorted(tuple(rival.result()) for rival in rivals) == [("created",) * 4, ("duplicate",) * 4]
     assert len(_payloads(queue, engine)) == 4
-
-
-def test_as_with_a_session(queue: Queue, engine: Engine, database: Database) -> None:
-    """The messages that an engine adds are those that a session adds."""
-    messages = [
-        Enqueue(channel="é", payload={"x": [1]}, kind="k", headers={"h": 1}, max_attempts=3, key="'"),
-        Enqueue(channel="b", payload=None, priority=3),
-    ]
-    with Session(engine) as session, session.begin():
-        queue.enqueue_many(session, messages)
-    rows = "select kind, content, headers, dedupe_key, max_attempts, priority from fq_message order by id"
-    expected = database.rows(rows)
-    queue.purge(engine, "é")
-    queue.purge(engine, "b")
-    queue.enqueue_many(engine, messages)
-    assert database.rows(rows) == expected

@@ -18,22 +18,17 @@ _CARD = "the card is 4111"
 _HOUR = timedelta(hours=1)
 
 
-def _refuse(database: Database) -> None:
-    """A constraint of the application's, which PostgreSQL explains by the row."""
-    database.execute("alter table fq_message add constraint mine check (kind <> 'bad')")
-
-
 def _text(caught: pytest.ExceptionInfo[DBAPIError]) -> str:
     error = caught.value
     assert isinstance(error.orig, Exception)
     return "\n".join([*traceback.format_exception(error), str(error.orig), repr(error)])
 
 
-@pytest.mark.parametrize("several", [False, True])
-def test_errors(engine: Engine, database: Database, several: bool) -> None:  # noqa: FBT001 - a parameter of the test
+async def test_errors(engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
     """The text of an error has neither payloads nor headers nor keys, by parameters or by the row that was refused."""
     queue = Queue("documents", codec=BytesCodec())
-    _refuse(database)
+    # A constraint of the application's, which PostgreSQL explains by the row.
+    database.execute("alter table fq_message add constraint mine check (kind <> 'bad')")
     message = Enqueue(
         channel="customer-7",
         payload=_CARD.encode(),
@@ -41,20 +36,14 @@ def test_errors(engine: Engine, database: Database, several: bool) -> None:  # n
         key=f"{_CARD}\nCONTEXTS: {_CARD}",
         headers={"card": _CARD},
     )
-    with Session(engine) as session:
-        queue.enqueue_many(session, [message] * (1 + several))
+    for count in (1, 2):
         with pytest.raises(DBAPIError, match="violates check constraint") as caught:
-            session.commit()
-    text = _text(caught)
-    assert "Failing row contains (...)" in text
-    assert "SQL parameters hidden" in text
-    assert "4111" not in text
-    assert _CARD.encode().hex() not in text
-
-
-async def test_async_errors(async_engine: AsyncEngine, database: Database) -> None:
-    """The same on an AsyncEngine, at once."""
-    _refuse(database)
+            queue.enqueue_many(engine, [message] * count)
+        text = _text(caught)
+        assert "Failing row contains (...)" in text
+        assert "SQL parameters hidden" in text
+        assert "4111" not in text
+        assert _CARD.encode().hex() not in text
     with pytest.raises(DBAPIError) as caught:
         await Queue("documents").aenqueue_now(async_engine, channel="a", payload=_CARD, kind="bad")
     assert "4111" not in _text(caught)
@@ -96,26 +85,24 @@ _CALLS: dict[str, Callable[[Queue, Engine], None]] = {
 }
 
 
-@pytest.mark.parametrize("table", _CALLS)
-def test_errors_of_other_tables(engine: Engine, database: Database, table: str) -> None:
+def test_errors_of_other_tables(engine: Engine, database: Database) -> None:
     """What schedules, groups, dead letters, results and keys hold is in no text of an error either."""
-    database.execute(f"alter table {table} add constraint mine check (false)")
-    with pytest.raises(DBAPIError, match="violates check constraint") as caught:
-        _CALLS[table](Queue("documents"), engine)
-    text = _text(caught)
-    assert "Failing row contains (...)" in text
-    assert "4111" not in text
+    for table, call in _CALLS.items():
+        database.execute(f"alter table {table} add constraint mine check (false) not valid")
+        with pytest.raises(DBAPIError, match="violates check constraint") as caught:
+            call(Queue(table), engine)
+        text = _text(caught)
+        assert "Failing row contains (...)" in text
+        assert "4111" not in text
 
 
-@pytest.mark.parametrize("count", [1, 3])
-def test_logs(engine: Engine, caplog: pytest.LogCaptureFixture, count: int) -> None:
+def test_logs(queue: Queue, engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
     """An engine with echo logs the lengths of payloads, and they arrive as they are."""
-    queue = Queue("documents")
     echoing = create_engine(engine.url, echo=True)
-    with caplog.at_level(logging.INFO, "sqlalchemy.engine"), Session(echoing) as session:
-        queue.enqueue_many(session, [Enqueue(channel="a", payload=_CARD)] * count)
-        session.commit()
+    with caplog.at_level(logging.INFO, "sqlalchemy.engine"):
+        for count in (1, 3):
+            queue.enqueue_many(echoing, [Enqueue(channel="a", payload=_CARD)] * count)
     echoing.dispose()
-    assert "<18 bytes>" in caplog.text
+    assert caplog.text.count("<18 bytes>") >= 2
     assert "4111" not in caplog.text
-    assert [delivery.payload for delivery in queue.dequeue(engine, limit=9)] == [_CARD] * count
+    assert [delivery.payload for delivery in queue.dequeue(engine, limit=9)] == [_CARD] * 4

@@ -169,32 +169,39 @@ def _job(annotation: Any) -> tuple[Callable[[Any], Any], list[Any]]:
 
 
 @pytest.mark.parametrize("name", _TYPES)
-@given(data=st.data())
-def test_round_trips(name: str, data: st.DataObject) -> None:
+def test_round_trips(name: str) -> None:
     """A value that the type allows comes back equal and of the same type."""
     annotation, values = _TYPES[name]
-    value = data.draw(values)
     send, _ = _job(annotation)
-    found = send(value)
-    assert (found, type(found)) == (value, type(value))
+
+    @given(value=values)
+    def comes_back(value: object) -> None:
+        found = send(value)
+        assert (found, type(found)) == (value, type(value))
+
+    comes_back()
 
 
 @pytest.mark.parametrize("name", ["int", "UUID", "date", "Decimal", "Enum", "dataclass", "pydantic", "list"])
-@given(value=_texts.filter(lambda text: not text.strip().isdigit()) | st.dictionaries(_texts, _texts, max_size=1))
-def test_other_values_are_refused(name: str, value: object) -> None:
+def test_other_values_are_refused(name: str) -> None:
     """A value of another type is refused by name, unless it can be read as one of the type."""
     annotation, _ = _TYPES[name]
     send, got = _job(annotation)
-    refused: PayloadError | None = None
-    try:
-        send(value)
-    except PayloadError as error:
-        refused = error
-    if refused is None:
-        assert type(got[0]) in {annotation, list}
-    else:
-        assert refused.path.startswith("$.value")
-        assert f"argument 'value' of job 'job' is {value!r:.80}" in str(refused)
+
+    @given(value=_texts.filter(lambda text: not text.strip().isdigit()) | st.dictionaries(_texts, _texts, max_size=1))
+    def is_refused(value: object) -> None:
+        refused: PayloadError | None = None
+        try:
+            send(value)
+        except PayloadError as error:
+            refused = error
+        if refused is None:
+            assert type(got[0]) in {annotation, list}
+        else:
+            assert refused.path.startswith("$.value")
+            assert f"argument 'value' of job 'job' is {value!r:.80}" in str(refused)
+
+    is_refused()
 
 
 class Base(pydantic.BaseModel):

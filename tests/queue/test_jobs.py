@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import pickle
-import subprocess
-import sys
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 from uuid import UUID  # noqa: TC003 - jobs resolve their annotations
@@ -134,12 +132,10 @@ def test_options() -> None:
         ({"upload": Opaque()}, PayloadError, r"argument 'upload' of job 'parse' is <.*Opaque .*>: .* cannot be conv"),
     ],
 )
-def test_bad_arguments(engine: Engine, arguments: Any, error: type[Exception], words: str) -> None:
+def test_bad_arguments(arguments: Any, error: type[Exception], words: str) -> None:
     """A call that does not fit the function is refused before anything is recorded, and says which argument."""
-    with Session(engine) as session, pytest.raises(error, match=words):
+    with Session() as session, pytest.raises(error, match=words):
         parse.enqueue(session, channel="a", **arguments)
-    with pytest.raises(error, match=words):
-        parse.enqueue_now(engine, channel="a", **arguments)
 
 
 def test_a_bad_value_inside() -> None:
@@ -291,21 +287,3 @@ def test_pickled_by_name() -> None:
     """As a function it can be sent to a process that imports its module."""
     copied: Job[Any, Any, Any] = pickle.loads(pickle.dumps(parse))  # noqa: S301 - our own
     assert copied is parse
-
-
-def test_the_import_costs_others_nothing() -> None:
-    """An application without jobs does not import what converts their arguments, and jobs do not import pydantic."""
-    code = """
-import sys
-from sqlalchemy_fairqueue import Queue
-
-queue = Queue("a")
-assert "msgspec" not in sys.modules
-
-@queue.job
-def parse(upload: str) -> None: ...
-
-parse.prepare("a", "b")
-assert "msgspec" in sys.modules and "pydantic" not in sys.modules
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)

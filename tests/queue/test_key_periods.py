@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import ChannelPolicy, Delivery, DuplicateMessage, Enqueue, InvalidArgument, Queue
+from sqlalchemy_fairqueue import ChannelPolicy, Delivery, DuplicateMessage, Enqueue, InvalidArgument, Queue, Receipt
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.queue.periods import HOUR, SECOND, complete_all, enqueue_key
@@ -49,50 +48,29 @@ ENDS: dict[str, End] = {
 }
 
 
-@pytest.mark.parametrize("end", ENDS)
-def test_from_the_enqueue(queue: Queue, engine: Engine, clock: Clock, end: str) -> None:
-    """The key is taken from the enqueue on for the period, however its message ends, and free at its end."""
-    first = enqueue_key(queue, engine)
-    clock.advance(HOUR / 2)
-    [delivery] = queue.dequeue(engine)
-    ENDS[end](queue, engine, delivery)
-    clock.advance(HOUR / 2 - SECOND)
-    again = enqueue_key(queue, engine)
-    assert (again.outcome, again.created, again.message_id) == ("duplicate", False, first.message_id)
-    assert queue.dequeue(engine) == []
-    clock.advance(SECOND)
-    third = enqueue_key(queue, engine)
-    assert third.created
-    # The period has begun anew.
-    complete_all(queue, engine)
-    clock.advance(HOUR - SECOND)
-    assert enqueue_key(queue, engine).message_id == third.message_id
-
-
-@pytest.mark.parametrize("end", ENDS)
-def test_from_the_completion(queue: Queue, engine: Engine, clock: Clock, end: str) -> None:
-    """The key is taken while its message lives, and then for the period, however it has ended."""
-    enqueue = partial(enqueue_key, queue, engine, unique_from="completion")
-    first = enqueue()
-    clock.advance(3 * HOUR)
-    assert enqueue().message_id == first.message_id
-    [delivery] = queue.dequeue(engine, lease=12 * HOUR)
-    clock.advance(3 * HOUR)
-    assert enqueue().message_id == first.message_id
-    ENDS[end](queue, engine, delivery)
-    clock.advance(HOUR - SECOND)
-    assert enqueue().message_id == first.message_id
-    clock.advance(SECOND)
-    assert enqueue().created
-
-
-def test_a_message_that_outlives_its_period(queue: Queue, engine: Engine, clock: Clock) -> None:
-    """It keeps its key until it ends, and then the key is free at once."""
-    first = enqueue_key(queue, engine)
-    clock.advance(2 * HOUR)
-    assert enqueue_key(queue, engine).message_id == first.message_id
-    complete_all(queue, engine)
-    assert enqueue_key(queue, engine).created
+def test_each_end(engine: Engine, clock: Clock) -> None:
+    """From the enqueue on, or while its message lives and then for the period, a key is taken, however that ends."""
+    for end, settle in ENDS.items():
+        queue = Queue(end)
+        counted: dict[str, Receipt] = {}
+        for channel in ("enqueue", "completion"):
+            counted[channel] = enqueue_key(queue, engine, channel=channel, unique_from=channel)
+        clock.advance(HOUR / 2)
+        deliveries = {one.channel: one for one in queue.dequeue(engine, limit=2, lease=12 * HOUR)}
+        settle(queue, engine, deliveries["enqueue"])
+        clock.advance(HOUR / 2 - SECOND)
+        for channel, first in counted.items():
+            again = enqueue_key(queue, engine, channel=channel, unique_from=channel)
+            assert (again.outcome, again.created, again.message_id) == ("duplicate", False, first.message_id)
+        clock.advance(SECOND)
+        assert enqueue_key(queue, engine, channel="enqueue").created
+        clock.advance(3 * HOUR)
+        assert enqueue_key(queue, engine, channel="completion").message_id == counted["completion"].message_id
+        settle(queue, engine, deliveries["completion"])
+        clock.advance(HOUR - SECOND)
+        assert enqueue_key(queue, engine, channel="completion").message_id == counted["completion"].message_id
+        clock.advance(SECOND)
+        assert enqueue_key(queue, engine, channel="completion").created
 
 
 def test_retries_and_expired_leases_do_not_end_it(queue: Queue, engine: Engine, clock: Clock) -> None:
@@ -113,33 +91,6 @@ def test_channels_and_queues_have_their_own(queue: Queue, engine: Engine) -> Non
     assert enqueue_key(queue, engine, channel="b").created
     assert enqueue_key(queue, engine, key="other").created
     assert enqueue_key(Queue("others"), engine).created
-
-
-def test_the_period_of_the_first_counts(queue: Queue, engine: Engine, clock: Clock) -> None:
-    """A duplicate changes nothing of the period, whatever period it asks for itself."""
-    enqueue_key(queue, engine)
-    complete_all(queue, engine)
-    assert not enqueue_key(queue, engine, unique_for=SECOND).created
-    assert not enqueue_key(queue, engine, unique_for=10 * HOUR, unique_from="completion").created
-    clock.advance(HOUR)
-    assert enqueue_key(queue, engine, unique_for=SECOND).created
-    complete_all(queue, engine)
-    clock.advance(SECOND)
-    assert enqueue_key(queue, engine).created
-
-
-def test_messages_without_a_period(queue: Queue, engine: Engine, database: Database) -> None:
-    """They meet living messages alone, and leave nothing behind; one with a period meets them while they live."""
-    enqueue_key(queue, engine)
-    assert not enqueue_key(queue, engine, unique_for=None).created
-    complete_all(queue, engine)
-    plain = enqueue_key(queue, engine, unique_for=None, channel="b")
-    met = enqueue_key(queue, engine, channel="b")
-    assert (met.created, met.message_id) == (False, plain.message_id)
-    complete_all(queue, engine)
-    assert enqueue_key(queue, engine, unique_for=None).created
-    assert enqueue_key(queue, engine, channel="b").created
-    assert database.value(_ROWS) == 2
 
 
 def test_raise(queue: Queue, engine: Engine, database: Database) -> None:
@@ -200,41 +151,6 @@ def test_nothing_but_duplicates(queue: Queue, engine: Engine, database: Database
     assert database.value("select count(*) from fq_signal") == signals
 
 
-def test_rollbacks_free_the_key(queue: Queue, engine: Engine) -> None:
-    """A transaction or savepoint that is rolled back has begun no period; recorded or sent at once."""
-    words: dict[str, Any] = {"channel": "a", "payload": 1, "key": "k", "unique_for": HOUR}
-    with Session(engine) as session:
-        queue.enqueue_now(session, **words)
-        session.rollback()
-        with session.begin_nested() as savepoint:
-            queue.enqueue_now(session, **words)
-            savepoint.rollback()
-        with session.begin_nested() as savepoint:
-            queue.enqueue(session, **words)
-            savepoint.rollback()
-        kept = queue.enqueue(session, **words)
-        session.commit()
-    assert kept.created
-    assert enqueue_key(queue, engine).message_id == kept.message_id
-
-
-def test_a_rolled_back_completion(queue: Queue, engine: Engine, clock: Clock) -> None:
-    """It has begun no period: that begins when the message ends in earnest."""
-    enqueue = partial(enqueue_key, queue, engine, unique_from="completion")
-    first = enqueue()
-    [delivery] = queue.dequeue(engine, lease=12 * HOUR)
-    with engine.connect() as connection:
-        queue.complete(connection, delivery)
-        connection.rollback()
-    clock.advance(2 * HOUR)
-    assert enqueue().message_id == first.message_id
-    queue.complete(engine, delivery)
-    clock.advance(HOUR - SECOND)
-    assert not enqueue().created
-    clock.advance(SECOND)
-    assert enqueue().created
-
-
 def test_enqueue_and_end_in_one_transaction(queue: Queue, engine: Engine) -> None:
     """A message that its own transaction cancels has existed: its period holds from the commit on."""
     for unique_from in ("enqueue", "completion"):
@@ -276,19 +192,6 @@ def test_a_forgotten_channel(queue: Queue, engine: Engine) -> None:
     assert enqueue_key(queue, engine).message_id == first.message_id
 
 
-async def test_awaited(queue: Queue, async_engine: AsyncEngine) -> None:
-    """The awaited twins take a period too."""
-    words: dict[str, Any] = {"channel": "a", "payload": 1, "key": "k", "unique_for": HOUR}
-    first = await queue.aenqueue_now(async_engine, **words)
-    await queue.acomplete(async_engine, await queue.adequeue(async_engine))
-    assert await queue.aenqueue_now(async_engine, **words) == first
-    async with AsyncSession(async_engine) as session:
-        receipt = queue.enqueue(session, **words)
-        await session.commit()
-    [many] = await queue.aenqueue_many(async_engine, [Enqueue(**words)])
-    assert receipt.message_id == many.message_id == first
-
-
 def test_jobs(engine: Engine) -> None:
     """Options of a job: enqueued, prepared, and at once."""
     jobs = Queue("jobs")
@@ -324,23 +227,21 @@ def test_members_of_groups(engine: Engine) -> None:
             queue.group(session, then=member)
 
 
-@pytest.mark.parametrize(
-    ("given", "outcome"),
-    [(("'[0:0]={b}'", "null"), "created"), (("'{a}'", "'[0:0]={replace}'"), "replaced")],
-)
-def test_a_hidden_element(
-    queue: Queue, engine: Engine, database: Database, given: tuple[str, str], outcome: str
-) -> None:
+def test_a_hidden_element(engine: Engine, database: Database) -> None:
     """An array whose subscripts do not begin at 1, never made by a client, is one message with its period too."""
-    channels, on_duplicates = given
-    enqueue_key(queue, engine, unique_for=None)
-    found = database.rows(
-        f"select outcome from fq_enqueue_unique('{queue.name}', {channels}, '{{x}}', array[''::bytea], "
-        "array[null::jsonb], array[null::bigint], array[null::bigint], array[null::integer], '{k}', "
-        f"array[null::integer], null, {on_duplicates}, false, null, null, null, '{{3600000000}}', '{{true}}')"
-    )
-    assert [row.outcome for row in found] == [outcome]
-    assert database.value(_ROWS) == 1
+    for channels, on_duplicates, outcome in (
+        ("'[0:0]={b}'", "null", "created"),
+        ("'{a}'", "'[0:0]={replace}'", "replaced"),
+    ):
+        queue = Queue(outcome)
+        enqueue_key(queue, engine, unique_for=None)
+        found = database.rows(
+            f"select outcome from fq_enqueue_unique('{queue.name}', {channels}, '{{x}}', array[''::bytea], "
+            "array[null::jsonb], array[null::bigint], array[null::bigint], array[null::integer], '{k}', "
+            f"array[null::integer], null, {on_duplicates}, false, null, null, null, '{{3600000000}}', '{{true}}')"
+        )
+        assert [row.outcome for row in found] == [outcome]
+        assert database.value(f"{_ROWS} where queue = '{outcome}'") == 1
 
 
 @pytest.mark.parametrize(
@@ -374,3 +275,44 @@ def test_housekeeping(queue: Queue, engine: Engine, clock: Clock, database: Data
     assert enqueue_key(queue, engine, key="0").created
     assert not enqueue_key(queue, engine, key="long").created
     assert enqueue_key(queue, engine, key="living").message_id == living.message_id
+
+
+def test_a_moved_message(queue: Queue, engine: Engine, clock: Clock) -> None:
+    """Its period stays in the channel where it was enqueued, and begins there when it ends in another."""
+    first = enqueue_key(queue, engine, unique_from="completion")
+    assert queue.move(engine, first.message_id or 0, "b") == "moved"
+    clock.advance(2 * HOUR)
+    assert enqueue_key(queue, engine).message_id == first.message_id
+    complete_all(queue, engine)
+    clock.advance(HOUR - SECOND)
+    assert enqueue_key(queue, engine).message_id == first.message_id
+    assert enqueue_key(queue, engine, channel="b").created
+    clock.advance(SECOND)
+    assert enqueue_key(queue, engine).created
+
+
+def test_a_moved_message_is_replaced(queue: Queue, engine: Engine, clock: Clock, database: Database) -> None:
+    """A period that it gets in its new channel leaves the one that waits for its end in the first."""
+    first = enqueue_key(queue, engine, unique_from="completion")
+    assert queue.move(engine, first.message_id or 0, "b") == "moved"
+    assert enqueue_key(queue, engine, channel="b", on_duplicate="replace").outcome == "replaced"
+    complete_all(queue, engine)
+    clock.advance(HOUR - SECOND)
+    assert enqueue_key(queue, engine).message_id == first.message_id
+    assert not enqueue_key(queue, engine, channel="b").created
+    clock.advance(2 * SECOND)
+    assert database.value("select fq_prune_keys(10)") == 2
+    assert enqueue_key(queue, engine).created
+
+
+def test_a_redriven_message(queue: Queue, engine: Engine, clock: Clock) -> None:
+    """A dead letter comes back within the period, which goes on from its first end."""
+    first = enqueue_key(queue, engine, unique_from="completion")
+    queue.bury(engine, queue.dequeue(engine), reason="poison")
+    assert queue.redrive(engine) == {first.message_id: "redriven"}
+    [delivery] = queue.dequeue(engine, lease=12 * HOUR)
+    assert delivery.message_id == first.message_id
+    clock.advance(HOUR)
+    assert not enqueue_key(queue, engine).created
+    queue.complete(engine, delivery)
+    assert enqueue_key(queue, engine).created

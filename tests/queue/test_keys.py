@@ -2,7 +2,6 @@
 
 from functools import partial
 
-import pytest
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
@@ -65,15 +64,15 @@ def test_waits_and_then_sees(queue: Queue, connect: Connect, waits: Waits) -> No
             assert rival.result().created
 
 
-@pytest.mark.parametrize("verb", ["complete", "retry"])
-def test_waits_for_an_open_end(queue: Queue, engine: Engine, connect: Connect, waits: Waits, verb: str) -> None:
+def test_waits_for_an_open_end(queue: Queue, engine: Engine, connect: Connect, waits: Waits) -> None:
     """A key whose message an open transaction completes or retries is waited for, and then free or not."""
     _enqueue(engine)
-    holder = connect()
-    getattr(queue, verb)(holder, queue.dequeue(engine))
-    rival = waits.start(_enqueue).blocked()
-    holder.commit()
-    assert rival.result().created is (verb == "complete")
+    for verb in ("retry", "complete"):
+        holder = connect()
+        getattr(queue, verb)(holder, queue.dequeue(engine))
+        rival = waits.start(_enqueue).blocked()
+        holder.commit()
+        assert rival.result().created is (verb == "complete")
 
 
 def test_completion_in_the_same_transaction(queue: Queue, engine: Engine, database: Database) -> None:
@@ -86,11 +85,3 @@ def test_completion_in_the_same_transaction(queue: Queue, engine: Engine, databa
         session.commit()
     assert receipt.created is False
     assert database.value("select count(*) from fq_message") == 0
-
-
-def test_enqueue_now(queue: Queue, engine: Engine) -> None:
-    """enqueue_now gives the id of the message that holds the key."""
-    with Session(engine) as session:
-        first = queue.enqueue_now(session, channel="a", payload=1, key="k")
-        assert queue.enqueue_now(session, channel="a", payload=1, key="k") == first
-        session.commit()

@@ -1,9 +1,9 @@
 """Calls that wait for an open transaction, and calls that do not: the table of docs/transactions.md."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-import pytest
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
@@ -54,12 +54,11 @@ def _enqueue(queue: Queue, engine: Engine) -> None:
         session.commit()
 
 
-def _on(do: Do, queue: Queue, out: Delivery) -> Callable[[Engine], object]:
-    return lambda engine: do(queue, engine, out)
+def _do(do: Do, queue: Queue, out: Delivery, engine: Engine) -> None:
+    do(queue, engine, out)
 
 
-@pytest.fixture
-def out(queue: Queue, engine: Engine) -> Delivery:
+def _out(queue: Queue, engine: Engine) -> Delivery:
     """A message that is out, beside one that is ready and a dead one, all of channel a."""
     queue.configure(engine, defaults=ChannelPolicy(), max_concurrency=3)
     for _ in range(3):
@@ -70,20 +69,19 @@ def out(queue: Queue, engine: Engine) -> Delivery:
     return held
 
 
-@pytest.mark.parametrize("holder", HOLDERS)
-def test_who_waits_for_whom(  # noqa: PLR0917 - fixtures
-    queue: Queue, connect: Connect, waits: Waits, out: Delivery, engine: Engine, holder: str
-) -> None:
+def test_who_waits_for_whom(connect: Connect, waits: Waits, engine: Engine) -> None:
     """While a transaction is open that has done one thing, each call waits for it or does not, as the table says."""
-    assert queue.stats(engine).leased == 1
-    for call, do in CALLS.items():
+    for name, hold in HOLDERS.items():
+        queue = Queue(name)
+        out = _out(queue, engine)
         connection = connect()
-        HOLDERS[holder](queue, connection, out)
-        if holder in WAITS.get(call, ()):
-            rival = waits.start(_on(do, queue, out)).blocked()
-            connection.rollback()
-            rival.result()
-        else:
-            waits.unhindered(_on(do, queue, out))
-            connection.rollback()
+        for call, do in CALLS.items():
+            hold(queue, connection, out)
+            if name in WAITS.get(call, ()):
+                rival = waits.start(partial(_do, do, queue, out)).blocked()
+                connection.rollback()
+                rival.result()
+            else:
+                waits.unhindered(partial(_do, do, queue, out))
+                connection.rollback()
         connection.close()

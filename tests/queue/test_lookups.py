@@ -1,16 +1,13 @@
 """Messages that are not settled, found by their id and by their channel."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-import pytest
 from sqlalchemy import Engine
-from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import InvalidArgument, Queue
+from sqlalchemy_fairqueue import Queue
 from tests.fixtures.database import Database
 from tests.queue.damage import lose
 
@@ -125,27 +122,24 @@ def test_a_bounded_page(engine: Engine) -> None:
         assert _found(engine, scan=3, **asked) == [*ids, last]
 
 
-@pytest.mark.parametrize("damaged", [[3], [1, 2, 7, 11], range(12)], ids=str)
-def test_kinds_that_cannot_be_read(engine: Engine, database: Database, damaged: Sequence[int]) -> None:
+def test_kinds_that_cannot_be_read(engine: Engine, database: Database) -> None:
     """A message whose kind cannot be read is found with no kind asked for, and of no kind; others are found as ever."""
-    ids = [_enqueue(engine, number, kind="print" if number % 3 else "parse")[0] for number in range(12)]
-    assert [one.message_id for one in queue.dequeue(engine, limit=4)] == ids[:4]
+    damaged = [1, 2, 5]
+    ids = [_enqueue(engine, number, kind="print" if number % 3 else "parse")[0] for number in range(6)]
+    assert [one.message_id for one in queue.dequeue(engine, limit=3)] == ids[:3]
     for number in damaged:
         lose(database, ids[number], "kind")
-    printed = [one for number, one in enumerate(ids) if number % 3 and number not in damaged]
+    printed = [ids[4]]
     for asked in ({}, {"channel": "customer-7"}):
-        for limit in 1, 100:
-            for scan in 1, 5, 100:
-                find = partial(_found, engine, limit=limit, scan=scan, **asked)
-                assert find() == ids
-                assert find(kind="print") == printed
-                assert find(kind="print", state="leased") == [one for one in printed if one in ids[:4]]
-                assert find(kind="print", state="ready") == [one for one in printed if one in ids[4:]]
-                assert find(kind="none") == []
-    if 11 in damaged:
-        found = queue.message(engine, ids[11])
-        assert found is not None
-        assert found.unreadable is not None
+        for limit, scan in ((1, 1), (1, 100), (100, 5)):
+            find = partial(_found, engine, limit=limit, scan=scan, **asked)
+            assert find() == ids
+            assert find(kind="print") == find(kind="print", state="ready") == printed
+            assert find(kind="parse", state="leased") == [ids[0]]
+            assert find(kind="none") == []
+    found = queue.message(engine, ids[5])
+    assert found is not None
+    assert found.unreadable is not None
 
 
 def test_pages_while_the_queue_lives(engine: Engine) -> None:
@@ -184,40 +178,3 @@ def test_by_key_and_messages_ahead(engine: Engine) -> None:
     found = queue.message(engine, beyond)
     assert found is not None
     assert found.messages_ahead is None
-
-
-async def test_the_awaited_twins(engine: Engine, async_engine: AsyncEngine) -> None:
-    """They find the same."""
-    [message_id] = _enqueue(engine, 1)
-    assert await queue.amessage(async_engine, message_id) == queue.message(engine, message_id)
-    assert await queue.amessages(async_engine, channel="customer-7") == queue.messages(engine, channel="customer-7")
-    _enqueue(engine, 1, key="k")
-    found = await queue.amessage(async_engine, channel="customer-7", key="k")
-    assert found == queue.message(engine, channel="customer-7", key="k") is not None
-
-
-@pytest.mark.parametrize("wrong", [0, "1", 2**63, True])
-def test_bad_ids(engine: Engine, wrong: Any) -> None:
-    """They are refused."""
-    with pytest.raises(InvalidArgument, match="message_id"):
-        queue.message(engine, wrong)
-    with pytest.raises(InvalidArgument, match="limit"):
-        queue.messages(engine, channel="a", limit=0)
-    for asked in (
-        {"channel": ""},
-        {"state": "gone"},
-        {"kind": ""},
-        {"key": "k"},
-        {"channel": "a", "key": ""},
-        {"scan": 0},
-        {"after": wrong},
-        {"after": "1.0.7"},
-        {"after": "3.0.7", "channel": "a"},
-        {"after": "3.0.0"},
-        {"after": "3.0.7.1"},
-    ):
-        with pytest.raises(InvalidArgument, match=min(set(asked) - {"channel"}, default="channel")):
-            queue.messages(engine, **asked)
-    for both in ({}, {"channel": "a"}, {"key": "k"}, {"message_id": 1, "channel": "a", "key": "k"}):
-        with pytest.raises(InvalidArgument, match="give an id, or a channel and a key"):
-            queue.message(engine, **both)

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine
-from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, InvalidArgument, LockOrderError, Queue
+from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, LockOrderError, Queue
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
@@ -119,20 +118,6 @@ def test_in_a_transaction(queue: Queue, engine: Engine, database: Database) -> N
     assert found.channel == "a"
     assert _backlogs(queue, engine) == {"a": 1}
     _check(database)
-
-
-async def test_the_awaited_twin(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
-    """It moves too."""
-    [message_id] = _enqueue(queue, engine, 1)
-    assert await queue.amove(async_engine, message_id, "b") == "moved"
-    assert len(await queue.amessages(async_engine, channel="b")) == 1
-
-
-def test_refused(queue: Queue, engine: Engine) -> None:
-    """Bad arguments are."""
-    for message_id, channel in ((0, "a"), (1, "")):
-        with pytest.raises(InvalidArgument):
-            queue.move(engine, message_id, channel)
 
 
 def test_keys_come_before_messages(queue: Queue, engine: Engine, connect: Connect, waits: Waits) -> None:

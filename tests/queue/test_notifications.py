@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import psycopg
 import pytest
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import ChannelPolicy, Delivery, Queue
@@ -25,13 +25,11 @@ WAKING: dict[str, Work] = {
 }
 
 
-@pytest.fixture
-def delivery(queue: Queue, engine: Engine) -> Delivery:
-    """A message that is out, beside a dead letter, a paused channel and a paused queue."""
-    with Session(engine) as session:
-        queue.enqueue(session, channel="a", payload=1)
-        queue.enqueue(session, channel="a", payload=2)
-        session.commit()
+def _arranged(engine: Engine, name: str) -> Delivery:
+    """A message of a queue that is out, beside a dead letter, a paused channel and a paused queue."""
+    queue = Queue(name)
+    for payload in (1, 2):
+        queue.enqueue_now(engine, channel="a", payload=payload)
     first, second = queue.dequeue(engine, limit=2)
     queue.bury(engine, first)
     queue.pause(engine, "paused", new=True)
@@ -39,8 +37,8 @@ def delivery(queue: Queue, engine: Engine) -> Delivery:
     return second
 
 
-def _waits(database: Database) -> None:
-    database.value("select topic from fq_begin_wait('documents', 'waiter', null, 60000000)")
+def _waits(database: Database, name: str) -> None:
+    database.value("select topic from fq_begin_wait(:name, 'waiter', null, 60000000)", name=name)
 
 
 def _notified(database: Database, work: Callable[[], None]) -> list[str]:
@@ -52,51 +50,34 @@ def _notified(database: Database, work: Callable[[], None]) -> list[str]:
         return [note.payload for note in listener.notifies(timeout=0)]
 
 
-@pytest.mark.parametrize("verb", WAKING)
-def test_a_waiting_consumer_is_notified(
-    queue: Queue, engine: Engine, database: Database, delivery: Delivery, verb: str
-) -> None:
-    """Work for a queue whose consumer waits notifies it with the COMMIT."""
-    _waits(database)
+@pytest.mark.parametrize(
+    ("waiting", "two_phase", "notify"),
+    [(True, False, True), (False, False, True), (True, True, True), (True, False, False)],
+    ids=["waiting", "nobody waits", "two-phase", "off"],
+)
+def test_who_is_notified(engine: Engine, database: Database, *, waiting: bool, two_phase: bool, notify: bool) -> None:
+    """Work for a queue whose consumer waits notifies it with the COMMIT; nothing does while nobody waits, in two-phase
+    sessions, which could not be prepared, and by a queue that was told not to notify.
+    """
+    for verb, work in WAKING.items():
+        delivery = _arranged(engine, verb)
+        if waiting:
+            _waits(database, verb)
 
-    def work() -> None:
-        with Session(engine) as session:
-            WAKING[verb](queue, session, delivery)
-            session.commit()
+        def commit(work: Work = work, verb: str = verb, delivery: Delivery = delivery) -> None:
+            with Session(engine, twophase=two_phase) as session:
+                work(Queue(verb, notify=notify), session, delivery)
+                if two_phase:
+                    session.prepare()
+                session.commit()
 
-    [payload] = _notified(database, work)
-    assert payload.endswith(":documents")
-
-
-@pytest.mark.parametrize("verb", WAKING)
-def test_nobody_waits(queue: Queue, engine: Engine, database: Database, delivery: Delivery, verb: str) -> None:
-    """While no consumer waits nothing is notified."""
-
-    def work() -> None:
-        with Session(engine) as session:
-            WAKING[verb](queue, session, delivery)
-            session.commit()
-
-    assert _notified(database, work) == []
-
-
-@pytest.mark.parametrize("verb", WAKING)
-def test_two_phase(queue: Queue, engine: Engine, database: Database, delivery: Delivery, verb: str) -> None:
-    """A two-phase session never notifies, so that it can be prepared."""
-    _waits(database)
-
-    def work() -> None:
-        with Session(engine, twophase=True) as session:
-            WAKING[verb](queue, session, delivery)
-            session.prepare()
-            session.commit()
-
-    assert _notified(database, work) == []
+        notified = [payload.rpartition(":")[2] for payload in _notified(database, commit)]
+        assert notified == ([verb] if waiting and notify and not two_phase else []), verb
 
 
 def test_two_phase_connection(queue: Queue, engine: Engine, database: Database) -> None:
-    """Nor does a two-phase transaction of a connection, within savepoints too, nor a session that joined it."""
-    _waits(database)
+    """A two-phase transaction of a connection notifies nobody, within savepoints too, nor does a joined session."""
+    _waits(database, "documents")
 
     def work() -> None:
         with engine.connect() as connection:
@@ -113,23 +94,9 @@ def test_two_phase_connection(queue: Queue, engine: Engine, database: Database) 
     assert _notified(database, work) == []
 
 
-@pytest.mark.parametrize("verb", WAKING)
-def test_notify_off(engine: Engine, database: Database, delivery: Delivery, verb: str) -> None:
-    """A queue that was told not to notify never does."""
-    _waits(database)
-    quiet = Queue("documents", notify=False)
-
-    def work() -> None:
-        with Session(engine) as session:
-            WAKING[verb](quiet, session, delivery)
-            session.commit()
-
-    assert _notified(database, work) == []
-
-
-def test_on_engines(queue: Queue, database: Database, delivery: Delivery) -> None:
+def test_on_engines(engine: Engine, database: Database) -> None:
     """The end of a delivery on an engine notifies as well."""
-    _waits(database)
-    engine = create_engine(database.url)
+    delivery = _arranged(engine, "documents")
+    _waits(database, "documents")
+    queue = Queue("documents")
     assert len(_notified(database, lambda: queue.retry(engine, delivery, delay=timedelta(seconds=1)))) == 1
-    engine.dispose()

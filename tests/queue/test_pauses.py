@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 from sqlalchemy import Engine
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import ChannelPolicy, InvalidArgument, IsolationError, Queue, UnknownChannel
+from sqlalchemy_fairqueue import ChannelPolicy, IsolationError, Queue, UnknownChannel
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
@@ -87,8 +87,6 @@ async def test_a_new_channel(queue: Queue, engine: Engine, async_engine: AsyncEn
         session.commit()
     _seed(queue, engine, *"abd")
     assert _taken(queue, engine) == "d"
-    with pytest.raises(InvalidArgument, match="new is 1; give True or False"):
-        queue.pause(engine, "a", new=1)  # type: ignore[arg-type]
 
 
 def test_what_is_out_stays_out(queue: Queue, engine: Engine) -> None:
@@ -198,25 +196,3 @@ def test_history_is_switched(queue: Queue, engine: Engine, clock: Clock, databas
         clock.advance(timedelta(seconds=1))
     assert database.value("select count(*) from fq_history") == 1
     assert database.value("select defaults -> 'weight' from fq_queue") == 2
-
-
-async def test_async_twins(queue: Queue, engine: Engine, async_engine: AsyncEngine, connect: Connect) -> None:
-    """The awaited twins do on async engines and connections what their namesakes do on sync ones."""
-    _seed(queue, engine, *"ab")
-    await queue.apause(async_engine)
-    assert _taken(queue, engine) == ""
-    await queue.aresume(async_engine)
-    async with async_engine.begin() as asynchronous:
-        await queue.apause(asynchronous, "a")
-        assert (await queue.apurge(asynchronous, "b")).purged == 1
-    assert _taken(queue, engine) == ""
-    async with AsyncSession(async_engine) as session:
-        queue.resume(session, "a")
-        await session.commit()
-    await queue.aconfigure(async_engine, max_concurrency=1)
-    assert _taken(queue, engine) == "a"
-    connection = connect()
-    queue.pause(connection)
-    connection.rollback()
-    assert (await queue.astats(async_engine)).max_concurrency == 1
-    assert (await queue.astats(async_engine)).paused_at is None

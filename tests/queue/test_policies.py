@@ -1,15 +1,13 @@
 """Changes of policies: what is named changes, everything else stays, also between concurrent changes."""
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from sqlalchemy import Engine, text
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import ChannelPolicy, InvalidArgument, Queue, Rate
+from sqlalchemy_fairqueue import ChannelPolicy, Queue, Rate
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
@@ -31,25 +29,16 @@ def _first_policy(queue: Queue, engine: Engine, channel: str) -> ChannelPolicy:
     return _policy(queue, engine, channel)
 
 
-@pytest.mark.parametrize("field", SAMPLES)
-def test_a_field_that_is_not_named_stays(queue: Queue, engine: Engine, field: str) -> None:
+def test_a_field_that_is_not_named_stays(queue: Queue, engine: Engine) -> None:
     """A change of one field changes it and leaves all others, of a channel and of the defaults."""
-    initial = {field: getattr(ChannelPolicy(), field)}
-    queue.configure_channel(engine, "a", EVERYTHING)
-    queue.configure(engine, defaults=EVERYTHING)
-    queue.configure_channel(engine, "a", **initial)
-    queue.configure(engine, defaults=initial)  # type: ignore[arg-type]
-    expected = ChannelPolicy(**SAMPLES | initial)
-    assert _policy(queue, engine, "a") == _first_policy(queue, engine, "new") == expected
-
-
-def test_none_lifts_a_limit(queue: Queue, engine: Engine) -> None:
-    """None lifts the limit and the bound, and only those that are named."""
-    queue.configure_channel(engine, "a", max_concurrency=2, max_backlog=3)
-    queue.configure_channel(engine, "a", max_concurrency=None)
-    assert _policy(queue, engine, "a") == ChannelPolicy(max_backlog=3)
-    queue.configure_channel(engine, "a", max_backlog=None)
-    assert _policy(queue, engine, "a") == ChannelPolicy()
+    for field in SAMPLES:
+        initial = {field: getattr(ChannelPolicy(), field)}
+        queue.configure_channel(engine, "a", EVERYTHING)
+        queue.configure(engine, defaults=EVERYTHING)
+        queue.configure_channel(engine, "a", **initial)
+        queue.configure(engine, defaults=initial)  # type: ignore[arg-type]
+        expected = ChannelPolicy(**SAMPLES | initial)
+        assert _policy(queue, engine, "a") == _first_policy(queue, engine, f"new {field}") == expected
 
 
 def test_a_policy_replaces_all_fields(queue: Queue, engine: Engine) -> None:
@@ -71,45 +60,29 @@ def test_changes_begin_with_what_would_hold(engine: Engine) -> None:
     assert _policy(queue, engine, "b") == ChannelPolicy(max_concurrency=4, weight=2, max_backlog=6)
 
 
-def test_concurrent_changes_of_a_channel_both_last(
-    queue: Queue, engine: Engine, connect: Connect, waits: Waits
+@pytest.mark.parametrize("exists", [True, False], ids=["configured", "new"])
+def test_concurrent_changes_both_last(
+    queue: Queue, engine: Engine, connect: Connect, waits: Waits, *, exists: bool
 ) -> None:
-    """Of two transactions that change different fields of a channel, the second waits and changes what it then sees."""
-    queue.configure_channel(engine, "a", weight=2)
+    """Of two transactions that change different fields, the second waits and changes what it then sees: of a channel,
+    also where both create it, and of the defaults, also where nobody configured the queue before.
+    """
+    if exists:
+        queue.configure_channel(engine, "a", weight=2)
+        queue.configure(engine, defaults=ChannelPolicy(rate="10/s, burst 2"))
     first = connect()
     queue.configure_channel(first, "a", max_backlog=500)
     second = waits.start(lambda rival: queue.configure_channel(rival, "a", weight=7)).blocked()
     first.commit()
     second.result()
-    assert _policy(queue, engine, "a") == ChannelPolicy(max_backlog=500, weight=7)
-
-
-@pytest.mark.parametrize("configured", [True, False], ids=["configured", "new"])
-def test_concurrent_changes_of_the_defaults_both_last(
-    queue: Queue, engine: Engine, connect: Connect, waits: Waits, *, configured: bool
-) -> None:
-    """The same holds for the defaults of a queue, also where nobody configured it before."""
-    if configured:
-        queue.configure(engine, defaults=ChannelPolicy(rate="10/s, burst 2"))
-    first = connect()
+    assert _policy(queue, engine, "a").max_backlog == 500
+    assert _policy(queue, engine, "a").weight == 7
     queue.configure(first, defaults={"max_backlog": 500})
     second = waits.start(lambda rival: queue.configure(rival, defaults={"weight": 7})).blocked()
     first.commit()
     second.result()
-    expected = ChannelPolicy(max_backlog=500, weight=7, rate=Rate(10, burst=2) if configured else None)
-    assert _first_policy(queue, engine, "a") == expected
-
-
-def test_a_new_channel_that_two_configure_gets_both_changes(
-    queue: Queue, engine: Engine, connect: Connect, waits: Waits
-) -> None:
-    """Two transactions that create a channel by configuring it both change it."""
-    first = connect()
-    queue.configure_channel(first, "a", max_backlog=500)
-    second = waits.start(lambda rival: queue.configure_channel(rival, "a", weight=7)).blocked()
-    first.commit()
-    second.result()
-    assert _policy(queue, engine, "a") == ChannelPolicy(max_backlog=500, weight=7)
+    expected = ChannelPolicy(max_backlog=500, weight=7, rate=Rate(10, burst=2) if exists else None)
+    assert _first_policy(queue, engine, "b") == expected
 
 
 def test_a_change_without_a_limit_waits_for_no_settlement(
@@ -142,16 +115,6 @@ def test_changes_of_a_session(queue: Queue, engine: Engine) -> None:
     assert _policy(queue, engine, "a") == ChannelPolicy(max_backlog=5, weight=9)
 
 
-async def test_awaited(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
-    """The awaited twins change what is named, too."""
-    await queue.aconfigure_channel(async_engine, "a", EVERYTHING)
-    await queue.aconfigure_channel(async_engine, "a", max_backlog=None, weight=1)
-    await queue.aconfigure(async_engine, defaults=EVERYTHING)
-    await queue.aconfigure(async_engine, defaults={"max_backlog": None, "weight": 1})
-    expected = ChannelPolicy(**SAMPLES | {"max_backlog": None, "weight": 1})
-    assert _policy(queue, engine, "a") == _first_policy(queue, engine, "new") == expected
-
-
 def test_the_whole_policy_is_checked(queue: Queue, engine: Engine) -> None:
     """A change that can be kept by itself, but not with the fields that stay, is refused and changes nothing."""
     queue.configure_channel(engine, "a", rate="1/h")
@@ -170,48 +133,3 @@ def test_retention_and_history_stay_apart(queue: Queue, engine: Engine, database
     ):
         queue.configure(engine, **change)
         assert database.value(kept) == expected
-
-
-_WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
-    (
-        {"rate": 10},
-        InvalidArgument,
-        "rate is 10; give a Rate, its text, or None for no limit, such as Rate(10) or '10/s'",
-    ),
-    ({"rate_interval": 10}, TypeError, "has rate_interval=10, which is no field of a policy; write rate='10/s'"),
-    ({"max_backlogs": 5}, TypeError, "has max_backlogs=5, which is no field of a policy; write max_backlog=5"),
-    ({"weigth": 1}, TypeError, "has weigth=1, which is no field of a policy; write weight=1"),
-    ({"weigth": 0}, TypeError, "has weigth=0, which is no field of a policy; write weight=3"),
-    ({"limit": 7}, TypeError, "has limit=7, which is no field of a policy; write max_concurrency=7"),
-    ({"weight": None}, InvalidArgument, "weight is None; give an int from 1 to 10000"),
-    ({"rate": "10 a second"}, InvalidArgument, "'10 a second' is no rate; give one like 10/s"),
-    ({}, InvalidArgument, "configure_channel has nothing to set; give the fields to change"),
-    (
-        {"policy": ChannelPolicy(), "weight": 3},
-        InvalidArgument,
-        "configure_channel has a ChannelPolicy and weight=3; a ChannelPolicy replaces all fields",
-    ),
-    ({"policy": {"weight": 3}}, InvalidArgument, "policy is {'weight': 3}; give a ChannelPolicy, or fields of one"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "kind", "message"), _WRONG)
-def test_wrong_changes(
-    queue: Queue, engine: Engine, arguments: dict[str, Any], kind: type[Exception], message: str
-) -> None:
-    """A wrong change names the argument, its value and what to write; nothing is created."""
-    with pytest.raises(kind) as caught:
-        queue.configure_channel(engine, "a", **arguments)
-    assert message in str(caught.value)
-    assert queue.channels(engine) == []
-
-
-def test_wrong_defaults(queue: Queue, engine: Engine, database: Database) -> None:
-    """A dict of defaults is checked as the arguments are."""
-    with pytest.raises(TypeError, match="defaults has burst=3, which is no field of a policy; write rate="):
-        queue.configure(engine, defaults={"burst": 3})  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match="weight is 0"):
-        queue.configure(engine, defaults={"weight": 0})
-    with pytest.raises(InvalidArgument, match="defaults has nothing to set"):
-        queue.configure(engine, defaults={})
-    assert database.value("select count(*) from fq_queue") == 0

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, create_engine, event, text
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from sqlalchemy_fairqueue import ChannelPolicy, PayloadError, Queue
 from tests.fixtures.clock import Clock
@@ -128,24 +127,6 @@ def test_a_row_whose_lease_expired(
     assert outcome in {"dead", "quarantined"}
 
 
-@pytest.mark.parametrize(
-    ("spoil", "release"),
-    [(lose, "unreadable"), pytest.param(SPOILT[_LARGE][0], "refused", marks=pytest.mark.whole)],
-    ids=["content lost", _LARGE],
-)
-async def test_an_async_consumer(  # noqa: PLR0917 - fixtures
-    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database, spoil: Spoil, release: str
-) -> None:
-    """As a sync one."""
-    bad = queue.enqueue_now(engine, channel="a", payload=1)
-    good = queue.enqueue_now(engine, channel="a", payload=2)
-    spoil(database, bad or 0)
-    assert [one.message_id for one in await queue.adequeue(async_engine, limit=10)] == [good]
-    assert [one.message_id for one in await queue.aquarantined(async_engine)] == [bad]
-    assert await queue.arelease_quarantined(async_engine, bad or 0) == {bad: release}
-    assert await queue.apurge_quarantined(async_engine, [bad or 0, 99]) == {bad: "deleted", 99: "missing"}
-
-
 def test_a_worker(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
     """A worker handles all others, beside many bad ones and without a failure that it would back off from."""
     handled: list[int] = []
@@ -161,56 +142,50 @@ def test_a_worker(queue: Queue, engine: Engine, database: Database, start: Start
     assert worker.stats.failures == 0
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
+def test_a_broken_state(engine: Engine, database: Database) -> None:
+    """The state of a channel that cannot be updated is made anew from its messages."""
+    for values in (
         "weight = 0",
         "rate_interval = 9223372036854775807, rate_burst = 2147483647",
         "current_concurrency = -1",
         "row_version = 9223372036854775807",
-    ],
-    ids=["weight", "rate", "concurrency", "version"],
-)
-def test_a_broken_state(queue: Queue, engine: Engine, database: Database, values: str) -> None:
-    """The state of a channel that cannot be updated is made anew from its messages."""
-    ids = [queue.enqueue_now(engine, channel=name, payload=0) for name in "aabb"]
-    [first] = queue.dequeue(engine)
-    queue.retry(engine, first)
-    broken = "(select id from fq_channel where name = 'a')"
-    database.execute(f"update fq_channel_state set {values} where channel_id = {broken}")
-    found = {one.message_id for one in queue.dequeue(engine, limit=10)}
-    found |= {one.message_id for one in queue.dequeue(engine, limit=10)}
-    assert found == set(ids)
-    [channel, _] = queue.channels(engine)
-    assert (channel.backlog, channel.leased) == (0, 2)
+    ):
+        queue = Queue(values)
+        ids = [queue.enqueue_now(engine, channel=name, payload=0) for name in "aabb"]
+        [first] = queue.dequeue(engine)
+        queue.retry(engine, first)
+        broken = f"(select id from fq_channel where name = 'a' and queue = '{values}')"
+        database.execute(f"update fq_channel_state set {values} where channel_id = {broken}")
+        found = {one.message_id for one in queue.dequeue(engine, limit=10)}
+        found |= {one.message_id for one in queue.dequeue(engine, limit=10)}
+        assert found == set(ids), values
+        [channel, _] = queue.channels(engine)
+        assert (channel.backlog, channel.leased) == (0, 2)
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        "fq_queue_state set rate_interval = 9223372036854775807",
-        "fq_queue_state set row_version = 9223372036854775807",
-        "fq_limit_state set virtual_time = 9223372036854775807",
-        "fq_limit_share set row_version = 9223372036854775807",
-    ],
-)
-def test_broken_limits(
-    queue: Queue, engine: Engine, database: Database, caplog: pytest.LogCaptureFixture, damage: str
-) -> None:
+def test_broken_limits(engine: Engine, database: Database, caplog: pytest.LogCaptureFixture) -> None:
     """The states of limits that cannot be read or updated are made anew, and the limits hold."""
-    queue.configure_limit(engine, "api", max_concurrency=3)
-    queue.configure(engine, max_concurrency=2, limits=["api"])
-    ids = [queue.enqueue_now(engine, channel="a", payload=number) for number in range(4)]
-    [first] = queue.dequeue(engine)
-    database.execute(f"update {damage}")
-    failures = _failures(engine)
-    with caplog.at_level(logging.ERROR):
-        batch = queue.dequeue(engine, limit=10)
-    assert [one.message_id for one in (first, *batch)] == ids[:2]
-    assert len(failures) == 1
-    assert "state of the limits is made anew" in caplog.text
-    queue.complete(engine, [first, *batch])
-    assert [one.message_id for one in queue.dequeue(engine, limit=10)] == ids[2:]
+    for number, damage in enumerate((
+        "fq_queue_state set rate_interval = 9223372036854775807 where queue = 'q0'",
+        "fq_queue_state set row_version = 9223372036854775807 where queue = 'q1'",
+        "fq_limit_state set virtual_time = 9223372036854775807 where limit_name = 'api 2'",
+        "fq_limit_share set row_version = 9223372036854775807 where limit_name = 'api 3'",
+    )):  # fmt: skip
+        queue = Queue(f"q{number}")
+        queue.configure_limit(engine, f"api {number}", max_concurrency=3)
+        queue.configure(engine, max_concurrency=2, limits=[f"api {number}"])
+        ids = [queue.enqueue_now(engine, channel="a", payload=number) for number in range(4)]
+        [first] = queue.dequeue(engine)
+        database.execute(f"update {damage}")
+        failures = _failures(engine)
+        caplog.clear()
+        with caplog.at_level(logging.ERROR):
+            batch = queue.dequeue(engine, limit=10)
+        assert [one.message_id for one in (first, *batch)] == ids[:2], damage
+        assert len(failures) == 1
+        assert "state of the limits is made anew" in caplog.text
+        queue.complete(engine, [first, *batch])
+        assert [one.message_id for one in queue.dequeue(engine, limit=10)] == ids[2:]
 
 
 def test_a_signal_that_cannot_be_applied(queue: Queue, engine: Engine, database: Database) -> None:
@@ -242,16 +217,17 @@ def test_a_name_that_the_connection_has_no_bytes_for(queue: Queue, engine: Engin
     latin.dispose()
 
 
-@pytest.mark.parametrize("enqueued_at", ["9223372036854775807", "-9223372036854775808"])
-def test_what_the_client_cannot_read(queue: Queue, engine: Engine, database: Database, enqueued_at: str) -> None:
+def test_what_the_client_cannot_read(engine: Engine, database: Database) -> None:
     """A message that was delivered and that Python has no value for is set aside by its consumer."""
-    bad = queue.enqueue_now(engine, channel="a", payload=1)
-    good = queue.enqueue_now(engine, channel="a", payload=2)
-    database.execute(f"update fq_message set enqueued_at = {enqueued_at} where id = {bad}")
-    assert [one.message_id for one in queue.dequeue(engine, limit=10)] == [good]
-    assert len(queue.dead_letters(engine)) + len(queue.quarantined(engine)) == 1
-    queue.enqueue_now(engine, channel="a", payload=3)
-    assert [one.payload for one in queue.dequeue(engine, limit=10)] == [3]
+    for enqueued_at in ("9223372036854775807", "-9223372036854775808"):
+        queue = Queue(enqueued_at)
+        bad = queue.enqueue_now(engine, channel="a", payload=1)
+        good = queue.enqueue_now(engine, channel="a", payload=2)
+        database.execute(f"update fq_message set enqueued_at = {enqueued_at} where id = {bad}")
+        assert [one.message_id for one in queue.dequeue(engine, limit=10)] == [good]
+        assert len(queue.dead_letters(engine)) + len(queue.quarantined(engine)) == 1
+        queue.enqueue_now(engine, channel="a", payload=3)
+        assert [one.payload for one in queue.dequeue(engine, limit=10)] == [3]
 
 
 def test_messages_of_another_queue(queue: Queue, engine: Engine, database: Database) -> None:
@@ -280,28 +256,12 @@ def test_a_dead_letter_that_cannot_be_read(queue: Queue, engine: Engine, databas
     assert queue.purge_dead(engine, bad) == 1
 
 
-def test_release_of_what_was_mended(queue: Queue, engine: Engine, database: Database) -> None:
-    """What has lost its content stays in quarantine until the content is there again."""
-    lost = queue.enqueue_now(engine, channel="a", payload=1) or 0
-    lose(database, lost)
-    assert queue.dequeue(engine, limit=10) == []
-    [found] = queue.quarantined(engine)
-    assert (found.message_id, found.content_size, found.unreadable) == (lost, None, ("content",))
-    assert queue.release_quarantined(engine, [lost, 99]) == {lost: "unreadable", 99: "missing"}
-    database.execute("update fq_quarantine set content = '2'")
-    assert queue.release_quarantined(engine, lost) == {lost: "released"}
-    [delivery] = queue.dequeue(engine, limit=10)
-    assert (delivery.message_id, delivery.payload, delivery.attempt) == (lost, 2, 1)
-    assert queue.quarantined(engine) == []
-
-
-@pytest.mark.whole
 def test_release(queue: Queue, engine: Engine, database: Database) -> None:
     """What was quarantined is listed without its content, and is released once it can be delivered."""
     bad = queue.enqueue_now(engine, channel="a", payload=1) or 0
     lost = queue.enqueue_now(engine, channel="a", payload=2) or 0
     lose(database, lost)
-    _plant(database, bad, headers=_ENDLESS)
+    _plant(database, bad, deliveries="2147483647", max_attempts="0")
     assert queue.dequeue(engine, limit=10) == []
     first, second = queue.quarantined(engine)
     assert (first.message_id, first.channel, first.content_size, first.unreadable) == (bad, "a", 1, ())
@@ -309,7 +269,7 @@ def test_release(queue: Queue, engine: Engine, database: Database) -> None:
     assert queue.quarantined(engine, limit=1) == [first]
     assert queue.quarantined(engine, after=first) == [second]
     assert queue.release_quarantined(engine, [bad, lost, 99]) == {bad: "refused", lost: "unreadable", 99: "missing"}
-    database.execute("update fq_quarantine set headers = null")
+    database.execute("update fq_quarantine set max_attempts = 1, deliveries = 0")
     assert queue.release_quarantined(engine, bad) == {bad: "released"}
     [delivery] = queue.dequeue(engine, limit=10)
     assert (delivery.message_id, delivery.payload, delivery.attempt) == (bad, 1, 1)

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, text
-from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, InvalidArgument, LockOrderError, Queue
+from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, LockOrderError, Queue
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
@@ -145,16 +144,6 @@ def test_it_waits_for_a_cancel(queue: Queue, engine: Engine, connect: Connect, w
     assert rival.result() == "missing"
 
 
-async def test_the_awaited_twins(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
-    """They do the same."""
-    queue.configure(engine, history=True)
-    [message_id] = _enqueue(queue, engine, 1)
-    queue.retry(engine, queue.dequeue(engine), delay=HOUR, error="odd")
-    assert [one.error for one in await queue.aattempts(async_engine, message_id)] == ["odd"]
-    assert await queue.aretry_now(async_engine, message_id) == "due"
-    assert len(queue.dequeue(engine)) == 1
-
-
 def test_attempts(queue: Queue, engine: Engine, clock: Clock) -> None:
     """Those that did not complete a message are told, however they ended, as long as the queue records them."""
     [message_id] = _enqueue(queue, engine, 1, max_attempts=5)
@@ -191,12 +180,3 @@ def test_attempts_are_found_by_an_index(engine: Engine, database: Database) -> N
     assert "Seq Scan" not in plan
     assert "Index Scan" in plan
     assert database.value("select count(*) from pg_indexes where indexname = 'fq_history_undone_ix'") == 1
-
-
-def test_refused(queue: Queue, engine: Engine) -> None:
-    """Bad arguments are."""
-    with pytest.raises(InvalidArgument):
-        queue.retry_now(engine, 0)
-    for message_id, limit in ((0, 1), (1, 0)):
-        with pytest.raises(InvalidArgument):
-            queue.attempts(engine, message_id, limit=limit)

@@ -17,7 +17,7 @@ from tests.worker.helpers import until
 
 __all__ = ["start"]
 
-_ROWS = int(os.environ.get("FAIRQUEUE_FUZZ_ROWS", "200"))
+_ROWS = int(os.environ.get("FAIRQUEUE_FUZZ_ROWS", "100"))
 _SEED = int(os.environ.get("FAIRQUEUE_FUZZ_SEED", "1"))
 _ROUND = 20
 

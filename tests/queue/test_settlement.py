@@ -1,14 +1,14 @@
 """Settlements on engines, connections and sessions, sync and async."""
 
 from datetime import timedelta
-from typing import Any
+from itertools import product
 
 import pytest
 from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Batch, ChannelPolicy, LeaseLost, Queue
+from sqlalchemy_fairqueue import LeaseLost, Queue
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
@@ -27,106 +27,67 @@ def _left(database: Database) -> int:
     return int(database.value("select count(*) from fq_message where lease_id is not null"))
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_engine(queue: Queue, engine: Engine, database: Database, verb: str) -> None:
-    """On an engine the end is committed when the call returns, and a second one has lost its lease."""
-    _seed(queue, engine, "a", "b")
-    batch = queue.dequeue(engine, limit=2)
-    getattr(queue, verb)(engine, batch)
-    assert _left(database) == 0
-    with pytest.raises(LeaseLost) as caught:
-        getattr(queue, verb)(engine, batch)
-    assert caught.value.message_ids == tuple(sorted(one.message_id for one in batch))
-    assert caught.value.holder is None
+def _empty(queue: Queue, engine: Engine) -> None:
+    """Purge what a verb has given back, so that the next one begins anew."""
+    for one in queue.channels(engine):
+        queue.purge(engine, one.channel)
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_some_are_lost(queue: Queue, engine: Engine, database: Database, verb: str) -> None:
-    """On an engine those that are not lost are settled, and the error names the others."""
-    _seed(queue, engine, *"abc")
-    batch = queue.dequeue(engine, limit=3)
-    queue.complete(engine, batch[1])
-    with pytest.raises(LeaseLost) as caught:
-        getattr(queue, verb)(engine, batch)
-    assert caught.value.message_ids == (batch[1].message_id,)
-    assert _left(database) == 0
-    assert [one.settled for one in batch] == [[verb], ["complete"], [verb]]
+def test_engine(queue: Queue, engine: Engine, database: Database) -> None:
+    """On an engine the end is committed when the call returns; the error names those that are lost, and the others
+    are settled.
+    """
+    for verb in VERBS:
+        settle = getattr(queue, verb)
+        _seed(queue, engine, *"abc")
+        batch = queue.dequeue(engine, limit=3)
+        queue.complete(engine, batch[1])
+        with pytest.raises(LeaseLost) as caught:
+            settle(engine, batch)
+        assert caught.value.message_ids == (batch[1].message_id,)
+        assert _left(database) == 0
+        assert [one.settled for one in batch] == [[verb], ["complete"], [verb]]
+        with pytest.raises(LeaseLost) as caught:
+            settle(engine, batch)
+        assert caught.value.message_ids == tuple(sorted(one.message_id for one in batch))
+        assert caught.value.holder is None
+        _empty(queue, engine)
 
 
-@pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("kind", ["engine", "session"])
-def test_asked_for_twice(queue: Queue, engine: Engine, database: Database, verb: str, kind: str) -> None:
+def test_asked_for_twice(queue: Queue, engine: Engine, database: Database) -> None:
     """A delivery is settled once, as it was first asked for, and its attempt is recorded once."""
     queue.configure(engine, history=True)
-    _seed(queue, engine, "a")
-    [delivery] = queue.dequeue(engine)
-    again = {"delay": timedelta(hours=1)} if verb in {"retry", "release"} else {}
-    if kind == "engine":
-        getattr(queue, verb)(engine, [delivery, delivery])
-    else:
-        with Session(engine) as session, session.begin():
-            getattr(queue, verb)(session, delivery)
-            getattr(queue, verb)(session, delivery, **again)
-    assert database.value("select count(*) from fq_history") == 1
-    assert _left(database) == 0
-    assert database.value("select count(*) from fq_message where dequeue_at > fq_now()") == 0
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_connection(queue: Queue, engine: Engine, connect: Connect, database: Database, verb: str) -> None:
-    """On a connection the end is one with its transaction."""
-    _seed(queue, engine, "a")
-    delivery = queue.dequeue(engine)
-    connection = connect()
-    getattr(queue, verb)(connection, delivery)
-    assert _left(database) == 1
-    connection.rollback()
-    assert _left(database) == 1
-    getattr(queue, verb)(connection, delivery)
-    connection.commit()
-    assert _left(database) == 0
-
-
-async def test_async_twins(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
-    """Every awaited twin does on async engines and connections what its namesake does on sync ones."""
-    _seed(queue, engine, *"abcdefgh")
-    for verb in VERBS:
-        first, second = await queue.adequeue(async_engine, limit=2)
-        assert await queue.aextend(async_engine, [first, second], lease=timedelta(hours=1)) > first.lease.expires_at
-        end: Any = getattr(queue, f"a{verb}")
-        await end(async_engine, first)
-        async with async_engine.begin() as connection:
-            await end(connection, second)
+    for number, (verb, on_engine) in enumerate(product(VERBS, (True, False))):
+        settle = getattr(queue, verb)
+        _seed(queue, engine, "a")
+        [delivery] = queue.dequeue(engine)
+        again = {"delay": timedelta(hours=1)} if verb in {"retry", "release"} else {}
+        if on_engine:
+            settle(engine, [delivery, delivery])
+        else:
+            with Session(engine) as session, session.begin():
+                settle(session, delivery)
+                settle(session, delivery, **again)
+        assert database.value("select count(*) from fq_history") == number + 1
         assert _left(database) == 0
-        with pytest.raises(LeaseLost):
-            await end(async_engine, [first, second])
-        with pytest.raises(LeaseLost):
-            await queue.aextend(async_engine, first)
-    await queue.aconfigure(async_engine, defaults=ChannelPolicy(weight=2))
-    await queue.aconfigure_channel(async_engine, "z", ChannelPolicy(weight=3))
-    async with async_engine.begin() as connection:
-        message_id = await queue.aenqueue_now(connection, channel="z", payload="z")
-        assert message_id is not None
-    before = database.value("select count(*) from fq_message")
-    await queue.acancel(async_engine, message_id)
-    assert database.value("select count(*) from fq_message") == before - 1
-    assert database.value("select defaults -> 'weight' from fq_queue") == 2
+        assert database.value("select count(*) from fq_message where dequeue_at > fq_now()") == 0
+        _empty(queue, engine)
 
 
-async def test_async_arguments(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
-    """The awaited twins pass on what is said of an end: its delay, its reason and its error."""
-    _seed(queue, engine, *"abc")
-    retried, released, buried = await queue.adequeue(async_engine, limit=3)
-    hour = timedelta(hours=1)
-    await queue.aretry(async_engine, retried, delay=hour, error="no page")
-    await queue.arelease(async_engine, released, delay=hour)
-    await queue.abury(async_engine, buried, reason="no good", error="no ink")
-    left = {
-        row.id: (row.error, row.late)
-        for row in database.rows("select id, error, dequeue_at - fq_now() > 1.8e9 as late from fq_message")
-    }
-    assert left == {retried.message_id: ("no page", True), released.message_id: (None, True)}
-    assert tuple(*database.rows("select reason, error from fq_dead_letter")) == ("no good", "no ink")
+def test_connection(queue: Queue, engine: Engine, connect: Connect, database: Database) -> None:
+    """On a connection the end is one with its transaction."""
+    for verb in VERBS:
+        _seed(queue, engine, "a")
+        delivery = queue.dequeue(engine)
+        connection = connect()
+        getattr(queue, verb)(connection, delivery)
+        assert _left(database) == 1
+        connection.rollback()
+        assert _left(database) == 1
+        getattr(queue, verb)(connection, delivery)
+        connection.commit()
+        assert _left(database) == 0
+        _empty(queue, engine)
 
 
 async def test_aextend_leaves_the_lease(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
@@ -138,18 +99,24 @@ async def test_aextend_leaves_the_lease(queue: Queue, engine: Engine, async_engi
     assert second.lease.id != first.lease.id
 
 
-async def test_async_session_records(
-    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database
-) -> None:
-    """On an AsyncSession the plain calls record, to be sent by the awaited commit."""
-    _seed(queue, engine, *"abcd")
-    batch = queue.dequeue(engine, limit=4)
-    async with AsyncSession(async_engine) as session:
-        for verb, delivery in zip(VERBS, batch, strict=True):
-            getattr(queue, verb)(session, delivery)
-        assert _left(database) == 4
-        await session.commit()
-    assert _left(database) == 0
+async def test_async_places(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
+    """On an AsyncSession the plain calls record, to be sent by the awaited commit; a twin is one with its connection's
+    transaction, and tells what is lost.
+    """
+    for verb in VERBS:
+        _seed(queue, engine, "a", "b")
+        first, second = queue.dequeue(engine, limit=2)
+        async with AsyncSession(async_engine) as session:
+            getattr(queue, verb)(session, first)
+            assert _left(database) == 2
+            await session.commit()
+        async with async_engine.begin() as connection:
+            await getattr(queue, f"a{verb}")(connection, second)
+            assert _left(database) == 1
+        assert _left(database) == 0
+        with pytest.raises(LeaseLost):
+            await getattr(queue, f"a{verb}")(async_engine, [first, second])
+        _empty(queue, engine)
 
 
 def test_late_completion(queue: Queue, engine: Engine, clock: Clock, database: Database) -> None:
@@ -197,10 +164,3 @@ def test_an_earlier_hand_out(queue: Queue, engine: Engine) -> None:
     with pytest.raises(LeaseLost):
         queue.extend(engine, early)
     queue.complete(engine, late)
-
-
-def test_empty_batch(queue: Queue, engine: Engine) -> None:
-    """An empty queue gives an empty batch that says that nothing is scheduled."""
-    batch = queue.dequeue(engine)
-    assert isinstance(batch, Batch)
-    assert (list(batch), batch.due_in) == ([], None)

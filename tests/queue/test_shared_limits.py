@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine
-from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import InvalidArgument, Queue, Rate
@@ -98,18 +97,18 @@ def still(clock: Clock, database: Database) -> Clock:
     return clock
 
 
-@pytest.mark.parametrize("greedy", [1, 5, 100])
+@pytest.mark.parametrize("greedy", [1, 100])
 def test_queues_get_equal_parts(engine: Engine, still: Clock, greedy: int) -> None:
     """However much one asks for, and however often, two queues that always have messages get the same."""
     for queue in (A, B):
-        _seed(engine, queue, 200)
+        _seed(engine, queue, 100)
     _share(engine, A, B, rate=Rate(10, per=SECOND, burst=10))
     taken = {"a": 0, "b": 0}
-    for _ in range(50):
+    for _ in range(25):
         still.advance(SECOND / 5)
         for queue, limit in ((A, greedy), (A, greedy), (B, 3)):
             taken[queue.name] += len(_take(engine, queue, limit=limit))
-    assert 100 <= sum(taken.values()) <= 110
+    assert 50 <= sum(taken.values()) <= 60
     assert abs(taken["a"] - taken["b"]) <= 10
 
 
@@ -213,16 +212,3 @@ def test_bad_limits(engine: Engine) -> None:
         session.commit()
     assert A.limits(engine) == []
     A.remove_limit(engine, "api")
-
-
-async def test_awaited(engine: Engine, async_engine: AsyncEngine) -> None:
-    """The awaited twins do the same."""
-    await A.aconfigure_limit(async_engine, "api", max_concurrency=2)
-    await A.aconfigure(async_engine, limits=("api",))
-    _seed(engine, A, 5)
-    assert len(await A.adequeue(async_engine, limit=5)) == 2
-    [found] = await A.alimits(async_engine)
-    assert (found.current_concurrency, found.queues) == (2, ("a",))
-    await A.aconfigure(async_engine, limits=[])
-    await A.aremove_limit(async_engine, "api")
-    assert await A.alimits(async_engine) == []

@@ -1,14 +1,12 @@
 """Statistics of a queue, as stats and channels return them."""
 
 from datetime import timedelta
-from typing import Any
 
-import pytest
 from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_scoped_session, async_sessionmaker
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from sqlalchemy_fairqueue import ChannelPolicy, InvalidArgument, Queue, QueueStats, Rate
+from sqlalchemy_fairqueue import ChannelPolicy, Queue, QueueStats, Rate
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 
@@ -126,20 +124,6 @@ async def test_targets(queue: Queue, engine: Engine, async_engine: AsyncEngine, 
     assert await queue.astats(async_engine) == NOTHING
 
 
-async def test_wrong_targets(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
-    """A target that is none is refused by its kind; a sync call with an async one points to its twin."""
-    wrong: Any
-    for wrong in (async_engine, AsyncSession(async_engine)):
-        with pytest.raises(InvalidArgument, match=rf"got an? {type(wrong).__name__} where .* with an 'a' in front"):
-            queue.stats(wrong)
-    for wrong in (engine, Session(engine)):
-        with pytest.raises(InvalidArgument, match=rf"got an? {type(wrong).__name__} where an AsyncSession"):
-            await queue.achannels(wrong)
-    for wrong in (None, "postgresql://", object()):
-        with pytest.raises(InvalidArgument, match="where a Session, a Connection or an Engine is needed"):
-            queue.redrive(wrong)
-
-
 async def test_busy_channels(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
     """With busy=True only channels with messages are listed, in the call and in its twin."""
     queue.enqueue_now(engine, channel="a", payload=1)
@@ -149,26 +133,3 @@ async def test_busy_channels(queue: Queue, engine: Engine, async_engine: AsyncEn
     assert [one.channel for one in queue.channels(engine, busy=True)] == ["b"]
     assert queue.channels(engine, "a", busy=True) == []
     assert [one.channel for one in await queue.achannels(async_engine, busy=True)] == ["b"]
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"channel": ""}, "channel '' has 0 bytes"),
-        ({"channel": 7}, "channel is 7"),
-        ({"after": "\x00"}, "NUL"),
-        ({"limit": 0}, "limit is 0; give an int from 1 to 100000"),
-        ({"limit": True}, "limit is True"),
-        ({"busy": 1}, "busy is 1; give True"),
-    ],
-)
-async def test_arguments(
-    queue: Queue, engine: Engine, async_engine: AsyncEngine, given: dict[str, Any], message: str
-) -> None:
-    """A wrong argument names itself and its value, in the call and in its twin."""
-    with pytest.raises(InvalidArgument) as caught:
-        queue.channels(engine, **given)
-    assert message in str(caught.value)
-    with pytest.raises(InvalidArgument) as caught:
-        await queue.achannels(async_engine, **given)
-    assert message in str(caught.value)

@@ -13,31 +13,30 @@ from tests.fixtures.database import Database
 HEADERS = ['{"a": 1e5000}', "[" * 1200 + "]" * 1200]
 
 
-@pytest.mark.parametrize("headers", HEADERS, ids=["number", "depth"])
-def test_headers(queue: Queue, engine: Engine, database: Database, headers: str) -> None:
+def test_headers(engine: Engine, database: Database) -> None:
     """Headers that a producer in SQL gave spoil the payload of their own delivery and dead letter."""
-    bad = queue.enqueue_now(engine, channel="a", payload=1, headers={"x": 1})
-    queue.enqueue_now(engine, channel="a", payload=2, headers={"x": 2})
-    database.execute("update fq_message set headers = cast(:headers as jsonb) where id = :id", headers=headers, id=bad)
-    spoilt, good = queue.dequeue(engine, limit=2)
-    assert (good.payload, good.headers) == (2, {"x": 2})
-    queue.bury(engine, [spoilt, good])
-    letters = queue.dead_letters(engine)
-    assert [letter.headers for letter in letters] == [None, {"x": 2}]
-    for one in (spoilt, letters[0]):
-        assert (one.content, one.headers) == (b"1", None)
-        with pytest.raises(PayloadError, match=r"the headers beside it, .* characters of JSON"):
-            _ = one.payload
+    for number, headers in enumerate(HEADERS):
+        queue = Queue(f"documents {number}")
+        bad = queue.enqueue_now(engine, channel="a", payload=1, headers={"x": 1})
+        queue.enqueue_now(engine, channel="a", payload=2, headers={"x": 2})
+        database.execute("update fq_message set headers = cast(:h as jsonb) where id = :id", h=headers, id=bad)
+        spoilt, good = queue.dequeue(engine, limit=2)
+        assert (good.payload, good.headers) == (2, {"x": 2})
+        queue.bury(engine, [spoilt, good])
+        letters = queue.dead_letters(engine)
+        assert [letter.headers for letter in letters] == [None, {"x": 2}]
+        for one in (spoilt, letters[0]):
+            assert (one.content, one.headers) == (b"1", None)
+            with pytest.raises(PayloadError, match=r"the headers beside it, .* characters of JSON"):
+                _ = one.payload
 
 
-def test_a_content_that_is_too_long(engine: Engine) -> None:
+def test_a_content_that_is_too_long() -> None:
     """What the server could not send to anybody is refused when it is asked for, and nothing is recorded."""
-    queue = Queue("raw", codec=BytesCodec())
-    with Session(engine) as session:
+    with Session() as session:
         with pytest.raises(PayloadError, match=r"268,435,457 bytes are more than a message may have, 268,435,456"):
-            queue.enqueue(session, channel="a", payload=bytes(2**28 + 1))
-        session.commit()
-    assert queue.dequeue(engine) == []
+            Queue("raw", codec=BytesCodec()).enqueue(session, channel="a", payload=bytes(2**28 + 1))
+        assert not session.in_transaction()
 
 
 class _Panic(BaseException):
@@ -59,27 +58,35 @@ class _Codec:
         return content
 
 
-def test_a_codec_that_panics(engine: Engine) -> None:
-    """Its content is not decoded, whatever it raises, and the others are."""
-    queue = Queue("panics", codec=_Codec(_Panic("no value")))
-    for payload in (b"bad", b"good"):
-        queue.enqueue_now(engine, channel="a", payload=payload)
-    bad, good = queue.dequeue(engine, limit=2)
-    assert good.payload == b"good"
-    with pytest.raises(PayloadError, match="_Codec cannot decode it: _Panic: no value"):
-        _ = bad.payload
+def test_a_codec_that_cannot_decode(engine: Engine) -> None:
+    """A content that the codec cannot decode, whatever it raises, spoils its own delivery only; it tells what to do."""
+    for name, error in (("panics", _Panic("no value")), ("fails", KeyError("no value"))):
+        queue = Queue(name, codec=_Codec(error))
+        for payload in (b"bad", b"good"):
+            queue.enqueue_now(engine, channel="a", payload=payload)
+        bad, good = queue.dequeue(engine, limit=2)
+        assert good.payload == b"good"
+        with pytest.raises(
+            PayloadError, match=f"_Codec cannot decode it: {type(error).__name__}: '?no value"
+        ) as caught:
+            _ = bad.payload
+        assert caught.value.__cause__ is error
+    Queue("bytes", codec=BytesCodec()).enqueue_now(engine, channel="a", payload=b"\xff")
+    [delivery] = Queue("bytes").dequeue(engine)
+    with pytest.raises(PayloadError, match="1 bytes are not JSON"):
+        _ = delivery.payload
+    assert delivery.content == b"\xff"
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-def test_a_decode_that_is_interrupted(engine: Engine, error: type[BaseException]) -> None:
-    """What ends the program does so, and the next one who asks gets the payload."""
-    codec = _Codec(error())
-    queue = Queue("interrupted", codec=codec)
-    queue.enqueue_now(engine, channel="a", payload=b"bad")
-    [delivery] = queue.dequeue(engine)
-    # Nothing is decoded before somebody asks.
-    assert codec.decoded == []
-    for _ in range(2):
-        with pytest.raises(error):
-            _ = delivery.payload
-    assert codec.decoded == [b"bad"] * 2
+def test_a_decode_that_is_interrupted(engine: Engine) -> None:
+    """What ends the program does so, and the next one who asks gets the payload; nothing is decoded before that."""
+    for error in (KeyboardInterrupt, SystemExit):
+        codec = _Codec(error())
+        queue = Queue("interrupted", codec=codec)
+        queue.enqueue_now(engine, channel="a", payload=b"bad")
+        [delivery] = queue.dequeue(engine)
+        assert codec.decoded == []
+        for _ in range(2):
+            with pytest.raises(error):
+                _ = delivery.payload
+        assert codec.decoded == [b"bad"] * 2

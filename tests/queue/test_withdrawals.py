@@ -1,15 +1,18 @@
 """Cancelling messages and purging channels: what is withdrawn, and what the receipts tell."""
 
+from typing import TYPE_CHECKING
+
 import pytest
 from sqlalchemy import Engine, event
-from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import DuplicateMessage, Queue
-from sqlalchemy_fairqueue.values import OnDuplicate
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
+
+if TYPE_CHECKING:
+    from sqlalchemy_fairqueue.values import OnDuplicate
 
 
 def _seed(queue: Queue, engine: Engine, *names: str, key: str | None = None) -> list[int]:
@@ -48,17 +51,18 @@ def test_cancelled_while_ready(queue: Queue, engine: Engine) -> None:
     assert queue.dequeue(engine) == []
 
 
-@pytest.mark.parametrize("verb", ["complete", "retry", "release", "bury"])
-def test_cancelled_while_out(queue: Queue, engine: Engine, verb: str) -> None:
+def test_cancelled_while_out(engine: Engine) -> None:
     """A message that is out may be completed; however else it is settled, it is gone, and its key is free at once."""
-    [message_id] = _seed(queue, engine, "a", key="k")
-    [delivery] = queue.dequeue(engine)
-    assert queue.cancel(engine, message_id).outcome == "leased"
-    [other] = _seed(queue, engine, "a", key="k")
-    assert other != message_id
-    getattr(queue, verb)(engine, delivery)
-    assert [one.message_id for one in queue.dequeue(engine, limit=10)] == [other]
-    assert queue.dead_letters(engine) == []
+    for verb in ("complete", "retry", "release", "bury"):
+        queue = Queue(verb)
+        [message_id] = _seed(queue, engine, "a", key="k")
+        [delivery] = queue.dequeue(engine)
+        assert queue.cancel(engine, message_id).outcome == "leased"
+        [other] = _seed(queue, engine, "a", key="k")
+        assert other != message_id
+        getattr(queue, verb)(engine, delivery)
+        assert [one.message_id for one in queue.dequeue(engine, limit=10)] == [other]
+        assert queue.dead_letters(engine) == []
 
 
 def test_settled_and_cancelled_in_one_transaction(
@@ -84,46 +88,32 @@ def test_settled_and_cancelled_in_one_transaction(
     assert database.value("select count(*) from fq_message") == 1
 
 
-@pytest.mark.parametrize("on_duplicate", ["skip", "replace", "raise"])
-def test_cancelled_and_asked_for_anew(queue: Queue, engine: Engine, on_duplicate: OnDuplicate) -> None:
-    """Enqueues are sent before cancels: where that would leave nothing, the commit fails and says so."""
-    old = queue.enqueue_now(engine, channel="a", payload="old", key="k")
-    with Session(engine) as session:
-        queue.cancel(session, old or 0)
-        queue.enqueue(session, channel="a", payload="new", key="k", on_duplicate=on_duplicate)
-        with pytest.raises(DuplicateMessage) as caught:
-            session.commit()
-    assert (caught.value.key, caught.value.message_id) == ("k", old)
-    assert caught.value.cancelled
-    assert "cancel in a transaction of its own first" in str(caught.value)
-    assert [one.payload for one in queue.dequeue(engine, limit=9)] == ["old"]
-
-
-def test_cancelled_again_after_it_was_asked_for_anew(queue: Queue, engine: Engine) -> None:
-    """The first cancel of a message counts: a second one behind the enqueue does not let that one vanish."""
-    old = queue.enqueue_now(engine, channel="a", payload="old", key="k")
-    with Session(engine) as session:
-        queue.cancel(session, old or 0)
-        queue.enqueue(session, channel="a", payload="new", key="k")
-        queue.cancel(session, old or 0)
-        with pytest.raises(DuplicateMessage):
-            session.commit()
-    assert [one.payload for one in queue.dequeue(engine, limit=9)] == ["old"]
-
-
-@pytest.mark.parametrize("on_duplicate", ["skip", "replace", "raise"])
-def test_cancelled_and_asked_for_at_once(queue: Queue, engine: Engine, on_duplicate: OnDuplicate) -> None:
-    """An enqueue at once that meets such a message adds and rewrites nothing, and the transaction goes on."""
-    old = queue.enqueue_now(engine, channel="a", payload="old", key="k")
-    with Session(engine) as session, session.begin():
-        receipt = queue.cancel(session, old or 0)
-        first = queue.enqueue_now(session, channel="a", payload="first", key="j")
-        with pytest.raises(DuplicateMessage):
-            queue.enqueue_now(session, channel="a", payload="new", key="k", on_duplicate=on_duplicate)
-        [content] = session.connection().exec_driver_sql(f"select content from fq_message where id = {old}").one()
-    assert bytes(content) == b'"old"'
-    assert receipt.outcome == "cancelled"
-    assert [one.message_id for one in queue.dequeue(engine, limit=9)] == [first]
+def test_cancelled_and_asked_for_anew(engine: Engine) -> None:
+    """Enqueues are sent before cancels: where that would leave nothing, the commit fails and says so, also where a
+    second cancel comes behind the enqueue; an enqueue at once adds and rewrites nothing, and the transaction goes on.
+    """
+    policies: list[OnDuplicate] = ["skip", "replace", "raise"]
+    for on_duplicate in policies:
+        queue = Queue(on_duplicate)
+        old = queue.enqueue_now(engine, channel="a", payload="old", key="k") or 0
+        for twice in (False, True):
+            with Session(engine) as session:
+                queue.cancel(session, old)
+                queue.enqueue(session, channel="a", payload="new", key="k", on_duplicate=on_duplicate)
+                if twice:
+                    queue.cancel(session, old)
+                with pytest.raises(DuplicateMessage) as caught:
+                    session.commit()
+            assert (caught.value.key, caught.value.message_id, caught.value.cancelled) == ("k", old, True)
+        with Session(engine) as session, session.begin():
+            receipt = queue.cancel(session, old)
+            first = queue.enqueue_now(session, channel="a", payload="first", key="j")
+            with pytest.raises(DuplicateMessage):
+                queue.enqueue_now(session, channel="a", payload="new", key="k", on_duplicate=on_duplicate)
+            [content] = session.connection().exec_driver_sql(f"select content from fq_message where id = {old}").one()
+        assert bytes(content) == b'"old"'
+        assert receipt.outcome == "cancelled"
+        assert [one.message_id for one in queue.dequeue(engine, limit=9)] == [first]
 
 
 def test_cancels_of_others_cost_an_enqueue_nothing(queue: Queue, engine: Engine) -> None:
@@ -179,15 +169,3 @@ def test_purge_takes_what_its_transaction_enqueued(queue: Queue, engine: Engine)
         session.commit()
     assert purge.purged == 1
     assert queue.dequeue(engine) == []
-
-
-async def test_async_twins(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
-    """The awaited twins give receipts that tell, on engines after their commit and on connections at once."""
-    first, second = _seed(queue, engine, "a", "a")
-    assert (await queue.acancel(async_engine, first)).outcome == "cancelled"
-    async with async_engine.connect() as connection:
-        assert (await queue.acancel(connection, second)).outcome == "cancelled"
-        await connection.rollback()
-        assert (await queue.apurge(connection, "a")).purged == 1
-        await connection.commit()
-    assert (await queue.apurge(async_engine, "a")).purged == 0

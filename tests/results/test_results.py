@@ -1,8 +1,8 @@
 """Answers and errors of queue.result, by the end of the message."""
 
-from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from itertools import product
+from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import Engine
@@ -29,28 +29,20 @@ from sqlalchemy_fairqueue import (
 from tests.fixtures.database import Database
 from tests.results.conftest import HOUR, Out
 
-
-@pytest.mark.parametrize("value", [None, 7, "", [1, {"a": None}], {"pages": [1.5, True]}])
-def test_a_value_comes_back_as_payloads_do(engine: Engine, queue: Queue, out: Out, value: object) -> None:
-    """What a completion says is read again, on an engine, a connection and a session."""
-    delivery = out()
-    queue.complete(engine, delivery, result=value)
-    assert queue.result(engine, delivery.message_id) == value
-    with engine.connect() as connection:
-        assert queue.result(connection, delivery.message_id) == value
-    with Session(engine) as session:
-        assert queue.result(session, delivery.message_id) == value
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
-async def test_awaited_twins(async_engine: AsyncEngine, queue: Queue) -> None:
-    """The same on an AsyncEngine."""
-    await queue.aenqueue_now(async_engine, channel="a", payload=1)
-    [delivery] = await queue.adequeue(async_engine)
-    with pytest.raises(ResultNotReady, match=r"has not ended; ask again later"):
-        await queue.aresult(async_engine, delivery.message_id)
-    await queue.acomplete(async_engine, delivery, result={"a": [1]})
-    assert await queue.aresult(async_engine, delivery.message_id) == {"a": [1]}
-    assert await queue.aresult(async_engine, delivery.message_id, timeout=HOUR) == {"a": [1]}
+def test_a_value_comes_back_as_payloads_do(engine: Engine, queue: Queue, out: Out) -> None:
+    """What a completion says is read again, on an engine, a connection and a session, and just the bytes that fit."""
+    for value in (None, 7, "", [1, {"a": None}], {"pages": [1.5, True]}, "x" * (2**20 - 2)):
+        delivery = out()
+        queue.complete(engine, delivery, result=value)
+        assert queue.result(engine, delivery.message_id) == value
+        with engine.connect() as connection:
+            assert queue.result(connection, delivery.message_id) == value
+        with Session(engine) as session:
+            assert queue.result(session, delivery.message_id) == value
 
 
 def test_a_message_of_another_channel_is_unknown(engine: Engine, queue: Queue, database: Database) -> None:
@@ -157,26 +149,30 @@ def test_a_dead_letter_says_why(engine: Engine, queue: Queue, out: Out) -> None:
     assert queue.result(engine, delivery.message_id) == "in the end"
 
 
-@pytest.mark.parametrize("is_leased", [False, True])
-@pytest.mark.parametrize("in_session", [False, True])
-def test_cancelled(engine: Engine, queue: Queue, *, is_leased: bool, in_session: bool) -> None:
-    """A message that was cancelled says so from the commit on, however its handler ends."""
-    message_id = queue.enqueue_now(engine, channel="a", payload=1)
-    assert message_id is not None
-    deliveries = queue.dequeue(engine) if is_leased else []
-    if in_session:
-        with Session(engine) as session, session.begin():
-            queue.cancel(session, message_id)
-    else:
+def test_cancelled(engine: Engine, queue: Queue, out: Out) -> None:
+    """A message that was cancelled says so from the commit on, however its handler ends; a cancel of one that is done
+    changes nothing.
+    """
+    for is_leased, in_session in product((False, True), repeat=2):
+        message_id = queue.enqueue_now(engine, channel="a", payload=1)
+        assert message_id is not None
+        deliveries = queue.dequeue(engine) if is_leased else []
+        if in_session:
+            with Session(engine) as session, session.begin():
+                queue.cancel(session, message_id)
+        else:
+            queue.cancel(engine, message_id)
+        for each in (deliveries, []):
+            with pytest.raises(ResultCancelled, match=f"message {message_id} was cancelled"):
+                queue.result(engine, message_id)
+            queue.complete(engine, each, result="too late")
         queue.cancel(engine, message_id)
-    for _ in range(2):
-        with pytest.raises(ResultCancelled, match=f"message {message_id} was cancelled"):
+        with pytest.raises(ResultCancelled):
             queue.result(engine, message_id)
-        queue.complete(engine, deliveries, result="too late")
-        deliveries = []
-    queue.cancel(engine, message_id)
-    with pytest.raises(ResultCancelled):
-        queue.result(engine, message_id)
+    delivery = out()
+    queue.complete(engine, delivery, result=1)
+    assert queue.cancel(engine, delivery.message_id).outcome == "missing"
+    assert queue.result(engine, delivery.message_id) == 1
 
 
 def test_cancelled_with_its_group(engine: Engine, queue: Queue) -> None:
@@ -191,15 +187,6 @@ def test_cancelled_with_its_group(engine: Engine, queue: Queue) -> None:
 
 def _nothing() -> None:
     """A job."""
-
-
-def test_a_cancel_of_what_is_done(engine: Engine, queue: Queue, out: Out) -> None:
-    """It changes nothing of the result."""
-    delivery = out()
-    queue.complete(engine, delivery, result=1)
-    receipt = queue.cancel(engine, delivery.message_id)
-    assert receipt.outcome == "missing"
-    assert queue.result(engine, delivery.message_id) == 1
 
 
 def test_expired(engine: Engine, queue: Queue, out: Out, database: Database) -> None:
@@ -242,40 +229,13 @@ def test_configuration(engine: Engine, queue: Queue, out: Out, database: Databas
         queue.result(engine, second.message_id)
 
 
-async def test_aconfigure(async_engine: AsyncEngine, queue: Queue, database: Database) -> None:
-    """The awaited twin sets it too."""
-    await queue.aconfigure(async_engine, results=timedelta(days=1))
-    assert database.value("select result_retention from fq_queue") == 86_400_000_000
-
-
-@pytest.mark.parametrize(
-    ("value", "problem"),
-    [(7, "results is 7; give a timedelta"), (timedelta(), r"results is datetime\.timedelta\(0\)")],
-)
-def test_bad_retentions(engine: Engine, queue: Queue, value: Any, problem: str) -> None:
-    """They are refused before anything is sent."""
-    with pytest.raises(InvalidArgument, match=problem):
-        queue.configure(engine, results=value)
-
-
-@pytest.mark.parametrize(
-    ("value", "problem"), [({1, 2}, "a set cannot be encoded as JSON"), ("x" * 2**20, "has 1,048,578 bytes")]
-)
-def test_a_value_that_a_call_gives_is_refused(
-    engine: Engine, queue: Queue, out: Out, value: object, problem: str
-) -> None:
+def test_a_value_that_a_call_gives_is_refused(engine: Engine, queue: Queue, out: Out) -> None:
     """The caller is there to be told, and the delivery is not settled."""
     delivery = out()
-    with pytest.raises(PayloadError, match=problem):
-        queue.complete(engine, delivery, result=value)
+    for value, problem in (({1, 2}, "a set cannot be encoded as JSON"), ("x" * 2**20, "has 1,048,578 bytes")):
+        with pytest.raises(PayloadError, match=problem):
+            queue.complete(engine, delivery, result=value)
     queue.complete(engine, delivery)
-
-
-def test_the_largest(engine: Engine, queue: Queue, out: Out) -> None:
-    """A result of just the bytes that fit is kept whole."""
-    delivery = out()
-    queue.complete(engine, delivery, result="x" * (2**20 - 2))
-    assert len(queue.result(engine, delivery.message_id)) == 2**20 - 2
 
 
 def test_another_codec(engine: Engine) -> None:
@@ -290,19 +250,20 @@ def test_another_codec(engine: Engine) -> None:
         Queue("raw", codec=JsonCodec()).result(engine, delivery.message_id)
 
 
-@pytest.mark.parametrize(
-    ("call", "problem"),
-    [
-        (lambda queue, engine: queue.result(engine, 0), "message_id is 0"),
-        (lambda queue, engine: queue.result(engine, 1, timeout=3), "timeout is 3; give a timedelta"),
-        (lambda queue, engine: queue.result(engine.connect(), 1, timeout=HOUR), "on a Connection, whose transaction"),
-        (lambda queue, engine: queue.result(Session(engine), 1, timeout=HOUR), "on a Session, whose transaction"),
-    ],
-)
-def test_bad_arguments(engine: Engine, queue: Queue, call: Callable[[Queue, Engine], object], problem: str) -> None:
-    """They are refused before anything is asked."""
-    with pytest.raises(InvalidArgument, match=problem):
-        call(queue, engine)
+def test_bad_arguments(engine: Engine, queue: Queue) -> None:
+    """They are refused before anything is asked or sent."""
+    wrong: list[tuple[Callable[[], object], str]] = [
+        (lambda: queue.configure(engine, results=7), "results is 7; give a timedelta"),  # type: ignore[arg-type]
+        (lambda: queue.configure(engine, results=timedelta()), r"results is datetime\.timedelta\(0\)"),
+        (lambda: queue.result(engine, 0), "message_id is 0"),
+        (lambda: queue.result(engine, 1, timeout=3), "timeout is 3; give a timedelta"),  # type: ignore[arg-type]
+        (lambda: queue.result(connection, 1, timeout=HOUR), "on a Connection, whose transaction"),
+        (lambda: queue.result(Session(engine), 1, timeout=HOUR), "on a Session, whose transaction"),
+    ]
+    with engine.connect() as connection:
+        for call, problem in wrong:
+            with pytest.raises(InvalidArgument, match=problem):
+                call()
 
 
 def test_every_error_is_of_one_class() -> None:

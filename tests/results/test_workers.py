@@ -178,35 +178,33 @@ def test_a_cancelled_handler(engine: Engine, queue: Queue) -> None:
         queue.result(engine, message_id)
 
 
-@pytest.mark.parametrize(
-    ("value", "problem"),
-    [
+def test_what_cannot_be_kept(
+    engine: Engine, queue: Queue, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The message is completed, once, for its handler has done its work; who asks is told why there is no value."""
+    cases: list[tuple[object, str]] = [
         (object(), "a object cannot be encoded as JSON"),
         ({"a": {1}}, r"the value at \$\.a: a set cannot be encoded"),
         ("x" * 2**20, "it has 1,048,578 bytes, and a result 1,048,576 at most"),
         ("\ud800", "lone surrogate"),
         ("\x00", "NUL character"),
-    ],
-)
-def test_what_cannot_be_kept(  # noqa: PLR0917 - fixtures
-    engine: Engine, queue: Queue, database: Database, caplog: pytest.LogCaptureFixture, value: object, problem: str
-) -> None:
-    """The message is completed, once, for its handler has done its work; who asks is told why there is no value."""
+    ]
     calls = []
 
     @queue.handler("default")
     def handle(delivery: Delivery) -> Any:
         calls.append(delivery.attempt)
-        return value
+        return cases[delivery.payload][0]
 
-    [message_id] = send(engine, queue, 1)
+    ids = send(engine, queue, *range(len(cases)))
     with caplog.at_level(logging.WARNING, logger="sqlalchemy_fairqueue"):
         _drain(engine, queue)
-    assert calls == [1]
+    assert calls == [1] * len(cases)
     assert database.value("select count(*) from fq_dead_letter") == 0
-    with pytest.raises(ResultNotKept, match=f"what its handler returned could not be kept: .*{problem}"):
-        queue.result(engine, message_id)
-    assert "is completed, and what its handler returned is not kept" in caplog.text
+    for message_id, (_, problem) in zip(ids, cases, strict=True):
+        with pytest.raises(ResultNotKept, match=f"what its handler returned could not be kept: .*{problem}"):
+            queue.result(engine, message_id)
+    assert caplog.text.count("is completed, and what its handler returned is not kept") == len(cases)
 
 
 def test_typed_jobs(engine: Engine, queue: Queue) -> None:
@@ -306,7 +304,7 @@ def test_child_processes(engine: Engine) -> None:
     [second] = send(engine, queue, 2, kind="lock")
     third = isolated.page.enqueue_now(engine, "a", 3)
     assert third is not None
-    _drain(engine, queue)
+    _drain(engine, queue, concurrency=1)
     assert queue.result(engine, first) == {"a": [1]}
     with pytest.raises(ResultNotKept, match="a lock cannot be sent from its child process"):
         queue.result(engine, second)

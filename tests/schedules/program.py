@@ -1,9 +1,9 @@
-"""A process that runs schedules as a worker does, until it is killed: ``python -m tests.schedules.program URL``."""
+"""A process that runs schedules as a worker does, until it is killed."""
 
 import contextlib
-import sys
 import threading
 from dataclasses import replace
+from multiprocessing.connection import Connection
 
 from sqlalchemy import create_engine
 from sqlalchemy.exc import DBAPIError
@@ -16,7 +16,7 @@ from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
 QUEUE = "documents"
 
 
-def main(url: str) -> None:
+def main(url: str, ready: Connection) -> None:
     """Poll schedules again and again, without a pause, on two connections."""
     queue = Queue(QUEUE)
     options = Worker(create_engine(url), queue)._options
@@ -24,14 +24,9 @@ def main(url: str) -> None:
     served = ServedQueue(queue, options, lambda _queue, lease, _sent_at: lease)
     schedules = Schedules(dedicated_connection(options), [served], options)
     pause = threading.Event()
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
+    ready.send(None)
     while True:
         # Without a server, as a worker's duties do: the next poll comes.
         with contextlib.suppress(DBAPIError):
             schedules.poll()
         pause.wait(0.02)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

@@ -52,7 +52,7 @@ def test_due_slots_are_run_and_handled(engine: Engine, database: Database, clock
         handled.append(delivery.headers)
 
     Worker(engine, queue).run(drain=True)
-    for _ in range(5):
+    for _ in range(2):
         before = len(handled)
         clock.advance(7 * SECOND)
         Worker(engine, queue).run(drain=True)
@@ -70,7 +70,7 @@ async def test_the_same_in_a_loop(async_engine: AsyncEngine, database: Database,
 
     worker = AsyncWorker(async_engine, queue)
     await worker.run(drain=True)
-    for _ in range(5):
+    for _ in range(2):
         before = len(handled)
         clock.advance(7 * SECOND)
         await worker.run(drain=True)

@@ -1,10 +1,11 @@
 """Schedules as producers and operators use them: made in the caller's transaction, changed, paused, run, listed."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import (
@@ -188,9 +189,9 @@ def test_a_prepared_job(engine: Engine) -> None:
     assert delivery.payload == {"upload": "y", "pages": 2}
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
+def test_refused_at_the_call(engine: Engine) -> None:
+    """What cannot be scheduled is refused, and nothing is kept."""
+    wrong: list[tuple[dict[str, Any], str]] = [
         ({"name": ""}, "schedule '' has 0 bytes"),
         ({"channel": None}, "there is no channel"),
         ({"job": Enqueue(channel="b", payload=1)}, "job has the channel"),
@@ -198,18 +199,16 @@ def test_a_prepared_job(engine: Engine) -> None:
         ({"channel": None, "job": 1}, "job is 1; give a prepared call"),
         ({"headers": {"x": "y" * 65_520}}, "65,536 bytes"),
         ({"cron": "0 25 * * *"}, "bad hour"),
-    ],
-)
-def test_refused_at_the_call(engine: Engine, words: dict[str, object], said: str) -> None:
-    """What cannot be scheduled is refused, and nothing is kept."""
-    with pytest.raises(InvalidArgument, match=said):
-        queue.schedule(engine, **{"name": "nightly", "channel": "a", "cron": "0 3 * * *", **words})  # type: ignore[arg-type]
+    ]
+    for words, said in wrong:
+        with pytest.raises(InvalidArgument, match=said):
+            queue.schedule(engine, **{"name": "nightly", "channel": "a", "cron": "0 3 * * *", **words})
     assert queue.schedules(engine) == []
 
 
-@pytest.mark.parametrize(
-    ("bad", "named"),
-    [
+def test_refused_by_the_database(database: Database) -> None:
+    """The function refuses what the table would, and names the argument."""
+    for bad, named in (
         ("null, null, null, 'last', 0", "cron is null"),
         ("'0 3 * * *', 'UTC', 1000000, 'last', 0", r"cron is '0 3 \* \* \*', and every is 1000000"),
         ("'0 3 * * *', null, null, 'last', 0", "timezone is null"),
@@ -217,28 +216,10 @@ def test_refused_at_the_call(engine: Engine, words: dict[str, object], said: str
         ("null, null, 1000000, 'never', 0", "catch_up is 'never'"),
         ("null, null, 1000000, 'last', -1", "jitter is -1"),
         ("null, null, 1000000, 'last', null", "jitter is null"),
-    ],
-)
-def test_refused_by_the_database(database: Database, bad: str, named: str) -> None:
-    """The function refuses what the table would, and names the argument."""
-    with pytest.raises(Exception, match=f"schedule nightly of fq_set_schedule has a bad value: {named}"):
-        database.execute(
-            f"select fq_set_schedule('documents', 'a', 'nightly', {bad}, 'report', '', null, 20, null, false)"
-        )
-
-
-async def test_twins(async_engine: AsyncEngine) -> None:
-    """Every call has an awaited twin, and a recorded one on an AsyncSession."""
-    async with AsyncSession(async_engine) as session, session.begin():
-        queue.schedule(session, "nightly", channel="a", cron="0 3 * * *")
-    await queue.aschedule(async_engine, "hourly", channel="a", cron="0 * * * *")
-    assert [one.name for one in await queue.aschedules(async_engine)] == ["hourly", "nightly"]
-    await queue.apause_schedule(async_engine, "hourly", channel="a")
-    assert [one.state for one in await queue.aschedules(async_engine, name="hourly")] == ["paused"]
-    await queue.aresume_schedule(async_engine, "hourly", channel="a")
-    assert await queue.arun_schedule(async_engine, "hourly", channel="a") is not None
-    await queue.aunschedule(async_engine, "hourly", channel="a")
-    assert [one.name for one in await queue.aschedules(async_engine)] == ["nightly"]
+    ):
+        call = f"select fq_set_schedule('documents', 'a', 'nightly', {bad}, 'report', '', null, 20, null, false)"
+        with pytest.raises(DBAPIError, match=f"schedule nightly of fq_set_schedule has a bad value: {named}"):
+            database.execute(call)
 
 
 def test_sessions_lock_schedules_in_one_order(engine: Engine) -> None:

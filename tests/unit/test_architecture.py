@@ -88,14 +88,6 @@ def _part(module: str) -> str:
     return module.partition(".")[0]
 
 
-# A test of each module and rule would be 1,300 tests, which take longer than the reading.
-_EACH = pytest.mark.parametrize("part", sorted(set(map(_part, _MODULES))), ids=lambda part: part or "the package")
-
-
-def _modules(part: str) -> list[str]:
-    return [module for module in _MODULES if _part(module) == part]
-
-
 @cache
 def _tree(file: Path) -> ast.Module:
     return ast.parse(file.read_text())
@@ -118,10 +110,16 @@ def _imports(node: ast.AST, *, typing_too: bool = True) -> Iterator[str]:
             yield from _imports(child, typing_too=typing_too)
 
 
+@cache
+def _imported(file: Path, *, typing_too: bool = True) -> frozenset[str]:
+    """The full names that a file imports."""
+    return frozenset(_imports(_tree(file), typing_too=typing_too))
+
+
 def _known(file: Path, *, typing_too: bool = True) -> set[str]:
     """The modules of the package that a file imports."""
     known = set()
-    for name in _imports(_tree(file), typing_too=typing_too):
+    for name in _imported(file, typing_too=typing_too):
         package, _, rest = name.partition(".")
         if package == _PACKAGE:
             while rest not in _MODULES:
@@ -130,14 +128,16 @@ def _known(file: Path, *, typing_too: bool = True) -> set[str]:
     return known
 
 
-@_EACH
-def test_layers(part: str) -> None:
+def test_layers() -> None:
     """A module imports only from the parts that its own part may know."""
-    known = {module: {_part(other) for other in _known(_MODULES[module])} - {part} for module in _modules(part)}
-    if part in _LEAVES:
-        too_much = {module: names & _LEAVES - _KNOWN_LEAVES.get(part, set()) for module, names in known.items()}
-    else:
-        too_much = {module: names - _MAY_KNOW[part] for module, names in known.items()}
+    too_much = {}
+    for module, file in _MODULES.items():
+        part = _part(module)
+        known = {_part(other) for other in _known(file)} - {part}
+        if part in _LEAVES:
+            too_much[module] = known & _LEAVES - _KNOWN_LEAVES.get(part, set())
+        else:
+            too_much[module] = known - _MAY_KNOW[part]
     assert {module: names for module, names in too_much.items() if names} == {}
 
 
@@ -158,20 +158,21 @@ def test_no_cycles() -> None:
         pytest.fail(f"import cycle: {' -> '.join(error.args[1])}")
 
 
+@cache
 def _sql_in(file: Path) -> list[str]:
     """Where a file writes or executes SQL."""
-    return [f"imports {name}" for name in _imports(_tree(file)) if name in _WRITING] + [
+    return [f"imports {name}" for name in _imported(file) if name in _WRITING] + [
         f"calls {node.func.attr} in line {node.lineno}"
         for node in ast.walk(_tree(file))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _EXECUTING
     ]
 
 
-@_EACH
-def test_sql_is_called_by_database_alone(part: str) -> None:
-    """Nothing else writes or executes a statement."""
-    if part not in _WRITES_SQL:
-        assert {module: sql for module in _modules(part) if (sql := _sql_in(_MODULES[module]))} == {}
+def test_sql_is_called_by_database_alone() -> None:
+    """Nothing else writes or executes a statement; a part that need not do so is no exemption."""
+    found = {module: sql for module, file in _MODULES.items() if (sql := _sql_in(file))}
+    assert {module: sql for module, sql in found.items() if _part(module) not in _WRITES_SQL} == {}
+    assert {_part(module) for module in found} == set(_WRITES_SQL)
 
 
 def test_statements_of_commands_read_the_catalog_alone() -> None:
@@ -181,26 +182,19 @@ def test_statements_of_commands_read_the_catalog_alone() -> None:
     assert [file.name for file in files if "fairqueue." in file.read_text()] == []
 
 
-def test_exemptions_are_needed() -> None:
-    """An exemption that nothing needs any more is taken out."""
-    parts = {_part(module) for module, file in _MODULES.items() if _sql_in(file)}
-    assert set(_WRITES_SQL) == parts
-
-
-@_EACH
-def test_nobody_knows_alembic_ext_or_the_tests(part: str) -> None:
+def test_nobody_knows_alembic_ext_or_the_tests() -> None:
     """The package never imports its Alembic side or its tests; a demo's migration is a user's, and does."""
-    forbidden = {"tests"} if part in _LEAVES else {"tests", "alembic", "alembic_ext"}
-    roots = {
-        module: {name.partition(".")[0] for name in _imports(_tree(_MODULES[module]))} for module in _modules(part)
-    }
-    assert {module: names & forbidden for module, names in roots.items() if names & forbidden} == {}
+    too_much = {}
+    for module, file in _MODULES.items():
+        forbidden = {"tests"} if _part(module) in _LEAVES else {"tests", "alembic", "alembic_ext"}
+        too_much[module] = {name.partition(".")[0] for name in _imported(file)} & forbidden
+    assert {module: names for module, names in too_much.items() if names} == {}
 
 
-@pytest.mark.parametrize("file", _files(Path(alembic_ext.__file__).parent), ids=lambda file: file.name)
-def test_alembic_ext(file: Path) -> None:
+def test_alembic_ext() -> None:
     """alembic_ext knows the SQL, the models and the errors below them, and nothing else of the package."""
-    assert {_part(module) for module in _known(file)} <= {"errors", "sql", "models"}
+    known = {_part(module) for file in _files(Path(alembic_ext.__file__).parent) for module in _known(file)}
+    assert known <= {"errors", "sql", "models"}
 
 
 def test_texts_name_no_file_of_the_repository() -> None:

@@ -69,40 +69,40 @@ def owner() -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def test_answers_queries(private_server: Callable[..., Server]) -> None:
-    """A private server answers under its URL with the version that its programs tell."""
-    server = private_server()
-    assert str(_ask(server.url(), "show server_version")).startswith(server.version)
-
-
-def test_settings_reach_the_server(private_server: Callable[..., Server]) -> None:
-    """Settings given by the caller win, quotes in them included, and a durable server has fsync on."""
+def test_a_durable_server(private_server: Callable[..., Server]) -> None:
+    """It is of the version that its programs tell; settings of the caller win, quotes in them included; nobody but the
+    owner may enter the folder with the socket, and it does not listen on the network. What was committed is there
+    after a restart, even one that is a crash.
+    """
     server = private_server(durable=True, settings={"work_mem": "7MB", "cluster_name": "it's mine"})
+    assert str(_ask(server.url(), "show server_version")).startswith(server.version)
     assert _ask(server.url(), "show work_mem") == "7MB"
     assert _ask(server.url(), "show cluster_name") == "it's mine"
     assert _ask(server.url(), "show fsync") == "on"
+    assert _ask(server.url(), "show listen_addresses") == ""
+    assert server.directory.stat().st_mode & 0o077 == 0
+    modes: tuple[Literal["fast", "immediate"], ...] = ("fast", "immediate")
+    for mode in modes:
+        with psycopg.connect(server.url().set(drivername="postgresql").render_as_string()) as connection:
+            connection.execute(f"create table {mode} as select 42 as answer")
+        server.restart(mode)
+        assert _ask(server.url(), f"select answer from {mode}") == 42
 
 
-@pytest.mark.parametrize("mode", ["fast", "immediate"])
-def test_restart_keeps_commits(private_server: Callable[..., Server], mode: Literal["fast", "immediate"]) -> None:
-    """What was committed is there after a restart, even one that is a crash."""
-    server = private_server()
-    with psycopg.connect(server.url().set(drivername="postgresql").render_as_string()) as connection:
-        connection.execute("create table kept as select 42 as answer")
-    server.restart(mode)
-    assert _ask(server.url(), "select answer from kept") == 42
-
-
-def test_nothing_is_left_after_the_block() -> None:
-    """The folder is gone after the block, also when an exception ended it."""
+def test_nothing_is_left_after_the_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder is gone after the block, also when an exception ended it, and where no program is on the PATH."""
+    monkeypatch.setenv("PATH", str(tmp_path))
     seen: list[Server] = []
     with pytest.raises(ZeroDivisionError), embedded_server(programs(), durable=False) as server:  # noqa: PT012
         seen.append(server)
+        assert _ask(server.url(), "select 1") == 1
         _ = 1 / 0
     assert not seen[0].directory.exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, *(pytest.param(one, marks=pytest.mark.whole) for one in (signal.SIGTERM, signal.SIGINT))]
+)
 def test_nothing_is_left_after_a_signal(owner: subprocess.Popen[str], number: signal.Signals) -> None:
     """However the Python that owns a server is killed, the server ends and its folder goes."""
     assert owner.stdout is not None
@@ -175,14 +175,6 @@ def test_a_temporary_folder_of_root_alone_is_passed_by(monkeypatch: pytest.Monke
         assert not server.directory.exists()
 
 
-def test_without_any_program_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A PATH with nothing on it keeps no server from starting, nor its folder from being removed."""
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with embedded_server(programs(), durable=False) as server:
-        assert _ask(server.url(), "select 1") == 1
-    assert not server.directory.exists()
-
-
 def test_no_folder_for_the_server_is_told_by_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names each folder once, and why the server cannot have its own there."""
     long = tmp_path / ("long" * 30)
@@ -200,14 +192,7 @@ def test_no_folder_for_the_server_is_told_by_the_reason(tmp_path: Path, monkeypa
     assert re.search(r"user \d+ cannot write to '/tmp'; name a folder in TMPDIR", said)
 
 
-def test_the_server_is_private() -> None:
-    """Nobody but the owner may enter the folder with the socket, and the server does not listen on the network."""
-    with embedded_server(programs(), durable=False) as server:
-        assert server.directory.stat().st_mode & 0o077 == 0
-        assert _ask(server.url(), "show listen_addresses") == ""
-
-
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("stop", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.whole)])
 def test_a_server_for_a_terminal(stop: signal.Signals) -> None:
     """The lines that it prints name the server to programs and commands; it removes everything when it is stopped."""
     command = [sys.executable, "-m", "sqlalchemy_fairqueue.embedded"]

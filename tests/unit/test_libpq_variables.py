@@ -62,7 +62,13 @@ def test_async_engine(fairqueue_async_engine):
     assert asyncio.run(_shown(fairqueue_async_engine)) == '"$user", public'
 """
 
-every = pytest.mark.parametrize("variables", [_NONSENSE, _OF_ANOTHER_SERVER], ids=["nonsense", "of another server"])
+every = pytest.mark.parametrize(
+    "variables",
+    [
+        pytest.param(_OF_ANOTHER_SERVER, id="of another server"),
+        pytest.param(_NONSENSE, id="nonsense", marks=pytest.mark.whole),
+    ],
+)
 
 
 def _run(folder: Path, variables: dict[str, str], *command: str) -> str:
@@ -82,12 +88,15 @@ def _run(folder: Path, variables: dict[str, str], *command: str) -> str:
 
 @every
 def test_the_readme(tmp_path: Path, variables: dict[str, str]) -> None:
-    """Its program serves all files."""
+    """Its program, pasted into a file, serves alice's two files in turn with bob's five."""
     [program] = re.findall(r"^```python\n(.*?)^```", (_ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     (tmp_path / "fair.py").write_text(program)
-    assert len(_run(tmp_path, variables, "fair.py").splitlines()) == 7
+    served = _run(tmp_path, variables, "fair.py").splitlines()
+    assert sorted(served) == sorted([*(f"bob {file}" for file in range(1, 6)), "alice 1", "alice 2"])
+    assert served.index("alice 2") < 4
 
 
+@pytest.mark.whole
 @pytest.mark.timeout(300)
 def test_the_demo(tmp_path: Path) -> None:
     """It runs, with its worker processes."""
@@ -95,7 +104,9 @@ def test_the_demo(tmp_path: Path) -> None:
 
 
 @every
-@pytest.mark.parametrize(("sync", "asynchronous"), [("psycopg", "psycopg"), ("psycopg2", "asyncpg")])
+@pytest.mark.parametrize(
+    ("sync", "asynchronous"), [("psycopg2", "asyncpg"), pytest.param("psycopg", "psycopg", marks=pytest.mark.whole)]
+)
 def test_the_plugin(tmp_path: Path, variables: dict[str, str], sync: str, asynchronous: str) -> None:
     """Tests of an application have the private server's databases, by each driver."""
     pytest.importorskip(sync, reason="another driver")
@@ -108,6 +119,7 @@ def test_the_plugin(tmp_path: Path, variables: dict[str, str], sync: str, asynch
     assert "2 passed" in said
 
 
+@pytest.mark.whole
 def test_this_suite() -> None:
     """A test of this suite passes, in a worker of its own."""
     test = "tests/worker/test_isolation.py::test_a_worker"

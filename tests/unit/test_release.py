@@ -1,13 +1,9 @@
 """Promises of a release, as far as the sources can tell."""
 
-import ast
-import inspect
 import re
 import runpy
 import sys
 import tomllib
-from collections.abc import Iterator
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -18,15 +14,6 @@ import pytest
 _ROOT = Path(__file__).parents[2]
 _FOLDERS = ("sqlalchemy_fairqueue", "alembic_ext")
 _SOURCES = sorted(path for folder in _FOLDERS for path in _ROOT.glob(f"{folder}/**/*.py"))
-_PACKAGES = (
-    "sqlalchemy_fairqueue",
-    "sqlalchemy_fairqueue.embedded",
-    "sqlalchemy_fairqueue.models",
-    "sqlalchemy_fairqueue.testing",
-    "alembic_ext",
-)
-_REMOVAL = re.compile(r"removed in \d+\.\d+.*; .*\w")
-
 pytestmark = pytest.mark.skipif(not (_ROOT / "docs").is_dir(), reason="the installed wheel is tested without the docs")
 
 
@@ -49,52 +36,6 @@ def test_the_policy_names_the_tested_pythons() -> None:
     assert matrix == set(claimed)
     workflows = (_ROOT / ".github/workflows/ci.yml").read_text()
     assert set(re.findall(r"^ +(3\.\d+)$", workflows, re.MULTILINE)) == set(claimed)
-
-
-def test_warnings_are_errors() -> None:
-    """The suite itself runs into every deprecation warning, its own and those of others."""
-    assert _pyproject()["tool"]["pytest"]["ini_options"]["filterwarnings"][0] == "error"
-
-
-def _deprecations(source: str) -> Iterator[str]:
-    """The texts of the deprecation warnings that a module gives."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Call) and re.search(r"\bDeprecationWarning\b|^deprecated\(", ast.unparse(node)):
-            yield "".join(str(part.value) for part in ast.walk(node) if isinstance(part, ast.Constant))
-
-
-def test_the_check_of_deprecations_finds_them() -> None:
-    """A warning that does not say when its subject goes, or what to use instead, is found."""
-    good, bad = "x is removed in 1.2; use y", "x is deprecated"
-    source = f"warnings.warn({good!r}, DeprecationWarning, stacklevel=2)\nwarnings.warn({bad!r}, DeprecationWarning)"
-    assert [_REMOVAL.search(text) is not None for text in _deprecations(source)] == [True, False]
-
-
-def test_deprecations_say_what_to_do() -> None:
-    """A deprecation warning names the release that removes its subject, and what to use instead."""
-    texts = [text for path in _SOURCES for text in _deprecations(path.read_text())]
-    assert [text for text in texts if not _REMOVAL.search(text)] == []
-
-
-def _undocumented(owner: Any, name: str) -> Iterator[str]:
-    if not inspect.getdoc(owner):
-        yield name
-    if not inspect.isclass(owner):
-        return
-    for member, value in inspect.getmembers(owner):
-        function = value.fget if isinstance(value, property) else value
-        own = str(getattr(function, "__module__", "")).startswith(_FOLDERS)
-        if not member.startswith("_") and own and inspect.isroutine(function) and not inspect.getdoc(function):
-            yield f"{name}.{member}"
-
-
-@pytest.mark.parametrize("package", _PACKAGES)
-def test_public_names_have_docstrings(package: str) -> None:
-    """Every class and function that a package exports has a docstring, and so has every public method of it."""
-    module = import_module(package)
-    exported = {name: getattr(module, name) for name in module.__all__}
-    documented = {name: value for name, value in exported.items() if inspect.isclass(value) or inspect.isroutine(value)}
-    assert [missing for name, value in documented.items() for missing in _undocumented(value, name)] == []
 
 
 @pytest.fixture

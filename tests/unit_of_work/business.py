@@ -30,6 +30,14 @@ def channels(database: Database, schema: str = "public") -> list[str]:
     return [row.name for row in rows]
 
 
+def taken(database: Database) -> tuple[list[str], list[str]]:
+    """Return and remove what was committed: the channels of the messages, and the names of the uploads."""
+    found = channels(database), uploads(database)
+    database.execute("delete from fq_message")
+    database.execute("delete from upload")
+    return found
+
+
 def uploads(database: Database) -> list[str]:
     """The names of all committed uploads."""
     return [row.name for row in database.rows("select name from upload order by name")]

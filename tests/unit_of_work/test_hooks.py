@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 import pytest
@@ -12,9 +13,10 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from sqlalchemy_fairqueue import UnsentWork
 from tests.fixtures.database import Database
-from tests.unit_of_work.business import QUEUE, Upload, channels
+from tests.unit_of_work.business import QUEUE, Upload, channels, taken
 
 Listen = Callable[[Any, str, Callable[..., None]], None]
+LEVELS = ["class", "factory", "instance"]
 BEFORE = ["before_commit", "before_flush", "after_flush", "after_flush_postexec"]
 
 
@@ -47,52 +49,23 @@ def _target(level: str, factory: sessionmaker[Session], session: Session) -> obj
     return {"class": Session, "factory": factory, "instance": session}[level]
 
 
-@pytest.mark.parametrize("enqueued_before", [True, False])
-@pytest.mark.parametrize("level", ["class", "factory", "instance"])
-@pytest.mark.parametrize("name", BEFORE)
-def test_hooks_before_the_commit(
-    session_factory: sessionmaker[Session],
-    database: Database,
-    listen: Listen,
-    name: str,
-    level: str,
-    *,
-    enqueued_before: bool,
-) -> None:
-    """Hooks that run before the COMMIT may enqueue in any order, wherever they listen; it is sent, sorted."""
-    with session_factory() as session:
-        listen(_target(level, session_factory, session), name, _hook("c", "b", "d"))
-        if enqueued_before:
-            QUEUE.enqueue(session, channel="e", payload=1)
-        session.add(Upload(name="a"))
-        session.commit()
-    assert sorted(channels(database)) == ["b", "c", "d", *("e" if enqueued_before else "")]
-
-
-@pytest.mark.parametrize("level", ["class", "factory", "instance"])
-@pytest.mark.parametrize("name", ["before_commit", "before_flush", "after_flush"])
-def test_hooks_registered_in_the_transaction(
-    session_factory: sessionmaker[Session], database: Database, listen: Listen, name: str, level: str
-) -> None:
-    """A hook that is registered after the first enqueue is collected as well, in any order."""
-    with session_factory() as session:
-        QUEUE.enqueue(session, channel="e", payload=1)
-        listen(_target(level, session_factory, session), name, _hook("c", "b"))
-        session.add(Upload(name="a"))
-        session.commit()
-    assert sorted(channels(database)) == ["b", "c", "e"]
-
-
-@pytest.mark.parametrize("level", ["class", "factory", "instance"])
-def test_hook_of_a_session_that_never_enqueued(
-    session_factory: sessionmaker[Session], database: Database, listen: Listen, level: str
-) -> None:
-    """A commit hook registered in the middle of a transaction without queue work is heard."""
-    with session_factory() as session:
-        session.execute(text("select 1"))
-        listen(_target(level, session_factory, session), "before_commit", _hook("a", "b"))
-        session.commit()
-    assert channels(database) == ["a", "b"]
+def test_hooks_before_the_commit(session_factory: sessionmaker[Session], database: Database, listen: Listen) -> None:
+    """Hooks that run before the COMMIT may enqueue in any order, wherever they listen and whenever they were
+    registered; it is sent, sorted.
+    """
+    for name, level, registered in product(BEFORE, LEVELS, ("first", "after an enqueue", "after a query")):
+        if name == "after_flush_postexec" and registered != "first":
+            continue
+        with session_factory() as session:
+            if registered == "after an enqueue":
+                QUEUE.enqueue(session, channel="e", payload=1)
+            if registered == "after a query":
+                session.execute(text("select 1"))
+            listen(_target(level, session_factory, session), name, _hook("c", "b", "d"))
+            session.add(Upload(name="a"))
+            session.commit()
+        found, _ = taken(database)
+        assert sorted(found) == ["b", "c", "d", *("e" if registered == "after an enqueue" else "")], (name, level)
 
 
 def test_hook_of_the_hook(session_factory: sessionmaker[Session], database: Database, listen: Listen) -> None:
@@ -124,23 +97,24 @@ def test_flush_that_dirties_again(session_factory: sessionmaker[Session], databa
     assert channels(database) == ["b", "c", "d"]
 
 
-@pytest.mark.parametrize("name", ["before_flush", "after_flush", "after_flush_postexec"])
-@pytest.mark.parametrize("released", [True, False])
-def test_savepoint_in_a_flush_hook(
-    session_factory: sessionmaker[Session], database: Database, listen: Listen, name: str, *, released: bool
-) -> None:
+def test_savepoint_in_a_flush_hook(session_factory: sessionmaker[Session], database: Database) -> None:
     """A savepoint inside a flush hook decides over what it recorded."""
+    released: list[bool] = []
 
     def nested(session: Session, *_: object) -> None:
         savepoint = session.begin_nested()
         QUEUE.enqueue(session, channel="nested", payload=1)
-        savepoint.commit() if released else savepoint.rollback()
+        savepoint.commit() if released[-1] else savepoint.rollback()
 
-    listen(session_factory, name, nested)
-    with session_factory() as session:
-        session.add(Upload(name="a"))
-        session.commit()
-    assert channels(database) == (["nested"] if released else [])
+    for name in ("before_flush", "after_flush", "after_flush_postexec"):
+        event.listen(session_factory, name, nested)
+        for each in (True, False):
+            released.append(each)
+            with session_factory() as session:
+                session.add(Upload(name="a"))
+                session.commit()
+            assert taken(database)[0] == (["nested"] if each else []), name
+        event.remove(session_factory, name, nested)
 
 
 def test_after_begin(session_factory: sessionmaker[Session], database: Database, listen: Listen) -> None:
@@ -152,57 +126,51 @@ def test_after_begin(session_factory: sessionmaker[Session], database: Database,
     assert sorted(channels(database)) == ["a", "b"]
 
 
-@pytest.mark.parametrize("level", ["class", "factory", "instance"])
-@pytest.mark.parametrize("enqueued_before", [True, False])
-def test_after_commit(
-    session_factory: sessionmaker[Session], database: Database, listen: Listen, level: str, *, enqueued_before: bool
-) -> None:
+def test_after_commit(session_factory: sessionmaker[Session], database: Database, listen: Listen) -> None:
     """After the COMMIT it is too late: an enqueue in after_commit is refused aloud, and the session usable after it."""
-    with session_factory() as session:
-        listen(_target(level, session_factory, session), "after_commit", _hook("late"))
-        if enqueued_before:
-            QUEUE.enqueue(session, channel="kept", payload=1)
-        session.add(Upload(name="a"))
-        with pytest.raises(UnsentWork, match="committed or prepared already"):
+    for level, enqueued_before in zip(LEVELS, (True, False, True), strict=True):
+        with session_factory() as session:
+            listen(_target(level, session_factory, session), "after_commit", _hook("late"))
+            if enqueued_before:
+                QUEUE.enqueue(session, channel="kept", payload=1)
+            session.add(Upload(name="a"))
+            with pytest.raises(UnsentWork, match="committed or prepared already"):
+                session.commit()
+            # SQLAlchemy leaves a session whose after_commit hook failed to be closed.
+            session.close()
+            QUEUE.enqueue(session, channel="next", payload=1)
             session.commit()
-        # SQLAlchemy leaves a session whose after_commit hook failed to be closed.
-        session.close()
-        QUEUE.enqueue(session, channel="next", payload=1)
-        session.commit()
-    assert channels(database) == [*(["kept"] if enqueued_before else []), "next"]
+        assert taken(database)[0] == [*(["kept"] if enqueued_before else []), "next"]
 
 
-@pytest.mark.parametrize("level", ["class", "factory", "instance"])
 def test_after_commit_of_a_savepoint(
-    session_factory: sessionmaker[Session], database: Database, listen: Listen, level: str
+    session_factory: sessionmaker[Session], database: Database, listen: Listen
 ) -> None:
     """What an after_commit hook enqueues when a savepoint is released belongs to the transaction around it."""
-    with session_factory() as session:
-        listen(_target(level, session_factory, session), "after_commit", _hook("a"))
-        with session.begin_nested():
-            pass
-        assert channels(database) == []
-        session.commit()
-    assert channels(database) == ["a"]
+    for level in LEVELS:
+        with session_factory() as session:
+            listen(_target(level, session_factory, session), "after_commit", _hook("a"))
+            with session.begin_nested():
+                pass
+            assert channels(database) == []
+            session.commit()
+        assert taken(database)[0] == ["a"]
 
 
-@pytest.mark.parametrize("level", ["class", "factory", "instance"])
-@pytest.mark.parametrize("nested", [True, False])
-def test_after_rollback(
-    session_factory: sessionmaker[Session], database: Database, listen: Listen, level: str, *, nested: bool
-) -> None:
+def test_after_rollback(session_factory: sessionmaker[Session], database: Database, listen: Listen) -> None:
     """An enqueue in after_rollback is refused aloud, for there is no transaction that it could join."""
-    with session_factory() as session:
-        listen(_target(level, session_factory, session), "after_rollback", _hook("refused"))
-        session.add(Upload(name="a"))
-        session.flush()
-        transaction = session.begin_nested() if nested else session
-        with pytest.raises(UnsentWork, match="was rolled back"):
-            transaction.rollback()
-        session.rollback()
-        QUEUE.enqueue(session, channel="next", payload=1)
-        session.commit()
-    assert channels(database) == ["next"]
+    for level, nested in product(LEVELS, (True, False)):
+        with session_factory() as session:
+            listen(_target(level, session_factory, session), "after_rollback", _hook("refused"))
+            session.add(Upload(name="a"))
+            session.flush()
+            transaction = session.begin_nested() if nested else session
+            with pytest.raises(UnsentWork, match="was rolled back"):
+                transaction.rollback()
+            session.rollback()
+            QUEUE.enqueue(session, channel="next", payload=1)
+            session.commit()
+        assert taken(database)[0] == ["next"]
 
 
 def test_after_soft_rollback(session_factory: sessionmaker[Session], database: Database, listen: Listen) -> None:
@@ -263,18 +231,17 @@ async def test_async_hooks(
     assert sorted(channels(database)) == ["a", "b", "c", "d"]
 
 
-@pytest.mark.many(1)
-@pytest.mark.parametrize("name", BEFORE)
-def test_hooks_registered_before_the_import(database: Database, name: str) -> None:
+def test_hooks_registered_before_the_import(database: Database) -> None:
     """A hook that listened on the Session class before the library was imported is collected too."""
     program = f"""
 from sqlalchemy import create_engine, event
 from sqlalchemy.orm import Session
-todo = ["c", "b", "d"]
-def hook(session, *_):
-    while todo:
-        queue.enqueue(session, channel=todo.pop(0), payload=1)
-event.listen(Session, {name!r}, hook)
+for name in {BEFORE!r}:
+    todo = ["c", "b", "d"]
+    def hook(session, *_, todo=todo, name=name):
+        while todo:
+            queue.enqueue(session, channel=f"{{todo.pop(0)}} {{name}}", payload=1)
+    event.listen(Session, name, hook)
 from sqlalchemy_fairqueue import Queue
 from tests.unit_of_work.business import Upload
 queue = Queue("documents")
@@ -285,4 +252,4 @@ with Session(engine) as session:
 engine.dispose()
 """
     subprocess.run([sys.executable, "-c", program], check=True)
-    assert sorted(channels(database)) == ["b", "c", "d"]
+    assert sorted(channels(database)) == sorted(f"{channel} {name}" for channel in "bcd" for name in BEFORE)

@@ -1,5 +1,6 @@
 """Sessions in an external transaction: the work goes with the session's commit, and lives with the outer one's."""
 
+from itertools import product
 from typing import Literal
 
 import pytest
@@ -9,41 +10,30 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import LockOrderError
 from tests.fixtures.database import Database
-from tests.unit_of_work.business import QUEUE, Upload, channels, uploads
+from tests.unit_of_work.business import QUEUE, Upload, channels, taken
 
 Mode = Literal["conditional_savepoint", "rollback_only", "control_fully", "create_savepoint"]
 MODES: list[Mode] = ["conditional_savepoint", "rollback_only", "control_fully", "create_savepoint"]
 
 
-@pytest.mark.parametrize("in_savepoint", [True, False])
-@pytest.mark.parametrize("mode", MODES)
-def test_commit_is_the_outer_ones(engine: Engine, database: Database, mode: Mode, *, in_savepoint: bool) -> None:
-    """In every mode the message is there once both the session and the outer transaction have committed."""
-    with engine.connect() as connection, connection.begin() as outer:
-        if in_savepoint:
-            connection.begin_nested()
-        with Session(connection, join_transaction_mode=mode) as session:
-            session.add(Upload(name="a"))
-            QUEUE.enqueue(session, channel="alice", payload=1)
-            session.commit()
-        if outer.is_active:
-            assert channels(database) == []
-            outer.commit()
-    assert (uploads(database), channels(database)) == (["a"], ["alice"])
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_outer_rollback(engine: Engine, database: Database, mode: Mode) -> None:
-    """Where the session does not control it, the outer transaction's rollback takes what the session committed."""
-    with engine.connect() as connection, connection.begin() as outer:
-        with Session(connection, join_transaction_mode=mode) as session:
-            QUEUE.enqueue(session, channel="alice", payload=1)
-            session.commit()
-        controlled = not outer.is_active
-        if not controlled:
-            outer.rollback()
-    assert channels(database) == (["alice"] if controlled else [])
-    assert controlled is (mode == "control_fully")
+def test_commit_is_the_outer_ones(engine: Engine, database: Database) -> None:
+    """In every mode the message is there once both the session and the outer transaction have committed; where the
+    session does not control it, the outer transaction's rollback takes what the session committed.
+    """
+    for mode, in_savepoint, commits in product(MODES, (True, False), (True, False)):
+        with engine.connect() as connection, connection.begin() as outer:
+            if in_savepoint:
+                connection.begin_nested()
+            with Session(connection, join_transaction_mode=mode) as session:
+                session.add(Upload(name="a"))
+                QUEUE.enqueue(session, channel="alice", payload=1)
+                session.commit()
+            controlled = not outer.is_active
+            if not controlled:
+                assert channels(database) == []
+                outer.commit() if commits else outer.rollback()
+        assert taken(database) == ((["alice"], ["a"]) if controlled or commits else ([], [])), (mode, in_savepoint)
+        assert in_savepoint or controlled is (mode == "control_fully")
 
 
 def test_many_sessions_in_one_transaction(engine: Engine, database: Database) -> None:

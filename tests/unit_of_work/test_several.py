@@ -45,9 +45,7 @@ def test_two_queues(engine: Engine, database: Database) -> None:
     assert database.value("select count(*) from fq_channel") == 2
 
 
-@pytest.mark.parametrize(
-    "schema", ["second", 'we"ird', "per%cent", "co:lon :name", "back\\slash\\:x", "Ünicode ☃", "a::b"]
-)
+@pytest.mark.parametrize("schema", ['we"ird per%cent %s co:lon :name', "back\\slash\\:x Ünicode ☃ a::b"])
 def test_two_schemas(engine: Engine, database: Database, schema: str) -> None:
     """A queue in a schema of any name is found there, and one without a schema through the search_path."""
     quoted = '"' + schema.replace('"', '""') + '"'

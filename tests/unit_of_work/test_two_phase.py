@@ -13,16 +13,6 @@ def _prepared(database: Database) -> int:
     return int(database.value("select count(*) from pg_prepared_xacts where database = current_database()"))
 
 
-def test_commit(engine: Engine, database: Database) -> None:
-    """A two-phase commit keeps both."""
-    with Session(engine, twophase=True) as session:
-        session.add(Upload(name="a"))
-        receipt = QUEUE.enqueue(session, channel="alice", payload=1)
-        session.commit()
-    assert (uploads(database), channels(database)) == (["a"], ["alice"])
-    assert receipt.created
-
-
 @pytest.mark.parametrize("committed", [True, False])
 def test_prepare_and_then(engine: Engine, database: Database, *, committed: bool) -> None:
     """What was prepared is one with its second phase; the receipt knows only after a commit."""
