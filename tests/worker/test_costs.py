@@ -65,15 +65,6 @@ def test_a_handler_with_a_session(queue: Queue, engine: Engine, database: Databa
     assert _charged(database) == 9
 
 
-def test_a_handler_in_a_child_process(queue: Queue, engine: Engine, database: Database) -> None:
-    """What it says comes back with its answer."""
-    queue.configure(engine, fair_by="cost")
-    queue.enqueue_now(engine, channel="a", payload=1)
-    queue.handler(isolation="process")(isolated.cost_seven)
-    Worker(engine, queue, housekeeping=False).run(drain=True)
-    assert _charged(database) == 7
-
-
 @pytest.mark.parametrize("cost", [-1, 10**9 + 1, 1.5, "7", True])
 def test_a_bad_cost_is_refused(cost: Any) -> None:
     """It names the value, and the cost stays as it was."""

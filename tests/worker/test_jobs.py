@@ -144,12 +144,3 @@ def test_a_newer_payload(start: StartWorker, engine: Engine) -> None:
     start(new)
     until(lambda: found, "the new one has handled it")
     assert found == [("new", "x", 3, 1)]
-
-
-def test_a_job_in_a_child_process(engine: Engine, tmp_path: Path) -> None:
-    """It is imported there by its name, and gets its arguments."""
-    isolated.write.enqueue_now(engine, "a", path=str(tmp_path / "said"), amount=Decimal("1.50"))
-    send(engine, isolated.jobs, {"path": 3}, kind="write")
-    _run(engine, isolated.jobs)
-    assert (tmp_path / "said").read_text() == "Decimal('1.50') True"
-    assert [one.attempts for one in isolated.jobs.dead_letters(engine)] == [1]

@@ -123,17 +123,6 @@ def test_an_outcome_in_place_of_the_handler(queue: Queue, engine: Engine) -> Non
     assert "ValueError: broken" in (dead.error or "")
 
 
-def test_around_a_child_process(queue: Queue, engine: Engine, tmp_path: Path) -> None:
-    """A middleware goes around the call of the child, in the worker's process."""
-    steps: Steps = []
-    queue.middleware(_around(steps, "outer"))
-    queue.handler("default", isolation="process")(isolated.say_pid)
-    queue.enqueue_now(engine, channel="a", payload={"folder": str(tmp_path)})
-    worker = Worker(engine, queue, housekeeping=False)
-    worker.run(drain=True)
-    assert (worker.stats.completed, steps) == (1, ["outer before a", "outer after"])
-
-
 def test_in_tests_of_applications(queue: Queue, engine: Engine) -> None:
     """Perform and drain call the middleware of the queue too, with the session that the handler takes."""
     found: list[object] = []

@@ -127,30 +127,6 @@ async def test_in_threads_and_tasks(  # noqa: PLR0917 - fixtures
         assert await aperform(queue, 1, session=session) is outcome
 
 
-@pytest.mark.many(2)
-@pytest.mark.parametrize("how", ["raised", "returned", "class", "with a lock"])
-def test_in_child_processes(queue: Queue, engine: Engine, database: Database, how: str) -> None:
-    """So they do in a child process, where middleware sees them as they are if they can be pickled."""
-    seen: list[object] = []
-
-    @queue.middleware
-    def look(_: Context, proceed: Callable[[], Any]) -> Any:
-        try:
-            result = proceed()
-        except Retry as outcome:
-            seen.append(outcome)
-            raise
-        seen.append(result)
-        return result
-
-    queue.handler(isolation="process")(isolated.limit_rate)
-    send(engine, queue, {"how": how})
-    Worker(engine, queue, housekeeping=False, retry=_AT_ONCE).run(drain=True)
-    assert _end(database) == _RETRIED
-    plain = Retry(delay=timedelta(hours=1), error="slow down")
-    assert seen == [plain if how == "with a lock" else isolated.RateLimited(3600)]
-
-
 def _pickled(outcome: Outcome) -> Any:
     return pickle.loads(pickle.dumps(outcome))  # noqa: S301 - our own
 

@@ -65,16 +65,6 @@ async def test_an_async_handler(queue: Queue, engine: Engine, async_engine: Asyn
     assert found[0].filename == __file__
 
 
-def test_a_child_process(queue: Queue, engine: Engine) -> None:
-    """So does one in a child process."""
-    queue.handler(isolation="process")(isolated.wait_for_result)
-    [other] = send(engine, queue, 1, delay=timedelta(hours=1))
-    url = engine.url.render_as_string(hide_password=False)
-    send(engine, queue, {"url": url, "message_id": other}, max_attempts=1)
-    Worker(engine, queue, housekeeping=False).run(drain=True)
-    _warned(queue, engine)
-
-
 def test_who_does_not_wait(queue: Queue, engine: Engine) -> None:
     """A handler that asks without waiting gets none, nor does a caller outside of handlers, before or after one ran."""
 
