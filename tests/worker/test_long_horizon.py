@@ -18,7 +18,7 @@ _REQUIRED = {"claim_p50_ms", "claim_p95_ms", "claim_p99_ms", "enqueue_rate", "co
 _LEFT = "select count(*) from fq_message"
 
 
-@pytest.mark.parametrize("pacing", ["harness", "adapter"])
+@pytest.mark.parametrize("pacing", ["harness", pytest.param("adapter", marks=pytest.mark.whole)])
 def test_it_works_until_sigterm(database: Database, pacing: str) -> None:
     """It enqueues as it is told, completes all, reports each second, and ends cleanly."""
     manifest = json.loads((_FOLDER / "adapter.json").read_text())

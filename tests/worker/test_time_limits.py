@@ -2,13 +2,10 @@
 
 import asyncio
 import logging
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from random import random
 from typing import Any
 
@@ -144,46 +141,6 @@ def test_a_handler_that_returns_while_it_is_given_up(
     until(lambda: worker.stats.retried or worker.stats.lost, "it is settled")
     assert (worker.stats.retried, worker.stats.lost, worker.stats.hung) == (1, 0, 0)
     assert "HandlerTimeout" in database.value("select error from fq_message where lease_id is null and attempts = 1")
-
-
-_PROGRAM = """
-import sys, threading
-from datetime import timedelta
-from sqlalchemy import create_engine
-from sqlalchemy_fairqueue import Queue, RetryPolicy, Worker
-
-queue = Queue("documents")
-
-@queue.handler(timeout=timedelta(milliseconds=20))
-def hang(delivery):
-    threading.Event().wait()
-
-retry = RetryPolicy(first=timedelta(), cap=timedelta())
-Worker(create_engine(sys.argv[1]), queue, concurrency=1, retry=retry).run(handle_signals=True)
-"""
-
-
-@pytest.mark.whole
-def test_three_deploys_by_signals(queue: Queue, engine: Engine, database: Database, tmp_path: Path) -> None:
-    """The same with processes: each ends with 0 at its SIGTERM, though its only handler never returns."""
-    [message_id] = send(engine, queue, 1, max_attempts=3)
-    source = tmp_path / "program.py"
-    source.write_text(_PROGRAM)
-    url = database.url.render_as_string(hide_password=False)
-    failed = (
-        "select (select attempts from fq_message where id = :id and lease_id is null)"
-        " is not distinct from :attempt or exists (select from fq_dead_letter where message_id = :id)"
-    )
-    for attempt in 1, 2, 3:
-        process = subprocess.Popen([sys.executable, source, url])
-        try:
-            until(partial(database.value, failed, id=message_id, attempt=attempt), f"attempt {attempt} has failed")
-            process.terminate()
-            assert process.wait(PATIENCE.total_seconds()) == 0
-        finally:
-            process.kill()
-            process.wait()
-    assert database.value("select attempts from fq_dead_letter") == 3
 
 
 def test_a_stop_at_the_same_moment(
