@@ -33,7 +33,7 @@ def test_served_costs_differ_by_one_message_at_most(
     costs = {"pages": (1, 1), "books": (1, 100), "heavy": (3, 7), "mixed": (2, 0)}
     for name, (weight, cost) in costs.items():
         kernel.configure(name, weight=weight)
-        kernel.enqueue(*[name] * 800, costs=[cost or 1 + number * 37 % 50 for number in range(800)])
+        kernel.enqueue(*[name] * 400, costs=[cost or 1 + number * 37 % 50 for number in range(400)])
     cost_of = {row["id"]: row["cost"] for row in kernel.rows("select id, cost from fq_message")}
     largest = {name: Fraction(cost or 50, weight) for name, (weight, cost) in costs.items()}
     kernels = [open_kernel(autocommit=True, name=f"consumer {number}") for number in range(consumers)]
@@ -41,7 +41,7 @@ def test_served_costs_differ_by_one_message_at_most(
     served = dict.fromkeys(costs, Fraction())
     taken: Counter[str] = Counter()
     turn = 0
-    while max(taken.values(), default=0) + limit <= 800 and turn < 300:
+    while max(taken.values(), default=0) + limit <= 400 and turn < 150:
         call = kernels[turn % consumers].dequeue(limit, hints=hints[turn % consumers])
         hints[turn % consumers] = call.hints
         turn += 1
