@@ -142,9 +142,7 @@ def test_the_fixtures(tmp_path: Path, server_url: URL, database: Database) -> No
     pytest.importorskip("psycopg2")
     (tmp_path / "test_shop.py").write_text(_TESTS)
     (tmp_path / "conftest.py").write_text(_CONFTEST)
-    said = pytest_said(
-        tmp_path, FAIRQUEUE_TEST_SERVER_URL=server_url.render_as_string(hide_password=False)
-    )
+    said = pytest_said(tmp_path, FAIRQUEUE_TEST_SERVER_URL=server_url.render_as_string(hide_password=False))
     assert "9 passed, 1 error" in said, said
     assert "fairqueue_session and fairqueue_engine are on different databases" in said
     assert database.value("select count(*) from pg_database where datname like 'fairqueue_test_%\\_________\\_%'") == 0

@@ -125,7 +125,9 @@ async def _cancel_run(_: AsyncWorker, running: "asyncio.Task[None]") -> None:
 
 
 @pytest.mark.parametrize(
-    ("hurry", "by_signal"), [(_stop_again, True), (_cancel_run, False)], ids=["stop after a signal", "cancel after a stop"]
+    ("hurry", "by_signal"),
+    [(_stop_again, True), (_cancel_run, False)],
+    ids=["stop after a signal", "cancel after a stop"],
 )
 async def test_an_impatient_second_stop(
     queue: Queue,

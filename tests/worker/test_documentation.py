@@ -1,9 +1,7 @@
 """The page about workers."""
 
 import asyncio
-import importlib
 import re
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -122,20 +120,3 @@ def test_what_is_said_of_keys(  # noqa: PLR0917 - fixtures
     start(queue)
     until(lambda: is_empty(database), "the chain has ended")
     assert handled == list(range(1, links + 1))
-
-
-def test_what_is_said_of_rollbacks(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
-    """A handler that rolls its session back by itself is done all the same."""
-    database.execute("create table effect (message_id bigint)")
-
-    @queue.handler()
-    def handle(_: Delivery, session: Session) -> None:
-        session.execute(text("insert into effect values (1)"))
-        session.rollback()
-
-    send(engine, queue, 1)
-    worker = start(queue)
-    until(lambda: is_empty(database), "it has ended")
-    worker.stop()
-    assert worker.stats.completed == 1
-    assert database.value("select count(*) from effect") == 0

@@ -115,7 +115,7 @@ def test_a_plain_handler(queue: Queue, engine: Engine) -> None:
     for returned in _RETURNED:
         queue.handler(f"plain {returned.__name__}")(_plain(returned))
         queue.handler(f"session {returned.__name__}")(_with_session(returned))
-        queue.job(_job(returned), kind=f"job {returned.__name__}")
+        queue.job(kind=f"job {returned.__name__}")(_job(returned))
         kinds += [f"plain {returned.__name__}", f"session {returned.__name__}", f"job {returned.__name__}"]
     for kind in kinds:
         send(engine, queue, {}, kind=kind, max_attempts=1)

@@ -109,6 +109,7 @@ else:
 print("returned", flush=True)
 """
 
+
 @pytest.fixture
 def run(database: Database, tmp_path: Path) -> Run:
     """Let a process with a worker do all that there is: what it says, and what it says on stderr."""

@@ -33,7 +33,7 @@ async def test_a_failing_start(engine: Engine, async_engine: AsyncEngine) -> Non
             assert caught.value.function == expected[-1].partition(" ")[0]
             assert steps == expected
             steps.clear()
-    assert queue.stats(engine).ready == 2
+    assert Queue("documents").stats(engine).ready == 2
 
 
 def test_another_queue_that_cannot_start(queue: Queue, engine: Engine) -> None:

@@ -78,7 +78,9 @@ def test_an_engine(app: Database) -> None:
     """Calls on it and a worker's connections work where its sessions do, also if it is one with other options."""
     listeners = _OF_THE_POOL | _OF_AN_ENGINE
     with_options = ("connect", "engine_connect", "begin, local")
-    for name, options in [(name, {}) for name in listeners] + [(name, {"stream_results": False}) for name in with_options]:
+    for name, options in [(name, {}) for name in listeners] + [
+        (name, {"stream_results": False}) for name in with_options
+    ]:
         made = create_engine(sync_url(app.url))
         engine = made.execution_options(**options) if options else made
         # The pool is the first engine's.

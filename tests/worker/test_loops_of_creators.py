@@ -81,7 +81,9 @@ async def test_it_is_told(queue: Queue, engine: Engine, database: Database) -> N
         await helped.run(drain=True)
         assert await helped.leftovers() == ()
         await single.dispose()
-    helped = AsyncWorker(_engine(database, _refusing), queue, worker_engine=create_async_engine(async_url(database.url)))
+    helped = AsyncWorker(
+        _engine(database, _refusing), queue, worker_engine=create_async_engine(async_url(database.url))
+    )
     send(engine, queue, 3)
     await helped.run(drain=True)
     assert database.value("select count(*) from fq_message") == 0

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, InvalidArgument, Queue, Release, Worker, WorkerError
 from sqlalchemy_fairqueue.testing import aperform, drain, perform
 from tests.fixtures.database import Database
-from tests.worker import isolated
 from tests.worker.helpers import count_effects, send, write_effect
 
 Steps = list[str]

@@ -46,7 +46,7 @@ def make(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> MakeWorker:
 
 
 async def test_both(queue: Queue, engine: Engine, database: Database, make: MakeWorker) -> None:
-    """Each gets the session that it can use, if any; the writes commit once with the completion. Plain ones have threads."""
+    """Each gets the session that it can use; writes commit once with the completion; plain ones have threads."""
     threads = set()
 
     @queue.handler("plain")

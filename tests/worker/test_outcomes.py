@@ -9,12 +9,10 @@ import pytest
 from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Bury, Context, Delivery, HandlerTimeout, Queue, Release, Retry, RetryPolicy
+from sqlalchemy_fairqueue import Bury, Context, Delivery, Queue, RetryPolicy
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import (
-    LONG_LEASE,
-    MANY_HEARTBEATS,
     count_effects,
     held_of,
     is_empty,

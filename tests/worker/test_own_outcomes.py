@@ -113,7 +113,7 @@ async def test_in_threads_and_tasks(
     outcomes = [*_OUTCOMES, *_BASES]
 
     def finish(delivery: Delivery) -> Outcome:
-        outcome = outcomes[delivery.payload["number"]]
+        outcome: Outcome = outcomes[delivery.payload["number"]]
         if delivery.payload["raises"]:
             raise outcome
         return outcome

@@ -1,7 +1,6 @@
 """Pools that have fewer connections than a worker has handlers."""
 
 import logging
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -26,7 +25,7 @@ def _none(_: Delivery) -> None: ...
 
 def test_a_narrow_pool_is_said(database: Database, caplog: pytest.LogCaptureFixture) -> None:
     """A worker whose handlers' sessions may want more connections than their pool has says so at its start."""
-    pools: list[tuple[dict[str, Any], Callable[..., Any], int]] = [
+    pools: list[tuple[dict[str, Any], Any, int]] = [
         ({"pool_size": 3, "max_overflow": 0}, _session, 1),
         ({"pool_size": 2, "max_overflow": 2}, _session, 0),
         ({"pool_size": 1, "max_overflow": -1}, _session, 0),

@@ -21,6 +21,8 @@ ENDS: dict[str, Callable[[Queue, Any, Delivery], None]] = {
     "release": lambda queue, session, delivery: queue.release(session, delivery, delay=timedelta(milliseconds=50)),
     "bury": lambda queue, session, delivery: queue.bury(session, delivery, reason="poison"),
 }
+
+
 @pytest.fixture
 def effects(database: Database) -> Callable[[], int]:
     """How many effects the handlers' sessions have committed."""

@@ -257,7 +257,9 @@ def test_an_end_that_the_database_refuses_is_an_attempt(
     """It is logged, its message tried again without those words, and counts; its neighbours are settled."""
     codes = ["23514", "21000", "AB001"]
     for code in codes:
-        database.execute(_REFUSING.format(name=f"refuse_{code}", on="update on fq_message", when=f"new.error = '{code}'", code=code))
+        database.execute(
+            _REFUSING.format(name=f"refuse_{code}", on="update on fq_message", when=f"new.error = '{code}'", code=code)
+        )
 
     @queue.handler()
     def handle(delivery: Delivery) -> Retry:
@@ -344,7 +346,9 @@ def test_a_dead_letter_in_place_of_another_is_counted(
     queue: Queue, engine: Engine, database: Database, start: StartWorker, caplog: pytest.LogCaptureFixture
 ) -> None:
     """At the last attempt the retry that is sent for a refused end makes a dead letter: it is told as one."""
-    database.execute(_REFUSING.format(name="refuse", on="insert on fq_dead_letter", when="new.reason = 'no good'", code="23514"))
+    database.execute(
+        _REFUSING.format(name="refuse", on="insert on fq_dead_letter", when="new.reason = 'no good'", code="23514")
+    )
 
     @queue.handler()
     def handle(_: Delivery) -> Bury:
@@ -383,7 +387,10 @@ def test_an_end_that_nothing_can_replace(queue: Queue, engine: Engine, database:
     """What cannot even be given back stays under its lease, which ends: nothing else is taken under it."""
     database.execute(
         _REFUSING.format(
-            name="refuse", on="update on fq_message", when="old.lease_id is not null and new.lease_id is null", code="23514"
+            name="refuse",
+            on="update on fq_message",
+            when="old.lease_id is not null and new.lease_id is null",
+            code="23514",
         )
     )
     contexts: list[Context] = []

@@ -3,7 +3,6 @@
 import asyncio
 import re
 import threading
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -30,7 +29,7 @@ def test_a_plain_handler(queue: Queue, engine: Engine) -> None:
     def child() -> None: ...
 
     other: int | None = None
-    waits: dict[str, Callable[[], Any]] = {
+    waits: dict[str, Any] = {
         "queue": lambda: queue.result(engine, other, timeout=_SHORT),
         "job": lambda: child.result(engine, other, timeout=_SHORT),
         "thread": lambda: asyncio.run(asyncio.to_thread(queue.result, engine, other, timeout=_SHORT)),
