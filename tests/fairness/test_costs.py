@@ -142,21 +142,6 @@ def test_a_refund_beyond_the_virtual_time_is_a_credit(kernel: Kernel) -> None:
     assert kernel.state("new")["tag"] >= FIRST + 100 * SCALE
 
 
-def test_equal_shares_of_cost_for_unequal_tenants(kernel: Kernel) -> None:
-    """Tenants of Zipf's law with costs of their own: Jain's index of what each was served is 0.99 or more."""
-    tenants = [f"tenant {number}" for number in range(1, 13)]
-    for number, name in enumerate(tenants, 1):
-        count = 100 + 1_200 // number
-        kernel.enqueue(*[name] * count, costs=[1 + number * 7 % 11] * count)
-    cost_of = {row["id"]: row["cost"] for row in kernel.rows("select id, cost from fq_message")}
-    served: Counter[str] = Counter()
-    for _ in range(10):
-        for hand in kernel.dequeue(50).hands:
-            served[hand.channel] += cost_of[hand.id]
-    total = sum(served[name] for name in tenants)
-    assert total**2 / (len(tenants) * sum(served[name] ** 2 for name in tenants)) >= 0.99
-
-
 @pytest.mark.parametrize("limit", [7, 33])
 def test_a_batch_is_what_many_calls_would_take(kernel: Kernel, limit: int) -> None:
     """One call for many messages gives each channel what as many calls for one would, but for equal start times."""
@@ -293,21 +278,6 @@ def test_a_bad_cost_is_refused(kernel: Kernel, cost: int) -> None:
             kernel.enqueue(*channels, costs=[cost] * len(channels))
         assert refused.value.sqlstate == "QF001"
     assert kernel.value("select count(*) from fq_message") == 0
-
-
-@pytest.mark.parametrize("consumers", [1, 3])
-def test_dear_and_cheap_get_the_same(kernel: Kernel, open_kernel: OpenKernel, consumers: int) -> None:
-    """A tenant with costs of 100 and one with costs of 1: in any stretch of the calls they are served the same cost."""
-    kernel.enqueue(*["dear"] * 20, *["cheap"] * 2_000, costs=[100] * 20 + [1] * 2_000)
-    kernels = [open_kernel(autocommit=True, name=f"consumer {number}") for number in range(consumers)]
-    served: Counter[str] = Counter()
-    marks: list[int] = [0]
-    for number in range(40):
-        for hand in kernels[number % consumers].dequeue(30).hands:
-            served[hand.channel] += 100 if hand.channel == "dear" else 1
-            marks.append(served["dear"] - served["cheap"])
-    assert max(marks) - min(marks) <= 101
-    assert served["cheap"] > 500
 
 
 def test_a_rate_that_is_set_changes_no_turn(kernel: Kernel) -> None:

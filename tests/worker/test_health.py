@@ -8,10 +8,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, Worker
 from sqlalchemy_fairqueue.worker.operating_system import in_thread
+from tests.chaos.proxy import Proxy
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import until
-from tests.worker.proxy import Proxy
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any
 
@@ -232,3 +233,22 @@ def test_exceptions_of_the_policy(queue: Queue, engine: Engine, database: Databa
     letters = {letter.kind: (letter.attempts, letter.reason) for letter in queue.dead_letters(engine)}
     assert letters == dict.fromkeys(kinds, (1, "not retried: KeyError"))
     assert count_effects(database) == 0
+
+
+_tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
+
+
+def test_context_variables(queue: Queue, engine: Engine, start: StartWorker) -> None:
+    """Of two messages that one thread handles, the second does not see what the handler of the first has set."""
+    seen = []
+
+    @queue.handler
+    def handle(delivery: Delivery) -> None:
+        seen.append((threading.get_ident(), _tenant.get()))
+        _tenant.set(delivery.channel)
+
+    send(engine, queue, 1, 2)
+    worker = start(queue, concurrency=1)
+    until(lambda: worker.stats.completed == 2, "both are done")
+    assert len({thread for thread, _ in seen}) == 1
+    assert [tenant for _, tenant in seen] == ["nobody"] * 2

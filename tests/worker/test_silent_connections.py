@@ -12,9 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, Worker
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection, dedicated_connection
+from tests.chaos.proxy import Proxy
 from tests.fixtures.database import Database
 from tests.worker.helpers import auntil, is_empty, retimed, send, until
-from tests.worker.proxy import Proxy
 
 _LEASE = timedelta(milliseconds=400)
 _OTHERS = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"

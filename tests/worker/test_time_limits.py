@@ -54,7 +54,7 @@ def hanging() -> Iterator[Hanging]:
     handler.go.set()
 
 
-def test_a_handler_that_hangs_has_failed(  # noqa: PLR0917 - fixtures
+def test_a_handler_that_hangs(  # noqa: PLR0917 - fixtures
     queue: Queue,
     engine: Engine,
     database: Database,
@@ -62,33 +62,25 @@ def test_a_handler_that_hangs_has_failed(  # noqa: PLR0917 - fixtures
     hanging: Hanging,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It fails when its time is over: the message has the error, and the log says which it is and how long it had."""
-    queue.handler("parse", timeout=_SHORT)(hanging)
-    [message_id] = send(engine, queue, 1, kind="parse", channel="customer-7")
-    with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"):
-        worker = start(queue, concurrency=2, retry=_LATER)
-        until(lambda: worker.stats.retried == 1, "it has failed")
-    assert "HandlerTimeout" in database.value("select error from fq_message where lease_id is null and attempts = 1")
-    failed, hangs = caplog.records
-    for record in failed, hangs:
-        assert f"message {message_id} of queue documents, channel customer-7, kind parse" in record.getMessage()
-    assert "attempt 1 of" in failed.getMessage()
-    assert "(timeout 0:00:00.020000)" in failed.getMessage()
-    assert "1 of 2 handlers hang" in hangs.getMessage()
-    assert (worker.stats.timed_out, worker.stats.hung) == (1, 1)
+    """It fails when its time is over: the message has the error, and the log says which it is and how long it had.
 
-
-def test_its_thread(
-    queue: Queue, engine: Engine, start: StartWorker, hanging: Hanging, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It holds its thread until it returns: the worker takes what its other threads can handle, and no more."""
+    It holds its thread until it returns: the worker takes what its other threads can handle, and no more.
+    """
     done: list[int] = []
     queue.handler("hang", timeout=_SHORT)(hanging)
     queue.handler()(lambda delivery: done.append(delivery.payload))
     with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"):
         worker = start(queue, concurrency=2, retry=_LATER)
-        send(engine, queue, 1, kind="hang")
-        until(lambda: worker.stats.hung == 1, "it hangs")
+        [message_id] = send(engine, queue, 1, kind="hang", channel="customer-7")
+        until(lambda: (worker.stats.hung, worker.stats.retried) == (1, 1), "it hangs, and has failed")
+        error = "select error from fq_message where lease_id is null and attempts = 1"
+        assert "HandlerTimeout" in database.value(error)
+        failed, hangs = (record.getMessage() for record in caplog.records)
+        for said in failed, hangs:
+            assert f"message {message_id} of queue documents, channel customer-7, kind hang" in said
+        assert "attempt 1 of" in failed
+        assert "(timeout 0:00:00.020000)" in failed
+        assert "1 of 2 handlers hang" in hangs
         send(engine, queue, 1, 2, 3)
         until(lambda: len(done) == 3, "the other thread works")
         send(engine, queue, 1, kind="hang")
@@ -102,7 +94,7 @@ def test_its_thread(
         hanging.go.set()
         until(lambda: done[3:] == [4], "its threads are free again")
         until(lambda: "0 of 2 handlers hang" in caplog.text, "none hangs")
-    assert (worker.stats.taken, worker.stats.hung) == (taken + 1, 0)
+    assert (worker.stats.taken, worker.stats.timed_out, worker.stats.hung) == (taken + 1, 2, 0)
 
 
 def _is_over(worker: Worker) -> bool:
