@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy import Connection as SqlConnection
 from sqlalchemy import Engine, create_engine, event, make_url
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import Session
@@ -103,8 +104,14 @@ def _stop_inside_the_worker(stops: Stops, engine: Engine) -> None:
     _around(Runtime, "start", None, lambda *_: stops.tell(launched=True))
     _around(Runtime, "stop_fetching", None, lambda *_: stage("stopping"))
     _around(Settler, "stop", lambda *_: stage("leaving"), None)
-    # The settlement has been executed, its transaction is not committed yet.
-    event.listen(engine, "commit", lambda _: stage("committing"))
+
+    def committing(connection: SqlConnection) -> None:
+        # The settlement has been executed, its transaction is not committed yet. The worker's own connections have an
+        # engine of their own, with the same listeners.
+        if connection.engine is engine:
+            stage("committing")
+
+    event.listen(engine, "commit", committing)
 
 
 def _try_verbs(queue: Queue, engine: Engine, delivery: Delivery) -> dict[str, str]:

@@ -1,4 +1,7 @@
-"""A TCP proxy before the test's server, which can stop forwarding: connections stay open and answer nothing."""
+"""A TCP proxy before the test's server, which can stop forwarding: connections stay open and answer nothing.
+
+It can also go away, as a server does.
+"""
 
 import contextlib
 import socket
@@ -69,6 +72,7 @@ class Proxy:
         url: The database, by way of the proxy.
         links: All connections that were ever made through it.
         trap: That of the links that are made from now on.
+        refused: The number of connections that it has ended at once.
     """
 
     def __init__(self, target: URL) -> None:
@@ -76,6 +80,8 @@ class Proxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.links: list[Link] = []
         self.trap: bytes | None = None
+        self.refused = 0
+        self._away = False
         port = self._listener.getsockname()[1]
         self.url = target.set(host="127.0.0.1", port=port, query={})
         threading.Thread(target=self._accept, daemon=True).start()
@@ -86,6 +92,21 @@ class Proxy:
         for link in chosen:
             link.freeze()
         return len(chosen)
+
+    def fall_silent(self) -> None:
+        """Freeze all links that there are; new ones are served."""
+        for link in list(self.links):
+            link.freeze()
+
+    def go_away(self) -> None:
+        """Cut the links that there are, and end every new connection at once."""
+        self._away = True
+        for link in list(self.links):
+            link.close()
+
+    def come_back(self) -> None:
+        """Serve new connections again."""
+        self._away = False
 
     def has_caught(self) -> bool:
         """Whether a link went into the trap; a further one does not."""
@@ -113,6 +134,10 @@ class Proxy:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
+                if self._away:
+                    self.refused += 1
+                    client.close()
+                    continue
                 link = Link(client, self._connect(), trap=self.trap)
                 self.links.append(link)
                 link.start()

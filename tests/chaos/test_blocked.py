@@ -23,7 +23,7 @@ def test_a_blocked_interpreter_does_its_work_twice(
     message is completed by whoever took it over, and the effect is counted twice.
     """
     books.send(1, "wide")
-    frozen = child(stops=["working"], concurrency=1, lease=4.0)
+    frozen = child(stops=["working"], concurrency=1, lease=2.0)
     frozen.reaches("working")
     frozen.send(signal.SIGSTOP)
     other = rescue()

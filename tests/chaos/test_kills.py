@@ -58,34 +58,52 @@ def _check_takeover(database: Database, held: dict[int, int]) -> None:
     assert [number for number, expires_at in held.items() if began[number] < expires_at] == []
 
 
-_IN_THE_LOOP = ("written", "committing")
-_MORE_IN_THE_LOOP = ("begun", "committed", "returned")
-# On a driver of asyncio every stage is one of a worker in a loop.
-_STAGES = [(stage, DRIVER == "asyncpg") for stage in STAGES if stage not in {"stopping", "leaving"}]
-_STAGES += [(stage, True) for stage in _IN_THE_LOOP if (stage, True) not in _STAGES]
-_MORE = [(stage, True) for stage in _MORE_IN_THE_LOOP if (stage, True) not in _STAGES]
+# Several die in one test, one after the other: each is killed at its stage, and what it held waits for its lease.
+_STAGES = [
+    ("taken", "begun", "written"),
+    ("committing", "committed", "working"),
+    ("returned", "completed", "written"),
+    ("extending", "extended"),
+]
+_IN_THE_LOOP = [("written", "committing")]
+_MORE_IN_THE_LOOP = [("begun", "committed", "returned")]
 
 
 @pytest.mark.parametrize(
-    ("stage", "asynchronous"), [*_STAGES, *(pytest.param(*one, marks=pytest.mark.whole) for one in _MORE)]
+    ("stages", "asynchronous"),
+    [
+        # On a driver of asyncio every stage is one of a worker in a loop.
+        *((stages, DRIVER == "asyncpg") for stages in _STAGES),
+        *((stages, True) for stages in _IN_THE_LOOP),
+        *(pytest.param(stages, True, marks=pytest.mark.whole) for stages in _MORE_IN_THE_LOOP),
+    ],
 )
-def test_a_killed_worker(
-    books: Books, database: Database, child: StartChild, rescue: Rescue, stage: str, *, asynchronous: bool
+def test_killed_workers(
+    books: Books,
+    database: Database,
+    child: StartChild,
+    rescue: Rescue,
+    stages: tuple[str, ...],
+    *,
+    asynchronous: bool,
 ) -> None:
-    """Killed at any stage, a worker loses nothing: another one does the rest when the lease has ended, effects in a
+    """Killed at any stage, workers lose nothing: another one does the rest when the leases have ended, effects in a
     handler's session are counted once, and no slot is left.
     """
-    books.send(3)
-    is_extension = stage.startswith("exten")
-    doomed = child(
-        stops=[stage, "working"] if is_extension else [stage],
-        asynchronous=asynchronous,
-        # A lease that a slow machine lets end is not extended.
-        lease=_LONG if is_extension else _SHORT,
-    )
-    doomed.reaches(stage)
-    held = _end(doomed, database)
-    assert held or stage in {"committed", "completed"}
+    books.send(3 * len(stages), "wide", "narrow")
+    held: dict[int, int] = {}
+    for stage in stages:
+        is_extension = stage.startswith("exten")
+        doomed = child(
+            stops=[stage, "working"] if is_extension else [stage],
+            asynchronous=asynchronous,
+            # A lease that a slow machine lets end is not extended.
+            lease=_LONG if is_extension else _SHORT,
+        )
+        doomed.reaches(stage)
+        still = _end(doomed, database)
+        assert still or stage in {"committed", "completed"}, stage
+        held |= still
     rescue()
     books.until_done()
     _check_takeover(database, held)
@@ -122,16 +140,4 @@ def test_killed_while_the_database_extends(
     rescue()
     books.until_done()
     _check_takeover(database, held)
-    books.check()
-
-
-def test_killed_again_and_again(books: Books, child: StartChild, rescue: Rescue) -> None:
-    """Workers that die one after the other, at another stage each, lose nothing together."""
-    books.send(6)
-    for stage in ("taken", "written", "returned"):
-        doomed = child(stops=[stage])
-        doomed.reaches(stage)
-        doomed.kill()
-    rescue()
-    books.until_done()
     books.check()

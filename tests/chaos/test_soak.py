@@ -66,7 +66,7 @@ def make_soak(private_server: Callable[..., Server], tmp_path: Path) -> Callable
 
 def test_a_short_soak(make_soak: Callable[..., Soak]) -> None:
     """Two processes lose nothing and do nothing twice while they and the server die under them."""
-    _run(make_soak(channels=10, workers=2), 2_000, 10, ["kill", "terminate", "restart", "freeze"], within=100)
+    _run(make_soak(channels=10, workers=2), 1_000, 10, ["kill", "terminate", "restart", "freeze"], within=100)
 
 
 @pytest.mark.soak

@@ -21,7 +21,7 @@ def test_a_stale_worker(books: Books, child: StartChild, rescue: Rescue) -> None
     """
     books.queue.configure(books.engine, max_concurrency=None)
     books.send(2, "wide")
-    frozen = child(stops=["written", "effected"], concurrency=4, verbs=True, lease=4.0)
+    frozen = child(stops=["written", "effected"], concurrency=4, verbs=True, lease=2.0)
     frozen.reaches("written", "written", "effected", "effected")
     frozen.send(signal.SIGSTOP)
     other = rescue()

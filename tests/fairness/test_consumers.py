@@ -62,7 +62,13 @@ def test_what_consumers_take_together_is_everything_once(kernel: Kernel, waits: 
     "limit",
     [
         1,
-        pytest.param(7, marks=pytest.mark.xfail(reason="calls pass by channels that others hold: 65 % and more")),
+        pytest.param(
+            7,
+            marks=[
+                pytest.mark.xfail(reason="calls pass by channels that others hold: 65 % and more"),
+                pytest.mark.whole,
+            ],
+        ),
         25,
     ],
 )
@@ -70,21 +76,21 @@ def test_fewer_channels_than_the_calls_ask_for(kernel: Kernel, waits: Waits, lim
     """Four consumers on ten equal channels: after each 2,000 messages no channel is more than 3 % from its part."""
     kernel.rows("select fq_share_by('q', 'cost')")
     names = [f"channel {number}" for number in range(10)]
-    kernel.enqueue(*names * 1_500)
+    kernel.enqueue(*names * 700)
     start = Barrier(CONSUMERS, timeout=60)
     served: list[str] = []
 
     def consume(consumer: Kernel) -> None:
         start.wait()
         call = consumer.dequeue(limit)
-        while len(served) < 8_000:
+        while len(served) < 4_000:
             served.extend(call.channels)
             consumer.complete(*call.hands)
             call = consumer.dequeue(limit, lease_id=call.lease_id, hints=call.hints)
 
     for rival in [waits.start(on(consume)) for _ in range(CONSUMERS)]:
         rival.result()
-    for count in range(2_000, 8_001, 2_000):
+    for count in range(2_000, 4_001, 2_000):
         parts = Counter(served[:count])
         assert count * 0.097 <= min(parts[name] for name in names)
         assert max(parts.values()) <= count * 0.103

@@ -33,7 +33,7 @@ def test_served_costs_differ_by_one_message_at_most(
     costs = {"pages": (1, 1), "books": (1, 100), "heavy": (3, 7), "mixed": (2, 0)}
     for name, (weight, cost) in costs.items():
         kernel.configure(name, weight=weight)
-        kernel.enqueue(*[name] * 800, costs=[cost or 1 + number * 37 % 50 for number in range(800)])
+        kernel.enqueue(*[name] * 400, costs=[cost or 1 + number * 37 % 50 for number in range(400)])
     cost_of = {row["id"]: row["cost"] for row in kernel.rows("select id, cost from fq_message")}
     largest = {name: Fraction(cost or 50, weight) for name, (weight, cost) in costs.items()}
     kernels = [open_kernel(autocommit=True, name=f"consumer {number}") for number in range(consumers)]
@@ -41,7 +41,7 @@ def test_served_costs_differ_by_one_message_at_most(
     served = dict.fromkeys(costs, Fraction())
     taken: Counter[str] = Counter()
     turn = 0
-    while max(taken.values(), default=0) + limit <= 800 and turn < 300:
+    while max(taken.values(), default=0) + limit <= 400 and turn < 150:
         call = kernels[turn % consumers].dequeue(limit, hints=hints[turn % consumers])
         hints[turn % consumers] = call.hints
         turn += 1
@@ -140,21 +140,6 @@ def test_a_refund_beyond_the_virtual_time_is_a_credit(kernel: Kernel) -> None:
     kernel.enqueue(*["new"] * 50)
     kernel.hear()
     assert kernel.state("new")["tag"] >= FIRST + 100 * SCALE
-
-
-def test_equal_shares_of_cost_for_unequal_tenants(kernel: Kernel) -> None:
-    """Tenants of Zipf's law with costs of their own: Jain's index of what each was served is 0.99 or more."""
-    tenants = [f"tenant {number}" for number in range(1, 13)]
-    for number, name in enumerate(tenants, 1):
-        count = 100 + 1_200 // number
-        kernel.enqueue(*[name] * count, costs=[1 + number * 7 % 11] * count)
-    cost_of = {row["id"]: row["cost"] for row in kernel.rows("select id, cost from fq_message")}
-    served: Counter[str] = Counter()
-    for _ in range(10):
-        for hand in kernel.dequeue(50).hands:
-            served[hand.channel] += cost_of[hand.id]
-    total = sum(served[name] for name in tenants)
-    assert total**2 / (len(tenants) * sum(served[name] ** 2 for name in tenants)) >= 0.99
 
 
 @pytest.mark.parametrize("limit", [7, 33])
@@ -293,21 +278,6 @@ def test_a_bad_cost_is_refused(kernel: Kernel, cost: int) -> None:
             kernel.enqueue(*channels, costs=[cost] * len(channels))
         assert refused.value.sqlstate == "QF001"
     assert kernel.value("select count(*) from fq_message") == 0
-
-
-@pytest.mark.parametrize("consumers", [1, 3])
-def test_dear_and_cheap_get_the_same(kernel: Kernel, open_kernel: OpenKernel, consumers: int) -> None:
-    """A tenant with costs of 100 and one with costs of 1: in any stretch of the calls they are served the same cost."""
-    kernel.enqueue(*["dear"] * 20, *["cheap"] * 2_000, costs=[100] * 20 + [1] * 2_000)
-    kernels = [open_kernel(autocommit=True, name=f"consumer {number}") for number in range(consumers)]
-    served: Counter[str] = Counter()
-    marks: list[int] = [0]
-    for number in range(40):
-        for hand in kernels[number % consumers].dequeue(30).hands:
-            served[hand.channel] += 100 if hand.channel == "dear" else 1
-            marks.append(served["dear"] - served["cheap"])
-    assert max(marks) - min(marks) <= 101
-    assert served["cheap"] > 500
 
 
 def test_a_rate_that_is_set_changes_no_turn(kernel: Kernel) -> None:

@@ -27,19 +27,6 @@ def test_max_concurrency_is_exact_and_the_others_stay_equal(kernel: Kernel, limi
     assert abs(served["b"] - served["c"]) <= 1
 
 
-def test_a_freed_slot_is_used_once(kernel: Kernel) -> None:
-    """Each completion of a limited channel lets exactly one more message out, at once."""
-    kernel.configure("tight", 3)
-    kernel.enqueue(*["tight"] * 20)
-    hands = kernel.dequeue(100).hands
-    assert len(hands) == 3
-    for _ in range(10):
-        assert kernel.complete(hands.pop(0)) == {}
-        hands += kernel.dequeue(100).hands
-        assert len(hands) == 3
-        assert kernel.state("tight")["current_concurrency"] == 3
-
-
 def test_consumers_together_keep_the_limit(kernel: Kernel, waits: Waits) -> None:
     """Four consumers that dequeue at the same time have together no more out than the limit allows."""
     kernel.configure("tight", 5)
@@ -60,25 +47,6 @@ def test_the_rate_is_exact_and_the_others_stay_equal(kernel: Kernel, clock: Cloc
     for hours, expected in [(1, 1), (1, 1), (2, 2), (10, 3), (0, 0)]:
         clock.advance(timedelta(hours=hours))
         assert _counts(kernel, 1, 10)["slow"] == expected
-
-
-def test_the_rate_says_when_to_come_back(kernel: Kernel, clock: Clock) -> None:
-    """While only a rate holds messages back, due_in is the time until the next may go."""
-    kernel.configure("slow", interval=HOUR)
-    kernel.enqueue("slow", "slow")
-    assert len(kernel.dequeue(2, lease=24 * HOUR).hands) == 1
-    call = kernel.dequeue(2)
-    assert call.due_in is not None
-    assert HOUR - 60_000_000 < call.due_in <= HOUR
-    clock.advance(timedelta(hours=1))
-    assert len(kernel.dequeue(2).hands) == 1
-
-
-def test_a_batch_takes_what_the_burst_allows(kernel: Kernel) -> None:
-    """A burst larger than the batch is handed out over batches, in full and no more."""
-    kernel.configure("slow", interval=HOUR, burst=10)
-    kernel.enqueue(*["slow"] * 50)
-    assert [len(kernel.dequeue(4).hands) for _ in range(4)] == [4, 4, 2, 0]
 
 
 def test_lifting_a_rate_frees_the_channel_at_once(kernel: Kernel) -> None:

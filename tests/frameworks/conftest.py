@@ -1,4 +1,5 @@
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
 
 import pytest
 from sqlalchemy import URL
@@ -12,13 +13,18 @@ from tests.frameworks.shop import Base
 Look = Callable[[Queue], tuple[list[tuple[str, bool]], int]]
 
 
-@pytest.fixture(params=SYNC)
+def _first(drivers: Sequence[str]) -> list[Any]:
+    """The first one in `tests`, all of them in `whole`."""
+    return [drivers[0], *(pytest.param(one, marks=pytest.mark.whole) for one in drivers[1:])]
+
+
+@pytest.fixture(params=_first(SYNC))
 def url(database: Database, request: pytest.FixtureRequest) -> URL:
     """The database on each driver that applications with Session use."""
     return database.url.set(drivername=f"postgresql+{request.param}")
 
 
-@pytest.fixture(params=ASYNC)
+@pytest.fixture(params=_first(ASYNC))
 async def async_engine(database: Database, request: pytest.FixtureRequest) -> AsyncIterator[AsyncEngine]:
     """An engine on each driver that applications with AsyncSession use; the database has their tables."""
     Base.metadata.create_all(database.own)

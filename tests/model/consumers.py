@@ -41,8 +41,7 @@ class Consuming(Spoiling):
     def take(self, consumer: int, limit: int, lease: timedelta, hints: str, max_bytes: int = MAX_BYTES) -> Batch:
         """The same, in the course of something longer."""
         self.wait_for_quiet()
-        while any(0 < one.expires_at - self.world.now() <= 8 * TICK for one in self.books.leases.values()):
-            self.world.advance(timedelta(microseconds=TICK))
+        self.world.pass_by((one.expires_at for one in self.books.leases.values()), 8 * TICK)
         self.world.set_hints(consumer, hints)
         # A bad row holds its channel back.
         hidden = {self.books.messages[one].channel for one in self.books.spoilt}
@@ -204,9 +203,7 @@ class Consuming(Spoiling):
         """Leases that are alive run on, with word of what was withdrawn under them; the others are told to be lost."""
         newest = list(self.books.leases)[::-1]
         leases = {newest[number % len(newest)] for number in which} - self.others().leases
-        while any(0 < self.books.leases[one].expires_at - self.world.now() <= 5 * TICK for one in leases):
-            self.world.advance(timedelta(microseconds=TICK))
-        now = self.world.now() + TICK
+        now = self.world.pass_by((self.books.leases[one].expires_at for one in leases), 5 * TICK) + TICK
         expected: list[tuple[int, int | None, list[int]]] = []
         for lease_id in sorted(leases):
             found = self.books.leases[lease_id]

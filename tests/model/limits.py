@@ -67,9 +67,7 @@ class LimitsMachine(FairQueueMachine):
         """The rival adds messages and takes as many as it is let."""
         for _ in range(count):
             self.rival.enqueue_now(self.world.engine, channel="r", payload=None)
-        while any(0 < one.expires_at - self.world.now() <= _STEPS for one in self.books.leases.values()):
-            self.world.advance(timedelta(microseconds=_STEPS))
-        before = self.world.now()
+        before = self.world.pass_by((one.expires_at for one in self.books.leases.values()), _STEPS, _STEPS)
         batch = self.rival.dequeue(self.world.engine, limit=count, lease=_LEASE)
         self._note_abandoned(before)
         out = self._out()

@@ -68,7 +68,7 @@ class OpenTransactions(Stage):
         expected = self.try_plan(tx, works)
         if expected is None:
             return False
-        before = self.world.now()
+        before = self._before(expected.effects)
         failure = None
         try:
             send()
@@ -96,7 +96,7 @@ class OpenTransactions(Stage):
         expected = self.try_plan(tx, transaction.recorded)
         if expected is None:
             return
-        before = self.world.now()
+        before = self._before(expected.effects)
         try:
             session.commit()
         except Exception as error:
@@ -133,6 +133,10 @@ class OpenTransactions(Stage):
         told = {name: getattr(error, name) for name in expected.tells}
         assert told == expected.tells, f"{error!r} does not tell {expected.tells}"
 
+    def _before(self, effects: Effects) -> int:
+        """The time, where it matters for what is given back."""
+        return self.world.now() if effects.returned else 0
+
     def _note_window(self, effects: Effects, before: int) -> None:
-        after = self.world.now()
-        self.windows |= dict.fromkeys(effects.returned, (before, after))
+        if effects.returned:
+            self.windows |= dict.fromkeys(effects.returned, (before, self.world.now()))

@@ -113,10 +113,15 @@ def test_programs_of_plans(engine: Engine, seed: int, fair_by: str) -> None:
     ("function", "right", "wrong"),
     [
         ("fq_begin_limits", "set slots = m.slots | 1", "set slots = m.slots"),
-        ("fq_begin_limits", "s.current_concurrency + greatest(w.marks, 0)", "s.current_concurrency"),
-        ("fq_follow_plans", "when 'max_concurrency' = any (c.overridden) then o.max", "when false then o.max"),
-        ("fq_configure_channel", "(v_of_plan - v_overridden)", "v_of_plan"),
-        ("fq_configure_plan", "    spread_after = 0,\n", "    spread_after = null,\n"),
+        *(
+            pytest.param(*one, marks=pytest.mark.whole)
+            for one in (
+                ("fq_begin_limits", "s.current_concurrency + greatest(w.marks, 0)", "s.current_concurrency"),
+                ("fq_follow_plans", "when 'max_concurrency' = any (c.overridden) then o.max", "when false then o.max"),
+                ("fq_configure_channel", "(v_of_plan - v_overridden)", "v_of_plan"),
+                ("fq_configure_plan", "    spread_after = 0,\n", "    spread_after = null,\n"),
+            )
+        ),
     ],
 )
 def test_the_programs_notice_a_mistake(

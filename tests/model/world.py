@@ -1,6 +1,6 @@
 """The database under the machine: connections, consumers, an observer, and a clock that only calls and tests move."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -151,6 +151,14 @@ class World:
             "select setval('public.test_clock', last_value + %(by)s) from public.test_clock",
             by=by // timedelta(microseconds=1),
         )
+
+    def pass_by(self, moments: Iterable[int], within: int, step: int = TICK) -> int:
+        """Put the clock forward until none of the moments comes so soon; return the time."""
+        ahead, now = sorted(moments), self.now()
+        while any(0 < one - now <= within for one in ahead):
+            self.advance(timedelta(microseconds=step))
+            now += step
+        return now
 
     def inspect(self) -> Sight:
         """All that is committed, in one snapshot, and the invariants that do not hold in it."""

@@ -1,9 +1,6 @@
 """The pages about testing and jobs: their files are applications whose tests pass."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,13 +12,20 @@ from sqlalchemy import URL
 import sqlalchemy_fairqueue
 from tests.docs.pages import blocks
 from tests.fixtures.database import Database
+from tests.testing.runs import pytest_said
 
 _DOCS = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs"
 
 
-@pytest.mark.many
-@pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
-@pytest.mark.parametrize(("page", "tests"), [("testing", 14), ("jobs", 1)])
+@pytest.mark.parametrize(
+    ("page", "tests", "driver"),
+    [
+        ("testing", 14, "psycopg2"),
+        ("jobs", 1, "psycopg"),
+        pytest.param("testing", 14, "psycopg", marks=pytest.mark.whole),
+        pytest.param("jobs", 1, "psycopg2", marks=pytest.mark.whole),
+    ],
+)
 def test_the_files_of_the_page(page: str, tests: int, driver: str, database: Database, tmp_path: Path) -> None:
     """Each block that begins with a file's name is written there, and pytest passes all their tests on each driver."""
     url = database.url.set(drivername=f"postgresql+{driver}").render_as_string(hide_password=False)
@@ -29,18 +33,8 @@ def test_the_files_of_the_page(page: str, tests: int, driver: str, database: Dat
         name = re.match(r"# (\w+\.py)\n", block)
         assert name is not None, block
         (tmp_path / name[1]).write_text(block)
-    options = ["-q", "-p", "no:cacheprovider", "-p", "sqlalchemy_fairqueue.testing.plugin", "-W", "error"]
-    passed = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, "--rootdir", ".", "-c", os.devnull, "."],
-        cwd=tmp_path,
-        env=os.environ | {"DATABASE_URL": url, "FAIRQUEUE_TEST_SERVER_URL": url, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert passed.returncode == 0, passed.stdout + passed.stderr
-    assert f"{tests} passed" in passed.stdout
+    said = pytest_said(tmp_path, DATABASE_URL=url, FAIRQUEUE_TEST_SERVER_URL=url)
+    assert f"{tests} passed" in said, said
     assert database.value("select count(*) from fq_message") == 0
 
 
@@ -51,7 +45,7 @@ from sqlalchemy_fairqueue.testing import all_enqueued
 
 def test_tables_of_both(fairqueue_session):
     fairqueue_session.add(Upload(customer="alice", text="three short words"))
-    queue.enqueue(fairqueue_session, channel="alice", payload=1)
+    queue.enqueue(fairqueue_session, channel="alice", payload=1, kind="parse")
     fairqueue_session.commit()
     assert len(all_enqueued(fairqueue_session, queue)) == 1
 """
@@ -77,32 +71,13 @@ def test_migrations_of_the_start_page(
     lines = [line for line in conftest.splitlines() if not removed or removed not in line]
     (tmp_path / "conftest.py").write_text("\n".join(lines))
     (tmp_path / "test_shop.py").write_text(_TEST)
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "--rootdir",
-            ".",
-            "-c",
-            os.devnull,
-            "test_shop.py",
-        ],
-        cwd=tmp_path,
-        env=os.environ
-        | {
-            "DATABASE_URL": empty_database.url.render_as_string(hide_password=False),
-            "FAIRQUEUE_TEST_SERVER_URL": server_url.render_as_string(hide_password=False),
-        },
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
+    done = pytest_said(
+        tmp_path,
+        "test_shop.py",
+        DATABASE_URL=empty_database.url.render_as_string(hide_password=False),
+        FAIRQUEUE_TEST_SERVER_URL=server_url.render_as_string(hide_password=False),
     )
-    assert said in done.stdout, done.stdout + done.stderr
+    assert said in done, done
     migrated = empty_database.value("select to_regclass('alembic_version') is not null")
     assert migrated == bool(removed), "the application's database is left alone"
 
@@ -141,20 +116,21 @@ def test_an_async_environment(empty_database: Database, server_url: URL, tmp_pat
     [conftest] = [one.text for one in blocks(_DOCS / "testing.md") if one.file == "conftest_with_alembic.py"]
     (tmp_path / "conftest.py").write_text(conftest)
     (tmp_path / "test_app.py").write_text(_ASYNC_TEST)
-    options = ["-q", "-p", "no:cacheprovider", "--rootdir", ".", "-c", os.devnull, "test_app.py"]
-    server = {"FAIRQUEUE_TEST_SERVER_URL": server_url.render_as_string(hide_password=False)}
-    for words in (["pytest", *options], ["alembic", "upgrade", "head"]):
-        done = subprocess.run(
-            [sys.executable, "-m", *words],
-            cwd=tmp_path, env=os.environ | server, capture_output=True, text=True, timeout=110, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
-        installed = empty_database.value("select to_regclass('fq_message') is not null")
-        assert installed == (words[0] == "alembic")
+    done = pytest_said(
+        tmp_path,
+        "test_app.py",
+        FAIRQUEUE_TEST_SERVER_URL=server_url.render_as_string(hide_password=False),
+        APP_URL=empty_database.url.render_as_string(hide_password=False),
+    )
+    assert "2 passed" in done, done
+    assert empty_database.value("select to_regclass('fq_message') is not null")
 
 
 _ASYNC_TEST = """
-import asyncio
+import asyncio, os
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import create_engine, inspect
 from sqlalchemy_fairqueue import Queue
 
 def test_a_call(fairqueue_async_engine):
@@ -166,4 +142,11 @@ def test_a_call(fairqueue_async_engine):
         assert delivery.payload == 1
 
     asyncio.run(working())
+
+def test_the_application():
+    engine = create_engine(os.environ["APP_URL"])
+    assert not inspect(engine).has_table("fq_message")
+    command.upgrade(Config("alembic.ini"), "head")
+    assert inspect(engine).has_table("fq_message")
+    engine.dispose()
 """

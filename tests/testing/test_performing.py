@@ -14,7 +14,6 @@ from sqlalchemy_fairqueue import (
     Delivery,
     InvalidArgument,
     Queue,
-    Rate,
     Release,
     Retry,
     RetryPolicy,
@@ -186,16 +185,6 @@ def test_scheduled_messages_stay(application: Queue, session: Session) -> None:
     application.enqueue(session, channel="a", payload="well", kind="moody", delay=timedelta(hours=1))
     assert drain(session, application) == []
     assert_enqueued(session, application, kind="moody", count=1)
-
-
-def test_rates_hold_messages_back(application: Queue, session: Session) -> None:
-    """What the rate of a channel holds back stays; the test lifts the rate in its own transaction."""
-    application.configure_channel(session, "slow", rate=Rate(1, per=timedelta(hours=1)))
-    for _ in range(3):
-        application.enqueue(session, channel="slow", payload="number", kind="moody")
-    assert len(drain(session, application)) == 1
-    application.configure_channel(session, "slow", rate=None)
-    assert len(drain(session, application)) == 2
 
 
 def test_an_endless_chain(queue: Queue, session: Session) -> None:

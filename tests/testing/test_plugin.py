@@ -1,7 +1,6 @@
 """The plugin of pytest, in test runs of an application."""
 
 import importlib.util
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from sqlalchemy import URL
 from sqlalchemy_fairqueue.embedded import EmbeddedServerError
 from sqlalchemy_fairqueue.testing import databases
 from tests.fixtures.database import Database
+from tests.testing.runs import pytest_said
 
 _TESTS = """
 import asyncio
@@ -136,43 +136,13 @@ def fairqueue_session_factory():
 """
 
 
-def _pytest(folder: Path, url: URL, *options: str) -> str:
-    arguments = [
-        "-q",
-        "-p",
-        "sqlalchemy_fairqueue.testing.plugin",
-        "-p",
-        "no:cacheprovider",
-        "--rootdir",
-        ".",
-        "-c",
-        os.devnull,
-    ]
-    found = subprocess.run(
-        [sys.executable, "-m", "pytest", *arguments, *options, "."],
-        cwd=folder,
-        env=os.environ
-        | {
-            "FAIRQUEUE_TEST_SERVER_URL": url.render_as_string(hide_password=False),
-            "PYTHONPATH": str(Path(__file__).parents[2]),
-            # Where the library is installed its entry point would bring it a second time.
-            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        },
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
-    )
-    return found.stdout + found.stderr
-
-
 def test_the_fixtures(tmp_path: Path, server_url: URL, database: Database) -> None:
     """Each test finds a migrated database without what others left, and nothing is left on the server."""
     pytest.importorskip("asyncpg")
     pytest.importorskip("psycopg2")
     (tmp_path / "test_shop.py").write_text(_TESTS)
     (tmp_path / "conftest.py").write_text(_CONFTEST)
-    said = _pytest(tmp_path, server_url)
+    said = pytest_said(tmp_path, FAIRQUEUE_TEST_SERVER_URL=server_url.render_as_string(hide_password=False))
     assert "9 passed, 1 error" in said, said
     assert "fairqueue_session and fairqueue_engine are on different databases" in said
     assert database.value("select count(*) from pg_database where datname like 'fairqueue_test_%\\_________\\_%'") == 0

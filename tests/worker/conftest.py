@@ -1,16 +1,14 @@
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import Queue, Worker
+from tests.chaos import proxy as proxies
 from tests.fixtures.database import Database
 from tests.worker.helpers import retimed
-from tests.worker.proxy import Proxy
 
 StartWorker = Callable[..., Worker]
 
@@ -44,10 +42,7 @@ def start(engine: Engine) -> Iterator[StartWorker]:
 
 
 @pytest.fixture
-def proxy(database: Database) -> Iterator[Proxy]:
+def proxy(database: Database) -> Iterator[proxies.Proxy]:
     """A proxy before the test's database."""
-    # A socket's path must be short.
-    with tempfile.TemporaryDirectory(prefix="fq", dir="/tmp") as directory:
-        proxy = Proxy(database.url, Path(directory))
-        yield proxy
-        proxy.close()
+    with proxies.proxy(database.url) as made:
+        yield made

@@ -74,8 +74,8 @@ def fail(delivery: Delivery) -> Any:
     match delivery.payload["how"]:
         case "retry":
             return Retry(error="not yet")
-        case "class":
-            return Release
+        case "release":
+            return Release(delay=timedelta(hours=1))
         case "bury":
             raise Bury("no use") from ValueError("the cause")
         case "exit":

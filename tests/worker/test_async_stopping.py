@@ -17,7 +17,7 @@ from sqlalchemy_fairqueue.worker.runtime import Runtime
 from tests.fixtures.database import Database
 from tests.fixtures.drivers import async_url
 from tests.fixtures.options import PATIENCE
-from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, auntil, is_empty, retimed, send, until
+from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, auntil, is_empty, retimed, send, threads_of, until
 
 _LONG = timedelta(hours=1)
 _GIVEN_BACK = "select count(*) from fq_message where lease_id is null and attempts = 0"
@@ -76,26 +76,22 @@ async def test_a_handler_that_cancels_itself(
     assert (letter.reason, letter.attempts) == ("attempts exhausted: the policy's limit is 2", 2)
 
 
-@pytest.mark.parametrize("bad", [5, timedelta(seconds=-1)])
-async def test_a_bad_grace(queue: Queue, async_engine: AsyncEngine, bad: timedelta) -> None:
+async def test_a_bad_grace(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
     """It is refused, and the worker is as it was."""
     queue.handler()(lambda _: None)
     worker = AsyncWorker(async_engine, queue)
     await worker.start()
-    with pytest.raises(InvalidArgument, match="grace is"):
-        await worker.stop(bad)
-    assert [thread for thread in threading.enumerate() if thread.name.startswith(worker.name)]
+    bad: Any
+    for bad in (5, timedelta(seconds=-1)):
+        with pytest.raises(InvalidArgument, match="grace is"):
+            await worker.stop(bad)
+        assert threads_of(worker.name)
     await worker.stop()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith(worker.name)]
-
-
-def test_a_bad_grace_for_threads(queue: Queue, engine: Engine) -> None:
-    """The same for a Worker."""
-    queue.handler()(lambda _: None)
-    with Worker(engine, queue) as worker:
+    assert not threads_of(worker.name)
+    with Worker(engine, queue) as plain:
         with pytest.raises(InvalidArgument, match="grace is 5; give a timedelta"):
-            worker.stop(5)  # type: ignore[arg-type]
-        assert [thread for thread in threading.enumerate() if thread.name.startswith(worker.name)]
+            plain.stop(5)  # type: ignore[arg-type]  # that is the point
+        assert threads_of(plain.name)
 
 
 async def test_before_it_has_started(queue: Queue, async_engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +113,7 @@ async def test_before_it_has_started(queue: Queue, async_engine: AsyncEngine, mo
     await asyncio.sleep(0)
     go.set()
     await asyncio.wait_for(asyncio.gather(stopping, running), PATIENCE.total_seconds())
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith(worker.name)]
+    assert not threads_of(worker.name)
 
 
 async def _stop_again(worker: AsyncWorker, _: "asyncio.Task[None]") -> None:
@@ -128,8 +124,11 @@ async def _cancel_run(_: AsyncWorker, running: "asyncio.Task[None]") -> None:
     running.cancel()
 
 
-@pytest.mark.parametrize("hurry", [_stop_again, _cancel_run])
-@pytest.mark.parametrize("by_signal", [False, True], ids=["stop", "signal"])
+@pytest.mark.parametrize(
+    ("hurry", "by_signal"),
+    [(_stop_again, True), (_cancel_run, False)],
+    ids=["stop after a signal", "cancel after a stop"],
+)
 async def test_an_impatient_second_stop(
     queue: Queue,
     async_engine: AsyncEngine,
@@ -157,33 +156,35 @@ async def test_an_impatient_second_stop(
     if first is not None:
         await first
     assert database.value(_GIVEN_BACK) == 1
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith(worker.name)]
+    assert not threads_of(worker.name)
 
 
-@pytest.mark.parametrize("way", ["group", "thread"])
-async def test_by_what_a_handler_has_started(
-    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database, way: str
+async def test_by_a_handler_and_what_it_has_started(
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database
 ) -> None:
-    """A handler's own tasks, and plain functions, do not wait for the handler's end either: it ends as ever."""
+    """A handler that stops its worker, its own tasks, and plain functions do not wait for its end: it ends as ever."""
     loop = asyncio.get_running_loop()
 
-    if way == "group":
+    @queue.handler("itself")
+    async def handle(_: Delivery) -> None:
+        await worker.stop()
+        await worker.stop()
 
-        @queue.handler()
-        async def handle(_: Delivery) -> None:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(worker.stop())
-    else:
+    @queue.handler("group")
+    async def handle_by_group(_: Delivery) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(worker.stop())
 
-        @queue.handler()
-        def handle_in_thread(_: Delivery) -> None:
-            asyncio.run_coroutine_threadsafe(worker.stop(), loop).result(PATIENCE.total_seconds())
+    @queue.handler("thread")
+    def handle_in_thread(_: Delivery) -> None:
+        asyncio.run_coroutine_threadsafe(worker.stop(), loop).result(PATIENCE.total_seconds())
 
-    worker = AsyncWorker(async_engine, queue, grace=_LONG)
-    send(engine, queue, 1)
-    await asyncio.wait_for(worker.run(), PATIENCE.total_seconds())
-    assert is_empty(database)
-    assert worker.stats.completed == 1
+    for kind in ("itself", "group", "thread"):
+        worker = AsyncWorker(async_engine, queue, grace=_LONG)
+        send(engine, queue, 1, kind=kind)
+        await asyncio.wait_for(worker.run(), PATIENCE.total_seconds())
+        assert is_empty(database), kind
+        assert worker.stats.completed == 1, kind
 
 
 @pytest.mark.parametrize("early", [False, True])
@@ -234,17 +235,21 @@ async def test_impatience_while_a_dequeue_is_waited_for(
     await asyncio.wait_for(asyncio.gather(first, running), PATIENCE.total_seconds())
 
 
-async def test_what_swallowed_a_cancellation(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
+async def test_what_swallowed_a_cancellation(
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database
+) -> None:
     """A handler that went on after its message was cancelled is cancelled once more when the worker stops."""
     reasons: list[str] = []
+    told: list[bool] = []
 
     @queue.handler()
-    async def handle(_: Delivery) -> None:
+    async def handle(_: Delivery, context: Context) -> None:
         started.set()
         while len(reasons) < 2:
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError as error:
+                told.append(context.cancelled)
                 reasons.append(str(error))
 
     started = asyncio.Event()
@@ -255,6 +260,8 @@ async def test_what_swallowed_a_cancellation(queue: Queue, engine: Engine, async
         await auntil(lambda: reasons, "it is told")
         await worker.stop(timedelta())
     assert reasons == ["its message was cancelled", "the worker stops"]
+    assert told[0]
+    assert is_empty(database)
 
 
 async def test_cancelled_once(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:

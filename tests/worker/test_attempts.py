@@ -1,5 +1,6 @@
 """Attempts of a message, and the points at which a worker sees that none is left."""
 
+import asyncio
 import logging
 from datetime import timedelta
 
@@ -7,50 +8,42 @@ import pytest
 from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from sqlalchemy_fairqueue import AsyncWorker, Bury, Context, Delivery, Queue, Retry, RetryPolicy
-from sqlalchemy_fairqueue.values import Outcome
+from sqlalchemy_fairqueue import AsyncWorker, Bury, Context, Delivery, Queue, Retry, RetryPolicy, Worker
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
-from tests.worker.helpers import auntil, expire_leases, is_empty, send, until
+from tests.worker.helpers import expire_leases, is_empty, send, until
 
 _ONCE = RetryPolicy(max_attempts=1)
 
 
-def _die_with_it(queue: Queue, engine: Engine, database: Database) -> None:
-    """Take the message and let the lease end, as a process does that dies with it."""
-    until(lambda: queue.dequeue(engine), "it is taken")
-    expire_leases(database)
-
-
-@pytest.mark.parametrize(("deaths", "attempts"), [(1, "attempt 1"), (3, "attempts 1 to 3")])
-def test_attempts_without_a_word(  # noqa: PLR0917 - fixtures
-    queue: Queue, engine: Engine, database: Database, start: StartWorker, deaths: int, attempts: str
+@pytest.mark.parametrize("in_loop", [False, True], ids=["kind's policy, in threads", "worker's policy, in a loop"])
+async def test_attempts_without_a_word(
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database, *, in_loop: bool
 ) -> None:
     """A handler is not called beyond its policy's limit, whatever became of earlier attempts, and the letter tells."""
     called: list[int] = []
-    queue.handler(retry=_ONCE)(lambda delivery: called.append(delivery.attempt))
-    send(engine, queue, 1)
-    for _ in range(deaths):
-        _die_with_it(queue, engine, database)
-    start(queue)
-    until(lambda: is_empty(database), "it is a dead letter")
+    queue.handler(retry=None if in_loop else _ONCE)(lambda delivery: called.append(delivery.attempt))
+    [first] = send(engine, queue, 1)
+    for _ in range(2):
+        _die_with_them(queue, engine, database)
+    [second] = send(engine, queue, 1)
+    _die_with_them(queue, engine, database)
+    if in_loop:
+        await AsyncWorker(async_engine, queue, retry=_ONCE, housekeeping=False).run(drain=True)
+    else:
+        await asyncio.to_thread(Worker(engine, queue, housekeeping=False).run, drain=True)
     assert not called
-    reason = database.value("select reason from fq_dead_letter")
-    assert reason.startswith(f"attempts exhausted: the limit is 1, and {attempts} ended without a word")
+    reasons = {letter.message_id: letter.reason or "" for letter in queue.dead_letters(engine)}
+    limit = "attempts exhausted: the limit is 1, and"
+    assert reasons[first].startswith(f"{limit} attempts 1 to 3 ended without a word")
+    assert reasons[second].startswith(f"{limit} attempt 1 ended without a word")
 
 
-async def test_attempts_without_a_word_in_asyncio(
-    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database
-) -> None:
-    """The same in asyncio, with the policy of the worker."""
-    called: list[int] = []
-    queue.handler()(lambda delivery: called.append(delivery.attempt))
-    send(engine, queue, 1)
-    _die_with_it(queue, engine, database)
-    async with AsyncWorker(async_engine, queue, retry=_ONCE):
-        await auntil(lambda: is_empty(database), "it is a dead letter")
-    assert not called
-    assert database.value("select count(*) from fq_dead_letter") == 1
+def _die_with_them(queue: Queue, engine: Engine, database: Database) -> None:
+    """Take all messages and let the leases end, as a process does that dies with them."""
+    left = database.value("select count(*) from fq_message")
+    until(lambda: len(queue.dequeue(engine, limit=9)) == left, "they are taken")
+    expire_leases(database)
 
 
 def test_what_is_given_back_is_no_attempt(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
@@ -105,22 +98,17 @@ def test_death_is_said_and_counted(  # noqa: PLR0917 - fixtures
     assert (worker.stats.retried, worker.stats.buried) == (1, 1)
 
 
-@pytest.mark.parametrize("outcome", [Bury("no such customer"), Retry()])
-def test_a_death_that_was_asked_for(  # noqa: PLR0917 - fixtures
-    queue: Queue,
-    engine: Engine,
-    database: Database,
-    start: StartWorker,
-    caplog: pytest.LogCaptureFixture,
-    outcome: Outcome,
+def test_a_death_that_was_asked_for(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A message that its handler buries, or wants again at its last attempt, is said to be dead as well."""
-    queue.handler()(lambda _, session: outcome)  # noqa: ARG005 - carried by the session
-    send(engine, queue, 1, max_attempts=1)
+    outcomes = [Bury("no such customer"), Retry()]
+    queue.handler()(lambda delivery, session: outcomes[delivery.payload])  # noqa: ARG005 - carried by the session
+    send(engine, queue, 0, 1, max_attempts=1)
     with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"):
         worker = start(queue)
-        until(lambda: is_empty(database), "it is a dead letter")
+        until(lambda: is_empty(database), "they are dead letters")
         worker.stop()
-    reason = database.value("select reason from fq_dead_letter")
-    assert _said(caplog) == [f"is a dead letter now, at attempt 1 of 1: {reason}"]
-    assert (worker.stats.retried, worker.stats.buried) == (0, 1)
+    reasons = [letter.reason for letter in queue.dead_letters(engine)]
+    assert sorted(_said(caplog)) == sorted(f"is a dead letter now, at attempt 1 of 1: {reason}" for reason in reasons)
+    assert (worker.stats.retried, worker.stats.buried) == (0, 2)

@@ -1,15 +1,21 @@
-"""Handlers in child processes: they can be killed, and they leave nothing behind."""
+"""Handlers in child processes: they can be killed, and they leave nothing behind.
+
+A child takes long to start: what can be told of one child is told in one test.
+"""
 
 import asyncio
 import contextlib
+import importlib
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -18,29 +24,30 @@ from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import AsyncWorker, Delivery, InvalidArgument, Queue, RetryPolicy, Worker, WorkerError
+import sqlalchemy_fairqueue
+from sqlalchemy_fairqueue import (
+    AsyncWorker,
+    Context,
+    Delivery,
+    InvalidArgument,
+    Queue,
+    Retry,
+    RetryPolicy,
+    Worker,
+    WorkerError,
+)
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 from tests.worker import isolated
 from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, is_empty, retimed, send, until
 
-_AT_ONCE = RetryPolicy(first=timedelta(), cap=timedelta())
-
-
 _LATER = RetryPolicy(first=timedelta(hours=1), cap=timedelta(hours=1), jitter=0)
-
-
 _PROCESS: Any = {"isolation": "process"}
-
-
-# Each starts processes: of most tests one variant runs, in threads or in a loop.
-pytestmark = pytest.mark.many(1)
-
 
 Serve = Callable[..., Worker | AsyncWorker]
 
 
-@pytest.fixture(params=["in threads", "in a loop"])
+@pytest.fixture(params=["in threads", pytest.param("in a loop", marks=pytest.mark.whole)])
 def serve(request: pytest.FixtureRequest, queue: Queue, engine: Engine, async_engine: AsyncEngine) -> Iterator[Serve]:
     """Start a worker of either class: ``serve(concurrency=1, timings={"cleanup": 9.0})``; it is stopped after the test.
 
@@ -122,126 +129,6 @@ def test_what_another_process_would_not_find(queue: Queue, engine: Engine, monke
         Worker(engine, queue).start()
 
 
-def test_a_child_is_used_again(queue: Queue, engine: Engine, database: Database, serve: Serve, tmp_path: Path) -> None:
-    """Messages are handled in another process, one after the other in the same one."""
-    queue.handler(**_PROCESS)(isolated.say_pid)
-    sent = send(engine, queue, *[{"folder": str(tmp_path)}] * 3)
-    worker = serve(concurrency=1)
-    until(lambda: is_empty(database), "all are done")
-    [pid] = {int(_said(tmp_path, f"pid-{message_id}-1")) for message_id in sent}
-    assert pid != os.getpid()
-    until(lambda: worker.stats.completed == 3, "they are counted")
-
-
-def test_a_context_variable_is_not_left(
-    queue: Queue, engine: Engine, database: Database, serve: Serve, tmp_path: Path
-) -> None:
-    """The next message in the same process does not see what a handler has set in a context variable."""
-    queue.handler(**_PROCESS)(isolated.set_tenant)
-    sent = send(engine, queue, *[{"folder": str(tmp_path)}] * 2)
-    serve(concurrency=1)
-    until(lambda: is_empty(database), "all are done")
-    assert [_said(tmp_path, f"tenant-{message_id}-1") for message_id in sent] == ["nobody"] * 2
-
-
-@pytest.mark.many(4)
-@pytest.mark.parametrize(
-    ("how", "verb", "says"),
-    [
-        ("return", "completed", None),
-        ("retry", "retried", "not yet"),
-        ("class", "released", None),
-        ("bury", "buried", "ValueError: the cause"),
-        ("exit", "retried", "SystemExit: a word"),
-        ("generator", "retried", "nobody runs"),
-        ("awaitable", "retried", "nobody awaits"),
-        ("unpicklable", "retried", "in fail\n    raise _error_with_a_lock()\nRuntimeError: cannot be pickled"),
-    ],
-)
-def test_how_a_handler_ends(  # noqa: PLR0917 - fixtures
-    queue: Queue, engine: Engine, database: Database, how: str, verb: str, says: str | None
-) -> None:
-    """What it returns and raises in a child means what it means in the worker; the error has the traceback."""
-    queue.handler(**_PROCESS)(isolated.fail)
-    send(engine, queue, {"how": how})
-    with Worker(engine, queue, retry=_LATER, housekeeping=False) as worker:
-        until(lambda: sum(getattr(worker.stats, one) for one in ("completed", "retried", "released", "buried")), how)
-    assert getattr(worker.stats, verb) >= 1
-    if says is not None:
-        table = "fq_dead_letter" if verb == "buried" else "fq_message"
-        assert says in database.value(f"select error from {table}")
-
-
-def test_an_exception_of_a_child_is_known_by_its_class(queue: Queue, engine: Engine) -> None:
-    """A policy means an exception of a child as well, and retries what is not the doing of its handler."""
-    queue.handler("named", retry=RetryPolicy(bury_on=(RuntimeError,)), **_PROCESS)(isolated.fail)
-    queue.handler("other", retry=RetryPolicy(retry_on=(OSError,)), **_PROCESS)(isolated.fail)
-    send(engine, queue, {"how": "unpicklable"}, kind="named")
-    send(engine, queue, {"how": "exit"}, kind="other")
-    send(engine, queue, {"how": "away"}, kind="other", max_attempts=1)
-    with Worker(engine, queue, concurrency=1, housekeeping=False) as worker:
-        until(lambda: worker.stats.buried == 3, "all are dead letters")
-    reasons = {letter.reason for letter in queue.dead_letters(engine)}
-    assert reasons == {"not retried: RuntimeError", "not retried: SystemExit", "attempts exhausted"}
-
-
-@pytest.mark.many
-@pytest.mark.parametrize(
-    ("how", "says"),
-    [
-        ("kill", "was killed by signal 9 (SIGKILL)"),
-        ("segfault", "was killed by signal 11 (SIGSEGV)"),
-        ("exit", "exited with status 3"),
-    ],
-)
-def test_a_crash(  # noqa: PLR0917 - fixtures
-    queue: Queue, engine: Engine, database: Database, serve: Serve, how: str, says: str
-) -> None:
-    """A child that crashes costs its message an attempt, and the worker goes on with another child."""
-    queue.handler(retry=RetryPolicy(first=timedelta(), cap=timedelta(), max_attempts=2), **_PROCESS)(isolated.crash)
-    queue.handler("fine", **_PROCESS)(isolated.fail)
-    send(engine, queue, {"how": how})
-    worker = serve(concurrency=1)
-    until(lambda: worker.stats.buried == 1, "it is a dead letter")
-    error = database.value("select error from fq_dead_letter where attempts = 2")
-    assert "HandlerCrashed" in error
-    assert says in error
-    send(engine, queue, {"how": "return"}, kind="fine")
-    until(lambda: worker.stats.completed == 1, "the next one is done")
-
-
-def test_a_timeout_kills(queue: Queue, engine: Engine, database: Database, serve: Serve, tmp_path: Path) -> None:
-    """A child is killed when the time of its handler is over, with what it has started; the next handler can begin."""
-    queue.handler("hang", timeout=timedelta(seconds=1), **_PROCESS)(isolated.hang)
-    queue.handler("fine", **_PROCESS)(isolated.fail)
-    send(engine, queue, {"folder": str(tmp_path)}, kind="hang")
-    worker = serve(concurrency=1)
-    until(lambda: worker.stats.retried == 1, "it has failed")
-    assert "HandlerTimeout" in database.value("select error from fq_message where attempts = 1")
-    if (tmp_path / "begun-1").exists():
-        until(lambda: _are_gone(_said(tmp_path, "begun-1")), "both processes are gone")
-    send(engine, queue, {"how": "return"}, kind="fine")
-    until(lambda: worker.stats.completed == 1, "the next one is done")
-    assert (worker.stats.timed_out, worker.stats.hung) == (1, 0)
-
-
-def test_a_child_that_somebody_has_killed(queue: Queue, engine: Engine, tmp_path: Path) -> None:
-    """A child that died while it waited costs no message an attempt; a stop leaves none."""
-    queue.handler(**_PROCESS)(isolated.say_pid)
-    with Worker(engine, queue, housekeeping=False, concurrency=1) as worker:
-        pids = []
-        for done in 1, 2:
-            [message_id] = send(engine, queue, {"folder": str(tmp_path)})
-            pids.append(int(_said(tmp_path, f"pid-{message_id}-1")))
-            until(lambda done=done: worker.stats.completed == done, "it is counted")  # type: ignore[misc]
-            if done == 1:
-                os.kill(pids[0], signal.SIGKILL)
-                until(lambda: _is_gone(pids[0]), "it has died")
-    assert pids[0] != pids[1]
-    until(lambda: _is_gone(pids[1]), "the stop has ended the other one")
-    assert worker.stats.retried == 0
-
-
 def test_a_daemonic_process(queue: Queue, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker in a process that may have no children says so when it starts."""
     queue.handler(**_PROCESS)(isolated.fail)
@@ -250,35 +137,276 @@ def test_a_daemonic_process(queue: Queue, engine: Engine, monkeypatch: pytest.Mo
         Worker(engine, queue).start()
 
 
-def test_a_cancel_kills(queue: Queue, engine: Engine, database: Database, serve: Serve, tmp_path: Path) -> None:
-    """A child is killed when its message is cancelled, and the message is gone."""
-    queue.handler(**_PROCESS)(isolated.hang)
-    [message_id] = send(engine, queue, {"folder": str(tmp_path)})
+_SLOW = """
+import multiprocessing, pathlib, threading
+folder = pathlib.Path(__file__).parent
+if multiprocessing.parent_process() is not None:
+    (folder / "importing").touch()
+    while not (folder / "go").exists():
+        threading.Event().wait(0.005)
+
+def handle(delivery):
+    pass
+"""
+_FAILING = """
+import multiprocessing
+if multiprocessing.parent_process():
+    raise ImportError("only here")
+
+def handle(delivery):
+    pass
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], Any]]:
+    """Write and import a module that a child can import, too."""
+    monkeypatch.syspath_prepend(tmp_path)
+    names: list[str] = []
+
+    def write(name: str, text: str) -> Any:
+        (tmp_path / f"{name}.py").write_text(text)
+        names.append(name)
+        return importlib.import_module(name)
+
+    yield write
+    for name in names:
+        del sys.modules[name]
+
+
+def _page() -> str:
+    """The example of the page about workers."""
+    page = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs" / "workers.md"
+    [example] = [one for one in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL) if "isolation=" in one]
+    head = "from datetime import timedelta\nfrom sqlalchemy_fairqueue import Context, Delivery, Queue\n"
+    return f"{head}queue = Queue('documents')\n{example}"
+
+
+_CHARGED = """
+select sum((s.tag + 9000000000000000000) / 2520)::bigint + (select coalesce(sum(cost), 0) from fq_signal)
+from fq_channel_state s join fq_channel c on c.id = s.channel_id where c.queue = 'costs'
+"""
+_NAMED, _OTHER = RetryPolicy(bury_on=(RuntimeError,)), RetryPolicy(retry_on=(OSError,))
+_MIDDLE = "in fail\n    raise _error_with_a_lock()\nRuntimeError: cannot be pickled"
+_RETRIED = {
+    "retry": "not yet",
+    "exit": "SystemExit: a word",
+    "generator": "nobody runs",
+    "awaitable": "nobody awaits",
+    "unpicklable": _MIDDLE,
+}
+"""How a handler ends that is tried again, and what the error of its message says."""
+_RATED = ["raised", "returned", "class", "with a lock"]
+
+
+@pytest.mark.parametrize("in_loop", [False, True], ids=["in threads", "in a loop"])
+def test_what_handlers_do(  # noqa: PLR0915, PLR0917 - one child does it all
+    queue: Queue,
+    engine: Engine,
+    async_engine: AsyncEngine,
+    database: Database,
+    tmp_path: Path,
+    module: Callable[[str, str], Any],
+    *,
+    in_loop: bool,
+) -> None:
+    """What a handler returns, raises, says and does in a child means what it means in the worker.
+
+    One child handles message after message; middleware goes around it in the worker's process.
+    """
+    seen: list[object] = []
+
+    @queue.middleware
+    def look(context: Context, proceed: Callable[[], Any]) -> Any:
+        if context.delivery.kind != "rated":
+            return proceed()
+        try:
+            result = proceed()
+        except Retry as outcome:
+            seen.append(outcome)
+            raise
+        seen.append(result)
+        return result
+
+    def declared(kind: str, function: Any, retry: RetryPolicy | None = None) -> None:
+        queue.handler(kind, retry=retry, **_PROCESS)(function)
+
+    declared("ends", isolated.fail)
+    declared("named", isolated.fail, _NAMED)
+    declared("other", isolated.fail, _OTHER)
+    declared("rated", isolated.limit_rate)
+    declared("pid", isolated.say_pid)
+    declared("tenant", isolated.set_tenant)
+    declared("settles", isolated.settle)
+    declared("waits", isolated.wait_for_result)
+    declared("signalled", isolated.ignore_signals)
+    declared("failing", module("failing_to_import", _FAILING).handle)
+    declared("page", module("page", _page()).convert)
+    costs = Queue("costs")
+    costs.configure(engine, fair_by="cost")
+    costs.handler(**_PROCESS)(isolated.cost_seven)
+    costs.enqueue_now(engine, channel="a", payload=1)
+
+    url, folder = engine.url.render_as_string(hide_password=False), {"folder": str(tmp_path)}
+    ends = {how: send(engine, queue, {"how": how}, kind="ends")[0] for how in [*_RETRIED, "return", "release", "bury"]}
+    send(engine, queue, {"how": "unpicklable"}, kind="named")
+    send(engine, queue, {"how": "exit"}, kind="other")
+    send(engine, queue, {"how": "away"}, kind="other", max_attempts=1)
+    rated = send(engine, queue, *[{"how": how} for how in _RATED], kind="rated")
+    pids = send(engine, queue, *[folder] * 3, kind="pid")
+    tenants = send(engine, queue, *[folder] * 2, kind="tenant")
+    send(engine, queue, {"url": url}, kind="settles")
+    [later] = send(engine, queue, 1, kind="ends", delay=timedelta(hours=1))
+    send(engine, queue, {"url": url, "message_id": later}, kind="waits", max_attempts=1)
+    send(engine, queue, folder, kind="signalled")
+    [failing] = send(engine, queue, 1, kind="failing")
+    [paged] = send(engine, queue, {"upload": "a"}, kind="page")
+    isolated.write.enqueue_now(engine, "a", path=str(tmp_path / "said"), amount=Decimal("1.50"))
+    send(engine, isolated.jobs, {"path": 3}, kind="write")
+
+    queues = queue, isolated.jobs, costs
+    options: dict[str, Any] = {"concurrency": 1, "retry": _LATER, "housekeeping": False}
+    worker: Worker | AsyncWorker
+    if in_loop:
+        worker = AsyncWorker(async_engine, *queues, **options)
+        asyncio.run(worker.run(drain=True))
+    else:
+        worker = Worker(engine, *queues, **options)
+        worker.run(drain=True)
+
+    rows = database.rows("select id, error, attempts, dequeue_at - fq_now() > 3.5e9 as late from fq_message")
+    left = {row.id: (row.attempts, row.late, row.error) for row in rows}
+    for how, words in _RETRIED.items():
+        attempts, late, error = left.pop(ends[how])
+        assert (attempts, late) == (1, True)
+        assert words in error
+    assert [left.pop(one) for one in rated] == [(1, True, "slow down")] * 4
+    assert left.pop(ends["release"]) == (0, True, None)
+    assert "ImportError: only here" in left.pop(failing)[2]
+    # All others are done.
+    assert left.keys() == {later}
+    assert paged not in left
+    letters = {(one.kind, one.reason): one.error or "" for one in queue.dead_letters(engine)}
+    assert letters.keys() == {
+        ("ends", "no use"),
+        ("named", "not retried: RuntimeError"),
+        ("other", "not retried: SystemExit"),
+        ("other", "attempts exhausted"),
+        ("settles", "it said so"),
+        ("waits", "attempts exhausted"),
+    }
+    assert "ValueError: the cause" in letters["ends", "no use"]
+    assert (
+        "HandlerWaitWarning: the handler of kind 'waits' waits for a result" in letters["waits", "attempts exhausted"]
+    )
+    plain = Retry(delay=timedelta(hours=1), error="slow down")
+    assert sorted(map(str, seen)) == sorted(map(str, [plain, *[isolated.RateLimited(3600)] * 3]))
+    [pid] = {int((tmp_path / f"pid-{one}-1").read_text()) for one in pids}
+    assert pid != os.getpid()
+    assert _is_gone(pid)
+    assert [(tmp_path / f"tenant-{one}-1").read_text() for one in tenants] == ["nobody"] * 2
+    assert (tmp_path / "ended-1").read_text() == f"{-signal.SIGTERM}"
+    assert database.value(_CHARGED) == 7
+    assert (tmp_path / "said").read_text() == "Decimal('1.50') True"
+    assert [one.attempts for one in isolated.jobs.dead_letters(engine)] == [1]
+    assert worker.stats.lost == 0
+
+
+def test_a_slow_import_and_a_stop(
+    queue: Queue, engine: Engine, database: Database, tmp_path: Path, module: Callable[[str, str], Any]
+) -> None:
+    """The time of a handler begins when its child has imported it; it learns of a stop, and may finish."""
+    queue.handler("import", timeout=timedelta(minutes=5), **_PROCESS)(module("slow_to_import", _SLOW).handle)
+    queue.handler("stop", **_PROCESS)(isolated.stop_when_told)
+    send(engine, queue, 1, kind="import")
+    with Worker(engine, queue, concurrency=1, housekeeping=False, grace=PATIENCE) as worker:
+        until((tmp_path / "importing").exists, "it is imported")
+        assert worker._runtime is not None
+        [held] = worker._runtime.executor.running
+        assert not held.time_over_at
+        (tmp_path / "go").touch()
+        until(lambda: worker.stats.completed == 1, "it is done")
+        assert held.time_over_at
+        send(engine, queue, {"folder": str(tmp_path)}, kind="stop", max_attempts=7)
+        assert _said(tmp_path, "begun-1") == "7 False False False"
+    assert (tmp_path / "told-1").exists()
+    assert worker.stats.completed == 2
+    assert is_empty(database)
+
+
+def test_an_import_that_never_ends(
+    queue: Queue, engine: Engine, database: Database, module: Callable[[str, str], Any]
+) -> None:
+    """A child that is not ready in time is killed, and the attempt has failed."""
+    queue.handler(**_PROCESS)(module("slow_to_import", _SLOW).handle)
+    send(engine, queue, 1)
+    worker = retimed(Worker(engine, queue, retry=_LATER, housekeeping=False), child_start=0.05)
+    with worker:
+        until(lambda: worker.stats.retried == 1, "it has failed")
+    assert "was not ready after 0.05 s" in database.value("select error from fq_message")
+
+
+def test_a_crash(queue: Queue, engine: Engine, serve: Serve, tmp_path: Path) -> None:
+    """A child that crashes costs its message an attempt, one that dies while it waits none; the worker goes on."""
+    says = {
+        "kill": "was killed by signal 9 (SIGKILL)",
+        "segfault": "was killed by signal 11 (SIGSEGV)",
+        "exit": "exited with status 3",
+    }
+    queue.handler("crash", **_PROCESS)(isolated.crash)
+    queue.handler("pid", **_PROCESS)(isolated.say_pid)
+    crashes = {send(engine, queue, {"how": how}, kind="crash", max_attempts=1)[0]: how for how in says}
+    worker = serve(concurrency=3)
+    until(lambda: worker.stats.buried == 3, "they are dead letters")
+    letters = {crashes[letter.message_id]: letter.error or "" for letter in queue.dead_letters(engine)}
+    for how, words in says.items():
+        assert "HandlerCrashed" in letters[how]
+        assert words in letters[how]
+    pids = []
+    for done in 1, 2:
+        [message_id] = send(engine, queue, {"folder": str(tmp_path)}, kind="pid")
+        pids.append(int(_said(tmp_path, f"pid-{message_id}-1")))
+        until(lambda done=done: worker.stats.completed == done, "the next one is done")  # type: ignore[misc]
+        if done == 1:
+            os.kill(pids[0], signal.SIGKILL)
+            until(lambda: _is_gone(pids[0]), "it has died")
+    assert pids[0] != pids[1]
+    assert worker.stats.retried == 0
+
+
+def test_what_kills(queue: Queue, engine: Engine, database: Database, serve: Serve, tmp_path: Path) -> None:
+    """A child is killed, with what it has started, when the time of its handler is over, its message is cancelled, its
+    lease is lost, or the grace of a stop ends.
+    """
+    queue.handler("short", timeout=timedelta(milliseconds=300), **_PROCESS)(isolated.hang)
+    queue.handler("long", **_PROCESS)(isolated.hang)
+
+    def sent(name: str, kind: str = "long") -> int:
+        (tmp_path / name).mkdir()
+        return send(engine, queue, {"folder": str(tmp_path / name)}, kind=kind)[0]
+
+    sent("timeout", "short")
+    message_id = sent("cancel")
     worker = serve(lease=LONG_LEASE, timings=MANY_HEARTBEATS)
-    pids = _said(tmp_path, "begun-1")
+    cancelled = _said(tmp_path / "cancel", "begun-1")
     queue.cancel(engine, message_id)
-    until(lambda: is_empty(database), "the message is gone")
-    until(lambda: _are_gone(pids), "both processes are gone")
     until(lambda: worker.stats.cancelled == 1, "it is counted")
-    assert worker.stats.buried == 0
+    until(lambda: worker.stats.retried == 1, "it has failed")
+    assert "HandlerTimeout" in database.value("select error from fq_message where attempts = 1")
+    until(lambda: database.value("select count(*) from fq_message") == 1, "the cancelled message is gone")
+    until(lambda: _are_gone(cancelled), "both processes are gone")
+    # It may have been killed before it could say anything.
+    if (tmp_path / "timeout" / "begun-1").exists():
+        until(lambda: _are_gone(_said(tmp_path / "timeout", "begun-1")), "both processes are gone")
+    assert (worker.stats.timed_out, worker.stats.hung, worker.stats.buried) == (1, 0, 0)
 
-
-def test_a_lost_lease_kills(queue: Queue, engine: Engine, database: Database, serve: Serve, tmp_path: Path) -> None:
-    """A child is killed when the lease of its message is lost."""
-    queue.handler(**_PROCESS)(isolated.hang)
-    send(engine, queue, {"folder": str(tmp_path)})
-    serve(lease=LONG_LEASE, timings=MANY_HEARTBEATS)
-    pids = _said(tmp_path, "begun-1")
+    sent("lost")
+    lost = _said(tmp_path / "lost", "begun-1")
     database.execute("delete from fq_lease")
-    until(lambda: _are_gone(pids), "both processes are gone")
+    until(lambda: _are_gone(lost), "both processes are gone")
 
-
-def test_the_end_of_grace_kills(queue: Queue, engine: Engine, database: Database, serve: Serve, tmp_path: Path) -> None:
-    """A child is killed at the end of a stop's grace, and its message is given back uncounted after that."""
-    queue.handler(**_PROCESS)(isolated.hang)
-    send(engine, queue, {"folder": str(tmp_path)})
-    worker = serve()
-    pids = _said(tmp_path, "begun-1")
+    message_id = sent("grace")
+    pids = _said(tmp_path / "grace", "begun-1")
     if isinstance(worker, Worker):
         worker.stop(timedelta())
     else:
@@ -286,39 +414,7 @@ def test_the_end_of_grace_kills(queue: Queue, engine: Engine, database: Database
         asyncio.run_coroutine_threadsafe(worker.stop(timedelta()), worker._loop).result(PATIENCE.total_seconds())
     assert _is_gone(int(pids.split()[0]))
     until(lambda: _are_gone(pids), "what it started is gone")
-    assert database.value("select count(*) from fq_message where lease_id is null and attempts = 0") == 1
-
-
-def test_a_stop_tells(queue: Queue, engine: Engine, database: Database, tmp_path: Path) -> None:
-    """A handler in a child learns that the worker stops, and may finish; its context has the worker's values."""
-    queue.handler(**_PROCESS)(isolated.stop_when_told)
-    send(engine, queue, {"folder": str(tmp_path)}, max_attempts=7)
-    worker = Worker(engine, queue, housekeeping=False, grace=PATIENCE)
-    with worker:
-        assert _said(tmp_path, "begun-1") == "7 False False False"
-    assert (tmp_path / "told-1").exists()
-    assert worker.stats.completed == 1
-    assert is_empty(database)
-
-
-def test_a_child_settles_itself(queue: Queue, engine: Engine, database: Database) -> None:
-    """A verb that a handler uses in a child counts, and the worker knows of it."""
-    queue.handler(**_PROCESS)(isolated.settle)
-    send(engine, queue, {"url": database.url.render_as_string(hide_password=False)})
-    with Worker(engine, queue, housekeeping=False) as worker:
-        until(lambda: worker.stats.buried or worker.stats.lost, "it is counted")
-    assert (worker.stats.buried, worker.stats.lost) == (1, 0)
-    assert database.value("select reason from fq_dead_letter") == "it said so"
-
-
-def test_signals_to_all_processes(queue: Queue, engine: Engine, tmp_path: Path) -> None:
-    """A SIGTERM or SIGINT to a child ends neither it nor is it inherited by what its handler starts."""
-    queue.handler(**_PROCESS)(isolated.ignore_signals)
-    send(engine, queue, {"folder": str(tmp_path)})
-    with Worker(engine, queue, housekeeping=False) as worker:
-        until(lambda: worker.stats.completed or worker.stats.retried, "it has ended")
-    assert worker.stats.completed == 1
-    assert _said(tmp_path, "ended-1") == f"{-signal.SIGTERM}"
+    assert database.value("select lease_id is null and attempts = 0 from fq_message where id = :id", id=message_id)
 
 
 _PROGRAM = """
@@ -349,15 +445,14 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.many
 @pytest.mark.parametrize(
     ("how", "handler"),
     [
-        ("kill", "hang"),
         ("kill", "hang_without_threads"),
-        ("leave", "hang"),
-        ("leave", "hang_without_threads"),
         ("leave a process", "hang"),
+        pytest.param("kill", "hang", marks=pytest.mark.whole),
+        pytest.param("leave", "hang", marks=pytest.mark.whole),
+        pytest.param("leave", "hang_without_threads", marks=pytest.mark.whole),
     ],
 )
 def test_no_orphans(  # noqa: PLR0917 - fixtures

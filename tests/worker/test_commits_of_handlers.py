@@ -36,22 +36,20 @@ def _commit(delivery: Delivery, session: Session, times: int = 1) -> None:
         session.commit()
 
 
-@pytest.mark.parametrize(
-    ("handler", "name"),
-    [(_commit, "_commit"), (functools.partial(_commit, times=2), "_commit"), (_Commits(), "_Commits")],
-    ids=["function", "partial", "object"],
-)
-def test_where_warnings_are_errors(  # noqa: PLR0917 - fixtures
-    queue: Queue, engine: Engine, database: Database, start: StartWorker, handler: Any, name: str
-) -> None:
+def test_where_warnings_are_errors(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
     """The commit fails before it writes anything, and the attempt with it; the error names the handler."""
-    queue.handler("parse")(handler)
-    send(engine, queue, 1, kind="parse")
+    handlers: dict[str, Any] = {
+        "function": _commit, "partial": functools.partial(_commit, times=2), "object": _Commits(),
+    }  # fmt: skip
+    for kind, handler in handlers.items():
+        queue.handler(kind)(handler)
+        send(engine, queue, 1, kind=kind)
     worker = start(queue, retry=_LATER)
-    until(lambda: worker.stats.retried == 1, "it has failed")
-    error = database.value(_ERROR)
-    assert "HandlerTransactionWarning: handler tests.worker.test_commits_of_handlers." in error
-    assert f"{name} of kind 'parse' commits its session itself" in error
+    until(lambda: worker.stats.retried == 3, "they have failed")
+    errors = {row.kind: row.error for row in database.rows("select kind, error from fq_message")}
+    for kind, name in {"function": "_commit", "partial": "_commit", "object": "_Commits"}.items():
+        assert "HandlerTransactionWarning: handler tests.worker.test_commits_of_handlers." in errors[kind]
+        assert f"{name} of kind '{kind}' commits its session itself" in errors[kind]
     assert database.value("select count(*) from effect") == 0
 
 

@@ -14,7 +14,7 @@ from sqlalchemy_fairqueue import AsyncWorker, Bury, Context, Delivery, InvalidAr
 from sqlalchemy_fairqueue.testing import make_delivery
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery, TrackedLease
 from tests.fixtures.database import Database
-from tests.worker import isolated
+from tests.worker.helpers import send
 
 _CHARGED = """
 select coalesce(sum((tag + 9000000000000000000) / 2520), 0)::bigint
@@ -29,18 +29,19 @@ def _charged(database: Database) -> int:
 
 
 @pytest.mark.parametrize("in_loop", [False, True], ids=["Worker", "AsyncWorker"])
-@pytest.mark.parametrize("outcome", [None, Retry(delay=timedelta(hours=1)), Bury("bad")], ids=str)
 def test_a_handler_says_what_it_cost(
-    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database, outcome: Any, *, in_loop: bool
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database, *, in_loop: bool
 ) -> None:
     """However it ends, its channel is charged that in place of what was declared."""
     queue.configure(engine, fair_by="cost")
-    queue.enqueue_now(engine, channel="a", payload=1, cost=20)
+    outcomes = [None, Retry(delay=timedelta(hours=1)), Bury("bad")]
+    send(engine, queue, *range(3), cost=20)
 
     @queue.handler()
-    def handle(_: Delivery, context: Context) -> None:
+    def handle(delivery: Delivery, context: Context) -> None:
         assert context.cost is None
         context.cost = 412
+        outcome = outcomes[delivery.payload]
         if outcome is not None:
             raise outcome
 
@@ -48,7 +49,7 @@ def test_a_handler_says_what_it_cost(
         asyncio.run(AsyncWorker(async_engine, queue, housekeeping=False).run(drain=True))
     else:
         Worker(engine, queue, housekeeping=False).run(drain=True)
-    assert _charged(database) == 412
+    assert _charged(database) == 3 * 412
 
 
 def test_a_handler_with_a_session(queue: Queue, engine: Engine, database: Database) -> None:
@@ -63,15 +64,6 @@ def test_a_handler_with_a_session(queue: Queue, engine: Engine, database: Databa
 
     Worker(engine, queue, housekeeping=False).run(drain=True)
     assert _charged(database) == 9
-
-
-def test_a_handler_in_a_child_process(queue: Queue, engine: Engine, database: Database) -> None:
-    """What it says comes back with its answer."""
-    queue.configure(engine, fair_by="cost")
-    queue.enqueue_now(engine, channel="a", payload=1)
-    queue.handler(isolation="process")(isolated.cost_seven)
-    Worker(engine, queue, housekeeping=False).run(drain=True)
-    assert _charged(database) == 7
 
 
 @pytest.mark.parametrize("cost", [-1, 10**9 + 1, 1.5, "7", True])

@@ -64,15 +64,6 @@ def test_outcomes() -> None:
     assert (decision.verb, decision.reason) == (Verb.BURY, "why")
 
 
-def test_outcomes_without_parentheses() -> None:
-    """A class that is returned is what it is when it is raised: the outcome, or the complaint that it needs words."""
-    assert of_return(Retry, _delivery(), _POLICY).verb is Verb.RETRY
-    assert of_return(Release, _delivery(), _POLICY).verb is Verb.RELEASE
-    with pytest.raises(TypeError, match="reason"):
-        of_return(Bury, _delivery(), _POLICY)
-    assert of_return(ValueError, _delivery(), _POLICY) is COMPLETE
-
-
 def test_an_exception_is_kept_with_its_traceback() -> None:
     """An error goes with the message, in full, and NUL characters cannot stop it."""
     with pytest.raises(ValueError, match="odd") as raised:

@@ -1,9 +1,7 @@
 """The page about workers."""
 
 import asyncio
-import importlib
 import re
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -105,21 +103,6 @@ async def test_the_example_of_both_kinds_runs(
     assert database.value("select count(*) from fq_dead_letter") == 0
 
 
-def test_the_example_of_isolation_runs(
-    engine: Engine, database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The page's handler runs in a child process."""
-    head = "from datetime import timedelta\nfrom sqlalchemy_fairqueue import Context, Delivery, Queue\n"
-    (tmp_path / "page.py").write_text(f"{head}queue = Queue('documents')\n{_example('isolation=')}")
-    monkeypatch.syspath_prepend(tmp_path)
-    queue: Queue = importlib.import_module("page").queue
-    send(engine, queue, {"upload": "a"}, kind="convert")
-    with Worker(engine, queue, housekeeping=False) as worker:
-        until(lambda: is_empty(database), "it is handled")
-        until(lambda: worker.stats.completed == 1, "it is counted")
-    del sys.modules["page"]
-
-
 @pytest.mark.parametrize(("on_duplicate", "links"), [("skip", 1), ("replace", 3)])
 def test_what_is_said_of_keys(  # noqa: PLR0917 - fixtures
     queue: Queue, engine: Engine, database: Database, start: StartWorker, on_duplicate: OnDuplicate, links: int
@@ -137,20 +120,3 @@ def test_what_is_said_of_keys(  # noqa: PLR0917 - fixtures
     start(queue)
     until(lambda: is_empty(database), "the chain has ended")
     assert handled == list(range(1, links + 1))
-
-
-def test_what_is_said_of_rollbacks(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
-    """A handler that rolls its session back by itself is done all the same."""
-    database.execute("create table effect (message_id bigint)")
-
-    @queue.handler()
-    def handle(_: Delivery, session: Session) -> None:
-        session.execute(text("insert into effect values (1)"))
-        session.rollback()
-
-    send(engine, queue, 1)
-    worker = start(queue)
-    until(lambda: is_empty(database), "it has ended")
-    worker.stop()
-    assert worker.stats.completed == 1
-    assert database.value("select count(*) from effect") == 0

@@ -12,21 +12,21 @@ from tests.worker.conftest import StartWorker
 from tests.worker.helpers import LONG_LEASE, auntil, is_empty, send, until
 
 
-@pytest.mark.parametrize("messages", [0, 3])
-def test_a_clean_stop(queue: Queue, engine: Engine, database: Database, start: StartWorker, messages: int) -> None:
+def test_a_clean_stop(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
     """A worker that has stopped is no consumer any more, whether it has worked or only waited; others stay."""
     queue.handler()(lambda _: None)
     other = Queue("other")
     other.handler()(lambda _: None)
     send(engine, other, "held")
     held = other.dequeue(engine, lease=LONG_LEASE)
-    worker = start(queue, other, lease=LONG_LEASE)
-    send(engine, queue, *range(messages))
-    until(lambda: worker.stats.completed == messages, "all are done")
-    until(lambda: database.value("select count(*) from fq_lease where waiting_until is not null") == 2, "it waits")
-    assert (queue.stats(engine).consumers, other.stats(engine).consumers) == (1, 2)
-    worker.stop()
-    assert (queue.stats(engine).consumers, other.stats(engine).consumers) == (0, 1)
+    for messages in (0, 3):
+        worker = start(queue, other, lease=LONG_LEASE)
+        send(engine, queue, *range(messages))
+        until(lambda: worker.stats.completed == messages, "all are done")  # noqa: B023
+        until(lambda: database.value("select count(*) from fq_lease where waiting_until is not null") == 2, "it waits")
+        assert (queue.stats(engine).consumers, other.stats(engine).consumers) == (1, 2)
+        worker.stop()
+        assert (queue.stats(engine).consumers, other.stats(engine).consumers) == (0, 1)
     other.complete(engine, held)
 
 

@@ -123,7 +123,10 @@ def pool(request: pytest.FixtureRequest, database: Database) -> Iterator[_Pool]:
 
 
 def test_what_goes_back(pool: _Pool, database: Database, queue: Queue) -> None:
-    """Workers, calls and reports give connections back as they were, so that a rollback undoes what it should."""
+    """Workers, calls and reports give connections back as they were, so that a rollback undoes what it should.
+
+    A pool has as many connections for others after many starts of a worker as before.
+    """
     before = pool.states()
     queue.configure(pool.engine, history=True)
     queue.handler()(lambda delivery: delivery.payload)
@@ -143,11 +146,6 @@ def test_what_goes_back(pool: _Pool, database: Database, queue: Queue) -> None:
             session.execute(text("insert into work values (1)"))
             session.rollback()
     assert database.value("select count(*) from work") == 0
-
-
-def test_nothing_is_lost(pool: _Pool, queue: Queue) -> None:
-    """A pool has as many connections for others after many starts of a worker as before."""
-    queue.handler()(lambda _: None)
     for _ in range(4):
         with Worker(pool.engine, queue, grace=timedelta()):
             pass

@@ -31,35 +31,31 @@ async def _gathered(_: Delivery, session: AsyncSession) -> Any:
     return asyncio.gather(session.execute(_INSERT))
 
 
-@pytest.mark.parametrize("handle", [_in_session, _as_a_task, _gathered])
 @pytest.mark.parametrize("forgets", [False, True], ids=["handler", "middleware too"])
 async def test_an_async_handler(
-    queue: Queue,
-    engine: Engine,
-    async_engine: AsyncEngine,
-    database: Database,
-    handle: Callable[..., Any],
-    *,
-    forgets: bool,
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database, *, forgets: bool
 ) -> None:
     """What an async handler returns is awaited within its transaction, also if its middleware does not await it."""
-    queue.handler(handle)
+    kinds = {handle.__name__: handle for handle in (_in_session, _as_a_task, _gathered)}
+    for kind, handle in kinds.items():
+        queue.handler(kind)(handle)
+        send(engine, queue, 1, kind=kind)
     if forgets:
 
         @queue.middleware
         async def forgetful(_: Context, proceed: Callable[[], Awaitable[Any]]) -> Any:
             return proceed()
 
-    send(engine, queue, 1)
     worker = AsyncWorker(async_engine, queue, housekeeping=False)
     await worker.run(drain=True)
-    assert (worker.stats.completed, count_effects(database)) == (1, 1)
+    assert (worker.stats.completed, count_effects(database)) == (3, 3)
     async with AsyncSession(async_engine) as session:
-        assert await aperform(queue, 1, session=session) is None
-        queue.enqueue(session, channel="a", payload=1)
+        for kind in kinds:
+            assert await aperform(queue, 1, kind=kind, session=session) is None
+            queue.enqueue(session, channel="a", payload=1, kind=kind)
         await adrain(session, queue)
         await session.commit()
-    assert count_effects(database) == 3
+    assert count_effects(database) == 9
 
 
 async def test_an_outcome_that_is_awaited_counts(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
@@ -95,56 +91,59 @@ async def _async_generator() -> Any:
     yield
 
 
-def _refused(returned: Callable[[], Any], way: str) -> Queue:
-    """A queue whose plain handler, or job, returns something that nobody awaits."""
-    queue = Queue("documents")
-    if way == "job":
-
-        @queue.job(kind="default")
-        def job() -> Any:
-            return returned()
-
-    elif way == "session":
-        queue.handler(lambda _, session: returned())  # noqa: ARG005 - named as it is asked for
-    else:
-        queue.handler(lambda _: returned())
-    return queue
+_RETURNED: list[Callable[[], Any]] = [_work, _generator, _async_generator]
 
 
-@pytest.mark.many(4)
-@pytest.mark.parametrize("way", ["plain", "session", "job"])
-@pytest.mark.parametrize("returned", [_work, _generator, _async_generator])
-def test_a_plain_handler(engine: Engine, way: str, returned: Callable[[], Any]) -> None:
+def _plain(returned: Callable[[], Any]) -> Callable[..., Any]:
+    return lambda _: returned()
+
+
+def _with_session(returned: Callable[[], Any]) -> Callable[..., Any]:
+    return lambda _, session: returned()  # noqa: ARG005 - named as it is asked for
+
+
+def _job(returned: Callable[[], Any]) -> Callable[[], Any]:
+    def job() -> Any:
+        return returned()
+
+    return job
+
+
+def test_a_plain_handler(queue: Queue, engine: Engine) -> None:
     """What a plain handler returns to nobody who would await or run it fails the attempt, and in tests of handlers."""
-    queue = _refused(returned, way)
-    send(engine, queue, {}, max_attempts=1)
+    kinds = []
+    for returned in _RETURNED:
+        queue.handler(f"plain {returned.__name__}")(_plain(returned))
+        queue.handler(f"session {returned.__name__}")(_with_session(returned))
+        queue.job(kind=f"job {returned.__name__}")(_job(returned))
+        kinds += [f"plain {returned.__name__}", f"session {returned.__name__}", f"job {returned.__name__}"]
+    for kind in kinds:
+        send(engine, queue, {}, kind=kind, max_attempts=1)
     Worker(engine, queue, housekeeping=False).run(drain=True)
-    [dead] = queue.dead_letters(engine)
-    assert "nothing was done" in (dead.error or "")
-    with Session(engine) as session:
-        with pytest.raises(WorkerError, match="nothing was done"):
-            perform(queue, {}, session=session)
-        queue.enqueue(session, channel="a", payload={})
-        with pytest.raises(WorkerError, match="nothing was done"):
-            drain(session, queue)
+    errors = {letter.kind: letter.error or "" for letter in queue.dead_letters(engine)}
+    for kind in kinds:
+        assert "nothing was done" in errors[kind], kind
+        with Session(engine) as session:
+            with pytest.raises(WorkerError, match="nothing was done"):
+                perform(queue, {}, kind=kind, session=session)
+            queue.enqueue(session, channel="a", payload={}, kind=kind)
+            with pytest.raises(WorkerError, match="nothing was done"):
+                drain(session, queue)
 
 
-@pytest.mark.parametrize(
-    ("way", "returned", "fails"),
-    [("plain", _work, False), ("plain", _twice, True), ("session", _work, True), ("plain", _async_generator, True)],
-)
-async def test_a_plain_handler_in_a_loop(
-    engine: Engine, async_engine: AsyncEngine, way: str, returned: Callable[[], Any], *, fails: bool
-) -> None:
+async def test_a_plain_handler_in_a_loop(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
     """An AsyncWorker awaits what a plain function without a session returns, once; aperform agrees."""
-    queue = _refused(returned, way)
-    send(engine, queue, {}, max_attempts=1)
+    queue.handler("awaited")(_plain(_work))
+    refused = {"twice": _plain(_twice), "session": _with_session(_work), "generator": _plain(_async_generator)}
+    for kind, handle in refused.items():
+        queue.handler(kind)(handle)
+    for kind in ("awaited", *refused):
+        send(engine, queue, {}, kind=kind, max_attempts=1)
     worker = AsyncWorker(async_engine, queue, housekeeping=False, sync_session_factory=lambda: Session(engine))
     await worker.run(drain=True)
-    assert (worker.stats.completed, worker.stats.buried) == ((0, 1) if fails else (1, 0))
+    assert (worker.stats.completed, worker.stats.buried) == (1, 3)
     with Session(engine) as session:
-        if fails:
+        assert await aperform(queue, {}, kind="awaited", session=session) is None
+        for kind in refused:
             with pytest.raises(WorkerError, match="nothing was done"):
-                await aperform(queue, {}, session=session)
-        else:
-            assert await aperform(queue, {}, session=session) is None
+                await aperform(queue, {}, kind=kind, session=session)

@@ -76,7 +76,7 @@ does = {
 def handle(delivery):
     said = does[delivery.payload]()
     if os.getpid() == worker:
-        print(f"{delivery.payload}: {said}", flush=True)
+        print(f"{delivery.kind}, {delivery.payload}: {said}", flush=True)
 
 def handle_with(delivery, session):
     session.execute(text("insert into effect values (:id)"), {"id": delivery.message_id})
@@ -95,25 +95,19 @@ def wrap(delivery):
 def own(number, frame):
     os._exit(7)
 
-handlers = {
-    "thread": handle,
-    "thread with a session": handle_with,
-    "thread of a loop": handle,
-    "loop": handle_in_loop,
-    "loop by a plain function": wrap,
-    "loop with a session": handle_with_in_loop,
-    "own handler": handle,
-}
-queue.handler()(handlers[how])
+queue.handler("thread")(handle)
 if how == "own handler":
     signal.signal(signal.SIGTERM, own)
-if "loop" in how:
+if how == "loop":
+    queue.handler("loop")(handle_in_loop)
+    queue.handler("loop by a plain function")(wrap)
+    queue.handler("with a session")(handle_with_in_loop)
     asyncio.run(AsyncWorker(create_async_engine(url), queue, concurrency=1).run(handle_signals=True, drain=True))
 else:
+    queue.handler("with a session")(handle_with)
     Worker(create_engine(url), queue, concurrency=1).run(handle_signals=True, drain=True)
 print("returned", flush=True)
 """
-_WHERE = ["thread", "thread of a loop", "loop"]
 
 
 @pytest.fixture
@@ -143,38 +137,51 @@ def run(database: Database, tmp_path: Path) -> Run:
     return run_one
 
 
-@pytest.mark.parametrize("where", _WHERE)
-def test_a_child_ends_when_it_is_told_to(
-    queue: Queue, engine: Engine, database: Database, run: Run, where: str
+_ENDS = {
+    "terminate": -signal.SIGTERM,
+    "terminate at once": -signal.SIGTERM,
+    # Also one that is at work.
+    "pool": 1,
+}
+_COMES_BACK = {"return": 0, "raise": 1, "exit": 3, "exit in peace": 0, "exit with words": 1}
+
+
+@pytest.mark.parametrize(
+    ("how", "kinds"),
+    [
+        ("thread", ["thread", "with a session"]),
+        ("loop", ["thread", "loop", "loop by a plain function", "with a session"]),
+    ],
+)
+def test_children_end(  # noqa: PLR0917 - fixtures
+    queue: Queue, engine: Engine, database: Database, run: Run, how: str, kinds: list[str]
 ) -> None:
-    """A worker that handles signals leaves those of its handlers' children as they were, from their beginning on."""
-    send(engine, queue, "terminate", *["terminate at once"] * 20)
-    said, _ = run(where)
-    assert said == [f"terminate: {-signal.SIGTERM}"] + [f"terminate at once: {-signal.SIGTERM}"] * 20 + ["returned"]
+    """A worker that handles signals leaves those of its handlers' children as they were, from their beginning on.
+
+    A child that leaves its handler ends as Python does, and handles nothing; its transaction is its parent's.
+    """
+    expected: list[str] = []
+    for kind in kinds:
+        told = [] if kind in {"with a session", "loop by a plain function"} else [*_ENDS, *["terminate at once"] * 9]
+        if how == kind == "thread":
+            # What a terminal sends to all of its processes; asyncio has a handler of its own for it.
+            told.append("interrupt")
+        send(engine, queue, *told, *_COMES_BACK, kind=kind)
+        expected += [f"{kind}, {what}: {_ENDS.get(what, 1)}" for what in told]
+        expected += [f"child {kind}, {what}: {status}" for what, status in _COMES_BACK.items()]
+    said, complaints = run(how)
+    assert said == [*expected, "returned"]
+    assert complaints.count("ValueError: odd") == complaints.count("in fail") == len(kinds)
+    assert ("KeyboardInterrupt" in complaints) == (how == "thread")
+    assert complaints.count("no more\n") == len(kinds)
     assert is_empty(database)
-
-
-@pytest.mark.parametrize("where", _WHERE)
-def test_a_pool(queue: Queue, engine: Engine, database: Database, run: Run, where: str) -> None:
-    """So a pool of processes comes to its end in a handler, also one that is at work."""
-    send(engine, queue, *["pool"] * 3)
-    said, _ = run(where)
-    assert said == [*["pool: 1"] * 3, "returned"]
-    assert is_empty(database)
-
-
-def test_an_interrupt(queue: Queue, engine: Engine, run: Run) -> None:
-    """What a terminal sends to all of its processes is a KeyboardInterrupt in a child."""
-    send(engine, queue, "interrupt")
-    said, complaints = run("thread")
-    assert said == ["interrupt: 1", "returned"]
-    assert "KeyboardInterrupt" in complaints
+    assert database.value("select count(*) from effect") == len(_COMES_BACK)
 
 
 def test_a_handler_of_the_program(queue: Queue, engine: Engine, run: Run) -> None:
     """A handler that the program had before its worker is in its place in a child."""
-    send(engine, queue, "terminate")
-    assert run("own handler")[0] == ["terminate: 7", "returned"]
+    send(engine, queue, "terminate", kind="thread")
+    assert run("own handler")[0] == ["thread, terminate: 7", "returned"]
 
 
 def test_a_handler_that_was_not_set_from_python(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +196,7 @@ def test_a_handler_that_was_not_set_from_python(monkeypatch: pytest.MonkeyPatch)
 _NESTED = """
 import os, signal
 from time import monotonic
-from sqlalchemy_fairqueue.worker.operating_system import on_signal
+from sqlalchemy_fairqueue.worker.operating_system import ForkGuard, on_signal
 
 def blocked():
     return signal.pthread_sigmask(signal.SIG_BLOCK, [])
@@ -200,40 +207,7 @@ with on_signal(print, 1.0, monotonic), on_signal(print, 1.0, monotonic):
     told = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     if child == 0:
         os._exit(0 if told == [signal.SIG_DFL, signal.SIG_IGN] and not blocked() else 1)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), told[0].__name__, blocked())
-"""
-
-
-def test_two_workers_of_a_process() -> None:
-    """A child has what was there before the first, or what the program has set since; its parent has lost nothing."""
-    command = [sys.executable, "-c", _NESTED]
-    ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE.total_seconds())
-    assert ended.stdout == "0 handle set()\n"
-
-
-@pytest.mark.parametrize("where", [*_WHERE, "thread with a session", "loop by a plain function", "loop with a session"])
-def test_a_child_that_comes_back(queue: Queue, engine: Engine, database: Database, run: Run, where: str) -> None:
-    """A child that leaves its handler ends as Python does, and handles nothing; its transaction is its parent's."""
-    send(engine, queue, "return", "raise", "exit", "exit in peace", "exit with words")
-    said, complaints = run(where)
-    assert said == [
-        "child return: 0",
-        "child raise: 1",
-        "child exit: 3",
-        "child exit in peace: 0",
-        "child exit with words: 1",
-        "returned",
-    ]
-    assert complaints.count("Traceback") == complaints.count("ValueError: odd") == 1
-    assert "in fail" in complaints
-    assert "no more\n" in complaints
-    assert is_empty(database)
-    assert database.value("select count(*) from effect") == (5 if "session" in where else 0)
-
-
-_LATER = """
-import os
-from sqlalchemy_fairqueue.worker.operating_system import ForkGuard
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), told[0].__name__, blocked(), flush=True)
 
 one_process = ForkGuard()
 child = os.fork()
@@ -245,9 +219,12 @@ with one_process:
 """
 
 
-def test_a_child_that_goes_on_with_a_loop() -> None:
-    """Nor does it begin a handler that its parent is about to begin."""
-    command = [sys.executable, "-c", _LATER]
+def test_two_workers_of_a_process_and_a_child_with_its_loop() -> None:
+    """A child has what was there before the first, or what the program has set since; its parent has lost nothing.
+
+    A child that goes on with a loop begins no handler that its parent is about to begin.
+    """
+    command = [sys.executable, "-c", _NESTED]
     ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE.total_seconds())
-    assert ended.stdout == "status 1\n"
+    assert ended.stdout == "0 handle set()\nstatus 1\n"
     assert "went on with that loop" in ended.stderr

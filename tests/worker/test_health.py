@@ -3,15 +3,15 @@
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, event
+from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, Worker
 from sqlalchemy_fairqueue.worker.operating_system import in_thread
+from tests.chaos.proxy import Proxy
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import until
-from tests.worker.proxy import Proxy
 
 
 @pytest.fixture
@@ -24,22 +24,17 @@ def handled(queue: Queue) -> Queue:
 def _ignore(_: Delivery) -> None: ...
 
 
-def test_a_life(start: StartWorker, handled: Queue) -> None:
+def test_a_life(engine: Engine, handled: Queue) -> None:
     """It is alive all the time, and ready from its start to its stop."""
-    worker = start(handled)
+    worker = Worker(engine, handled, housekeeping=False)
+    found = worker.health()
+    assert (found.alive, found.ready, found.problems) == (True, False, ("it is not started",))
+    worker.start()
     found = worker.health()
     assert (found.alive, found.ready, found.problems) == (True, True, ())
     worker.stop()
     found = worker.health()
     assert (found.alive, found.ready, found.problems) == (True, False, ("it stops, or has stopped",))
-
-
-def test_before_its_start(handled: Queue, database: Database) -> None:
-    """A worker that is not started is not ready."""
-    engine = create_engine(database.url)
-    found = Worker(engine, handled).health()
-    assert (found.alive, found.ready, found.problems) == (True, False, ("it is not started",))
-    engine.dispose()
 
 
 def test_a_database_that_is_away(handled: Queue, proxy: Proxy) -> None:

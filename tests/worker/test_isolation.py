@@ -2,12 +2,11 @@
 
 import pytest
 from sqlalchemy import Engine, NullPool, create_engine
-from sqlalchemy.ext.asyncio import create_async_engine
 
-from sqlalchemy_fairqueue import AsyncWorker, Queue, Worker
+from sqlalchemy_fairqueue import Queue, Worker
 from sqlalchemy_fairqueue.worker.duties import Housekeeping
 from tests.fixtures.database import Database
-from tests.worker.helpers import auntil, is_empty, send, until
+from tests.worker.helpers import is_empty, send, until
 
 _STRICT = {"options": "-c default_transaction_isolation=serializable"}
 
@@ -25,16 +24,6 @@ def test_a_worker(queue: Queue, engine: Engine, strict: Engine, database: Databa
     with Worker(strict, queue, housekeeping=False) as worker:
         until(lambda: is_empty(database), "all are done")
         until(lambda: worker.stats.completed == 10, "they are counted")
-
-
-async def test_an_async_worker(queue: Queue, engine: Engine, database: Database) -> None:
-    """The same in asyncio."""
-    strict = create_async_engine(database.url, connect_args=_STRICT, poolclass=NullPool)
-    queue.handler()(lambda _: None)
-    send(engine, queue, *range(10))
-    async with AsyncWorker(strict, queue, housekeeping=False) as worker:
-        await auntil(lambda: is_empty(database), "all are done")
-        await auntil(lambda: worker.stats.completed == 10, "they are counted")
 
 
 def test_housekeeping(strict: Engine, database: Database) -> None:

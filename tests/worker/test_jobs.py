@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -14,7 +13,6 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPolicy, Worker
 from tests.fixtures.database import Database
-from tests.worker import isolated
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import count_effects, send, until
 
@@ -77,17 +75,16 @@ def test_handlers_beside_jobs(queue: Queue, engine: Engine) -> None:
     assert sorted(found, key=str) == [[1], "plain", "typed"]
 
 
-@pytest.mark.parametrize(
-    ("payload", "words"),
-    [
-        ({}, "Object missing required field `upload`"),
-        ({"upload": 3}, "payload at $.upload: argument 'upload' of job 'parse' is 3: Expected `str`, got `int`"),
-        ({"upload": "a", "due": {"days": "x"}}, "payload at $.due: argument 'due' of job 'parse' is {'days': 'x'}"),
-        ([1], "job 'parse' takes (upload: str, due:"),
-        (None, "Expected `object`, got `null`"),
-    ],
-)
-def test_a_payload_that_does_not_fit(queue: Queue, engine: Engine, payload: object, words: str) -> None:
+_UNFIT: list[tuple[object, str]] = [
+    ({}, "Object missing required field `upload`"),
+    ({"upload": 3}, "payload at $.upload: argument 'upload' of job 'parse' is 3: Expected `str`, got `int`"),
+    ({"upload": "a", "due": {"days": "x"}}, "payload at $.due: argument 'due' of job 'parse' is {'days': 'x'}"),
+    ([1], "job 'parse' takes (upload: str, due:"),
+    (None, "Expected `object`, got `null`"),
+]
+
+
+def test_a_payload_that_does_not_fit(queue: Queue, engine: Engine) -> None:
     """It is a dead letter at the first attempt, which says what does not fit; nothing of the application is called."""
     called: list[object] = []
 
@@ -100,11 +97,13 @@ def test_a_payload_that_does_not_fit(queue: Queue, engine: Engine, payload: obje
     def parse(upload: str, due: timedelta | None = None) -> None:
         called.append((upload, due))
 
-    send(engine, queue, payload, kind="parse")
+    sent = send(engine, queue, *(payload for payload, _ in _UNFIT), kind="parse")
     _run(engine, queue)
-    [dead] = queue.dead_letters(engine)
-    assert (dead.attempts, called) == (1, [])
-    assert words in (dead.reason or "")
+    dead = {letter.message_id: letter for letter in queue.dead_letters(engine)}
+    assert called == []
+    for message_id, (_, words) in zip(sent, _UNFIT, strict=True):
+        assert dead[message_id].attempts == 1
+        assert words in (dead[message_id].reason or "")
 
 
 def test_an_older_payload(engine: Engine) -> None:
@@ -144,12 +143,3 @@ def test_a_newer_payload(start: StartWorker, engine: Engine) -> None:
     start(new)
     until(lambda: found, "the new one has handled it")
     assert found == [("new", "x", 3, 1)]
-
-
-def test_a_job_in_a_child_process(engine: Engine, tmp_path: Path) -> None:
-    """It is imported there by its name, and gets its arguments."""
-    isolated.write.enqueue_now(engine, "a", path=str(tmp_path / "said"), amount=Decimal("1.50"))
-    send(engine, isolated.jobs, {"path": 3}, kind="write")
-    _run(engine, isolated.jobs)
-    assert (tmp_path / "said").read_text() == "Decimal('1.50') True"
-    assert [one.attempts for one in isolated.jobs.dead_letters(engine)] == [1]

@@ -5,10 +5,7 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
-import pytest
-
-from sqlalchemy_fairqueue import Lease, LeaseLost, MessageCancelled
-from sqlalchemy_fairqueue.queue.contexts import Context
+from sqlalchemy_fairqueue import Lease
 from sqlalchemy_fairqueue.values import Delivery
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery, LeaseRegistry, TrackedLease, WorkerLease
 
@@ -60,34 +57,6 @@ def test_an_extension_prolongs_and_never_shortens() -> None:
     lease.extend(deadline + 50)
     assert lease.deadline == deadline + 50
     assert not lease.lost
-
-
-def test_the_deliveries_know() -> None:
-    """A delivery's lease says that it is lost as soon as the worker knows, and check raises."""
-    lease = _tracked(100)
-    held = _held(lease)
-    context = Context(held)
-    context.check()
-    before = held.delivery.lease.lost
-    lease.lose()
-    assert [before, held.delivery.lease.lost, context.lost] == [False, True, True]
-    with pytest.raises(LeaseLost, match="message 17"):
-        context.check()
-
-
-def test_cancelled_and_given_up() -> None:
-    """Check says that a message was withdrawn, or given back."""
-    lease = _tracked(100)
-    held = _held(lease)
-    context = Context(held)
-    held.cancelled = True
-    with pytest.raises(MessageCancelled, match="17"):
-        context.check()
-    held.given_up = True
-    assert context.lost
-    assert not lease.lost
-    with pytest.raises(LeaseLost):
-        context.check()
 
 
 def test_another_process_knows_nothing() -> None:

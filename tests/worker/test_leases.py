@@ -1,18 +1,14 @@
 """Leases that a worker keeps, and those that it knows to be lost."""
 
-import ctypes
 import threading
 from datetime import timedelta
 from functools import partial
-from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, create_engine, text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Batch, Context, Delivery, LeaseLost, Queue, RetryPolicy, Worker
-from sqlalchemy_fairqueue.queue.consumer import Consumer
+from sqlalchemy_fairqueue import Context, Delivery, LeaseLost, Queue, RetryPolicy, Worker
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
@@ -219,26 +215,6 @@ def test_a_used_up_pool(queue: Queue, database: Database) -> None:
     engine.dispose()
 
 
-def test_a_blocked_interpreter(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
-    """A handler that holds the GIL for longer than the lease finds it lost at once, and cannot commit."""
-    called, lost = [], []
-
-    @queue.handler()
-    def handle(delivery: Delivery, session: Session, context: Context) -> None:
-        called.append(delivery.deliveries)
-        write_effect(session, delivery)
-        if len(called) == 1:
-            # A foreign call that does not release the GIL: no other thread runs, the heartbeat's included.
-            ctypes.PyDLL(None).usleep(900_000)
-            lost.append(context.lost)
-
-    send(engine, queue, 1)
-    start(queue, lease=timedelta(milliseconds=600), retry=_AT_ONCE)
-    until(lambda: is_empty(database), "it is done by a later delivery")
-    assert lost == [True]
-    assert count_effects(database) == 1
-
-
 def test_signals_are_heard_while_all_are_at_work(
     queue: Queue, engine: Engine, database: Database, start: StartWorker
 ) -> None:
@@ -258,38 +234,3 @@ def test_signals_are_heard_while_all_are_at_work(
     until(lambda: database.value("select count(*) from fq_signal") == 0, "all are heard")
     go.set()
     until(lambda: is_empty(database), "all are done")
-
-
-def test_a_lost_answer(
-    queue: Queue, engine: Engine, database: Database, start: StartWorker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What a dequeue took whose answer was lost is delivered again, though the lease goes on for another handler."""
-    seen: list[object] = []
-    go = threading.Event()
-
-    @queue.handler()
-    def handle(delivery: Delivery) -> None:
-        seen.append(delivery.payload)
-        if delivery.payload == "long":
-            until(go.is_set, "it may end")
-
-    answer = Consumer.dequeue
-    lost: list[int] = []
-
-    def dequeue(consumer: Consumer, connection: Connection, *asked: Any) -> Batch:
-        batch = answer(consumer, connection, *asked)
-        if batch and batch[0].payload == "short" and not lost:
-            lost.append(batch[0].message_id)
-            consumer.forget_leases()
-            raise OperationalError("dequeue", {}, Exception("the connection is gone"))
-        return batch
-
-    monkeypatch.setattr(Consumer, "dequeue", dequeue)
-    send(engine, queue, "long")
-    worker = start(queue, lease=timedelta(hours=1), timings={"unanswered_after": 0.0})
-    until(lambda: seen == ["long"], "the long one is at work")
-    send(engine, queue, "short")
-    until(lambda: seen == ["long", "short"], "the lost one is delivered again")
-    go.set()
-    until(lambda: is_empty(database), "both are done")
-    assert worker.stats.failures == 1

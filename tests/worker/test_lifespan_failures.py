@@ -18,23 +18,14 @@ from tests.worker.helpers import send
 from tests.worker.lifespans import Client, Steps, declare
 
 
-@pytest.mark.parametrize(
-    ("failing", "expected"),
-    [
-        ("settings", ["settings"]),
-        ("client of x", ["settings", "client of x"]),
-    ],
-)
-async def test_a_failing_start(
-    queue: Queue, engine: Engine, async_engine: AsyncEngine, failing: str, expected: Steps
-) -> None:
+async def test_a_failing_start(engine: Engine, async_engine: AsyncEngine) -> None:
     """It ends the start with the function and its error, and takes no message; what was started is stopped."""
-    steps: Steps = []
-    declare(queue, steps, failing=failing)
-    queue.handler()(lambda _: steps.append("handled"))
-    send(engine, queue, 1)
-    worker, async_worker = Worker(engine, queue), AsyncWorker(async_engine, queue)
-    for _ in range(2):
+    for failing, expected in (("settings", ["settings"]), ("client of x", ["settings", "client of x"])):
+        queue, steps = Queue("documents"), Steps()
+        declare(queue, steps, failing=failing)
+        queue.handler()(lambda _: steps.append("handled"))  # noqa: B023
+        send(engine, queue, 1)
+        worker, async_worker = Worker(engine, queue), AsyncWorker(async_engine, queue)
         for start in partial(asyncio.to_thread, worker.run), async_worker.run:
             with pytest.raises(StartError, match=f"of queue 'documents' failed.*OSError: no {failing}") as caught:
                 await start(drain=True)
@@ -42,7 +33,7 @@ async def test_a_failing_start(
             assert caught.value.function == expected[-1].partition(" ")[0]
             assert steps == expected
             steps.clear()
-    assert queue.stats(engine).ready == 1
+    assert Queue("documents").stats(engine).ready == 2
 
 
 def test_another_queue_that_cannot_start(queue: Queue, engine: Engine) -> None:
@@ -66,22 +57,21 @@ def test_another_queue_that_cannot_start(queue: Queue, engine: Engine) -> None:
     assert steps == ["settings", "client of x", "say", "flush x", "client closed"]
 
 
-@pytest.mark.parametrize("failing", ["say", "flush x", "client closed"])
-async def test_a_failing_stop(
-    queue: Queue, async_engine: AsyncEngine, engine: Engine, failing: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_failing_stop(async_engine: AsyncEngine, engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
     """It is logged with its traceback, and the others still run."""
-    steps: Steps = []
-    declare(queue, steps, failing=failing)
-    queue.handler()(print)
-    with Worker(engine, queue, housekeeping=False):
-        pass
-    async with AsyncWorker(async_engine, queue, housekeeping=False):
-        pass
-    assert steps == ["settings", "client of x", "say", "flush x", "client closed"] * 2
-    errors = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert [f"{record.exc_info and record.exc_info[1]}" for record in errors] == [f"no {failing}"] * 2
-    assert all("documents" in record.getMessage() for record in errors)
+    for failing in ("say", "flush x", "client closed"):
+        caplog.clear()
+        queue, steps = Queue("documents"), Steps()
+        declare(queue, steps, failing=failing)
+        queue.handler()(print)
+        with Worker(engine, queue, housekeeping=False):
+            pass
+        async with AsyncWorker(async_engine, queue, housekeeping=False):
+            pass
+        assert steps == ["settings", "client of x", "say", "flush x", "client closed"] * 2
+        errors = [record for record in caplog.records if record.levelno == logging.ERROR]
+        assert [f"{record.exc_info and record.exc_info[1]}" for record in errors] == [f"no {failing}"] * 2
+        assert all("documents" in record.getMessage() for record in errors)
 
 
 def test_a_second_yield(queue: Queue, engine: Engine, caplog: pytest.LogCaptureFixture) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from sqlalchemy_fairqueue import AsyncWorker, Queue, Worker, install_fairqueue
 from tests.fixtures.database import Database, MakeDatabase
@@ -15,22 +15,16 @@ _SET = "set search_path to app"
 _SET_LOCAL = "set local search_path to app"
 
 
-def _on_connect(engine: Engine) -> None:
-    @event.listens_for(engine, "connect")
-    def set_up(connection: Any, _: object) -> None:
-        cursor = connection.cursor()
-        cursor.execute(_SET)
-        cursor.close()
-        connection.commit()
+def _on_connection(name: str) -> Callable[[Engine], None]:
+    def listen(engine: Engine) -> None:
+        @event.listens_for(engine, name)
+        def set_up(connection: Any, *_: object) -> None:
+            cursor = connection.cursor()
+            cursor.execute(_SET)
+            cursor.close()
+            connection.commit()
 
-
-def _on_checkout(engine: Engine) -> None:
-    @event.listens_for(engine, "checkout")
-    def set_up(connection: Any, *_: object) -> None:
-        cursor = connection.cursor()
-        cursor.execute(_SET)
-        cursor.close()
-        connection.commit()
+    return listen
 
 
 def _on_do_connect(engine: Engine) -> None:
@@ -51,17 +45,17 @@ def _executing(name: str, statement: str) -> Callable[[Engine], None]:
     return listen
 
 
-_LISTENERS = {
-    "connect": _on_connect,
-    "checkout": _on_checkout,
+_OF_THE_POOL = {
+    "connect": _on_connection("connect"),
+    "checkout": _on_connection("checkout"),
     "do_connect": _on_do_connect,
+}
+_OF_AN_ENGINE = {
     "engine_connect": _executing("engine_connect", _SET),
     "engine_connect, local": _executing("engine_connect", _SET_LOCAL),
     "begin": _executing("begin", _SET),
     "begin, local": _executing("begin", _SET_LOCAL),
 }
-
-pytestmark = pytest.mark.parametrize("listen", _LISTENERS.values(), ids=_LISTENERS)
 
 
 @pytest.fixture
@@ -74,39 +68,47 @@ def app(make_database: MakeDatabase) -> Database:
     return database
 
 
-@pytest.mark.parametrize("options", [{}, {"stream_results": False}], ids=["itself", "with options"])
-def test_an_engine(app: Database, listen: Callable[[Engine], None], options: dict[str, Any]) -> None:
+def _handled(name: str) -> Queue:
+    queue = Queue(name)
+    queue.handler()(lambda _: None)
+    return queue
+
+
+def test_an_engine(app: Database) -> None:
     """Calls on it and a worker's connections work where its sessions do, also if it is one with other options."""
-    made = create_engine(sync_url(app.url))
-    engine = made.execution_options(**options) if options else made
-    # The pool is the first engine's.
-    listen(made if listen in {_on_connect, _on_checkout, _on_do_connect} else engine)
-    queue = Queue("documents")
-    queue.handler()(lambda _: None)
-    queue.enqueue_now(engine, channel="a", payload=1)
-    later = queue.enqueue_now(engine, channel="a", payload=2)
-    assert queue.cancel(engine, later).outcome == "cancelled"
-    assert app.value("select count(*) from app.fq_message") == 1
-    with Worker(engine, queue) as worker:
-        assert worker.health().ready
-    worker.run(drain=True)
-    assert worker.stats.completed == 1
-    assert not install_fairqueue(engine)
-    assert app.value("select count(*) from public.fq_lease") == 0
-    made.dispose()
+    listeners = _OF_THE_POOL | _OF_AN_ENGINE
+    with_options = ("connect", "engine_connect", "begin, local")
+    for name, options in [(name, {}) for name in listeners] + [
+        (name, {"stream_results": False}) for name in with_options
+    ]:
+        made = create_engine(sync_url(app.url))
+        engine = made.execution_options(**options) if options else made
+        # The pool is the first engine's.
+        listeners[name](made if name in _OF_THE_POOL else engine)
+        queue = _handled(f"{name}, {options}")
+        queue.enqueue_now(engine, channel="a", payload=1)
+        later = queue.enqueue_now(engine, channel="a", payload=2)
+        assert queue.cancel(engine, later).outcome == "cancelled"
+        assert app.value("select count(*) from app.fq_message") == 1, queue
+        worker = Worker(engine, queue)
+        worker.run(drain=True)
+        assert worker.stats.completed == 1, queue
+        assert not install_fairqueue(engine)
+        assert app.value("select count(*) from public.fq_lease") == 0, queue
+        made.dispose()
 
 
-async def test_an_async_engine(app: Database, listen: Callable[[Engine], None]) -> None:
+async def test_an_async_engine(app: Database) -> None:
     """The same for an AsyncEngine, whose sync engine has the listeners."""
-    engine: AsyncEngine = create_async_engine(async_url(app.url))
-    listen(engine.sync_engine)
-    queue = Queue("documents")
-    queue.handler()(lambda _: None)
-    await queue.aenqueue_now(engine, channel="a", payload=1)
-    later = await queue.aenqueue_now(engine, channel="a", payload=2)
-    assert (await queue.acancel(engine, later)).outcome == "cancelled"
-    worker = AsyncWorker(engine, queue)
-    await worker.run(drain=True)
-    assert worker.stats.completed == 1
-    assert app.value("select count(*) from public.fq_lease") == 0
-    await engine.dispose()
+    for name, listen in (_OF_THE_POOL | _OF_AN_ENGINE).items():
+        engine = create_async_engine(async_url(app.url))
+        listen(engine.sync_engine)
+        queue = _handled(name)
+        await queue.aenqueue_now(engine, channel="a", payload=1)
+        later = await queue.aenqueue_now(engine, channel="a", payload=2)
+        assert (await queue.acancel(engine, later)).outcome == "cancelled"
+        worker = AsyncWorker(engine, queue)
+        await worker.run(drain=True)
+        assert worker.stats.completed == 1, name
+        assert app.value("select count(*) from public.fq_lease") == 0, name
+        await engine.dispose()

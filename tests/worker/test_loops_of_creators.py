@@ -66,24 +66,27 @@ def _engine(database: Database, bound: Callable[[Creator], Creator]) -> AsyncEng
     return create_async_engine(url, async_creator=bound(connect))
 
 
-@pytest.mark.parametrize("bound", [_refusing, _awaiting, _silent])
-async def test_it_is_told(
-    queue: Queue, engine: Engine, database: Database, bound: Callable[[Creator], Creator]
-) -> None:
+async def test_it_is_told(queue: Queue, engine: Engine, database: Database) -> None:
     """A worker says why it cannot start and which argument helps; with an engine of its own it works."""
     queue.handler()(lambda _: None)
-    send(engine, queue, 1, 2)
-    single = _engine(database, bound)
-    worker = retimed(AsyncWorker(single, queue), connect=0.5)
-    with pytest.raises(WorkerError, match=r"async_creator serves one loop, give AsyncWorker\(worker_engine=") as caught:
-        await worker.start()
-    assert caught.value.__cause__ is not None
-    for own in (engine, create_async_engine(async_url(database.url))):
-        helped = AsyncWorker(single, queue, worker_engine=own)
+    for bound in (_refusing, _awaiting, _silent):
+        single = _engine(database, bound)
+        worker = retimed(AsyncWorker(single, queue), connect=0.1)
+        said = r"async_creator serves one loop, give AsyncWorker\(worker_engine="
+        with pytest.raises(WorkerError, match=said) as caught:
+            await worker.start()
+        assert caught.value.__cause__ is not None, bound
+        send(engine, queue, 1, 2)
+        helped = AsyncWorker(single, queue, worker_engine=engine)
         await helped.run(drain=True)
         assert await helped.leftovers() == ()
+        await single.dispose()
+    helped = AsyncWorker(
+        _engine(database, _refusing), queue, worker_engine=create_async_engine(async_url(database.url))
+    )
+    send(engine, queue, 3)
+    await helped.run(drain=True)
     assert database.value("select count(*) from fq_message") == 0
-    await single.dispose()
 
 
 async def test_other_failures_stay(queue: Queue, database: Database) -> None:

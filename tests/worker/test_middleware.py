@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, InvalidArgument, Queue, Release, Worker, WorkerError
 from sqlalchemy_fairqueue.testing import aperform, drain, perform
 from tests.fixtures.database import Database
-from tests.worker import isolated
 from tests.worker.helpers import count_effects, send, write_effect
 
 Steps = list[str]
@@ -121,17 +119,6 @@ def test_an_outcome_in_place_of_the_handler(queue: Queue, engine: Engine) -> Non
     assert sorted(handled) == [("other", 1), ("work", 1)]
     [dead] = queue.dead_letters(engine)
     assert "ValueError: broken" in (dead.error or "")
-
-
-def test_around_a_child_process(queue: Queue, engine: Engine, tmp_path: Path) -> None:
-    """A middleware goes around the call of the child, in the worker's process."""
-    steps: Steps = []
-    queue.middleware(_around(steps, "outer"))
-    queue.handler("default", isolation="process")(isolated.say_pid)
-    queue.enqueue_now(engine, channel="a", payload={"folder": str(tmp_path)})
-    worker = Worker(engine, queue, housekeeping=False)
-    worker.run(drain=True)
-    assert (worker.stats.completed, steps) == (1, ["outer before a", "outer after"])
 
 
 def test_in_tests_of_applications(queue: Queue, engine: Engine) -> None:

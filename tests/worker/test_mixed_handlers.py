@@ -46,7 +46,7 @@ def make(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> MakeWorker:
 
 
 async def test_both(queue: Queue, engine: Engine, database: Database, make: MakeWorker) -> None:
-    """Each gets the session that it can use; the writes of both commit once with the completion."""
+    """Each gets the session that it can use; writes commit once with the completion; plain ones have threads."""
     threads = set()
 
     @queue.handler("plain")
@@ -61,11 +61,20 @@ async def test_both(queue: Queue, engine: Engine, database: Database, make: Make
     async def asynchronous(delivery: Delivery, session: AsyncSession) -> None:
         await session.execute(_INSERT, {"id": delivery.message_id})
 
+    @queue.handler("coroutine")
+    async def coroutine(_: Delivery, context: Context) -> None:
+        context.check()
+
+    @queue.handler("thread")
+    def thread(_: Delivery) -> None:
+        threads.add(threading.get_ident())
+
     send(engine, queue, *range(5), "bad", kind="plain")
-    send(engine, queue, *range(5), kind="async")
+    for kind in ("async", "coroutine", "thread"):
+        send(engine, queue, *range(5), kind=kind)
     async with make(retry=_AT_ONCE) as worker:
         await auntil(lambda: is_empty(database), "all are done")
-        await auntil(lambda: worker.stats.completed == 10, "they are counted")
+        await auntil(lambda: worker.stats.completed == 20, "they are counted")
     assert count_effects(database) == 11
     assert database.value("select reason from fq_dead_letter") == "enough"
     assert threading.get_ident() not in threads
@@ -114,21 +123,3 @@ async def test_its_message_is_cancelled(queue: Queue, engine: Engine, database: 
         go.set()
         await auntil(lambda: worker.stats.hung == 0, "it has returned")
     assert count_effects(database) == 0
-
-
-async def test_a_plain_function_that_returns_a_coroutine(
-    queue: Queue, engine: Engine, database: Database, make: MakeWorker
-) -> None:
-    """With a session nobody awaits it: nothing was done, and the message says so."""
-
-    async def work() -> None: ...
-
-    @queue.handler()
-    def handle(_: Delivery, session: Session) -> Any:
-        assert session.is_active
-        return work()
-
-    send(engine, queue, 1)
-    async with make(retry=_LATER) as worker:
-        await auntil(lambda: worker.stats.retried == 1, "it has failed")
-    assert "returned an awaitable" in database.value("select error from fq_message")

@@ -14,7 +14,6 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy_fairqueue import (
     AsyncWorker,
     Bury,
-    Context,
     Delivery,
     Queue,
     Release,
@@ -62,122 +61,103 @@ class NoSuchCustomer(Bury):
 
 
 _OUTCOMES: list[Outcome] = [isolated.RateLimited(3600), Declared(), Unprepared(1), Closed(1), NoSuchCustomer(7)]
-_RETRIED, _RELEASED = ("slow down", 1, True), (None, 0, True)
-_ENDS = [_RETRIED, _RETRIED, _RETRIED, _RELEASED, "no customer 7"]
+_BASES: list[Outcome] = [
+    Retry(delay=timedelta(hours=1), error="slow down"),
+    Release(delay=timedelta(hours=1)),
+    Bury("no customer 7"),
+]
+_RETRIED, _RELEASED, _BURIED = ("slow down", 1, True), (None, 0, True), "no customer 7"
+_ENDS = [_RETRIED, _RETRIED, _RETRIED, _RELEASED, _BURIED, _RETRIED, _RELEASED, _BURIED]
 
 
-def _end(database: Database) -> object:
-    """How the one message was settled."""
-    if rows := database.rows("select error, attempts, dequeue_at - fq_now() > 3.5e9 as late from fq_message"):
+def _end(database: Database, message_id: int) -> object:
+    """How a message was settled."""
+    error = "select error, attempts, dequeue_at - fq_now() > 3.5e9 as late from fq_message where id = :id"
+    if rows := database.rows(error, id=message_id):
         return tuple(rows[0])
-    return database.value("select reason from fq_dead_letter")
+    return database.value("select reason from fq_dead_letter where message_id = :id", id=message_id)
 
 
-def _plain(queue: Queue, end: Callable[[], Any]) -> None:
-    queue.handler(lambda _: end())
+Finish = Callable[[Delivery], Any]
 
 
-def _in_session(queue: Queue, end: Callable[[], Any]) -> None:
-    queue.handler(lambda _, session: end())  # noqa: ARG005 - named as it is asked for
+def _plain(queue: Queue, finish: Finish) -> None:
+    queue.handler(finish)
 
 
-def _async(queue: Queue, end: Callable[[], Any]) -> None:
+def _in_session(queue: Queue, finish: Finish) -> None:
+    queue.handler(lambda delivery, session: finish(delivery))  # noqa: ARG005 - named as it is asked for
+
+
+def _async(queue: Queue, finish: Finish) -> None:
     @queue.handler
-    async def handle(_: Delivery) -> Any:
-        return end()
+    async def handle(delivery: Delivery) -> Any:
+        return finish(delivery)
 
 
-def _async_in_session(queue: Queue, end: Callable[[], Any]) -> None:
+def _async_in_session(queue: Queue, finish: Finish) -> None:
     @queue.handler
-    async def handle(_: Delivery, session: AsyncSession) -> Any:  # noqa: ARG001 - named as it is asked for
-        return end()
+    async def handle(delivery: Delivery, session: AsyncSession) -> Any:  # noqa: ARG001 - named as it is asked for
+        return finish(delivery)
 
 
-@pytest.mark.many(8)
 @pytest.mark.parametrize("declare", [_plain, _in_session, _async, _async_in_session])
-@pytest.mark.parametrize("how", ["raised", "returned"])
-@pytest.mark.parametrize(
-    ("outcome", "end"), list(zip(_OUTCOMES, _ENDS, strict=True)), ids=lambda one: type(one).__name__
-)
-async def test_in_threads_and_tasks(  # noqa: PLR0917 - fixtures
+async def test_in_threads_and_tasks(
     queue: Queue,
     engine: Engine,
     async_engine: AsyncEngine,
     database: Database,
-    declare: Callable[[Queue, Callable[[], Any]], None],
-    how: str,
-    outcome: Outcome,
-    end: object,
+    declare: Callable[[Queue, Finish], None],
 ) -> None:
     """Raised and returned they settle the message as a worker does for their base, and a test sees them as they are."""
+    outcomes = [*_OUTCOMES, *_BASES]
 
-    def finish() -> Outcome:
-        if how == "raised":
+    def finish(delivery: Delivery) -> Outcome:
+        outcome: Outcome = outcomes[delivery.payload["number"]]
+        if delivery.payload["raises"]:
             raise outcome
         return outcome
 
     declare(queue, finish)
-    send(engine, queue, 1)
+    payloads = [{"number": number, "raises": raises} for number in range(len(outcomes)) for raises in (False, True)]
+    sent = send(engine, queue, *payloads)
     if declare in {_plain, _in_session}:
         await asyncio.to_thread(Worker(engine, queue, housekeeping=False, retry=_AT_ONCE).run, drain=True)
     else:
         await AsyncWorker(async_engine, queue, housekeeping=False, retry=_AT_ONCE).run(drain=True)
-    assert _end(database) == end
     async with AsyncSession(async_engine) as session:
-        assert await aperform(queue, 1, session=session) is outcome
-
-
-@pytest.mark.many(2)
-@pytest.mark.parametrize("how", ["raised", "returned", "class", "with a lock"])
-def test_in_child_processes(queue: Queue, engine: Engine, database: Database, how: str) -> None:
-    """So they do in a child process, where middleware sees them as they are if they can be pickled."""
-    seen: list[object] = []
-
-    @queue.middleware
-    def look(_: Context, proceed: Callable[[], Any]) -> Any:
-        try:
-            result = proceed()
-        except Retry as outcome:
-            seen.append(outcome)
-            raise
-        seen.append(result)
-        return result
-
-    queue.handler(isolation="process")(isolated.limit_rate)
-    send(engine, queue, {"how": how})
-    Worker(engine, queue, housekeeping=False, retry=_AT_ONCE).run(drain=True)
-    assert _end(database) == _RETRIED
-    plain = Retry(delay=timedelta(hours=1), error="slow down")
-    assert seen == [plain if how == "with a lock" else isolated.RateLimited(3600)]
+        for message_id, payload in zip(sent, payloads, strict=True):
+            assert _end(database, message_id) == _ENDS[payload["number"]], payload
+            assert await aperform(queue, payload, session=session) is outcomes[payload["number"]]
 
 
 def _pickled(outcome: Outcome) -> Any:
     return pickle.loads(pickle.dumps(outcome))  # noqa: S301 - our own
 
 
-@pytest.mark.parametrize("outcome", _OUTCOMES, ids=lambda one: type(one).__name__)
-@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, _pickled])
-def test_they_can_be_copied(outcome: Outcome, again: Callable[[Outcome], Outcome]) -> None:
+def test_they_can_be_copied() -> None:
     """Copied and pickled they are equal, with all that they have, whatever their arguments are."""
-    made = again(outcome)
-    assert (made, str(made), vars(made)) == (outcome, str(outcome), vars(outcome))
+    for outcome in _OUTCOMES:
+        for made in (copy.copy(outcome), copy.deepcopy(outcome), _pickled(outcome)):
+            assert (made, str(made), vars(made)) == (outcome, str(outcome), vars(outcome))
 
 
-@pytest.mark.parametrize("how", ["raised", "returned"])
-async def test_an_outcome_that_says_nothing(queue: Queue, engine: Engine, database: Database, how: str) -> None:
+async def test_an_outcome_that_says_nothing(queue: Queue, engine: Engine) -> None:
     """An Outcome that is neither of the three is an exception like any other, in tests too."""
 
     class Unknown(Outcome):
         pass
 
     @queue.handler
-    def handle(_: Delivery) -> Outcome:
-        if how == "raised":
+    def handle(delivery: Delivery) -> Outcome:
+        if delivery.payload == "raised":
             raise Unknown
         return Unknown()
 
-    send(engine, queue, 1)
+    send(engine, queue, "raised", "returned")
     await asyncio.to_thread(Worker(engine, queue, housekeeping=False, retry=_AT_ONCE).run, drain=True)
-    assert database.value("select reason from fq_dead_letter") == "attempts exhausted: the policy's limit is 2"
-    with pytest.raises(Unknown):
-        await aperform(queue, 1)
+    exhausted = "attempts exhausted: the policy's limit is 2"
+    assert [letter.reason for letter in queue.dead_letters(engine)] == [exhausted] * 2
+    for payload in ("raised", "returned"):
+        with pytest.raises(Unknown):
+            await aperform(queue, payload)

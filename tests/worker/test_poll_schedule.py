@@ -1,5 +1,7 @@
 """Poll schedule of a queue."""
 
+from collections.abc import Callable
+
 import pytest
 
 from sqlalchemy_fairqueue.worker.poll_schedule import PollSchedule
@@ -114,25 +116,13 @@ def test_a_poll_is_for_all_that_was_said_before_it() -> None:
     assert polls.next_at == 600.021
 
 
-def test_poll_now_during_a_poll_is_kept() -> None:
-    """What was committed after a poll's snapshot, and told before the poll ended, is polled for at once."""
+@pytest.mark.parametrize("ask", [PollSchedule.poll_now, PollSchedule.poll_at])
+def test_what_is_asked_for_during_a_poll_is_kept(ask: Callable[[PollSchedule, float], object]) -> None:
+    """What was committed after a poll's snapshot, or is to be tried again when it missed that, is polled at once."""
     polls = PollSchedule(3600.0, Timings())
     _waiting(polls, 100.0, 7300.0)
     polls.begin(500.0)
-    polls.poll_now(500.001)
-    polls.nothing(500.002, None)
-    assert polls.next_at <= 500.002
-    polls.begin(500.003)
-    polls.nothing(500.004, None)
-    assert polls.next_at > 4000
-
-
-def test_poll_at_during_a_poll_is_kept() -> None:
-    """A message that is to be tried again at a moment that a poll may have missed is polled for at once."""
-    polls = PollSchedule(3600.0, Timings())
-    _waiting(polls, 100.0, 7300.0)
-    polls.begin(500.0)
-    polls.poll_at(500.001)
+    ask(polls, 500.001)
     polls.nothing(500.002, None)
     assert polls.next_at <= 500.002
     polls.begin(500.003)

@@ -54,7 +54,7 @@ def _engine_arguments(url: URL, driver: str) -> tuple[URL, dict[str, Any]]:
     return url.set(drivername=f"postgresql+{driver}"), _UNPREPARED[driver]
 
 
-@pytest.mark.parametrize("driver", SYNC)
+@pytest.mark.parametrize("driver", [SYNC[0], *(pytest.param(one, marks=pytest.mark.whole) for one in SYNC[1:])])
 def test_workers(queue: Queue, pooled: URL, database: Database, driver: str) -> None:
     """Three workers share four connections: all is done once, what fails included, and leases are kept."""
     url, arguments = _engine_arguments(pooled, driver)
@@ -90,7 +90,7 @@ def test_workers(queue: Queue, pooled: URL, database: Database, driver: str) -> 
     engine.dispose()
 
 
-@pytest.mark.parametrize("driver", ASYNC)
+@pytest.mark.parametrize("driver", [ASYNC[0], *(pytest.param(one, marks=pytest.mark.whole) for one in ASYNC[1:])])
 async def test_an_async_worker(queue: Queue, pooled: URL, database: Database, driver: str) -> None:
     """The same in asyncio."""
     url, arguments = _engine_arguments(pooled, driver)

@@ -1,7 +1,6 @@
 """Pools that have fewer connections than a worker has handlers."""
 
 import logging
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,32 +23,25 @@ async def _async_session(_: Delivery, session: AsyncSession) -> None: ...
 def _none(_: Delivery) -> None: ...
 
 
-@pytest.mark.parametrize(
-    ("pool", "handler", "warnings"),
-    [
+def test_a_narrow_pool_is_said(database: Database, caplog: pytest.LogCaptureFixture) -> None:
+    """A worker whose handlers' sessions may want more connections than their pool has says so at its start."""
+    pools: list[tuple[dict[str, Any], Any, int]] = [
         ({"pool_size": 3, "max_overflow": 0}, _session, 1),
         ({"pool_size": 2, "max_overflow": 2}, _session, 0),
         ({"pool_size": 1, "max_overflow": -1}, _session, 0),
         ({"pool_size": 0, "max_overflow": 0}, _session, 0),
         ({"poolclass": NullPool}, _session, 0),
         ({"pool_size": 3, "max_overflow": 0}, _none, 0),
-    ],
-)
-def test_a_narrow_pool_is_said(  # noqa: PLR0917 - fixtures
-    queue: Queue,
-    database: Database,
-    caplog: pytest.LogCaptureFixture,
-    pool: dict[str, Any],
-    handler: Callable[..., Any],
-    warnings: int,
-) -> None:
-    """A worker whose handlers' sessions may want more connections than their pool has says so at its start."""
-    queue.handler()(handler)
-    narrow = create_engine(database.url, **pool)
-    with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"), Worker(narrow, queue, concurrency=4):
-        pass
-    assert caplog.text.count("has 3 connection(s)") == warnings
-    narrow.dispose()
+    ]
+    for pool, handler, warnings in pools:
+        caplog.clear()
+        queue = Queue("documents")
+        queue.handler()(handler)
+        narrow = create_engine(database.url, **pool)
+        with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"), Worker(narrow, queue, concurrency=4):
+            pass
+        assert caplog.text.count("has 3 connection(s)") == warnings, pool
+        narrow.dispose()
 
 
 async def test_a_narrow_pool_is_said_in_asyncio(

@@ -8,9 +8,9 @@ from sqlalchemy import Engine, create_engine
 
 from sqlalchemy_fairqueue import Delivery, Queue, Worker
 from sqlalchemy_fairqueue.worker.timings import Timings
+from tests.chaos.proxy import Proxy
 from tests.fixtures.database import Database
 from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, is_empty, retimed, send, until
-from tests.worker.proxy import Proxy
 
 # Dequeues, lookups of unanswered dequeues, settlements, heartbeats, signals, the listener; and the polls that the
 # listener asks for when it fails.

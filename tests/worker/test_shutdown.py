@@ -47,8 +47,6 @@ ThreadExecutor.wait = say_and_wait
 @queue.handler()
 def handle(delivery, context):
     (marks / f"started-{delivery.message_id}").touch()
-    if delivery.payload == "poison":
-        os.kill(os.getpid(), 9)
     if delivery.payload in {"aside", "aside twice"}:
         signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
     while not (marks / "go").exists():
@@ -162,18 +160,6 @@ def _handler_threads(name: str) -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith(f"{name}-handler")]
 
 
-def test_nothing_is_left_behind(queue: Queue, engine: Engine, start: StartWorker) -> None:
-    """A worker that has stopped has no thread and no connection left."""
-    queue.handler()(lambda _: None)
-    send(engine, queue, *range(10))
-    before = set(threading.enumerate())
-    worker = start(queue)
-    until(lambda: worker.stats.completed == 10, "it has worked")
-    assert set(threading.enumerate()) - before
-    worker.stop()
-    until(lambda: not set(threading.enumerate()) - before, "all threads have ended")
-
-
 @pytest.fixture
 def program(database: Database, tmp_path: Any) -> Iterator[Callable[..., "subprocess.Popen[bytes]"]]:
     """A process that runs a worker."""
@@ -196,43 +182,16 @@ def program(database: Database, tmp_path: Any) -> Iterator[Callable[..., "subpro
         process.wait()
 
 
-@pytest.mark.many(1)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_first_signal(  # noqa: PLR0917 - fixtures
-    queue: Queue, engine: Engine, database: Database, tmp_path: Any, program: Any, number: int
-) -> None:
-    """The first signal lets the handler finish; the process ends with status 0 and leaves what it did not try."""
-    first, _ = send(engine, queue, 1, 2)
-    process = program(60.0)
-    until((tmp_path / f"started-{first}").exists, "the handler works")
-    os.kill(process.pid, number)
-    until((tmp_path / "told").exists, "it is told")
-    (tmp_path / "go").touch()
-    assert process.wait(PATIENCE.total_seconds()) == 0
-    assert (tmp_path / "returned").exists()
-    assert database.value("select count(*) from fq_message where lease_id is null and attempts = 0") == 1
-
-
-def test_a_signal_that_wakes_nobody(queue: Queue, engine: Engine, tmp_path: Any, program: Any) -> None:
-    """A signal that the system hands to another thread stops the worker as well."""
-    send(engine, queue, "aside")
-    process = program(60.0)
-    until((tmp_path / "told").exists, "it is told")
-    (tmp_path / "go").touch()
-    assert process.wait(PATIENCE.total_seconds()) == 0
-
-
 def test_a_second_signal_that_wakes_nobody(queue: Queue, engine: Engine, program: Any) -> None:
     """Nor does the end of the process wait for the grace period because nobody was woken for the second one."""
     send(engine, queue, "aside twice")
     assert program(600.0).wait(PATIENCE.total_seconds()) == 128 + signal.SIGTERM
 
 
-@pytest.mark.parametrize("where", ["in threads", "in a loop"])
-def test_the_second_signal(queue: Queue, engine: Engine, tmp_path: Any, program: Any, where: str) -> None:
+def test_the_second_signal(queue: Queue, engine: Engine, tmp_path: Any, program: Any) -> None:
     """The second signal ends the process at once, whatever its handlers do, also where one blocks the loop."""
     [message_id] = send(engine, queue, 1)
-    process = program(600.0, where=where)
+    process = program(600.0, where="in a loop")
     until((tmp_path / f"started-{message_id}").exists, "the handler works")
 
     def has_ended() -> bool:
@@ -245,14 +204,21 @@ def test_the_second_signal(queue: Queue, engine: Engine, tmp_path: Any, program:
 
 
 @pytest.mark.parametrize("where", ["in threads", "in a loop"])
-def test_a_signal_that_comes_twice(queue: Queue, engine: Engine, tmp_path: Any, program: Any, where: str) -> None:
-    """A supervisor that signals a process and its group ends no graceful stop, nor what the program does after it."""
-    [message_id] = send(engine, queue, 1)
+def test_a_signal(  # noqa: PLR0917 - fixtures
+    queue: Queue, engine: Engine, database: Database, tmp_path: Any, program: Any, where: str
+) -> None:
+    """The first signal lets the handler finish, also one that the system hands to another thread; what was not begun
+    is given back, uncounted.
+
+    A supervisor that signals a process and its group ends no graceful stop, nor what the program does after it.
+    """
+    message_id, _ = send(engine, queue, "aside" if where == "in threads" else 1, 2)
     process = program(600.0, 3600.0, where, 3600.0, "then more")
     until((tmp_path / f"started-{message_id}").exists, "the handler works")
-    os.kill(process.pid, signal.SIGTERM)
     if where == "in threads":
         until((tmp_path / "told").exists, "it is told")
+    else:
+        os.kill(process.pid, signal.SIGTERM)
     # Another signal is never merged with the first.
     os.kill(process.pid, signal.SIGINT)
     (tmp_path / "go").touch()
@@ -261,12 +227,13 @@ def test_a_signal_that_comes_twice(queue: Queue, engine: Engine, tmp_path: Any, 
     (tmp_path / "end").touch()
     assert process.wait(PATIENCE.total_seconds()) == 0
     assert (tmp_path / "returned").exists()
+    assert database.value("select count(*) from fq_message where lease_id is null and attempts = 0") == 1
 
 
 def test_signals_are_the_programs_again(queue: Queue, engine: Engine, tmp_path: Any, program: Any) -> None:
     """When the time for repetitions is over, a signal does again what it did before the worker ran."""
     [message_id] = send(engine, queue, 1)
-    process = program(600.0, 3600.0, "in threads", 0.5, "then more")
+    process = program(600.0, 3600.0, "in threads", 0.1, "then more")
     until((tmp_path / f"started-{message_id}").exists, "the handler works")
     (tmp_path / "go").touch()
     os.kill(process.pid, signal.SIGTERM)
@@ -296,8 +263,7 @@ else:
 """
 
 
-@pytest.mark.many(1)
-@pytest.mark.parametrize("where", ["in threads", "in a loop"])
+@pytest.mark.parametrize("where", ["in threads", pytest.param("in a loop", marks=pytest.mark.whole)])
 def test_a_signal_during_the_start(where: str) -> None:
     """A worker that waits for a database that does not answer ends at the first signal, in good order."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -321,24 +287,6 @@ def test_the_end_of_grace_by_a_signal(
     os.kill(process.pid, signal.SIGTERM)
     assert process.wait(PATIENCE.total_seconds()) == 0
     assert database.value("select count(*) from fq_message where lease_id is null and attempts = 0") == 1
-
-
-def test_a_message_that_kills_its_process(
-    queue: Queue, engine: Engine, database: Database, tmp_path: Any, program: Any
-) -> None:
-    """A message that kills every process that tries it ends as a dead letter, and the others are done."""
-    send(engine, queue, "poison", max_attempts=2)
-    send(engine, queue, *range(3), channel="customer-2")
-    (tmp_path / "go").touch()
-
-    def is_over() -> bool:
-        process = program(1.0, lease=1.0)
-        until(lambda: process.poll() is not None or is_empty(database), "it dies, or all is done")
-        return is_empty(database)
-
-    until(is_over, "it is a dead letter")
-    assert database.value("select count(*) from fq_dead_letter") == 1
-    assert "attempt 2 of 2" in database.value("select reason from fq_dead_letter")
 
 
 def test_what_the_end_of_grace_says(

@@ -10,14 +10,13 @@ import pytest
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPolicy, Worker
+from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, Worker
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection, dedicated_connection
+from tests.chaos.proxy import Proxy
 from tests.fixtures.database import Database
 from tests.worker.helpers import auntil, is_empty, retimed, send, until
-from tests.worker.proxy import Proxy
 
 _LEASE = timedelta(milliseconds=400)
-_AT_ONCE = RetryPolicy(first=timedelta())
 _OTHERS = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
 
 
@@ -36,27 +35,6 @@ def test_an_idle_worker(queue: Queue, engine: Engine, database: Database, proxy:
             until(lambda: is_empty(database), "it works")
             until(lambda: database.value("select count(*) from fq_lease where waiting_until > fq_now()"), "it waits")
             proxy.fall_silent()
-    own.dispose()
-
-
-def test_a_busy_worker(queue: Queue, engine: Engine, database: Database, proxy: Proxy) -> None:
-    """A handler is told when its worker's connections fall silent, and its message is done in the end."""
-    begun, told = threading.Event(), threading.Event()
-
-    @queue.handler()
-    def handle(_: Delivery, context: Context) -> None:
-        if not begun.is_set():
-            begun.set()
-            proxy.fall_silent()
-            until(lambda: context.lost or worker.stats.heartbeats > 20, "it is told, or the lease was kept")
-            told.set()
-
-    send(engine, queue, 1)
-    own = create_engine(proxy.url)
-    worker = retimed(Worker(own, queue, lease=_LEASE, retry=_AT_ONCE, housekeeping=False), **_IMPATIENT)
-    with worker:
-        until(told.is_set, "the handler has ended")
-        until(lambda: is_empty(database), "the message is done")
     own.dispose()
 
 

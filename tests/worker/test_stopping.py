@@ -40,21 +40,6 @@ def test_by_a_handler(queue: Queue, engine: Engine, database: Database, start: S
     assert (worker.stats.completed, worker.stats.released) == (1, 0)
 
 
-async def test_by_an_async_handler(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
-    """The same in asyncio, and run returns."""
-
-    @queue.handler()
-    async def handle(_: Delivery) -> None:
-        await worker.stop()
-        await worker.stop()
-
-    worker = AsyncWorker(async_engine, queue)
-    send(engine, queue, 1)
-    await asyncio.wait_for(worker.run(), PATIENCE.total_seconds())
-    assert is_empty(database)
-    assert worker.stats.completed == 1
-
-
 async def test_a_stop_that_is_cancelled(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
     """Who cancels a stop does not wait for its end, but it comes: nothing of the worker is left."""
     started, go = asyncio.Event(), asyncio.Event()
@@ -130,7 +115,7 @@ async def test_a_loop_that_is_blocked_takes_once(
             until(lambda: worker.stats.released >= 3, "what it took is given back")
             taken = worker.stats.taken
             until(lambda: database.value("select max(deliveries) from fq_message where lease_id is null") == 1, "once")
-            pause.wait(1.5)
+            pause.wait(0.5)
             again.append(worker.stats.taken - taken)
 
     pause, again = threading.Event(), list[int]()
@@ -186,19 +171,6 @@ def test_a_second_run(queue: Queue, engine: Engine, database: Database) -> None:
     worker.stop()
     first.join(PATIENCE.total_seconds())
     assert not first.is_alive()
-
-
-async def test_a_second_async_run(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
-    """The same in asyncio."""
-    queue.handler()(lambda _: None)
-    worker = AsyncWorker(async_engine, queue)
-    first = asyncio.create_task(worker.run())
-    send(engine, queue, 1)
-    await auntil(lambda: is_empty(database), "it works")
-    with pytest.raises(WorkerError, match="runs already"):
-        await worker.run()
-    await worker.stop()
-    await asyncio.wait_for(first, PATIENCE.total_seconds())
 
 
 def test_an_interrupted_stop(

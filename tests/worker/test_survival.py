@@ -39,12 +39,6 @@ def test_the_last_one_is_taken_meanwhile(queue: Queue, engine: Engine, database:
     until(lambda: is_empty(database), "the fetcher goes on")
 
 
-@pytest.mark.parametrize(
-    ("part", "step"),
-    [(Fetcher, "_round"), (Settler, "_gather"), (Heartbeat, "extend_all")],
-    ids=["fetcher", "settler", "heartbeat"],
-)
-@pytest.mark.parametrize("error", [SystemExit, RuntimeError])
 def test_whatever_is_raised(  # noqa: PLR0917 - fixtures
     queue: Queue,
     engine: Engine,
@@ -52,29 +46,36 @@ def test_whatever_is_raised(  # noqa: PLR0917 - fixtures
     start: StartWorker,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-    part: type,
-    step: str,
-    error: type[BaseException],
 ) -> None:
-    """A part in which something is raised that nobody thought of says so in the log and goes on."""
+    """Parts in which something is raised that nobody thought of say so in the log and go on."""
     queue.handler()(lambda _: None)
-    original = getattr(part, step)
-    raised = threading.Event()
+    parts: list[tuple[Any, str]] = [(Fetcher, "_round"), (Settler, "_gather"), (Heartbeat, "extend_all")]
+    raised: list[str] = []
 
-    def once(self: Any, *arguments: Any) -> Any:
-        if not raised.is_set():
-            raised.set()
-            raise error("nobody thought of it")
-        return original(self, *arguments)
+    def breaking(part: Any, step: str, error: type[BaseException]) -> None:
+        original = getattr(part, step)
+        said = f"nobody thought of {error.__name__} in {step}"
 
-    monkeypatch.setattr(part, step, once)
+        def once(self: Any, *arguments: Any) -> Any:
+            if said not in raised:
+                raised.append(said)
+                raise error(said)
+            return original(self, *arguments)
+
+        monkeypatch.setattr(part, step, once)
+
+    for part, step in parts:
+        for error in (SystemExit, RuntimeError):
+            breaking(part, step, error)
     with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"):
         worker = start(queue, lease=timedelta(seconds=1))
-        until(raised.is_set, "it is raised")
+        until(lambda: len(raised) == 6, "they are raised")
         send(engine, queue, 1)
         until(lambda: is_empty(database), "it goes on")
-        until(lambda: worker.stats.heartbeats or part is not Heartbeat or "again" in caplog.text, "it beats")
-    assert "nobody thought of it" in caplog.text
+        until(lambda: caplog.text.count("again, after") == 3, "each goes on")
+    assert worker.stats.failures >= 6
+    for step in ("_round", "_gather", "extend_all"):
+        assert f"in {step}" in caplog.text
 
 
 def test_a_log_that_fails(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:

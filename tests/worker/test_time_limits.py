@@ -2,13 +2,10 @@
 
 import asyncio
 import logging
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from random import random
 from typing import Any
 
@@ -57,7 +54,7 @@ def hanging() -> Iterator[Hanging]:
     handler.go.set()
 
 
-def test_a_handler_that_hangs_has_failed(  # noqa: PLR0917 - fixtures
+def test_a_handler_that_hangs(  # noqa: PLR0917 - fixtures
     queue: Queue,
     engine: Engine,
     database: Database,
@@ -65,33 +62,25 @@ def test_a_handler_that_hangs_has_failed(  # noqa: PLR0917 - fixtures
     hanging: Hanging,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It fails when its time is over: the message has the error, and the log says which it is and how long it had."""
-    queue.handler("parse", timeout=_SHORT)(hanging)
-    [message_id] = send(engine, queue, 1, kind="parse", channel="customer-7")
-    with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"):
-        worker = start(queue, concurrency=2, retry=_LATER)
-        until(lambda: worker.stats.retried == 1, "it has failed")
-    assert "HandlerTimeout" in database.value("select error from fq_message where lease_id is null and attempts = 1")
-    failed, hangs = caplog.records
-    for record in failed, hangs:
-        assert f"message {message_id} of queue documents, channel customer-7, kind parse" in record.getMessage()
-    assert "attempt 1 of" in failed.getMessage()
-    assert "(timeout 0:00:00.020000)" in failed.getMessage()
-    assert "1 of 2 handlers hang" in hangs.getMessage()
-    assert (worker.stats.timed_out, worker.stats.hung) == (1, 1)
+    """It fails when its time is over: the message has the error, and the log says which it is and how long it had.
 
-
-def test_its_thread(
-    queue: Queue, engine: Engine, start: StartWorker, hanging: Hanging, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It holds its thread until it returns: the worker takes what its other threads can handle, and no more."""
+    It holds its thread until it returns: the worker takes what its other threads can handle, and no more.
+    """
     done: list[int] = []
     queue.handler("hang", timeout=_SHORT)(hanging)
     queue.handler()(lambda delivery: done.append(delivery.payload))
     with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"):
         worker = start(queue, concurrency=2, retry=_LATER)
-        send(engine, queue, 1, kind="hang")
-        until(lambda: worker.stats.hung == 1, "it hangs")
+        [message_id] = send(engine, queue, 1, kind="hang", channel="customer-7")
+        until(lambda: (worker.stats.hung, worker.stats.retried) == (1, 1), "it hangs, and has failed")
+        error = "select error from fq_message where lease_id is null and attempts = 1"
+        assert "HandlerTimeout" in database.value(error)
+        failed, hangs = (record.getMessage() for record in caplog.records)
+        for said in failed, hangs:
+            assert f"message {message_id} of queue documents, channel customer-7, kind hang" in said
+        assert "attempt 1 of" in failed
+        assert "(timeout 0:00:00.020000)" in failed
+        assert "1 of 2 handlers hang" in hangs
         send(engine, queue, 1, 2, 3)
         until(lambda: len(done) == 3, "the other thread works")
         send(engine, queue, 1, kind="hang")
@@ -105,7 +94,7 @@ def test_its_thread(
         hanging.go.set()
         until(lambda: done[3:] == [4], "its threads are free again")
         until(lambda: "0 of 2 handlers hang" in caplog.text, "none hangs")
-    assert (worker.stats.taken, worker.stats.hung) == (taken + 1, 0)
+    assert (worker.stats.taken, worker.stats.timed_out, worker.stats.hung) == (taken + 1, 2, 0)
 
 
 def _is_over(worker: Worker) -> bool:
@@ -144,46 +133,6 @@ def test_a_handler_that_returns_while_it_is_given_up(
     until(lambda: worker.stats.retried or worker.stats.lost, "it is settled")
     assert (worker.stats.retried, worker.stats.lost, worker.stats.hung) == (1, 0, 0)
     assert "HandlerTimeout" in database.value("select error from fq_message where lease_id is null and attempts = 1")
-
-
-_PROGRAM = """
-import sys, threading
-from datetime import timedelta
-from sqlalchemy import create_engine
-from sqlalchemy_fairqueue import Queue, RetryPolicy, Worker
-
-queue = Queue("documents")
-
-@queue.handler(timeout=timedelta(milliseconds=20))
-def hang(delivery):
-    threading.Event().wait()
-
-retry = RetryPolicy(first=timedelta(), cap=timedelta())
-Worker(create_engine(sys.argv[1]), queue, concurrency=1, retry=retry).run(handle_signals=True)
-"""
-
-
-@pytest.mark.whole
-def test_three_deploys_by_signals(queue: Queue, engine: Engine, database: Database, tmp_path: Path) -> None:
-    """The same with processes: each ends with 0 at its SIGTERM, though its only handler never returns."""
-    [message_id] = send(engine, queue, 1, max_attempts=3)
-    source = tmp_path / "program.py"
-    source.write_text(_PROGRAM)
-    url = database.url.render_as_string(hide_password=False)
-    failed = (
-        "select (select attempts from fq_message where id = :id and lease_id is null)"
-        " is not distinct from :attempt or exists (select from fq_dead_letter where message_id = :id)"
-    )
-    for attempt in 1, 2, 3:
-        process = subprocess.Popen([sys.executable, source, url])
-        try:
-            until(partial(database.value, failed, id=message_id, attempt=attempt), f"attempt {attempt} has failed")
-            process.terminate()
-            assert process.wait(PATIENCE.total_seconds()) == 0
-        finally:
-            process.kill()
-            process.wait()
-    assert database.value("select attempts from fq_dead_letter") == 3
 
 
 def test_a_stop_at_the_same_moment(

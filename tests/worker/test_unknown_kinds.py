@@ -6,61 +6,58 @@ from datetime import timedelta
 
 import pytest
 from sqlalchemy import Engine
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.ext.asyncio import AsyncEngine
 
-from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, RetryPolicy
+from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, RetryPolicy, Worker
 from sqlalchemy_fairqueue.worker import decisions
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
-from tests.fixtures.drivers import async_url
 from tests.worker.conftest import StartWorker
-from tests.worker.helpers import auntil, is_empty, send, until
+from tests.worker.helpers import is_empty, send, until
 
 _LATER = timedelta(hours=1)
 _AT_ONCE = RetryPolicy(first=timedelta())
 
 
-@pytest.mark.parametrize("where", ["threads", "loop"])
-@pytest.mark.parametrize("whose", ["message", "kind", "worker"])
-def test_a_rolling_deploy(  # noqa: PLR0917 - fixtures
+@pytest.mark.parametrize("in_loop", [False, True], ids=["threads", "loop"])
+async def test_a_rolling_deploy(  # noqa: PLR0917 - fixtures
     queue: Queue,
     engine: Engine,
+    async_engine: AsyncEngine,
     database: Database,
     clock: Clock,
-    start: StartWorker,
     caplog: pytest.LogCaptureFixture,
-    where: str,
-    whose: str,
+    *,
+    in_loop: bool,
 ) -> None:
-    """A message of a new kind that an old worker gets is left to the new ones, also if it may be tried only once."""
+    """A message of a new kind that an old worker gets is left to the new ones, also if it may be tried only once.
+
+    So says the message, the policy of its kind, or that of the worker.
+    """
     old = Queue("documents")
     old.handler("before")(lambda _: None)
     called: list[Delivery] = []
-    once = RetryPolicy(max_attempts=1)
-    queue.handler("new", retry=once if whose == "kind" else None)(called.append)
-    send(engine, queue, 1, kind="new", **({"max_attempts": 1} if whose == "message" else {}))
-    policy = RetryPolicy(first=_LATER, cap=_LATER, jitter=0, max_attempts=1 if whose == "worker" else None)
+    queue.handler("new")(called.append)
+    queue.handler("once", retry=RetryPolicy(max_attempts=1))(called.append)
+    send(engine, queue, 1, kind="new", max_attempts=1)
+    send(engine, queue, 1, kind="new")
+    send(engine, queue, 1, kind="once")
+    policy = RetryPolicy(first=_LATER, cap=_LATER, jitter=0, max_attempts=1)
     with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"):
-        if where == "threads":
-            worker = start(old, retry=policy)
-            until(lambda: worker.stats.released == 1, "it is given back")
-            worker.stop()
+        if in_loop:
+            await AsyncWorker(async_engine, old, retry=policy, housekeeping=False).run(drain=True)
         else:
-
-            async def work() -> None:
-                async with AsyncWorker(create_async_engine(async_url(engine.url)), old, retry=policy) as worker:
-                    await auntil(lambda: worker.stats.released == 1, "it is given back")
-
-            asyncio.run(work())
-    [message] = database.rows("select attempts, error, dequeue_at - fq_now() as later from fq_message")
-    assert (message.attempts, message.error) == (0, None)
-    assert message.later > 3_500_000_000
-    [said] = [record.getMessage() for record in caplog.records]
-    assert "kind new is given back for later, uncounted: queue 'documents' has no handler for kind 'new'" in said
+            await asyncio.to_thread(Worker(engine, old, retry=policy, housekeeping=False).run, drain=True)
+    rows = database.rows("select attempts, error, dequeue_at - fq_now() > 3.5e9 as late from fq_message")
+    assert list(map(tuple, rows)) == [(0, None, True)] * 3
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 3
+    words = "is given back for later, uncounted: queue 'documents' has no handler for kind"
+    assert all(f"{words} 'new'" in one or f"{words} 'once'" in one for one in said)
     clock.advance(_LATER)
-    start(queue)
-    until(lambda: is_empty(database), "it is done")
-    assert [delivery.attempt for delivery in called] == [1]
+    await asyncio.to_thread(Worker(engine, queue, housekeeping=False).run, drain=True)
+    assert [delivery.attempt for delivery in called] == [1] * 3
+    assert is_empty(database)
     assert database.value("select count(*) from fq_dead_letter") == 0
 
 
