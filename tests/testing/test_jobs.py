@@ -59,7 +59,7 @@ def test_performing(session: Session) -> None:
     assert isinstance(perform(parse, session=session, upload="x", attempt=2), Retry)
     with pytest.raises(PayloadError, match=r"'upload' .* is 3"):
         perform(parse, session=session, upload=3)
-    with pytest.raises(TypeError, match="missing a required( keyword-only)? argument: 'upload'"):
+    with pytest.raises(TypeError, match=r"missing a required( keyword-only)? argument: 'upload'"):
         perform(parse, session=session)
     with pytest.raises(InvalidArgument, match="give its arguments by name"):
         perform(parse, {"upload": "x"}, session=session)
