@@ -14,6 +14,7 @@ import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
+from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue.database.drivers import driver_of
 from sqlalchemy_fairqueue.database.engines import isolate, without_pool
@@ -362,8 +363,10 @@ def _connection(engine: Engine) -> Iterator[psycopg.Connection]:
             finally:
                 driver_of(engine).end(connection, asyncio.run)
                 opened.invalidate()
-    except psycopg.Error as error:
-        said = error.diag.message_primary or str(error).strip() or type(error).__name__
+    except (psycopg.Error, DBAPIError) as error:
+        # SQLAlchemy wraps what fails while it connects.
+        cause: Any = error.orig if isinstance(error, DBAPIError) else error
+        said = cause.diag.message_primary or str(cause).strip() or type(cause).__name__
         raise HistoryUnreadable(
-            f"the history cannot be read: {said} (SQLSTATE {error.sqlstate or 'none: the connection was lost'})"
-        ) from error
+            f"the history cannot be read: {said} (SQLSTATE {cause.sqlstate or 'none: the connection was lost'})"
+        ) from cause
