@@ -1,5 +1,6 @@
 """stdout holds results alone, whatever the application does; streams that are closed or full are told in a line."""
 
+import shlex
 from collections.abc import Callable
 
 import pytest
@@ -117,7 +118,7 @@ def test_the_document_of_a_worker(shop: Shop, engine: Engine) -> None:
 
 
 def _run(start: Start, line: str, words: str) -> Outcome:
-    with start("-c", line.format(program=" ".join(PROGRAM), words=words), program=["bash"]) as process:
+    with start("-c", line.format(program=shlex.join(PROGRAM), words=words), program=["bash"]) as process:
         return ended(process)
 
 
