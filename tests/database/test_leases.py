@@ -37,6 +37,18 @@ def test_held(engine: Engine, batch: list[Delivery]) -> None:
     assert run(engine, lambda connection: database.held(connection, TARGET, lease_id)) == []
 
 
+def test_what_is_not_settled(engine: Engine, batch: list[Delivery]) -> None:
+    """A token that is not valid any more is answered as lost, beside those that are settled."""
+    first, second = _tokens(batch)
+    stale = second._replace(deliveries=second.deliveries + 1)
+    assert run(engine, lambda connection: database.complete(connection, TARGET, [first, stale])) == [
+        (second.message_id, "lost")
+    ]
+    assert run(engine, lambda connection: database.holder(connection, TARGET, second.message_id)) == (
+        batch[1].lease.consumer
+    )
+
+
 def test_extensions(engine: Engine, batch: list[Delivery]) -> None:
     """Extend and heartbeat say when a lease ends now, and None for one that is not there."""
     lease_id = batch[0].lease.id

@@ -24,6 +24,8 @@ from tests.fixtures.database import Database
 from tests.unit_of_work.business import channels
 from tests.worker.helpers import until
 
+ABOUT = ("psycopg", "psycopg async")
+
 _CALLS = 8
 """psycopg prepares a statement after five; from then on it goes to libpq."""
 

@@ -14,6 +14,8 @@ from tests.drivers.conftest import MakeFace
 from tests.drivers.faces import Face
 from tests.fixtures.database import Database
 
+ABOUT = ("asyncpg",)
+
 _RAISE = """
 create function pg_temp.refuse(code text) returns void language plpgsql as $$
 begin
