@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources.abc import Traversable
 from importlib.util import cache_from_source
@@ -102,10 +102,11 @@ class Project:
         text = next((self.root / "migrations" / "versions").glob(f"{revision}_*.py")).read_text()
         return text[text.index("def upgrade") :]
 
-    def run_program(self, *arguments: str) -> str:
-        """Run the program ``alembic ...`` itself, and return what it printed; it must succeed."""
+    def run_program(self, *commands: Sequence[str]) -> str:
+        """Run the program ``alembic ...`` itself, one command after the other, and return what it printed."""
+        program = f"from alembic.config import main\nfor command in {commands!r}: main(command)"
         done = subprocess.run(
-            [sys.executable, "-m", "alembic", *arguments],
+            [sys.executable, "-c", program],
             cwd=self.root,
             env={**os.environ, "PYTHONWARNINGS": "error"},
             capture_output=True,

@@ -68,8 +68,7 @@ def _prepared(project: Project, make_database: MakeDatabase, place: str) -> Data
 
 def _migrated(project: Project, database: Database, place: str) -> list[str]:
     """The sorted operations of a revision that is written and run, which leaves fairqueue as it was."""
-    project.run_program("revision", "--autogenerate", "--rev-id", "two", "-m", "made")
-    project.run_program("upgrade", "head")
+    project.run_program(["revision", "--autogenerate", "--rev-id", "two", "-m", "made"], ["upgrade", "head"])
     with database.own.connect() as connection:
         assert [str(one) for one in find_drift(connection, place)] == []
     return sorted(calls(project.body("two").split("def downgrade")[0]))
@@ -80,12 +79,13 @@ def test_alembic_utils_leaves_ours_alone(project: Project, make_database: MakeDa
     """alembic_utils changes what is the user's, also with a name like ours, and nothing of ours: where alembic_ext
     compares, without a filter; where the environment does not import it, by the page's filter.
     """
+    # Before env.py has the plugin: it is run in this process to stamp the database.
+    database = _prepared(project, make_database, place)
     more = _ALEMBIC_UTILS.format(place=place)
     if way == "our hook":
         environment(project, _models(place), more=more, options="include_schemas=True")
     else:
         environment(project, "", imported="", more=more, options=f"{_HIDE}include_schemas=True")
-    database = _prepared(project, make_database, place)
     assert _migrated(project, database, place) == sorted(
         [
             f"op.create_entity({place}_fq_shown)",
@@ -97,11 +97,12 @@ def test_alembic_utils_leaves_ours_alone(project: Project, make_database: MakeDa
     )
 
 
+@pytest.mark.many(1)
 def test_declarative_extensions_leave_ours_alone(project: Project, make_database: MakeDatabase, place: str) -> None:
     """sqlalchemy-declarative-extensions changes what is the user's, and nothing of ours, by the page's settings."""
     with roles(make_database(installed=False), "reader") as [reader]:
-        environment(project, _models(place), more=_DECLARATIVE.format(role=reader), options="include_schemas=True")
         database = _prepared(project, make_database, place)
+        environment(project, _models(place), more=_DECLARATIVE.format(role=reader), options="include_schemas=True")
         database.execute(f'grant select on {place}.fq_message to "{reader}"')
         try:
             written = _migrated(project, database, place)

@@ -198,7 +198,7 @@ def test_steps_under_load(project: Project, empty_database: Database) -> None:
     kernel.connection.close()
 
 
-STEPS = pytest.mark.parametrize(("way", "revision"), [("upgrade", "two"), ("downgrade", "one")])
+STEPS = (("upgrade", "two", 2), ("downgrade", "one", 1))
 
 
 def make_step(project: Project) -> None:
@@ -207,14 +207,13 @@ def make_step(project: Project) -> None:
     project.migration("two", "op.upgrade_fairqueue(1, 2)", "op.downgrade_fairqueue(2, 1)", down="one")
 
 
-@STEPS
-def test_autovacuum_gives_way(project: Project, private_server: Callable[..., Server], way: str, revision: str) -> None:
+def test_autovacuum_gives_way(project: Project, private_server: Callable[..., Server]) -> None:
     """A step does not fail for a long autovacuum of the messages: that ends when it is waited for."""
     server = private_server(settings={"autovacuum": "on", "autovacuum_naptime": "1s"})
     database = Database(server.url())
     make_step(project)
     project.point_at(database.url)
-    project.run("upgrade", "one" if way == "upgrade" else "two")
+    project.run("upgrade", "one")
     with database.own.connect() as connection:
         # As slow as it can be made: hours for what follows.
         connection.exec_driver_sql(
@@ -223,35 +222,36 @@ def test_autovacuum_gives_way(project: Project, private_server: Callable[..., Se
         )
         connection.exec_driver_sql(
             "insert into fq_message (channel_id, kind, content, dequeue_at, enqueued_at, max_attempts)"
-            " select 1, 'parse', '', 0, 0, 1 from generate_series(1, 200000)"
+            " select 1, 'parse', '', 0, 0, 1 from generate_series(1, 50000)"
         )
         connection.exec_driver_sql("delete from fq_message where id & 1 = 0")
     vacuums = "select pid from pg_stat_progress_vacuum where relid = 'fq_message'::regclass"
-    until(lambda: database.value(vacuums), "autovacuum is at work")
-    project.run(way, revision)
-    assert database.value("select fq_version()") == (2 if way == "upgrade" else 1)
+    for way, revision, version in STEPS:
+        until(lambda: database.value(vacuums), "autovacuum is at work")
+        project.run(way, revision)
+        assert database.value("select fq_version()") == version
 
 
-@STEPS
-def test_calls_go_on_beside_a_vacuum(project: Project, empty_database: Database, way: str, revision: str) -> None:
+def test_calls_go_on_beside_a_vacuum(project: Project, empty_database: Database) -> None:
     """While a step waits for somebody's vacuum it holds nobody up, and it goes on afterwards."""
     make_step(project)
     project.point_at(empty_database.url)
-    project.run("upgrade", "one" if way == "upgrade" else "two")
+    project.run("upgrade", "one")
     engine = create_engine(empty_database.url, connect_args={"options": "-c lock_timeout=50ms"})
     queue = Queue(QUEUE)
-    with ThreadPoolExecutor(1) as thread, empty_database.own.connect() as vacuum:
-        # What a vacuum holds for as long as it runs.
-        vacuum.exec_driver_sql("begin; lock table fq_message in share update exclusive mode")
-        step = thread.submit(project.run, way, revision)
-        waiting = "select pid from pg_locks where mode = 'ShareUpdateExclusiveLock' and not granted"
-        until(lambda: step.done() or empty_database.value(waiting), "the step waits")
-        with Session(engine) as session, session.begin():
-            queue.enqueue(session, channel="a", payload=1)
-        [delivery] = queue.dequeue(engine)
-        queue.complete(engine, delivery)
-        assert not step.done()
-        vacuum.exec_driver_sql("commit")
-        step.result(PATIENCE.total_seconds())
+    waiting = "select pid from pg_locks where mode = 'ShareUpdateExclusiveLock' and not granted"
+    for way, revision, version in STEPS:
+        with ThreadPoolExecutor(1) as thread, empty_database.own.connect() as vacuum:
+            # What a vacuum holds for as long as it runs.
+            vacuum.exec_driver_sql("begin; lock table fq_message in share update exclusive mode")
+            step = thread.submit(project.run, way, revision)
+            until(lambda: step.done() or empty_database.value(waiting), "the step waits")  # noqa: B023 - within it
+            with Session(engine) as session, session.begin():
+                queue.enqueue(session, channel="a", payload=1)
+            [delivery] = queue.dequeue(engine)
+            queue.complete(engine, delivery)
+            assert not step.done()
+            vacuum.exec_driver_sql("commit")
+            step.result(PATIENCE.total_seconds())
+        assert empty_database.value("select fq_version()") == version
     engine.dispose()
-    assert empty_database.value("select fq_version()") == (2 if way == "upgrade" else 1)

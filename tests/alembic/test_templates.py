@@ -41,6 +41,7 @@ def test_asyncio(make_project: Callable[[str], Project], empty_database: Databas
     assert catalog(empty_database) == {}
 
 
+@pytest.mark.many(1)
 @pytest.mark.parametrize("other", ["postgresql", "sqlite"])
 def test_several_databases(
     make_project: Callable[[str], Project], make_database: MakeDatabase, tmp_path: Path, other: str
