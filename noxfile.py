@@ -34,24 +34,35 @@ _SECOND = 16
 _WITHOUT_SPARK = (
     "-m", "not bench and not soak and not long and not spark", "--ignore=tests/bench", "--ignore=tests/spark",
 )  # fmt: skip
-# The whole suite is to take less than twenty minutes on two cores: this tells what takes them.
+# The whole suite is to take less than eight minutes on two cores: this tells what takes them.
 _SLOWEST = ("--durations=20",)
 _SPARK = "spark and not long"
-_SPARK_FOLDER = Path("tests/spark")
-# What depends on the server's version: SQL, plans, migrations, privileges, statements of its catalogs; of the layers
-# above it a few files. The matrix has all of it on every version.
-_ON_SECOND = (
-    *(f"tests/{name}" for name in (
-        "alembic", "database", "figures", "orm/test_comparison.py", "roles", "sql", "cli/test_doctor.py",
-        "cli/test_doctor_ids.py", "cli/test_doctor_queues.py", "drivers/test_verbs.py", "fairness/test_turns.py",
-        "groups/test_members.py", "queue/test_enqueue.py", "queue/test_keys.py", "results/test_results.py",
-        "schedules/test_schedules.py", "unit_of_work/test_savepoints.py",
-    )),
-    # The texts of files, and what Alembic does with the templates, models and values of a project: no server has a say
-    # in it. Alembic's own reading of catalogs is compared with the models in tests/orm.
-    *(f"--ignore=tests/alembic/{name}.py" for name in (
-        "test_autogenerate", "test_autogenerate_users", "test_sql_files", "test_templates", "test_values",
-    )),
+# Where the tests of Spark are: of all others the workers need not know.
+_SPARK_PATHS = ("tests/spark", "tests/cli/test_spark.py", "tests/reporting/test_page.py")
+# What depends on the server's version. The matrix has all of it on every version.
+_ON_SECOND = tuple(
+    f"tests/{name}.py"
+    for name in (
+        # Catalogs and migrations.
+        "alembic/test_drift", "alembic/test_ladder", "alembic/test_psql", "alembic/test_repair", "cli/test_doctor",
+        "database/test_installation", "orm/test_comparison", "sql/life/test_keep_history",
+        # Plans.
+        "sql/kernel/test_plans", "sql/life/test_plans_life", "sql/life/test_plans_lookups", "sql/life/test_plans_stops",
+        "sql/test_plans", "sql/test_table_bounds",
+        # Locks and crashes.
+        "sql/life/test_locks_life", "sql/load/test_locks_load", "sql/test_crashes", "sql/test_locks_order",
+        "sql/test_locks_waiting", "sql/test_open_writers", "sql/test_single_states",
+        # Privileges.
+        "alembic/test_grants", "roles/test_bounds", "roles/test_matrix", "roles/test_random_calls",
+        "roles/test_results",
+        # Each function of the schema once: the server reads its body when it is called.
+        "figures/test_reasons", "groups/test_members", "queue/test_enqueue", "queue/test_keys", "queue/test_lookups",
+        "queue/test_pauses", "queue/test_plan_changes", "queue/test_shared_limits", "results/test_results",
+        "schedules/test_schedules", "sql/kernel/test_at_work", "sql/kernel/test_backlog", "sql/kernel/test_forgetting",
+        "sql/kernel/test_priority", "sql/load/test_load_groups", "sql/load/test_merge", "sql/load/test_stage",
+        "sql/test_bounds", "sql/test_dequeue_bytes", "sql/test_enqueue_from_sql", "sql/test_tokens",
+        "worker/test_stop_requests",
+    )
 )  # fmt: skip
 # Every file of the wheel is that of the checkout: tested is what looks for files and programs beside it.
 _ON_WHEEL = tuple(
@@ -166,7 +177,7 @@ def tests(session: nox.Session) -> None:
         session.run("pytest", *_WITHOUT_SPARK, *_SLOWEST, *chosen, env=server, success_codes=codes)
     if spark_too:
         # One session of Spark has both cores. A history is read up to the oldest transaction of the server: apart.
-        chosen = arguments or _spark_paths()
+        chosen = arguments or [*_SPARK_PATHS]
         session.run("pytest", "-m", _SPARK, "-n", "1", *_SLOWEST, *chosen, env=embedded, success_codes=codes)
 
 
@@ -187,18 +198,9 @@ def _install(session: nox.Session, package: str, what: str) -> None:
 def _spark_is_wanted(arguments: Sequence[str]) -> bool:
     """Whether the tests that pytest is asked for may include tests of Spark."""
     paths = [path for argument in arguments if (path := Path(argument.partition("::")[0])).exists()]
-    files = [file for path in paths for file in ([path] if path.is_file() else path.rglob("test_*.py"))]
-    return not paths or any(map(_is_of_spark, files))
-
-
-def _is_of_spark(file: Path) -> bool:
-    return _SPARK_FOLDER in file.parents or "mark.spark" in file.read_text()
-
-
-def _spark_paths() -> list[str]:
-    """Where the tests of Spark are: of all others the only worker need not know."""
-    files = sorted(file for file in Path("tests").rglob("test_*.py") if _is_of_spark(file))
-    return [str(_SPARK_FOLDER), *(str(file) for file in files if _SPARK_FOLDER not in file.parents)]
+    return not paths or any(
+        path.is_relative_to(spark) or Path(spark).is_relative_to(path) for path in paths for spark in _SPARK_PATHS
+    )
 
 
 @nox.session

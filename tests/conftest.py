@@ -28,4 +28,5 @@ pytest_plugins = [
     "tests.fixtures.connections",  # engine, async_engine, session_factory, async_session_factory, connect
     "tests.fixtures.clock",  # clock
     "tests.fixtures.waits",  # waits
+    "tests.fixtures.spark",  # spark
 ]

@@ -1,6 +1,5 @@
 import csv
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,21 +13,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
-    """A session for all commands of this module, which find it and leave it be."""
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - Spark is loaded only where it is tested
-
-    from sqlalchemy_fairqueue.spark.java import session  # noqa: PLC0415
-
-    had = SparkSession.getActiveSession()
-    folder = tmp_path_factory.mktemp("spark")
-    started = session("cli tests", **{"spark.local.dir": str(folder), "spark.sql.warehouse.dir": str(folder / "house")})
-    yield started
-    if had is None:
-        started.stop()
 
 
 @pytest.mark.long

@@ -6,12 +6,9 @@ from sqlalchemy import Engine
 
 from tests.cli.conftest import Cli
 from tests.cli.messages import QUEUE, enqueue, lease
-from tests.cli.test_spark import spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-__all__ = ["spark"]
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(900)]
 

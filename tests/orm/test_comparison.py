@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Engine, MetaData, create_engine
+from sqlalchemy import Engine, MetaData, NullPool, create_engine
 from sqlalchemy.orm import DeclarativeBase
 from sqlalchemy.schema import CreateSchema
 
@@ -45,34 +45,22 @@ def test_ready_made_classes(engine: Engine) -> None:
 
 @pytest.mark.many(1)
 @pytest.mark.parametrize("convention", [{}, CONVENTION], ids=["plain", "convention"])
-def test_made_models(engine: Engine, convention: dict[str, str]) -> None:
-    """Models in a user's MetaData are what is installed, in each schema, whatever the naming convention."""
+def test_made_models(empty_database: Database, convention: dict[str, str]) -> None:
+    """Models in a user's MetaData are what is installed, in each schema, whatever the naming convention. Without a
+    schema of their own they are in that of the MetaData.
+    """
 
     class Base(DeclarativeBase):
-        metadata = MetaData(naming_convention=convention)
+        metadata = MetaData(schema="apps", naming_convention=convention)
 
-    make_models(Base)
+    assert make_models(Base).Message.__table__.schema == "apps"
     make_models(Base, ODD)
+    engine = create_engine(empty_database.url, poolclass=NullPool)
     with engine.begin() as connection:
-        connection.execute(CreateSchema(ODD))
-        install(connection, schema=ODD)
+        for schema in ("apps", ODD):
+            connection.execute(CreateSchema(schema))
+            install(connection, schema=schema)
     assert differences(engine, Base.metadata, include_schemas=True) == []
-
-
-def test_schema_of_the_metadata(engine: Engine) -> None:
-    """Without a schema of their own, models are in the schema of the user's MetaData."""
-
-    class Base(DeclarativeBase):
-        metadata = MetaData(schema="apps")
-
-    made = make_models(Base)
-    assert made.Message.__table__.schema == "apps"
-    with engine.begin() as connection:
-        connection.execute(CreateSchema("apps"))
-        install(connection, schema="apps")
-    assert [
-        change for change in differences(engine, Base.metadata, include_schemas=True) if "apps" in repr(change)
-    ] == []
 
 
 def test_names_and_columns_are_what_is_installed(database: Database, make_database: MakeDatabase) -> None:

@@ -8,7 +8,7 @@ import pytest
 _MAPPED = "sqlalchemy_fairqueue.models.mapped"
 
 
-@pytest.mark.many
+@pytest.mark.many(1)
 @pytest.mark.parametrize(
     "use",
     [

@@ -16,16 +16,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_column_names_tenants(tmp_path: "Path") -> None:
+def test_a_column_names_tenants() -> None:
     """Channels have the labels of the column, and those without one their names. The figures keep the channels."""
     history = RecordedHistory(labelled({GIANT: "Big & Co.", "small-3": "The small one"}))
-    made = report(history, labels="customer", output=tmp_path / "page.html", replayed=False)
+    made = report(history, labels="customer", output=None, replayed=False)
 
     assert made.labels == {GIANT: "Big & Co.", "small-3": "The small one"}
     assert {one.channel for one in made.figures.channels} >= {GIANT, "small-3", "small-4"}
-    page = (tmp_path / "page.html").read_text()
-    assert ("Big &amp; Co." in page, "The small one" in page, "small-4" in page) == (True, True, True)
-    assert "small-3" not in page
 
 
 def test_channels_of_one_label_are_told_apart() -> None:

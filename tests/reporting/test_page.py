@@ -21,6 +21,7 @@ from sqlalchemy_fairqueue.reporting import (
     Report,
     WindowFigures,
     formats,
+    plots,
 )
 from sqlalchemy_fairqueue.reporting.definitions import DEFINITIONS
 from sqlalchemy_fairqueue.reporting.documents import document_of
@@ -166,10 +167,18 @@ def test_replays_stand_beside_what_was(page: _Page) -> None:
     assert words.count("not in this replay") == len(HOSTILE) - 1
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages without drawings, which take most of the time of one, for tests of its words."""
+    for name in ("denied_waits", "course", "waits", "fairness", "limits", "starvation", "comparison"):
+        monkeypatch.setattr(plots, name, lambda *_: "")
+
+
 def _words(made: Report) -> str:
     return " ".join(" ".join(_Page(page_of(made)).words).split())
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_first_screen_answers() -> None:
     """Who was denied its share, from when to when and because of whom, stands before all other figures; the policy to
     set stands with its replayed effect; nothing of it is folded away.
@@ -198,6 +207,7 @@ def test_the_first_screen_answers() -> None:
     assert text.count("<details") == text.count("<summary><h3>") == 7
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_no_advice_has_a_reason() -> None:
     """Where no policy is advised, the page says why."""
     advice = Advice("documents", "whale", timedelta(seconds=8), timedelta(seconds=9), reason="it is of no use")
@@ -213,6 +223,7 @@ def test_labels_stand_for_names() -> None:
     assert words.count("Ann & Co.") > 5
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_long_names_are_cut_with_a_title() -> None:
     """A long name is cut in the tables, and whole in a title."""
     page = _Page(page_of(report("x" * 60)))
@@ -231,6 +242,7 @@ def replays_page(**values: Any) -> str:
     return " ".join(" ".join(_Page(page_of(replace(made, replays=(again, forecast)))).words).split())
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_replays_show_their_workers_and_the_error() -> None:
     """Each scenario stands with its settings, its workers and where their number is from; what was, with its error."""
     words = replays_page(error=0.15, settings="in turn, fair by cost")
@@ -240,6 +252,7 @@ def test_replays_show_their_workers_and_the_error() -> None:
     assert "Do not trust" not in words
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
     ("values", "reasons"),
     [
@@ -261,10 +274,10 @@ def test_forecasts_far_from_the_record_are_not_to_be_trusted(values: dict[str, A
 
 
 def test_many_tenants() -> None:
-    """The page of ten thousand tenants shows those that were denied most, and says how many are left out."""
-    text = page_of(report(*(f"tenant-{number}" for number in range(10_000))))
-    assert len(text) < 1_500_000
-    assert "9,900 that were denied less are left out" in text
+    """The page of two thousand tenants shows those that were denied most, and says how many are left out."""
+    text = page_of(report(*(f"tenant-{number}" for number in range(2_000))))
+    assert len(text) < 1_000_000
+    assert "1,900 that were denied less are left out" in text
 
 
 @pytest.mark.parametrize(
@@ -295,6 +308,7 @@ def test_frames() -> None:
     assert set(report("a").channels.columns) >= {"channel", "wait_p95", "mean_wait", "longest_starvation_lasted"}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_plans_stand_on_the_first_screen() -> None:
     """Where tenants follow plans, a table tells for each plan who was denied, who misses the target, and its parts."""
     made = report("a", "b", "c")

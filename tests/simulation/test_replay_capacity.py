@@ -18,6 +18,8 @@ from tests.simulation.replay_programs import START
 from tests.simulation.test_replay_queue import course, row
 
 SERVICE = 1000
+# The compiler takes longer than all of the folder.
+COMPILED = pytest.mark.parametrize("compile_", [False, pytest.param(True, marks=pytest.mark.whole)])
 
 
 def backlog(slots: Sequence[int], *, rounds: int = 40, gap: int = 0) -> list[dict[str, Any]]:
@@ -98,7 +100,7 @@ def test_a_change_is_seen() -> None:
     assert found.greatest == pytest.approx(4, rel=0.1)
 
 
-@pytest.mark.parametrize("compile_", [False, True])
+@COMPILED
 def test_a_part_of_a_worker_pauses(compile_: bool) -> None:  # noqa: FBT001 - a parameter of the test
     """Two and a half workers take as long for the work as two and a half would: three, each busy five sixths."""
     if compile_ and compiled(simulate) is None:
@@ -113,7 +115,7 @@ def test_a_part_of_a_worker_pauses(compile_: bool) -> None:  # noqa: FBT001 - a 
     assert set(attempts["worker"].tolist()) == {0, 1, 2}
 
 
-@pytest.mark.parametrize("compile_", [False, True])
+@COMPILED
 def test_what_nobody_handled_takes_no_worker(compile_: bool) -> None:  # noqa: FBT001 - a parameter of the test
     """A message whose lease expired is out as long as it was. Its worker handles others meanwhile, also one that came
     in the same batch.

@@ -105,6 +105,7 @@ def test_first_come_first_served(program: Program, workers: int) -> None:
 
 
 # The compiler alone takes most of a minute on a busy machine.
+@pytest.mark.whole
 @pytest.mark.timeout(600)
 def test_compiled() -> None:
     """The compiled simulator does what the interpreted one does."""

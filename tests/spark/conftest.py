@@ -1,10 +1,10 @@
-"""One Spark session for all of these tests, and the queue that they write and read."""
+"""The queue that tests of Spark write and read, and a server of their own."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import NullPool, create_engine
@@ -12,9 +12,6 @@ from sqlalchemy import NullPool, create_engine
 from sqlalchemy_fairqueue.embedded.server import Server, embedded_server
 from tests.fixtures.database import Database, install
 from tests.fixtures.server import programs
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _FOLDER = Path(__file__).parent
 _CLOSES_SOCKETS = (4, 2)
@@ -36,9 +33,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning"))
 
 
-@pytest.fixture(scope="module")
+def databases_of(server: Server) -> Callable[[], Database]:
+    """Return what makes databases with the library on a server, which ends with them: copies of its first one."""
+    first, numbers = Database(server.url()), count(1)
+    with create_engine(first.url, poolclass=NullPool).begin() as connection:
+        install(connection)
+    maintenance = create_engine(server.url("template1"), isolation_level="AUTOCOMMIT", poolclass=NullPool)
+
+    def make() -> Database:
+        name = f"copy_{next(numbers)}"
+        with maintenance.connect() as connection:
+            connection.exec_driver_sql(f'create database {name} template "{first.name}" strategy file_copy')
+        return Database(server.url(name))
+
+    return make
+
+
+@pytest.fixture(scope="session")
 def server_alone() -> Iterator[Server]:
-    """A server of the module's own.
+    """A server that no other process of the run uses.
 
     The history is read up to the oldest transaction of the whole server. A long one of another test, in whichever
     database, would keep rows back.
@@ -47,43 +60,16 @@ def server_alone() -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture
-def database_alone(server_alone: Server, request: pytest.FixtureRequest) -> Database:
-    """A database of the test's own on that server, with the library installed."""
-    name = f"alone_{abs(hash(request.node.nodeid))}"
-    maintenance = create_engine(Database(server_alone.url()).url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
-    with maintenance.connect() as connection:
-        connection.exec_driver_sql(f"create database {name}")
-    found = Database(server_alone.url(name))
-    engine = create_engine(found.url, poolclass=NullPool)
-    with engine.begin() as connection:
-        install(connection)
-    return found
-
-
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
-    """A local session on two cores with the data source registered, stopped after the run."""
-    from sqlalchemy_fairqueue.spark import register  # noqa: PLC0415 - Spark is loaded only where it is tested
-    from sqlalchemy_fairqueue.spark.java import session  # noqa: PLC0415
+def make_alone(server_alone: Server) -> Callable[[], Database]:
+    """Make databases on that server."""
+    return databases_of(server_alone)
 
-    folder = tmp_path_factory.mktemp("spark")
-    started = session(
-        "fairqueue tests",
-        **{
-            # A task that fails is tried once more.
-            "spark.master": "local[2, 2]",
-            "spark.sql.warehouse.dir": str(folder / "warehouse"),
-            "spark.local.dir": str(folder / "local"),
-            "spark.sql.shuffle.partitions": "2",
-            "spark.log.level": "ERROR",
-            # Few rows and many plans: the better code of the second compiler comes too late to be of use.
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        },
-    )
-    register(started)
-    yield started
-    started.stop()
+
+@pytest.fixture
+def database_alone(make_alone: Callable[[], Database]) -> Database:
+    """A database of the test's own on that server, with the library installed."""
+    return make_alone()
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,12 +85,12 @@ def test_filters_by_texts_that_no_column_can_hold_find_nothing(spark: "SparkSess
     )
     for text in (r"'a\u0000b'", "cast(X'ff' as string)"):
         found = {
-            f"channel = {text}": (0, 0),
-            f"channel in ({text}, 'customer-1')": (1, 1),
-            f"not channel = {text} and not startswith(channel, {text})": (3, 1),
+            f"channel in ({text}, 'customer-1')": 1,
+            f"not channel = {text} and not startswith(channel, {text})": 3,
         }
-        for condition, counts in found.items():
-            assert (history.where(condition).count(), channels.where(condition).count()) == counts, condition
+        for condition, rows in found.items():
+            assert history.where(condition).count() == rows, condition
+        assert channels.where(f"channel = {text}").count() == 0, text
 
 
 def test_the_server_evaluates_the_filters_of_a_view(spark: "SparkSession", target: "Target") -> None:

@@ -220,14 +220,6 @@ def test_a_read_that_is_left_or_refused_leaves_nothing_behind(database: Database
         rows(made, [part])
 
 
-def test_live_tables_in_spark(spark: "SparkSession", target: Target) -> None:
-    """Durations and binaries are Spark's own types."""
-    frame = spark.read.format("fairqueue").options(**target.options, table="channels").load()
-    assert frame.collect() == []
-    frame = spark.read.format("fairqueue").options(**target.options, table="messages", columns="content,due_at").load()
-    assert frame.dtypes == [("content", "binary"), ("due_at", "timestamp")]
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -271,7 +263,13 @@ def test_a_schema_of_the_user_chooses_columns() -> None:
 
 
 def test_spark_knows_which_columns_are_never_null(spark: "SparkSession", target: Target) -> None:
-    """The history's columns are nullable as the table's are, or as the user's schema says, which takes what comes."""
+    """The history's columns are nullable as the table's are, or as the user's schema says, which takes what comes.
+    Durations and binaries are Spark's own types.
+    """
+    live = spark.read.format("fairqueue").options(**target.options)
+    assert live.option("table", "channels").load().collect() == []
+    frame = live.option("table", "messages").option("columns", "content,due_at").load()
+    assert frame.dtypes == [("content", "binary"), ("due_at", "timestamp")]
     add(target.database, 3)
     source = spark.read.format("fairqueue").options(**target.options)
     nullable = {field.name for field in source.load().schema if field.nullable}

@@ -186,7 +186,9 @@ def test_batches_are_as_large_as_asked(database: Database, follow: Follow) -> No
 
 @needs_limits
 def test_the_lag_is_in_the_progress(database: Database, follow: Follow) -> None:
-    """What Spark reports as the latest offset says how many rows are behind, and who holds others back."""
+    """What Spark reports as the latest offset says how many rows are behind, and who holds others back: it has every
+    field that the listener takes.
+    """
     add(database, 6)
     follower = follow()
     assert follower.reader.reportLatestOffset() is None
@@ -197,6 +199,10 @@ def test_the_lag_is_in_the_progress(database: Database, follow: Follow) -> None:
         report = follower.reader.reportLatestOffset()
     assert report is not None
     assert (report["rows"], report["held_rows"], report["held_by_application"]) == (4, 3, "slow report")
+    source = SimpleNamespace(latestOffset=json.dumps(report), numInputRows=2)
+    progress: Any = SimpleNamespace(name="attempts", id="query-1", batchId=0, sources=[source])
+    (lag,) = lags_of(progress)
+    assert (lag.query, lag.read, lag.rows, lag.held_rows, lag.held_by) == ("attempts", 2, 4, 3, report["held_by"])
 
 
 @needs_limits
@@ -238,18 +244,6 @@ def test_a_lag_is_exported_for_each_history_that_a_query_reads(caplog: pytest.Lo
     with caplog.at_level(logging.INFO):
         LagListener().onQueryProgress(event)
     assert json.dumps(asdict(found)) in caplog.text
-
-
-@needs_limits
-def test_a_reader_reports_what_the_listener_takes(database: Database, follow: Follow) -> None:
-    """The end of the history that a stream reports has every field of a lag."""
-    add(database, 6)
-    follower = follow()
-    follower.batch(ReadMaxRows(2))
-    source = SimpleNamespace(latestOffset=json.dumps(follower.reader.reportLatestOffset()), numInputRows=2)
-    progress: Any = SimpleNamespace(name="attempts", id="query-1", batchId=0, sources=[source])
-    (lag,) = lags_of(progress)
-    assert (lag.query, lag.read, lag.rows, lag.held_rows, lag.held_by) == ("attempts", 2, 4, 0, 0)
 
 
 def test_where_a_stream_begins(database: Database, follow: Follow) -> None:

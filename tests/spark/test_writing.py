@@ -181,7 +181,7 @@ def test_bad_rows(spark: "SparkSession", target: Target, tmp_path: Path) -> None
 
 
 def test_rejects_of_other_loads_are_left_alone(spark: "SparkSession", target: Target, tmp_path: Path) -> None:
-    """The same job of another queue or schema has a folder of its own, whatever the names; run again, so has each."""
+    """The same job of another queue or schema has a folder of its own, whatever the names, and again when run again."""
     target.database.execute("create schema other")
     with create_engine(target.database.url, poolclass=NullPool).begin() as connection:
         install(connection, schema="other")
@@ -191,7 +191,7 @@ def test_rejects_of_other_loads_are_left_alone(spark: "SparkSession", target: Ta
     (older / "part-00000.parquet").write_text("kept by an older version")
     bad = spark.sql("select '' as channel, 'x' as payload")
     loads = [("public", "documents"), ("public", "a/b=c %41 ü"), ("other", "documents")]
-    for schema, queue in loads * 2:
+    for schema, queue in (*loads, loads[1]):
         target.database.execute(f"delete from {schema}.fq_load")
         options = {"dsn": target.database.conninfo, "schema": schema, "queue": queue, "job_id": "daily"}
         assert enqueue(bad, bad_rows="reject", rejects_path=str(path), **options).rejected == 1

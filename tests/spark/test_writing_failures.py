@@ -15,10 +15,12 @@ from sqlalchemy import Engine, NullPool, create_engine, text
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Queue
-from sqlalchemy_fairqueue.embedded import Server
+from sqlalchemy_fairqueue.embedded import Server, embedded_server
 from sqlalchemy_fairqueue.spark.errors import BadOption, PipelineError, StageIncomplete
-from tests.fixtures.database import Database, install
+from tests.fixtures.database import Database
+from tests.fixtures.server import programs
 from tests.fixtures.waits import Waits
+from tests.spark.conftest import databases_of
 from tests.spark.staged_loads import begin_batch, messages, stage, stage_batches, stage_by_task, stages, start
 
 ROWS: list[tuple[str, str, str | None]] = [("a", "1", None), ("b", "2", None)]
@@ -43,15 +45,18 @@ sys.stdin.read()
 """
 
 
+@pytest.fixture(scope="module")
+def restarted() -> Iterator[tuple[Server, Callable[[], Database]]]:
+    """A server to restart, and what makes databases on it."""
+    with embedded_server(programs(), durable=True) as server:
+        yield server, databases_of(server)
+
+
 @pytest.fixture
-def own(private_server: Callable[..., Server]) -> tuple[Server, Database]:
-    """A server of the test's own, to restart, with the library installed."""
-    server = private_server(durable=True)
-    database = Database(server.url())
-    engine = create_engine(database.url, poolclass=NullPool)
-    with engine.begin() as connection:
-        install(connection)
-    return server, database
+def own(restarted: tuple[Server, Callable[[], Database]]) -> tuple[Server, Database]:
+    """That server, and a database of the test's own."""
+    server, make = restarted
+    return server, make()
 
 
 @pytest.fixture
@@ -299,7 +304,7 @@ def test_two_jobs_at_once_on_the_same_channels(database: Database) -> None:
 
 def test_workers_drain_while_a_load_merges(database: Database, engine: Engine) -> None:
     """Of the load all or nothing is to be seen; whatever is delivered meanwhile and afterwards comes once."""
-    count, business = 5_000, 500
+    count, business = 2_000, 200
     queue = Queue("q")
     with Session(engine) as session, session.begin():
         for number in range(business):

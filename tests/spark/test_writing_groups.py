@@ -94,17 +94,6 @@ def test_a_value_that_is_no_group_is_a_bad_row() -> None:
     }
 
 
-def test_headers_of_members_have_room_for_the_group() -> None:
-    """The load fails for the row, before the merge would."""
-    headers = '{"a": "' + "x" * 65_500 + '"}'
-    batch = pa.record_batch(
-        [["a"] * 2, ["x"] * 2, pa.array([None, str(uuid4())]), [headers] * 2],
-        ["channel", "payload", "group", "headers"],
-    )
-    _, problems = columns("group", "headers").rows(batch)
-    assert problems == {1: "headers of a member of a group have more than 65,472 bytes of JSON"}
-
-
 @pytest.mark.parametrize(
     ("names", "options", "problem"),
     [
