@@ -22,11 +22,14 @@ def _status() -> int:
         import typer  # noqa: F401
     except ImportError as error:
         sys.exit(f"fairqueue needs more than the library: {error}; pip install 'sqlalchemy-fairqueue[cli]'")
-    from sqlalchemy_fairqueue.cli.output import prepare_streams
+    from sqlalchemy_fairqueue.cli.output import prepare_streams, write_error
     from sqlalchemy_fairqueue.cli.program import main
 
     prepare_streams()
-    return main()
+    status = main()
+    # What others have left in the buffer is written now, or never: the status is that of the command.
+    write_error("")
+    return status
 
 
 if __name__ == "__main__":

@@ -113,9 +113,11 @@ def print_message(message: str, remedy: str | None = None) -> None:
 
 def write_error(text: str) -> None:
     """Write text to stderr. If that is closed or full nobody can be told, and the exit status has to do."""
-    with suppress(OSError):
+    try:
         sys.stderr.write(text)
         sys.stderr.flush()
+    except OSError:
+        _discard(sys.stderr)
 
 
 def prepare_streams() -> None:
@@ -142,9 +144,14 @@ def prepare_streams() -> None:
 
 
 def discard_results() -> None:
-    """Discard what is left in the buffer: Python flushes it once more at the exit, and would complain."""
+    """Discard the results that are left in the buffer."""
+    _discard(results())
+
+
+def _discard(stream: TextIO) -> None:
+    """Discard what is left in a buffer: Python flushes it once more at the exit, and would end with status 120."""
     with suppress(OSError, ValueError):
-        target = results().fileno()
+        target = stream.fileno()
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, target)
         os.close(null)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from sqlalchemy import Engine, event, text
+from sqlalchemy import Engine, text
 
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.cli.installation import open_installation
@@ -14,6 +14,7 @@ from tests.cli.conftest import Cli
 from tests.cli.messages import enqueue
 from tests.cli.test_installation import role
 from tests.fixtures.database import Database
+from tests.fixtures.listeners import listening
 
 _OTHERS = [Queue(f"q{number}") for number in range(10)]
 
@@ -26,11 +27,8 @@ def _connections() -> Iterator[list[None]]:
     def count(*_: object) -> None:
         opened.append(None)
 
-    event.listen(Engine, "do_connect", count)
-    try:
+    with listening("do_connect", count):
         yield opened
-    finally:
-        event.remove(Engine, "do_connect", count)
 
 
 @pytest.mark.parametrize("words", [("stats",), ("channels",), ("top", "--once")])
@@ -64,11 +62,8 @@ def test_statements(cli: Cli, engine: Engine, words: str, for_busy: int) -> None
     def count(*arguments: object) -> None:
         sent.append(str(arguments[2]))
 
-    event.listen(Engine, "before_cursor_execute", count)
-    try:
+    with listening("before_cursor_execute", count):
         found = cli(*words.split())
-    finally:
-        event.remove(Engine, "before_cursor_execute", count)
 
     assert found.status in {0, 1}, found.err
     assert sum("fq_stats(" in statement for statement in sent) == 1

@@ -12,7 +12,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import Connection, create_engine, event, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Session
 
@@ -21,6 +21,7 @@ from sqlalchemy_fairqueue.database.drivers import libpq
 from tests.drivers.conftest import MakeFace
 from tests.drivers.faces import Face
 from tests.fixtures.database import Database
+from tests.fixtures.listeners import listening
 from tests.unit_of_work.business import channels
 from tests.worker.helpers import until
 
@@ -97,15 +98,8 @@ def _listener_of_all_engines(face: Face, seen: list[str]) -> Iterator[None]:  # 
     def see(*given: Any) -> None:
         seen.append(given[2])
 
-    with pytest.MonkeyPatch.context() as patch:
-        # SQLAlchemy leaves the flag set when the last listener has gone: all later tests would count as watched.
-        flag: Any = Engine
-        patch.setattr(Engine, "_has_events", flag._has_events)
-        event.listen(Engine, "before_cursor_execute", see)
-        try:
-            yield
-        finally:
-            event.remove(Engine, "before_cursor_execute", see)
+    with listening("before_cursor_execute", see):
+        yield
 
 
 @contextmanager
