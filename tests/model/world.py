@@ -214,5 +214,6 @@ class World:
         elif found._hints is not None:
             found._hints[Hint.FULL_SCAN_AT] = self.now() + 50_000_000 if hints == "kept" else 0
             # Each scan moves the clock; tests/sql/test_dequeue_hints.py puts off the scan of what a hint hides.
-            between = slice(Hint.BELOW_SCAN_AT, Hint.SERVER)
-            found._hints[between] = [0] * len(found._hints[between])
+            found._hints[Hint.BELOW_SCAN_AT] = 0
+            # As if what is locked was just met; tests/sql/test_locked_for_long.py waits ever longer for it.
+            found._hints[Hint.LOCKED_SINCE] = found._hints[Hint.LOCKED] = None
