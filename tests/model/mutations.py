@@ -118,7 +118,7 @@ _SERVING = [
     Mutation(
         "a purge forgets what is locked",
         "fq_purge_channel",
-        "where x.channel_id = v_channel_id\n      and x.lease_id is null",
+        "where x.channel_id = v_channel_id\n        and x.lease_id is null",
         "where false",
         slow=True,
     ),

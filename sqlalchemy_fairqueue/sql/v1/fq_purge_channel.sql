@@ -1,7 +1,7 @@
 -- fq_purge_channel: delete the undelivered messages of a channel, in the caller's transaction. Returns how many.
 -- Guarantees: messages committed before the call that nobody else has locked are gone; what consumers hold is left to
--- them; what is added later stays. The backlog and the head are right with the commit. Nothing is kept: no dead
--- letters, no history. A channel that does not exist has none.
+-- them; what is added later stays. The backlog and the head are right with the commit, and a signal tells of the head.
+-- Nothing is kept: no dead letters, no history. A channel that does not exist has none.
 -- Locks: the channel's state row: waits for a dequeue, a hearing or a configuration of the channel. Until the commit
 -- the channel is not served, and no consumer waits for it. Messages for update skip locked: one that is just being
 -- cancelled or replaced is passed by.
@@ -55,38 +55,45 @@ begin
   get diagnostics v_deleted = row_count;
 
   -- The new head is the least message that is left: one that somebody has locked. Whatever is committed later has a
-  -- signal of its own.
-  update fairqueue.fq_channel_state s
-  set row_version = s.row_version + 1,
-    backlog = s.backlog - v_deleted,
-    head_dequeue_at = n.dequeue_at,
-    head_message_id = n.id,
-    next_dequeue_at = case
-      when n.id is null or s.paused_at is not null then null
-      else greatest(
-        n.dequeue_at,
-        -- the next hearing or dequeue gives a start tag anew
-        case when s.next_dequeue_at < 0 then 0 end,
-        coalesce(
-          s.next_dequeue_at,
-          greatest(
-            s.last_dequeue_at, fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst)
+  -- signal of its own. The channel may stand before where dequeues begin to search: they learn of it by a signal.
+  with purged as (
+    update fairqueue.fq_channel_state s
+    set row_version = s.row_version + 1,
+      backlog = s.backlog - v_deleted,
+      head_dequeue_at = n.dequeue_at,
+      head_message_id = n.id,
+      next_dequeue_at = case
+        when n.id is null or s.paused_at is not null then null
+        else greatest(
+          n.dequeue_at,
+          -- the next hearing gives a start tag anew
+          case when s.next_dequeue_at < 0 then 0 end,
+          coalesce(
+            s.next_dequeue_at,
+            greatest(
+              s.last_dequeue_at, fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst)
+            )
           )
         )
-      )
-    end,
-    credit = case when n.id is null then 0 else s.credit end
-  from (select) one
-  left join lateral (
-    select x.dequeue_at, x.id
-    from fairqueue.fq_message x
-    where x.channel_id = v_channel_id
-      and x.lease_id is null
-    order by x.channel_id, x.dequeue_at, x.id
-    limit 1
-  ) n on true
-  where s.ctid = v_row
-    and s.channel_id = v_channel_id;
+      end,
+      credit = case when n.id is null then 0 else s.credit end
+    from (select) one
+    left join lateral (
+      select x.dequeue_at, x.id
+      from fairqueue.fq_message x
+      where x.channel_id = v_channel_id
+        and x.lease_id is null
+      order by x.channel_id, x.dequeue_at, x.id
+      limit 1
+    ) n on true
+    where s.ctid = v_row
+      and s.channel_id = v_channel_id
+    returning s.head_dequeue_at, s.head_message_id, s.next_dequeue_at
+  )
+  insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id)
+  select p_queue, v_channel_id, p.head_dequeue_at, p.head_message_id
+  from purged p
+  where p.next_dequeue_at is not null;
   return v_deleted;
 end
 $$;

@@ -1,9 +1,13 @@
 """fq_redrive, fq_purge_dead, fq_purge_channel: what is dead comes back or goes, what waits goes."""
 
+from datetime import timedelta
+
 import psycopg
 import pytest
 from psycopg import errors
 
+from sqlalchemy_fairqueue.database import Hint
+from tests.fixtures.clock import Clock
 from tests.fixtures.waits import Waits
 from tests.sql.answers import Hand
 from tests.sql.client import HOUR, Kernel, OpenKernel, on
@@ -99,17 +103,27 @@ def test_a_purge_waits_for_a_dequeue_and_hinders_none(kernel: Kernel, open_kerne
     assert unbalanced(kernel) == []
 
 
-def test_a_purge_passes_by_what_is_locked(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
-    """A message that somebody has locked is passed by, stays ready and is delivered; the purge goes on."""
+@pytest.mark.parametrize("fair_by", ["messages", "cost"])
+def test_a_purge_passes_by_what_is_locked(
+    kernel: Kernel, open_kernel: OpenKernel, waits: Waits, clock: Clock, fair_by: str
+) -> None:
+    """A message that somebody has locked is passed by, stays ready and is delivered, wherever the hints of a consumer
+    let it begin to search; the purge goes on.
+    """
+    kernel.rows("select fq_share_by('q', %(fair_by)s)", fair_by=fair_by)
     one, two, three = enqueue(kernel, *["a"] * 3)
+    clock.advance(timedelta(minutes=1))
+    call = kernel.dequeue()
+    assert call.ids == [one.message_id]
     holder = open_kernel()
     holder.rows("select from fq_message where id = %(id)s for update", id=two.message_id)
-    assert waits.unhindered(on(lambda operator: purge_channel(operator, "a"))) == 2
+    assert waits.unhindered(on(lambda operator: purge_channel(operator, "a"))) == 1
     holder.rollback()
     assert unbalanced(kernel) == []
-    assert kernel.dequeue(10).ids == [two.message_id]
+    assert call.hints is not None
+    call.hints[Hint.FULL_SCAN_AT] = kernel.value("select fq_now() + 50000000")
+    assert kernel.dequeue(10, hints=call.hints).ids == [two.message_id]
     assert unbalanced(kernel) == []
-    assert one.created
     assert three.created
 
 
