@@ -1,5 +1,6 @@
 """Roles of the model, and what each was granted."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from tests.model.work import QUEUE
@@ -13,10 +14,15 @@ class Grant:
     queue: str = QUEUE
     channels: frozenset[str] | None = None
 
+    def covers(self, queue: str, channels: Collection[str]) -> bool:
+        """Whether a call for the channels of the queue is within it."""
+        return self.queue == queue and (self.channels is None or self.channels >= set(channels))
+
 
 GRANTS = {
-    "producer": Grant(frozenset({"producer"}), channels=frozenset({"a", "b"})),
-    "consumer": Grant(frozenset({"consumer"})),
-    "operator": Grant(frozenset({"operator"})),
-    "stranger": Grant(frozenset({"producer", "consumer", "operator"}), queue="elsewhere"),
+    "producer": [Grant(frozenset({"producer"}), channels=frozenset({"a", "b"}))],
+    # What it may do elsewhere bounds nothing that it may do here.
+    "consumer": [Grant(frozenset({"consumer"})), Grant(frozenset({"operator"}), queue="elsewhere")],
+    "operator": [Grant(frozenset({"operator"}))],
+    "stranger": [Grant(frozenset({"producer", "consumer", "operator"}), queue="elsewhere")],
 }

@@ -7,14 +7,14 @@ from typing import Literal
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import rule
+from hypothesis.stateful import precondition, rule
 from sqlalchemy import text
 
 from sqlalchemy_fairqueue import Batch
 from sqlalchemy_fairqueue.unit_of_work import Verb
 from tests.model.business import CHANNELS, TRANSACTIONS
 from tests.model.roles import Granted
-from tests.model.work import QUEUE, Settled, Work
+from tests.model.work import QUEUE, Purged, Settled, Work
 
 _LOCKS = {
     "message": "select id from fq_message where id = :which for update skip locked",
@@ -60,6 +60,16 @@ class FairQueueMachine(Granted):
             sent.states.add(wanted)
         elif got and isinstance(wanted, int):
             (sent.messages if kind == "message" else sent.leases).add(wanted)
+
+    @rule(tx=TRANSACTIONS, which=st.integers(0, 20))
+    @precondition(lambda self: self.books.messages)
+    def purge_around(self, tx: int, which: int) -> None:
+        """Channels are purged while somebody keeps messages of them locked that consumers have heard of."""
+        self.hear()
+        self.lock(tx, "message", which, "a")
+        locked = self.others().messages & self.books.messages.keys()
+        for channel in sorted({self.books.messages[one].channel for one in locked}):
+            self.change(None, Purged(channel), partial(self.world.queues[0].purge, channel=channel), now=True)
 
     @rule(by=st.sampled_from([1_000, 10_000, 100_000, 1_000_000, 40_000_000]))
     def time_passes(self, by: int) -> None:

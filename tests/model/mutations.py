@@ -120,7 +120,6 @@ _SERVING = [
         "fq_purge_channel",
         "where x.channel_id = v_channel_id\n        and x.lease_id is null",
         "where false",
-        slow=True,
     ),
     Mutation("a purge counts nothing", "fq_purge_channel", "    backlog = s.backlog - v_deleted,\n", ""),
     Mutation(

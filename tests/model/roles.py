@@ -113,10 +113,10 @@ class Granted(Stories):
         self, role: str, kinds: set[str], channels: Collection[str] | None = None
     ) -> type[NotGranted | ProgrammingError] | None:
         """The error of a call that only such kinds of work may make, in these channels; None: it is allowed."""
-        grant = GRANTS[role]
-        if not grant.kinds & kinds:
+        grants = [one for one in GRANTS[role] if one.kinds & kinds]
+        if not grants:
             return ProgrammingError
-        if grant.queue != QUEUE or not (grant.channels is None or grant.channels >= set(channels or ())):
+        if not any(one.covers(QUEUE, channels or ()) for one in grants):
             return NotGranted
         self.saw("done as a role")
         return None

@@ -40,7 +40,7 @@ _REACHED = {
     "purge of a channel": 0.04,
     "some fields of a policy": 0.05,
     "purge left what is out": 0.01,
-    "purge left what was locked or came later": 0.005,
+    "purge left what was locked or came later": 0.1,
     "done as a role": 0.3,
     "NotGranted of a role": 0.3,
     "ProgrammingError of a role": 0.3,

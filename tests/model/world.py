@@ -101,13 +101,14 @@ class World:
 
     def _grant(self, role: str) -> Any:
         """Make a role with its grants; an engine that acts as it."""
-        name, grant = self._name(role), GRANTS[role]
+        name = self._name(role)
         self._database.execute(f'create role "{name}"')
-        bounds = {"queues": [grant.queue], "channels": None if grant.channels is None else sorted(grant.channels)}
         with create_engine(self._database.url, poolclass=NullPool).begin() as connection:
-            for kind in sorted(grant.kinds):
-                op: Any = Operations(MigrationContext.configure(connection))
-                op.grant_fairqueue(name, kind, **bounds)
+            op: Any = Operations(MigrationContext.configure(connection))
+            for grant in GRANTS[role]:
+                channels = None if grant.channels is None else sorted(grant.channels)
+                for kind in sorted(grant.kinds):
+                    op.grant_fairqueue(name, kind, queues=[grant.queue], channels=channels)
         return self._engine(self._database, role=name)
 
     def _name(self, role: str) -> str:
