@@ -155,8 +155,8 @@ def test_other_lengths(connection: Connection) -> None:
     """Arrays of other lengths are refused, those of periods too."""
     for words in LENGTHS:
         assert _refused(connection, words, periods=True) == _refused(connection, words, periods=False), words
-    for words in ({"unique_fors": "{1}"}, {"from_ends": "{true}"}):
-        assert "differ in length" in _refused(connection, words, periods=True)[1]
+    for name, value in {"unique_fors": "{1}", "from_ends": "{true}"}.items():
+        assert "differ in length" in _refused(connection, {name: value}, periods=True)[1]
 
 
 def test_a_bad_period(connection: Connection) -> None:
@@ -177,7 +177,7 @@ def test_an_undone_member_is_none(connect: Connect, waits: Waits, database: Data
     holder = connect()
     queue.configure_channel(holder, "new", weight=2)
 
-    def add(rival: Connection) -> tuple[str | None, UUID]:
+    def add(rival: Engine) -> tuple[str | None, UUID]:
         with Session(rival) as session, queue.group(session) as group:
             [receipt] = group.enqueue_many([Enqueue(channel="new", key="k", payload=1, unique_for=HOUR)])
             session.commit()
