@@ -38,8 +38,7 @@ _MESSAGE_TYPES = {
     "keys": "text[]",
     "max_attempts": "integer[]",
 }
-_ARRAYS = (*_MESSAGE_TYPES, "on_duplicates", "costs", "groups")
-_PERIOD_TYPES = {"unique_fors": "bigint[]", "from_ends": "boolean[]"}
+_ARRAYS = (*_MESSAGE_TYPES, "on_duplicates", "costs", "groups", "unique_fors", "from_ends")
 
 
 class Content(bytes):
@@ -105,7 +104,6 @@ def enqueue_clause(
     *,
     alone: bool = False,
     refusing: bool = False,
-    function: Literal["fq_enqueue", "fq_enqueue_unique", "fq_enqueue_members"] = "fq_enqueue",
 ) -> Clause:
     """``fq_enqueue``.
 
@@ -113,17 +111,14 @@ def enqueue_clause(
         schema: Of the installation.
         alone: Of one message.
         refusing: It fails for an outcome that a caller must raise.
-        function: ``fq_enqueue_unique`` for keys that stay taken for a period; ``fq_enqueue_members`` for members of
-            groups that the transaction has made, which it counts.
     """
-    more = _PERIOD_TYPES if function == "fq_enqueue_unique" else {}
     outcome = _refusing(schema, alone=alone) if refusing else "outcome"
     return call(
         schema,
-        function,
+        "fq_enqueue",
         # A row for each of many messages would cost the client as much as to encode it.
         ("message_id", f"{outcome} as outcome") if alone else (*_IN_ARRAYS, _all_or_each(outcome)),
-        alone=(*_ARRAYS, *more) if alone else (),
+        alone=_ARRAYS if alone else (),
         queue="text",
         **_MESSAGE_TYPES,
         policy="jsonb",
@@ -132,7 +127,9 @@ def enqueue_clause(
         hold="bigint[]",
         costs="integer[]",
         groups="uuid[]",
-        **more,
+        unique_fors="bigint[]",
+        from_ends="boolean[]",
+        counts_members="boolean",
     )
 
 
@@ -198,41 +195,29 @@ def enqueue_call(
     """The call of :func:`enqueue`.
 
     *refusing*: it fails for "full", and for "duplicate" where that is to raise, to be sent together with COMMIT.
-    *counts_members*: those of groups that the transaction has made; no message has a key for a period.
+    *counts_members*: those of groups that the transaction has made.
     """
     alone = len(messages) == 1
     rows = map(_row, messages)
     # Tuples, for a dict a message keeps the garbage collector busy.
     values = next(rows) if alone else map(list, zip(*rows, strict=True))
     parameters: dict[str, Any] = dict(zip(_ARRAYS, values, strict=True))
-    periods = [one.message.unique_for for one in messages]
-    is_unique = any(periods)
     if alone:
         parameters["groups"] = _text(parameters["groups"])
     else:
         groups = _shared(parameters["groups"])
         parameters["groups"] = None if groups == [None] else list(map(_text, groups))
-        if is_unique:
-            # fq_enqueue_unique takes one for each.
-            parameters["groups"] = parameters["groups"] and [_text(one.group_id) for one in messages]
-        else:
-            parameters["headers"] = _shared(parameters["headers"])
-        if not any(parameters["costs"]):
-            parameters["costs"] = None
+        parameters["headers"] = _shared(parameters["headers"])
+        for name in ("costs", "unique_fors", "from_ends"):
+            if not any(parameters[name]):
+                parameters[name] = None
     parameters["queue"] = target.queue
     parameters["policy"] = new_policy_json(policy)
     parameters["notify"] = may_notify(connection, notify)
     parameters["hold"] = None if lock is None else sorted(lock)
     doing = f"enqueue {len(messages)} messages to queue {target.queue!r}"
-    if is_unique:
-        unique_fors = [None if one is None else microseconds(one) for one in periods]
-        from_ends = [one.message.unique_from == "completion" for one in messages]
-        parameters["unique_fors"] = unique_fors[0] if alone else unique_fors
-        parameters["from_ends"] = from_ends[0] if alone else from_ends
-    function: Literal["fq_enqueue", "fq_enqueue_unique", "fq_enqueue_members"]
-    function = "fq_enqueue_unique" if is_unique else "fq_enqueue_members" if counts_members else "fq_enqueue"
-    clause = enqueue_clause(target.schema, alone=alone, refusing=refusing, function=function)
-    return Call(clause, parameters, doing)
+    parameters["counts_members"] = counts_members
+    return Call(enqueue_clause(target.schema, alone=alone, refusing=refusing), parameters, doing)
 
 
 def _shared(values: list[Any]) -> list[Any]:
@@ -261,6 +246,8 @@ def _row(encoded: EncodedMessage) -> tuple[Any, ...]:
         message.on_duplicate,
         None if message.cost == 1 else message.cost,
         encoded.group_id,
+        None if message.unique_for is None else microseconds(message.unique_for),
+        message.unique_from == "completion",
     )
 
 

@@ -34,7 +34,6 @@ def _need_no_answer(connection: Connection, routed: Sequence[tuple[Connection, O
     # whose delivery must not have been lost.
     made: set[UUID | None] = {None}
     before: UUID | None = None
-    has_periods = False
     for where, operation in routed:
         if where is not connection:
             return False
@@ -44,12 +43,11 @@ def _need_no_answer(connection: Connection, routed: Sequence[tuple[Connection, O
                 before = operation.group_id
                 if before not in made:
                     return False
-            has_periods = has_periods or operation.message.unique_for is not None
         elif isinstance(operation, MakeGroup):
             made.add(operation.group_id)
         elif not isinstance(operation, Settle):
             return False
-    return not has_periods or len(made) == 1
+    return True
 
 
 def send_last(connection: Connection, operations: Sequence[Operation]) -> list[ReceiptUpdate]:

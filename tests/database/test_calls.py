@@ -80,7 +80,7 @@ def test_costs_are_told_before_the_settlement() -> None:
     assert settled == ", ".join(f"cast(:{name} as {type_})" for name, type_ in _parameters("fq_complete")[1:]) + ")"
 
 
-@pytest.mark.parametrize(("build", "arrays"), [(enqueue_clause, 12), (complete_clause, 4), (_COSTLY, 8)])
+@pytest.mark.parametrize(("build", "arrays"), [(enqueue_clause, 14), (complete_clause, 4), (_COSTLY, 8)])
 def test_one_message_alone(build: Callable[..., Clause], arrays: int) -> None:
     """A clause for one message takes the same parameters, the elements of the arrays instead of these."""
     several, alone = build(None), build(None, alone=True)

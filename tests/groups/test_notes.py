@@ -14,7 +14,7 @@ from tests.groups.conftest import Make, counts, fold
 _SQL = Path(sqlalchemy_fairqueue.__file__).parent / "sql"
 _ENDING = {"fq_complete", "fq_bury_messages", "fq_quarantine"}
 """Functions that delete messages that a consumer holds and that were not cancelled."""
-_OTHERS = {"fq_return_messages", "fq_cancel", "fq_purge_channel", "fq_move_message", "fq_enqueue_one_unique"}
+_OTHERS = {"fq_return_messages", "fq_cancel", "fq_purge_channel", "fq_move_message", "fq_add_message"}
 """Functions that delete only what nobody holds or what was cancelled, which the trigger notes."""
 
 

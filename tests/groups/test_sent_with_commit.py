@@ -51,7 +51,7 @@ def test_members_are_counted_by_the_server(engine: Engine, database: Database, q
         False,
     ]
     if engine.driver == "psycopg":
-        assert sum("fq_enqueue_members" in statement for statement in called) == 1
+        assert sum("fq_enqueue" in statement for statement in called) == 1
         assert sum("fq_join_group" in statement for statement in called) == 1
 
 
@@ -92,7 +92,7 @@ def test_strangers_are_refused(engine: Engine, database: Database, queue: Queue)
     for group_id in (group.id, uuid4()):
         for groups in (f"{{{group_id}}}", f"{{null,{group_id}}}"):
             with pytest.raises(DBAPIError, match="adds to a group that its transaction has not made"):
-                database.execute(f"select fq_enqueue_members('documents', {_ARRAYS}, '{groups}')")
+                database.execute(f"select fq_enqueue('documents', {_ARRAYS}, '{groups}', null, null, true)")
     assert database.value("select count(*) from fq_message") == 0
 
 

@@ -84,8 +84,8 @@ _PRIORITY = [
     Mutation("a letter forgets its priority", "fq_bury_messages", "b.dedupe_key, b.priority,", "b.dedupe_key, null,"),
     Mutation(
         "a replaced message keeps its priority",
-        "fq_enqueue_replacing",
-        "priority = r.priority,\n",
+        "fq_add_message",
+        "priority = p_priority,\n",
         "priority = m.priority,\n",
     ),
 ]
@@ -133,35 +133,47 @@ _SERVING = [
 _KEYS = [
     Mutation(
         "a replaced message keeps its attempts",
-        "fq_replace_message",
-        "      attempts = 0,\n",
+        "fq_add_message",
+        "          attempts = 0,\n",
         "",
         slow=True,
     ),
-    Mutation("a replaced message keeps its turn order", "fq_enqueue_replacing", "dequeue_at = v_ats[i],\n", ""),
+    Mutation("a replaced message keeps its turn order", "fq_add_message", "dequeue_at = p_at,\n", ""),
     Mutation(
         "a replaced message is told to nobody",
-        "fq_tell_enqueued",
+        "fq_enqueue_alone",
+        "if v_added.outcome in ('created', 'replaced') then",
+        "if v_added.outcome = 'created' then",
+    ),
+    Mutation(
+        "one of several that are replaced is told to nobody",
+        "fq_enqueue_in_order",
         "where u.outcome in ('created', 'replaced', 'dropped')",
         "where u.outcome in ('created', 'dropped')",
     ),
     Mutation(
         "a message that is out is rewritten",
-        "fq_enqueue_replacing",
-        "elsif found and v_lease_id is null then",
-        "elsif found then",
+        "fq_add_message",
+        "elsif v_holder is not null and v_lease_id is null then",
+        "elsif v_holder is not null then",
     ),
     Mutation(
         "a replaced message counts twice",
-        "fq_tell_enqueued",
+        "fq_enqueue_alone",
+        "(v_added.outcome = 'created')::integer",
+        "1",
+    ),
+    Mutation(
+        "one of several that are replaced counts twice",
+        "fq_enqueue_in_order",
         "count(*) filter (where u.outcome = 'created') as added",
         "count(*) filter (where u.outcome <> 'dropped') as added",
     ),
     Mutation(
         "a duplicate is told before what replaces",
         "fq_enqueue_in_order",
-        "and v_later_key = r.key",
-        "and false",
+        "if r.key = v_later_key and not v_is_late then",
+        "if false then",
         slow=True,
     ),
     Mutation(
@@ -172,7 +184,13 @@ _KEYS = [
 _BOUNDS = [
     Mutation(
         "what was dropped is not counted",
-        "fq_tell_enqueued",
+        "fq_enqueue_alone",
+        "values (p_queue, v_channel.channel_id, 1);",
+        "values (p_queue, v_channel.channel_id, 0);",
+    ),
+    Mutation(
+        "one of several that was dropped is not counted",
+        "fq_enqueue_in_order",
         "count(*) filter (where u.outcome = 'dropped') as dropped",
         "0 as dropped",
     ),
@@ -187,11 +205,17 @@ _BOUNDS = [
     ),
     Mutation(
         "no signal takes room",
-        "fq_tell_enqueued",
+        "fq_enqueue_alone",
+        "v_added.outcome = 'created' and v_channel.max_backlog is not null",
+        "false",
+    ),
+    Mutation(
+        "no signal of several messages takes room",
+        "fq_enqueue_in_order",
         "t.added > 0 and t.bounded",
         "false",
     ),
-    Mutation("a call takes no room", "fq_enqueue_in_order", "          v_room := v_room - 1;\n", ""),
+    Mutation("a call takes no room", "fq_enqueue_in_order", "        v_room := v_room - 1;\n", ""),
     Mutation(
         "a channel hears what was not told",
         "fq_hear_chunk",

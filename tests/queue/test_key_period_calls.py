@@ -1,13 +1,15 @@
-"""Calls of fq_enqueue_unique beside those of fq_enqueue: what is refused and taken, and what an undone one leaves."""
+"""Calls of fq_enqueue with periods beside those without: what is refused and taken, and what an undone one leaves."""
 
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import ChannelFull, Queue
+from sqlalchemy_fairqueue import ChannelFull, Enqueue, Queue
 from sqlalchemy_fairqueue.database.drivers import refusal_of
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
@@ -56,21 +58,21 @@ def _call(connection: Connection, words: dict[str, str | None], *, periods: bool
     given = {**dict.fromkeys(_TYPES), **_TWO, "notify": "false", **words}
     types = dict(_TYPES)
     if periods:
-        name, types = "fq_enqueue_unique", {**types, "unique_fors": "bigint[]", "from_ends": "boolean[]"}
+        types |= {"unique_fors": "bigint[]", "from_ends": "boolean[]"}
     else:
-        name, given = "fq_enqueue", {one: value for one, value in given.items() if one in types}
+        given = {one: value for one, value in given.items() if one in types}
     arguments = ", ".join(f"cast(%({one})s as {type_})" for one, type_ in types.items())
-    rows = connection.exec_driver_sql(f"select * from {name}('documents', {arguments}) order by ordinal", given)
+    rows = connection.exec_driver_sql(f"select * from fq_enqueue('documents', {arguments}) order by ordinal", given)
     return [tuple(row) for row in rows]
 
 
 def _refused(connection: Connection, words: dict[str, str | None], *, periods: bool) -> tuple[str | None, str]:
-    """Send a call that is refused: the SQLSTATE and the first line of the message, the function's name left out."""
+    """Send a call that is refused: the SQLSTATE and the first line of the message."""
     with pytest.raises(DBAPIError) as caught:
         _call(connection, words, periods=periods)
     connection.rollback()
     found = refusal_of(caught.value)
-    return found.sqlstate, str(caught.value.orig).splitlines()[0].replace("fq_enqueue_unique", "fq_enqueue")
+    return found.sqlstate, str(caught.value.orig).splitlines()[0]
 
 
 def _alone(words: dict[str, str | None]) -> dict[str, str | None]:
@@ -95,7 +97,7 @@ BAD: dict[str, dict[str, str | None]] = {
 
 
 def test_a_bad_value_is_refused_whether_its_key_is_taken(queue: Queue, engine: Engine, connection: Connection) -> None:
-    """A message alone, and one beside others, is refused with the words of fq_enqueue; it is named by its place."""
+    """A message with a period, alone and beside others, is refused as one without; it is named by its place."""
     for taken in ("free", "living", "ended"):
         if taken == "living":
             enqueue_key(queue, engine)
@@ -121,7 +123,7 @@ SHAPES: dict[str, dict[str, str | None]] = {
 
 @pytest.mark.parametrize("taken", ["free", "living"])
 def test_one_element_for_all(queue: Queue, engine: Engine, connection: Connection, taken: str) -> None:
-    """Headers and groups of one element hold for all messages that are added, as in fq_enqueue."""
+    """Headers and groups of one element hold for all messages that are added, with periods as without."""
     queue.enqueue_now(engine, channel="a", payload=1)
     if taken == "living":
         enqueue_key(queue, engine)
@@ -150,9 +152,45 @@ LENGTHS: list[dict[str, str | None]] = [
 
 
 def test_other_lengths(connection: Connection) -> None:
-    """Arrays of other lengths are refused as by fq_enqueue."""
+    """Arrays of other lengths are refused, those of periods too."""
     for words in LENGTHS:
         assert _refused(connection, words, periods=True) == _refused(connection, words, periods=False), words
+    for name, value in {"unique_fors": "{1}", "from_ends": "{true}"}.items():
+        assert "differ in length" in _refused(connection, {name: value}, periods=True)[1]
+
+
+def test_a_bad_period(connection: Connection) -> None:
+    """A period out of its bounds, and one without a key, is refused, alone and beside others."""
+    bad: list[tuple[dict[str, str | None], str]] = [
+        ({"unique_fors": "{0,1}"}, "unique_for is 0"),
+        ({"unique_fors": "{3153600000000001,1}"}, "unique_for is 3153600000000001"),
+        ({"keys": "{null,k}"}, "key is null"),
+    ]
+    for words, said in bad:
+        for given in (words, _alone(words)):
+            assert f"message 1 of fq_enqueue has a bad value: {said}" in _refused(connection, given, periods=True)[1]
+
+
+def test_an_undone_member_is_none(connect: Connect, waits: Waits, database: Database) -> None:
+    """A member whose key was taken for a period meanwhile is a duplicate: its group neither counts it nor its end."""
+    queue = Queue("documents")
+    holder = connect()
+    queue.configure_channel(holder, "new", weight=2)
+
+    def add(rival: Engine) -> tuple[str | None, UUID]:
+        with Session(rival) as session, queue.group(session) as group:
+            [receipt] = group.enqueue_many([Enqueue(channel="new", key="k", payload=1, unique_for=HOUR)])
+            session.commit()
+        return receipt.outcome, group.id
+
+    rival = waits.start(add).blocked()
+    database.execute("insert into fq_key_period values ('documents', 'new', 'k', 1000, 1, fq_now() + 1000000000)")
+    holder.commit()
+    outcome, group_id = rival.result()
+    assert outcome == "duplicate"
+    assert database.value("select count(*) from fq_message") == 0
+    status = queue.group_status(connect(), group_id)
+    assert (status.total, status.cancelled) == (0, 0)
 
 
 @pytest.mark.parametrize("bounded", [False, True])

@@ -236,7 +236,7 @@ def test_a_hidden_element(engine: Engine, database: Database) -> None:
         queue = Queue(outcome)
         enqueue_key(queue, engine, unique_for=None)
         found = database.rows(
-            f"select outcome from fq_enqueue_unique('{queue.name}', {channels}, '{{x}}', array[''::bytea], "
+            f"select outcome from fq_enqueue('{queue.name}', {channels}, '{{x}}', array[''::bytea], "
             "array[null::jsonb], array[null::bigint], array[null::bigint], array[null::integer], '{k}', "
             f"array[null::integer], null, {on_duplicates}, false, null, null, null, '{{3600000000}}', '{{true}}')"
         )

@@ -76,7 +76,7 @@ def test_periods_of_a_producer(jobs: Installation) -> None:
             )
             assert MINE.enqueue_now(actor.engine, channel="a", kind="parse", payload=1, key="new", unique_for=hour)
             continue
-        with pytest.raises(NotGranted, match=f"not granted producer for queue '{queue.name}' channel '{channel}'"):
+        with pytest.raises(NotGranted, match=f"not granted .* for queue '{queue.name}' channel '{channel}'"):
             queue.enqueue_now(actor.engine, channel=channel, kind="parse", payload=1, key="k", unique_for=hour)
 
 

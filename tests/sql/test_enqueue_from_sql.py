@@ -47,6 +47,11 @@ _BAD = (
     ("headers", "'[1]'", "'[1]'"),
     ("headers", "jsonb_build_object('h', repeat('x', 65536))", "longer than 65,536 bytes"),
     ("max_attempts", "0", "0"),
+    ("unique_for", "'0 s', p_key => 'k'", "'00:00:00'"),
+    ("unique_for", "'101 years', p_key => 'k'", "'101 years'"),
+    ("unique_from", "'end', p_unique_for => '1 day', p_key => 'k'", "'end'"),
+    ("unique_from", "null", "null"),
+    ("key", "null, p_unique_for => '1 day'", "null"),
 )
 
 
@@ -100,6 +105,20 @@ def test_what_it_returns(kernel: Kernel) -> None:
     kernel.rows(configure, policy='{"drop_when_full": true}')
     assert kernel.value(_ONE.format("p_kind => 'more'")) is None
     assert kernel.rows("select id, kind from fq_message") == [{"id": first, "kind": "new"}]
+
+
+@pytest.mark.parametrize("begins", ["enqueue", "completion"])
+def test_a_period(kernel: Kernel, begins: str) -> None:
+    """A key with a period stays taken after its message has ended, for so long from its enqueue or its end on."""
+    one = _ONE.format(f"p_key => 'k', p_unique_for => '1 day', p_unique_from => '{begins}'")
+    until = "select expires_at - fq_now() from fq_key_period"
+    assert kernel.value(one) is not None
+    assert (kernel.value(until) is None) is (begins == "completion")
+    kernel.rows("delete from fq_message")
+    assert kernel.value(one) is None
+    assert 86_000_000_000 < kernel.value(until) <= 86_400_000_000
+    kernel.rows("update fq_key_period set expires_at = 0")
+    assert kernel.value(one) is not None
 
 
 def test_every_argument_is_passed(kernel: Kernel) -> None:

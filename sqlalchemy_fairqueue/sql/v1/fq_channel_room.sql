@@ -5,7 +5,8 @@
 -- Locks: none, or for a new channel as fq_make_channels. Index: fq_channel_queue_name_key, fq_channel_state_newest_ix,
 -- fq_signal_bounded_ix.
 -- Errors: 40001 as fq_make_channels, and under SERIALIZABLE for two at one bounded channel.
--- Its callers set how its statements are planned: to set it again would take longer than the call.
+-- Its callers pin the search_path and set how its statements are planned: to set it again would take longer than the
+-- call.
 create function fairqueue.fq_channel_room(
   p_queue text,
   p_channel text,
@@ -18,7 +19,6 @@ create function fairqueue.fq_channel_room(
 )
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin

@@ -13,7 +13,9 @@ create function fairqueue.fq_check_messages(
   p_max_attempts integer[],
   p_on_duplicates text[],
   p_costs integer[],
-  p_groups uuid[]
+  p_groups uuid[],
+  p_unique_fors bigint[],
+  p_from_ends boolean[]
 )
 returns void
 language plpgsql
@@ -40,6 +42,8 @@ begin
     or cardinality(p_on_duplicates) <> v_count
     or cardinality(p_costs) <> v_count
     or cardinality(p_groups) not in (1, v_count)
+    or cardinality(p_unique_fors) <> v_count
+    or cardinality(p_from_ends) <> v_count
   then
     raise exception 'the arrays of fq_enqueue differ in length'
       using errcode = 'QF001', hint = 'pass arrays of one length, with null where a message has no value';
@@ -58,28 +62,22 @@ begin
       when 'max_attempts' then u.max_attempts::text
       when 'on_duplicate' then fairqueue.fq_shown(u.on_duplicate::text)
       when 'cost' then u.cost::text
+      when 'unique_for' then u.unique_for::text
     end
   into v_ordinal, v_argument, v_value
   from unnest(
     p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts, p_on_duplicates,
-    p_costs
+    p_costs, p_unique_fors
   )
-    with ordinality u(channel, kind, content, headers, delay, at, priority, key, max_attempts, on_duplicate, cost, ord)
+    with ordinality u(
+      channel, kind, content, headers, delay, at, priority, key, max_attempts, on_duplicate, cost, unique_for, ord
+    )
   cross join lateral (
-    select case
-      when (octet_length(u.channel) between 1 and 512) is not true then 'channel'
-      when (octet_length(u.kind) between 1 and 512) is not true then 'kind'
-      -- sent as text it is twice as long, and the server sends no more than a gigabyte: it could never be dequeued
-      when (octet_length(u.content) <= 268435456) is not true then 'content'
-      when not fairqueue.fq_headers_fit(u.headers::jsonb) then 'headers'
-      when u.delay not between 0 and 3153600000000000 or num_nonnulls(u.delay, u.at) > 1 then 'delay'
-      when u.at > 253402300799999999 then 'at'
-      when u.priority < 1 then 'priority'
-      when octet_length(u.key) not between 1 and 512 then 'key'
-      when u.max_attempts < 1 then 'max_attempts'
-      when u.on_duplicate not in ('skip', 'raise', 'replace') then 'on_duplicate'
-      when u.cost not between 1 and 1000000000 then 'cost'
-    end as argument
+    select fairqueue.fq_bad_argument(
+      u.channel::text, u.kind::text, u.content::bytea, u.headers::jsonb, u.delay::bigint, u.at::bigint,
+      u.priority::integer, u.key::text, u.max_attempts::integer, u.on_duplicate::text, u.cost::integer,
+      u.unique_for::bigint
+    ) as argument
   ) bad
   where bad.argument is not null
   order by u.ord
@@ -96,6 +94,7 @@ begin
           when 'cost' then 'give a cost of 1 to 1,000,000,000'
           when 'priority' then 'give a priority >= 1'
           when 'max_attempts' then 'give max_attempts >= 1'
+          when 'unique_for' then 'give a period of 1 microsecond to 100 years'
           else format('give a %s of 1 to 512 bytes', v_argument)
         end;
   end if;

@@ -11,17 +11,28 @@
 -- p_ats microseconds since the epoch (the past means now); at most one of the two a message. p_priorities >= 1: the
 -- position of a message from the time on when it is due, see fq_promote. p_costs: what each costs its channel when it
 -- is delivered, 1 to 1,000,000,000; null: 1.
--- p_groups: the groups that created messages belong to; a message that is replaced stays in its own.
--- p_headers, p_groups: an array of one element holds for all messages.
+-- p_groups: the groups that created messages belong to; a message that is replaced stays in its own. p_counts_members:
+-- this transaction has made these groups, and the call counts what it created, as fq_join_group does, for a caller that
+-- sends it together with COMMIT; one note a group.
+-- p_unique_fors: for how many microseconds the key stays taken, from this call on, or with p_from_ends from the end of
+-- the message; null: while the message lives. Of two messages of a channel that were added under one key with a period,
+-- the later one was added when the period of the earlier one was over. Until then it is a 'duplicate' of that, ended or
+-- not, however it ended; with p_on_duplicates replace, a message that nobody holds is 'replaced', and the period begins
+-- anew. Messages without a period meet living ones alone.
+-- p_headers, p_groups: an array of one element holds for all messages. A bad value is refused whatever holds the key.
+-- How: one message takes one statement if that can add it, else fq_enqueue_alone; several take fq_enqueue_many.
 -- Locks: in the order (channel, key), COLLATE "C": first use of a channel waits for a transaction that is making the
 -- same one, a key for one that is adding, taking, ending or withdrawing the message that holds it. Then messages to
 -- replace, with p_hold (what the transaction settles or cancels later), in the order of their ids; if one of them has
 -- ended by then, the call undoes everything and begins again, since no transaction may wait for a key while it has
--- locked a message. Nothing else waits, and no row is touched that another transaction updates. p_notify (false by
--- default): wake waiting consumers (never in a two-phase transaction).
--- Index: fq_channel_queue_name_key, fq_message_dedupe_key, fq_channel_state_newest_ix, fq_signal_bounded_ix.
--- Errors: QF001 bad argument; 40001 as fq_make_channels, for a key whose holder changed since the snapshot, and under
--- SERIALIZABLE for two at one bounded channel; QF007.
+-- locked a message. Who has added a message has its key, and then writes the row of its period, which nobody else does
+-- but housekeeping, which waits for none. Nothing else waits, and no row is touched that another transaction updates.
+-- p_notify (false by default): wake waiting consumers (never in a two-phase transaction).
+-- Index: fq_channel_queue_name_key, fq_message_dedupe_key, fq_channel_state_newest_ix, fq_signal_bounded_ix,
+-- fq_key_period_pkey, fq_group_pkey.
+-- Errors: QF001 bad argument, or p_counts_members and a group that is another queue's or another transaction's; 40001 as
+-- fq_make_channels, for a key whose holder changed or whose period began since the snapshot, and under SERIALIZABLE for
+-- two at one bounded channel; QF007.
 create function fairqueue.fq_enqueue(
   p_queue text,
   p_channels text[],
@@ -38,7 +49,10 @@ create function fairqueue.fq_enqueue(
   p_notify boolean default false,
   p_hold bigint[] default null,
   p_costs integer[] default null,
-  p_groups uuid[] default null
+  p_groups uuid[] default null,
+  p_unique_fors bigint[] default null,
+  p_from_ends boolean[] default null,
+  p_counts_members boolean default false
 )
 returns table (ordinal integer, message_id bigint, created boolean, outcome text)
 language plpgsql
@@ -56,13 +70,7 @@ as $$
 #variable_conflict use_column
 declare
   v_now bigint := fairqueue.fq_now();
-  v_count integer := coalesce(cardinality(p_channels), 0);
-  v_alone boolean;
-  -- whether the messages are added one by one, not by a bulk insert: for bounds, and for the aging of priorities
-  v_one_by_one boolean;
-  -- of calls that have one for all messages
-  v_headers jsonb;
-  v_group_id uuid;
+  v_added record;
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
     perform fairqueue.fq_check_grant(
@@ -70,129 +78,85 @@ begin
     )
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
-  -- One good message for a channel that is there, as most transactions send: one statement, for the start of those
-  -- below would cost more than their run. When it adds nothing (a channel that is new or has a bound, a key that
-  -- stands, a bad value), the general way does, or says why not. Bounds are checked, so that an element that another
-  -- subscript hides is never passed over.
+  -- One good message, as most transactions send. Bounds are checked, so that an element that another subscript hides is
+  -- never passed over.
   if (array_dims(p_channels), array_dims(p_kinds), array_dims(p_contents), array_dims(p_headers), array_dims(p_delays),
       array_dims(p_ats), array_dims(p_priorities), array_dims(p_keys), array_dims(p_max_attempts))
      = ('[1:1]', '[1:1]', '[1:1]', '[1:1]', '[1:1]', '[1:1]', '[1:1]', '[1:1]', '[1:1]')
-    and p_contents[1] is not null
-    and octet_length(p_kinds[1]) between 1 and 512
-    and octet_length(p_contents[1]) <= 268435456
-    and (octet_length(p_keys[1]) between 1 and 512) is not false
-    and num_nonnulls(p_delays[1], p_ats[1], p_priorities[1]) <= 1
-    and (p_headers[1] is null or fairqueue.fq_headers_fit(p_headers[1]::jsonb))
-    and (p_ats[1] <= 253402300799999999) is not false
-    and (p_delays[1] between 0 and 3153600000000000) is not false
-    and (p_priorities[1] >= 1) is not false
-    and (p_max_attempts[1] >= 1) is not false
-    and (p_costs is null or (array_dims(p_costs) = '[1:1]' and (p_costs[1] between 1 and 1000000000) is not false))
-    and (
-      p_on_duplicates is null
-      or (
-        array_dims(p_on_duplicates) = '[1:1]'
-        and coalesce(p_on_duplicates[1], 'skip') in ('skip', 'raise', 'replace')
-      )
-    )
+    and (p_on_duplicates is null or array_dims(p_on_duplicates) = '[1:1]')
+    and (p_costs is null or array_dims(p_costs) = '[1:1]')
     and (p_groups is null or array_dims(p_groups) = '[1:1]')
+    and (p_unique_fors is null or array_dims(p_unique_fors) = '[1:1]')
+    and (p_from_ends is null or array_dims(p_from_ends) = '[1:1]')
+    and not p_counts_members
+    and fairqueue.fq_bad_argument(
+      p_channels[1]::text, p_kinds[1]::text, p_contents[1]::bytea, p_headers[1]::jsonb, p_delays[1]::bigint,
+      p_ats[1]::bigint, p_priorities[1]::integer, p_keys[1]::text, p_max_attempts[1]::integer,
+      p_on_duplicates[1]::text, p_costs[1]::integer, p_unique_fors[1]::bigint
+    ) is null
   then
-    return query
-    with added as (
-      insert into fairqueue.fq_message as m (
-        channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, priority, max_attempts,
-        cost, group_id
-      )
-      select c.id, p_kinds[1], p_contents[1], p_headers[1],
-        fairqueue.fq_dequeue_at(
-          v_now, p_delays[1]::bigint, p_ats[1]::bigint, p_priorities[1]::integer, s.priority_aging
-        ),
-        v_now, p_keys[1], p_priorities[1], coalesce(p_max_attempts[1], 20), p_costs[1], p_groups[1]
-      from fairqueue.fq_channel c
-      cross join lateral (
-        select n.max_backlog, n.priority_aging, n.forget_xid
-        from fairqueue.fq_channel_state n
-        where n.channel_id = c.id
-        order by n.channel_id desc, n.row_version desc
-        limit 1
-      ) s
-      where c.queue = p_queue
-        and c.name = p_channels[1]
-        and s.max_backlog is null
-        and s.forget_xid is null
-      on conflict (channel_id, dedupe_key) where dedupe_key is not null do nothing
-      returning m.id, m.channel_id, m.dequeue_at
-    )
-    insert into fairqueue.fq_signal as s (queue, channel_id, dequeue_at, message_id, added)
-    select p_queue, a.channel_id, a.dequeue_at, a.id, 1
-    from added a
-    returning 1, s.message_id, true, 'created';
-    v_alone := found;
-    -- An undelivered message is replaced as shortly.
-    if not v_alone and p_on_duplicates[1] = 'replace' and p_hold is null then
+    -- To a channel that is there and has no bound it is added by one statement, for the start of others would cost more
+    -- than their run.
+    if p_unique_fors[1] is null and num_nonnulls(p_delays[1], p_ats[1], p_priorities[1]) <= 1 then
       return query
-      select 1, e.message_id, false, 'replaced'
-      from fairqueue.fq_replace_message(
-        p_queue, (p_channels[1])::text, (p_kinds[1])::text, (p_contents[1])::bytea, (p_headers[1])::jsonb,
-        (p_delays[1])::bigint, (p_ats[1])::bigint, (p_priorities[1])::integer, (p_keys[1])::text,
-        (p_max_attempts[1])::integer, (p_costs[1])::integer, v_now
-      ) e;
-      v_alone := found;
-    end if;
-    if v_alone then
-      if p_notify then
-        perform fairqueue.fq_wake(p_queue);
+      with added as (
+        insert into fairqueue.fq_message as m (
+          channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, priority, max_attempts,
+          cost, group_id
+        )
+        select c.id, p_kinds[1], p_contents[1], p_headers[1],
+          fairqueue.fq_dequeue_at(
+            v_now, p_delays[1]::bigint, p_ats[1]::bigint, p_priorities[1]::integer, s.priority_aging
+          ),
+          v_now, p_keys[1], p_priorities[1], coalesce(p_max_attempts[1], 20), p_costs[1], p_groups[1]
+        from fairqueue.fq_channel c
+        cross join lateral (
+          select n.max_backlog, n.priority_aging, n.forget_xid
+          from fairqueue.fq_channel_state n
+          where n.channel_id = c.id
+          order by n.channel_id desc, n.row_version desc
+          limit 1
+        ) s
+        where c.queue = p_queue
+          and c.name = p_channels[1]
+          and s.max_backlog is null
+          and s.forget_xid is null
+        on conflict (channel_id, dedupe_key) where dedupe_key is not null do nothing
+        returning m.id, m.channel_id, m.dequeue_at
+      )
+      insert into fairqueue.fq_signal as s (queue, channel_id, dequeue_at, message_id, added)
+      select p_queue, a.channel_id, a.dequeue_at, a.id, 1
+      from added a
+      returning 1, s.message_id, true, 'created';
+      if found then
+        if p_notify then
+          perform fairqueue.fq_wake(p_queue);
+        end if;
+        return;
       end if;
+    end if;
+    -- What the transaction settles later is locked with a message that is replaced.
+    if p_hold is null or p_on_duplicates[1] is distinct from 'replace' then
+      v_added := fairqueue.fq_enqueue_alone(
+        p_queue, p_channels[1]::text, p_kinds[1]::text, p_contents[1]::bytea, p_headers[1]::jsonb,
+        p_delays[1]::bigint, p_ats[1]::bigint, p_priorities[1]::integer, p_keys[1]::text, p_max_attempts[1]::integer,
+        p_policy, p_on_duplicates[1]::text, p_notify, p_costs[1]::integer, p_groups[1]::uuid,
+        p_unique_fors[1]::bigint, p_from_ends[1]::boolean, v_now
+      );
+      return query
+      select 1, v_added.message_id, v_added.outcome = 'created', v_added.outcome;
       return;
     end if;
   end if;
 
-  if v_count = 0 then
-    return;
-  end if;
-  perform fairqueue.fq_check_messages(
-    p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts,
-    p_on_duplicates, p_costs, p_groups
-  );
-
-  -- One message goes the way of the keyed ones: the start of these statements would cost more than their run.
-  if v_count > 1 and num_nonnulls(variadic p_keys) = 0 then
-    v_one_by_one := fairqueue.fq_make_missing_channels(p_queue, p_channels, p_policy, p_priorities);
-  end if;
-  -- One element for all, as the members of a group send them, was read and checked once.
-  if cardinality(p_headers) < v_count then
-    v_headers := (select h from unnest(p_headers) h);
-  end if;
-  if cardinality(p_groups) < v_count then
-    v_group_id := (select g from unnest(p_groups) g);
-  end if;
-  if v_one_by_one is false then
+  if cardinality(p_channels) > 0 then
     return query
-    select e.ordinal, e.message_id, true, 'created'
-    from fairqueue.fq_enqueue_plain(
-      p_queue, p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_max_attempts, p_costs,
-      p_groups, v_headers, v_group_id, v_now
-    ) e;
-    if p_notify then
-      perform fairqueue.fq_wake(p_queue);
-    end if;
-    return;
-  end if;
-
-  if 'replace' = any (p_on_duplicates) then
-    return query
-    select e.*
-    from fairqueue.fq_enqueue_replacing(
+    select e.ordinal, e.message_id, e.created, e.outcome
+    from fairqueue.fq_enqueue_many(
       p_queue, p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts,
-      p_policy, p_on_duplicates, p_hold, p_costs, p_groups, v_headers, v_group_id, v_now, p_notify
+      p_policy, p_on_duplicates, p_notify, p_hold, p_costs, p_groups, p_unique_fors, p_from_ends, p_counts_members,
+      v_now
     ) e;
-    return;
   end if;
-  return query
-  select e.ordinal, e.message_id, e.created, e.outcome
-  from fairqueue.fq_enqueue_in_order(
-    p_queue, p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts,
-    p_policy, p_on_duplicates, p_costs, p_groups, v_headers, v_group_id, v_now, p_notify
-  ) e;
 end
 $$;

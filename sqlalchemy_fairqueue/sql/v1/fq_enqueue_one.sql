@@ -2,7 +2,8 @@
 -- with names and defaults. Returns its id, with p_on_duplicate replace also that of the message that was rewritten;
 -- null: nothing was added, since its key stands (p_on_duplicate skip), or its channel is full and drops what comes.
 -- p_payload: the payload as JsonCodec, the codec of a queue by default, reads it; p_kind: as the handler is declared.
--- p_max_attempts null: 20. p_notify: wake waiting consumers (never in a two-phase transaction).
+-- p_max_attempts null: 20. p_notify: wake waiting consumers (never in a two-phase transaction). p_unique_for: how long
+-- the key stays taken, from the 'enqueue' or the 'completion' of the message on (p_unique_from); null: while it lives.
 -- Guarantees, locks, index: as fq_enqueue.
 -- Errors: QF001 bad argument, with its name and value; QF005 the channel is full; 23505 the key stands, and
 -- p_on_duplicate is raise; as fq_enqueue.
@@ -19,7 +20,9 @@ create function fairqueue.fq_enqueue_one(
   p_cost integer default null,
   p_headers jsonb default null,
   p_max_attempts integer default null,
-  p_notify boolean default true
+  p_notify boolean default true,
+  p_unique_for interval default null,
+  p_unique_from text default 'enqueue'
 )
 returns bigint
 language plpgsql
@@ -34,7 +37,9 @@ declare
     when extract(epoch from p_delay) not between 0 and 3153600000 then 'delay'
     when not isfinite(p_at) or extract(epoch from p_at) >= 253402300800 then 'at'
     when jsonb_typeof(p_headers) <> 'object' then 'headers'
-    when p_on_duplicate in ('raise', 'replace') and p_key is null then 'key'
+    when extract(epoch from p_unique_for) not between 0.000001 and 3153600000 then 'unique_for'
+    when (p_unique_from in ('enqueue', 'completion')) is not true then 'unique_from'
+    when (p_on_duplicate in ('raise', 'replace') or p_unique_for is not null) and p_key is null then 'key'
   end;
   v_message_id bigint;
   v_outcome text;
@@ -46,15 +51,19 @@ begin
           when 'delay' then p_delay::text
           when 'at' then p_at::text
           when 'headers' then p_headers::text
+          when 'unique_for' then p_unique_for::text
+          when 'unique_from' then p_unique_from
         end)::text
       )
       using errcode = 'QF001',
         hint = case v_argument
           when 'payload' then 'give JSON, such as to_jsonb(new); ''null''::jsonb is a null of JSON'
           when 'delay' then 'give an interval of 0 to 36,500 days'
+          when 'unique_for' then 'give an interval of 1 microsecond to 36,500 days'
+          when 'unique_from' then 'give enqueue or completion'
           when 'at' then 'give a time up to the year 9999'
           when 'headers' then 'give a JSON object'
-          when 'key' then 'give a key, or leave on_duplicate out: nothing is a duplicate without a key'
+          when 'key' then 'give a key, or leave on_duplicate and unique_for out: nothing is a duplicate without a key'
         end;
   end if;
   select e.message_id, e.outcome into v_message_id, v_outcome
@@ -63,7 +72,8 @@ begin
     array[p_headers]::jsonb[], array[extract(epoch from p_delay) * 1000000]::bigint[],
     array[extract(epoch from p_at) * 1000000]::bigint[], array[p_priority]::integer[], array[p_key]::text[],
     array[p_max_attempts]::integer[], null::jsonb, array[p_on_duplicate]::text[], p_notify, null::bigint[],
-    array[p_cost]::integer[], null::uuid[]
+    array[p_cost]::integer[], null::uuid[], array[extract(epoch from p_unique_for) * 1000000]::bigint[],
+    array[p_unique_from = 'completion']::boolean[], false::boolean
   ) e;
   if v_outcome = 'full' then
     raise exception 'channel % of queue % is full', fairqueue.fq_shown(p_channel), fairqueue.fq_shown(p_queue)

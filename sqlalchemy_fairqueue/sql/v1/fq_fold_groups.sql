@@ -46,9 +46,6 @@ declare
   v_key text;
   v_left boolean := false;
   v_headers jsonb;
-  -- A caller with a grant that is bound: fq_enqueue, which is twice as fast, could refuse the channel of a follow-up.
-  v_bound boolean := not pg_has_role(fairqueue.fq_caller(), current_user, 'usage')
-    and exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   r record;
 begin
   if (p_limit between 1 and 1000000) is not true or (p_groups between 1 and 10000) is not true then
@@ -107,22 +104,19 @@ begin
         v_headers := fairqueue.fq_group_headers(
           r.headers::jsonb, r.group_id::uuid, r.added::bigint, r.done::bigint, r.failed::bigint, r.cancelled::bigint
         );
-        if v_bound then
-          select e.message_id, e.outcome into v_message_id, v_outcome
-          from fairqueue.fq_enqueue_recorded(
-            r.queue::text, array[r.channel]::text[], array[r.kind]::text[], array[r.content]::bytea[],
-            array[v_headers]::jsonb[], array[r.delay]::bigint[], array[r.at]::bigint[], array[r.priority]::integer[],
-            array[r.dedupe_key]::text[], array[r.max_attempts]::integer[], r.policy::jsonb, p_notify
-          ) e;
-        else
-          select e.message_id, e.outcome into v_message_id, v_outcome
-          from fairqueue.fq_enqueue(
-            r.queue::text, array[r.channel]::text[], array[r.kind]::text[], array[r.content]::bytea[],
-            array[v_headers]::jsonb[], array[r.delay]::bigint[], array[r.at]::bigint[], array[r.priority]::integer[],
-            array[r.dedupe_key]::text[], array[r.max_attempts]::integer[], r.policy::jsonb, null::text[], p_notify,
-            null::bigint[], null::integer[], null::uuid[]
-          ) e;
-        end if;
+        perform fairqueue.fq_check_messages(
+          array[r.channel]::text[], array[r.kind]::text[], array[r.content]::bytea[], array[v_headers]::jsonb[],
+          array[r.delay]::bigint[], array[r.at]::bigint[], array[r.priority]::integer[], array[r.dedupe_key]::text[],
+          array[r.max_attempts]::integer[], null::text[], null::integer[], null::uuid[], null::bigint[],
+          null::boolean[]
+        );
+        -- not fq_enqueue, which could refuse the channel to the caller
+        select e.message_id, e.outcome into v_message_id, v_outcome
+        from fairqueue.fq_enqueue_alone(
+          r.queue::text, r.channel::text, r.kind::text, r.content::bytea, v_headers, r.delay::bigint, r.at::bigint,
+          r.priority::integer, r.dedupe_key::text, r.max_attempts::integer, r.policy::jsonb, null::text, p_notify,
+          null::integer, null::uuid, null::bigint, null::boolean, fairqueue.fq_now()
+        ) e;
         if v_outcome in ('full', 'dropped') then
           raise exception 'channel % is full', quote_literal(left(r.channel, 80))
             using errcode = 'QF005';

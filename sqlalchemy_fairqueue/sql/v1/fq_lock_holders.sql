@@ -1,6 +1,6 @@
--- fq_lock_holders: lock the messages that have keys, p_keys of the channels p_channel_ids, and p_hold, before they are
--- replaced: all at once by id, so that transactions that settle or cancel messages and those that replace them never
--- wait for each other.
+-- fq_lock_holders: lock the messages that have keys, p_keys of the channels p_channel_ids (null: none), and p_hold,
+-- before they are replaced: all at once by id, so that transactions that settle or cancel messages and those that
+-- replace them never wait for each other.
 -- Guarantees: until the transaction ends nobody else ends them, or takes their keys. One that has ended before it was
 -- locked leaves its key free, which must not be waited for while the others are held: QF099. With p_is_last it is
 -- passed over.
@@ -29,6 +29,7 @@ begin
           and m.dedupe_key = u.key
         limit 1
       ) h on true
+      where u.key is not null
       order by u.ord
     );
     if not p_is_last and (array_position(v_holders, null) > 0 or v_holders <> v_held) then

@@ -35,6 +35,7 @@ as $$
 declare
   v_count integer := coalesce(cardinality(p_channels), 0);
   v_dims text;
+  v_headers jsonb;
   v_good boolean := p_group_id is not null and v_count <= 2;
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
@@ -69,29 +70,22 @@ begin
   end if;
   for v_i in 1..v_count loop
     exit when not v_good;
+    v_headers := fairqueue.fq_group_headers(
+      p_headers[v_i]::jsonb, p_group_id, 0::bigint, 0::bigint, 0::bigint, 0::bigint
+    );
     v_good := p_on_failures[v_i] is not null
-      and (octet_length(p_channels[v_i]) between 1 and 512) is true
-      and (octet_length(p_kinds[v_i]) between 1 and 512) is true
-      and p_contents[v_i] is not null
-      and octet_length(p_contents[v_i]) <= 268435456
-      and (octet_length(p_keys[v_i]) between 1 and 512) is not false
-      and num_nonnulls(p_delays[v_i], p_ats[v_i]) <= 1
-      and (p_delays[v_i] between 0 and 3153600000000000) is not false
-      and (p_ats[v_i] <= 253402300799999999) is not false
-      and (p_priorities[v_i] >= 1) is not false
-      and (p_max_attempts[v_i] >= 1) is true
-      and (
-        p_headers[v_i] is null
-        or fairqueue.fq_headers_fit(
-          fairqueue.fq_group_headers(p_headers[v_i]::jsonb, p_group_id, 0::bigint, 0::bigint, 0::bigint, 0::bigint)
-        )
-      );
+      and p_max_attempts[v_i] is not null
+      and fairqueue.fq_bad_argument(
+        p_channels[v_i]::text, p_kinds[v_i]::text, p_contents[v_i]::bytea, v_headers, p_delays[v_i]::bigint,
+        p_ats[v_i]::bigint, p_priorities[v_i]::integer, p_keys[v_i]::text, p_max_attempts[v_i]::integer, null::text,
+        null::integer, null::bigint
+      ) is null;
   end loop;
   if not v_good then
     -- It names what no message may have; the rest is refused below.
     perform fairqueue.fq_check_messages(
       p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts, null::text[],
-      null::integer[], null::uuid[]
+      null::integer[], null::uuid[], null::bigint[], null::boolean[]
     )
     where v_count > 0;
   end if;

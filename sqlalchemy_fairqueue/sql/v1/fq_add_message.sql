@@ -1,0 +1,169 @@
+-- fq_add_message: add one message to a channel that is there, or find out why not; p_at is its position, p_room how
+-- many messages the channel still takes (null: any number). With p_replaces it may take the place of the message that
+-- has its key; p_is_rewritten: another message of the call will at once.
+-- Guarantees: the id and the outcome as in fq_enqueue; without p_replaces also 'later': it is to replace a message that
+-- waits. The caller tells the channel. A period of the key is looked at first, and written once the transaction has the
+-- key: where another message has it by then, the message is deleted again. That is no savepoint: who waits for the key
+-- would not go on when a savepoint of the caller is rolled back.
+-- Locks: with p_replaces the message that has the key, which waits for who has it locked; the key, which waits for who
+-- adds or ends its message. Index: fq_message_dedupe_key, fq_message_pkey, fq_key_period_pkey, fq_key_period_message_ix.
+-- Errors: 40001.
+-- Its callers pin the search_path and set how its statements are planned: to set it again would take longer than the
+-- call.
+create function fairqueue.fq_add_message(
+  p_queue text,
+  p_channel text,
+  p_channel_id bigint,
+  p_room bigint,
+  p_drop boolean,
+  p_kind text,
+  p_content bytea,
+  p_headers jsonb,
+  p_at bigint,
+  p_priority integer,
+  p_key text,
+  p_max_attempts integer,
+  p_on_duplicate text,
+  p_cost integer,
+  p_group_id uuid,
+  p_unique_for bigint,
+  p_from_end boolean,
+  p_now bigint,
+  p_replaces boolean,
+  p_is_rewritten boolean,
+  out message_id bigint,
+  out outcome text
+)
+language plpgsql
+volatile
+as $$
+#variable_conflict use_column
+declare
+  v_is_replacing boolean := p_key is not null and p_on_duplicate is not distinct from 'replace';
+  v_now bigint;
+  -- the message that has the key for a period
+  v_owner bigint;
+  -- the message that has the key
+  v_holder bigint;
+  v_lease_id bigint;
+  v_message_id bigint;
+begin
+  loop
+    v_holder := null;
+    if v_is_replacing and p_replaces then
+      select m.id, m.lease_id into v_holder, v_lease_id
+      from fairqueue.fq_message m
+      where m.channel_id = p_channel_id
+        and m.dedupe_key = p_key
+      for no key update;
+    end if;
+    if p_unique_for is not null then
+      v_now := fairqueue.fq_now();
+      select k.message_id into v_owner
+      from fairqueue.fq_key_period k
+      where k.queue = p_queue
+        and k.channel = p_channel
+        and k.dedupe_key = p_key
+        and (
+          k.expires_at > v_now
+          or (
+            k.expires_at is null
+            and exists (
+              select
+              from fairqueue.fq_message m
+              where m.id = k.message_id
+            )
+          )
+        );
+    end if;
+    if num_nonnulls(v_holder, v_owner) = 0 and (p_room > 0) is not false then
+      insert into fairqueue.fq_message (
+        channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, priority, max_attempts, cost,
+        group_id, key_outlives
+      )
+      values (
+        p_channel_id, p_kind, p_content, p_headers, p_at, p_now, p_key, p_priority, coalesce(p_max_attempts, 20),
+        p_cost, p_group_id, case when p_unique_for > 0 and p_from_end then true end
+      )
+      on conflict (channel_id, dedupe_key) where dedupe_key is not null do nothing
+      returning id into v_message_id;
+      if found then
+        outcome := 'created';
+        exit when p_unique_for is null;
+        exit when fairqueue.fq_begin_period(p_queue, p_channel, p_key, v_message_id, p_unique_for, p_from_end);
+        delete from fairqueue.fq_message m
+        where m.id = v_message_id;
+        delete from fairqueue.fq_group_note n
+        where n.xid = pg_current_xact_id()
+          and n.id = v_message_id
+          and n.group_id = p_group_id;
+        continue;
+      end if;
+    end if;
+    if v_holder is null and p_key is not null then
+      select m.id, m.lease_id into v_holder, v_lease_id
+      from fairqueue.fq_message m
+      where m.channel_id = p_channel_id
+        and m.dedupe_key = p_key;
+      -- lock it before it is replaced
+      continue when found and v_is_replacing and p_replaces;
+    end if;
+
+    v_message_id := v_holder;
+    if v_owner is not null and (v_is_replacing and v_owner = v_holder and v_lease_id is null) is not true then
+      v_message_id := v_owner;
+      outcome := 'duplicate';
+    elsif v_holder is not null and not v_is_replacing then
+      outcome := 'duplicate';
+    elsif v_holder is not null and not p_replaces then
+      outcome := 'later';
+    elsif v_holder is not null and v_lease_id is null then
+      outcome := 'replaced';
+      -- A version of the row for each of many that replace it would be one more for each to pass by.
+      if not p_is_rewritten or p_unique_for is not null then
+        update fairqueue.fq_message m
+        set kind = p_kind,
+          content = p_content,
+          headers = p_headers,
+          dequeue_at = p_at,
+          priority = p_priority,
+          max_attempts = coalesce(p_max_attempts, 20),
+          cost = p_cost,
+          attempts = 0,
+          returned_at = null,
+          error = null,
+          key_outlives = case
+            when p_unique_for is null then m.key_outlives
+            else p_from_end
+              -- a period of the channel from which it was moved still waits for its end
+              or exists (
+                select
+                from fairqueue.fq_key_period k
+                where k.message_id = v_holder
+                  and k.expires_at is null
+                  and (k.queue, k.channel, k.dedupe_key) <> (p_queue, p_channel, p_key)
+              )
+          end
+        where m.id = v_holder;
+      end if;
+      perform fairqueue.fq_begin_period(p_queue, p_channel, p_key, v_holder, p_unique_for, p_from_end)
+      where p_unique_for is not null;
+    elsif p_room <= 0 then
+      v_message_id := null;
+      outcome := case when p_drop then 'dropped' else 'full' end;
+    else
+      -- One that is leased gives up its key; without one, the message that had it has just ended, or was added: again.
+      update fairqueue.fq_message m
+      set dedupe_key = null
+      where m.id = v_holder;
+      continue;
+    end if;
+    exit;
+  end loop;
+  message_id := v_message_id;
+  if p_priority is not null and p_at > p_now and outcome in ('created', 'replaced') then
+    insert into fairqueue.fq_promotion (queue, due_at, message_id)
+    values (p_queue, p_at, v_message_id);
+  end if;
+end
+$$;
