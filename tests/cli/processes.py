@@ -5,7 +5,9 @@ import subprocess
 from dataclasses import dataclass
 from typing import Any
 
-Process = subprocess.Popen[str]
+from tests.fixtures.forks import Fork
+
+Process = subprocess.Popen[str] | Fork
 
 
 @dataclass(frozen=True, slots=True)
