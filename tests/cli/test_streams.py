@@ -137,9 +137,7 @@ def _run(start: Start, line: str, words: str) -> Outcome:
 
 @pytest.mark.parametrize(
     ("line", "words"),
-    _each_once(
-        _CLOSED, ["stats", "stats --json", "top --once", "metrics --print alerts", "--help", "--version"]
-    ),
+    _each_once(_CLOSED, ["stats", "stats --json", "top --once", "metrics --print alerts", "--help", "--version"]),
 )
 def test_a_stdout_that_cannot_be_written(start: Start, engine: Engine, line: str, words: str) -> None:
     """A stdout that is closed or full is one line on stderr, if that can be written, and status 74."""
@@ -168,9 +166,7 @@ def test_other_streams(start: Start, engine: Engine, line: str, words: str) -> N
 
 @pytest.mark.parametrize(
     ("line", "words"),
-    _each_once(
-        _CLOSED, ["purge customer-7", "stats --app no_such_module:queue --json", "no-command --json"]
-    ),
+    _each_once(_CLOSED, ["purge customer-7", "stats --app no_such_module:queue --json", "no-command --json"]),
 )
 def test_the_first_failure_is_told(start: Start, engine: Engine, line: str, words: str) -> None:
     """A command that fails and cannot write its document says the first alone: a question without a stdin, too."""
