@@ -36,4 +36,4 @@ class Outcome:
 def ended(process: Process) -> Outcome:
     """Wait for the end of a process."""
     out, err = process.communicate(timeout=60)
-    return Outcome(process.returncode, out, err)
+    return Outcome(process.wait(), out, err)
