@@ -148,7 +148,10 @@ def project(make_project: Callable[[str], Project]) -> Project:
     return make_project("generic")
 
 
-@pytest.fixture(params=[None, 'My "odd" %:sch\'e$$ma', "UPPER"], ids=["default", "odd", "upper"])
+@pytest.fixture(
+    params=[None, 'My "odd" %:sch\'e$$ma', pytest.param("UPPER", marks=pytest.mark.whole)],
+    ids=["default", "odd", "upper"],
+)
 def schema(request: pytest.FixtureRequest) -> Any:
     """Schemas that fairqueue is installed in."""
     return request.param

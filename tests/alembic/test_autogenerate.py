@@ -18,6 +18,7 @@ pytestmark = pytest.mark.installed
 ODD = 'My "odd" %:schema'
 
 
+@pytest.mark.many(1)
 @pytest.mark.parametrize("options", ["", "include_schemas=True"])
 def test_empty_database(project: Project, empty_database: Database, options: str) -> None:
     """Models on an empty database are a line for each installation, before the user's tables that point at ours, and
@@ -161,6 +162,7 @@ SEARCH_PATHS = {
 }
 
 
+@pytest.mark.many(1)
 @pytest.mark.parametrize("way", SEARCH_PATHS)
 def test_search_path(project: Project, empty_database: Database, way: str) -> None:
     """Without a name the schema is the first of the search_path, however that was set, to autogenerate as well."""
@@ -200,6 +202,7 @@ def test_second_of_the_search_path(project: Project, make_database: MakeDatabase
     assert "fq_" not in project.autogenerate("two")
 
 
+@pytest.mark.many(1)
 @pytest.mark.parametrize("options", ["", "include_schemas=True"])
 def test_not_in_the_metadata(project: Project, empty_database: Database, options: str) -> None:
     """Tables of ours that no model stands for are not proposed to be dropped, partitions of the history and what a load

@@ -207,6 +207,7 @@ def make_step(project: Project) -> None:
     project.migration("two", "op.upgrade_fairqueue(1, 2)", "op.downgrade_fairqueue(2, 1)", down="one")
 
 
+@pytest.mark.whole
 def test_autovacuum_gives_way(project: Project, private_server: Callable[..., Server]) -> None:
     """A step does not fail for a long autovacuum of the messages: that ends when it is waited for."""
     server = private_server(settings={"autovacuum": "on", "autovacuum_naptime": "1s"})

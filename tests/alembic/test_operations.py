@@ -41,6 +41,7 @@ def run_script(database: Database, script: str) -> None:
         connection.execute(script.encode())
 
 
+@pytest.mark.many(1)
 def test_script_and_connection_leave_the_same_catalog(
     project: Project, make_database: MakeDatabase, schema: str | None
 ) -> None:

@@ -39,7 +39,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.many
+@pytest.mark.many(1)
 @pytest.mark.parametrize("version", [1, LATEST])
 @pytest.mark.parametrize("change", CHANGES)
 def test_repair(

@@ -25,6 +25,7 @@ def _calls_what_is_planted(database: Database) -> bool:
     return False
 
 
+@pytest.mark.many(1)
 @pytest.mark.parametrize("schema", [None, "apps"])
 def test_planted_functions_are_not_called(project: Project, make_database: MakeDatabase, schema: str | None) -> None:
     """Online and as a script, from the installation to its end: nothing but PostgreSQL's own functions is called."""

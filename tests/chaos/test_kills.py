@@ -23,6 +23,7 @@ STAGES = {
     "completed": "the database has completed the message, the worker does not know yet",
     "extending": "a lease is about to be extended",
     "extended": "a lease has just been extended",
+    "extended in the database": "the database extends a lease, which it does after its worker has died",
     "stopping": "the worker was asked to stop and takes no more",
     "leaving": "the worker stops, what was not begun or not finished is about to be given back",
 }
@@ -59,11 +60,12 @@ def _check_takeover(database: Database, held: dict[int, int]) -> None:
 
 
 # Several die in one test, one after the other: each is killed at its stage, and what it held waits for its lease.
+_EXTENSIONS = "extending", "extended", "extended in the database"
 _STAGES = [
     ("taken", "begun", "written"),
     ("committing", "committed", "working"),
     ("returned", "completed", "written"),
-    ("extending", "extended"),
+    _EXTENSIONS,
 ]
 _IN_THE_LOOP = [("written", "committing")]
 _MORE_IN_THE_LOOP = [("begun", "committed", "returned")]
@@ -78,11 +80,12 @@ _MORE_IN_THE_LOOP = [("begun", "committed", "returned")]
         *(pytest.param(stages, True, marks=pytest.mark.whole) for stages in _MORE_IN_THE_LOOP),
     ],
 )
-def test_killed_workers(
+def test_killed_workers(  # noqa: PLR0917 - fixtures
     books: Books,
     database: Database,
     child: StartChild,
     rescue: Rescue,
+    waits: Waits,
     stages: tuple[str, ...],
     *,
     asynchronous: bool,
@@ -93,14 +96,21 @@ def test_killed_workers(
     books.send(3 * len(stages), "wide", "narrow")
     held: dict[int, int] = {}
     for stage in stages:
-        is_extension = stage.startswith("exten")
         doomed = child(
-            stops=[stage, "working"] if is_extension else [stage],
+            stops=[stage, "working"] if stage in _EXTENSIONS else [stage],
             asynchronous=asynchronous,
             # A lease that a slow machine lets end is not extended.
-            lease=_LONG if is_extension else _SHORT,
+            lease=_LONG if stage in _EXTENSIONS else _SHORT,
         )
-        doomed.reaches(stage)
+        if stage == "extended in the database":
+            doomed.reaches("working")
+            with books.engine.connect() as holder:
+                holder.exec_driver_sql("select from fq_lease for update")
+                blocked = f"{_CONNECTIONS} and application_name = :name and wait_event_type = 'Lock'"
+                waits.until(blocked, name=doomed.name)
+                doomed.kill()
+        else:
+            doomed.reaches(stage)
         still = _end(doomed, database)
         assert still or stage in {"committed", "completed"}, stage
         held |= still
@@ -118,24 +128,6 @@ def test_killed_while_it_stops(books: Books, database: Database, child: StartChi
     doomed.reaches("written", "written", "working")
     doomed.send(signal.SIGTERM)
     doomed.reaches(stage)
-    held = _end(doomed, database)
-    rescue()
-    books.until_done()
-    _check_takeover(database, held)
-    books.check()
-
-
-def test_killed_while_the_database_extends(
-    books: Books, database: Database, child: StartChild, rescue: Rescue, waits: Waits
-) -> None:
-    """An extension that the database carries out after its worker has died lets the lease run once more only."""
-    books.send(3)
-    doomed = child(stops=["working", "written"], concurrency=3, lease=_LONG)
-    doomed.reaches("written", "written", "working")
-    with books.engine.connect() as holder:
-        holder.exec_driver_sql("select from fq_lease for update")
-        waits.until(f"{_CONNECTIONS} and application_name = :name and wait_event_type = 'Lock'", name=doomed.name)
-        doomed.kill()
     held = _end(doomed, database)
     rescue()
     books.until_done()

@@ -19,6 +19,7 @@ from tests.cli.messages import Findings
 from tests.cli.processes import Outcome, Process
 from tests.cli.shops import Shop
 from tests.fixtures.database import Database, install
+from tests.fixtures.forks import Fork
 from tests.fixtures.waits import Waits
 
 PROGRAM = [sys.executable, "-m", "sqlalchemy_fairqueue.cli"]
@@ -85,23 +86,31 @@ Start = Callable[..., AbstractContextManager[Process]]
 
 @pytest.fixture
 def start(named: Database, tmp_path: Path) -> Start:
-    """Runs a command line in a process of its own, which is ended with the block at the latest."""
+    """Runs a command line in a process of its own, which is ended with the block at the latest.
+
+    It is forked from one that has imported the command, unless a *program* is given, `PROGRAM` for example.
+    """
     assert named.name
 
     @contextmanager
     def run(
-        *words: str, program: Sequence[str] = tuple(PROGRAM), stdout: int = subprocess.PIPE, **environment: str
+        *words: str, program: Sequence[str] | None = None, stdout: int = subprocess.PIPE, **environment: str
     ) -> Iterator[Process]:
         kept = {name: value for name, value in os.environ.items() if name not in {"FORCE_COLOR", "COLUMNS"}}
-        with subprocess.Popen(
-            [*program, *words],
-            cwd=tmp_path,
-            env=kept | environment,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-        ) as process:
+        made: Process
+        if program is None:
+            made = Fork(["python", *PROGRAM[1:], *words], tmp_path, kept | environment)
+        else:
+            made = subprocess.Popen(
+                [*program, *words],
+                cwd=tmp_path,
+                env=kept | environment,
+                text=True,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=subprocess.PIPE,
+            )
+        with made as process:
             try:
                 yield process
             finally:

@@ -5,7 +5,9 @@ import subprocess
 from dataclasses import dataclass
 from typing import Any
 
-Process = subprocess.Popen[str]
+from tests.fixtures.forks import Fork
+
+Process = subprocess.Popen[str] | Fork
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,4 +36,4 @@ class Outcome:
 def ended(process: Process) -> Outcome:
     """Wait for the end of a process."""
     out, err = process.communicate(timeout=60)
-    return Outcome(process.returncode, out, err)
+    return Outcome(process.wait(), out, err)

@@ -78,6 +78,7 @@ def _first(*words: str | Path, path: Path) -> Iterator[First]:
             outside.kill()
 
 
+@pytest.mark.many(1)
 @pytest.mark.parametrize("module", ["sqlalchemy", "typer", "application"])
 def test_a_stop_while_modules_are_imported(tmp_path: Path, module: str) -> None:
     """It ends, with the status that a shell has for a process that a SIGTERM ended, whatever it imports just now."""

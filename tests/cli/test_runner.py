@@ -140,7 +140,7 @@ def test_a_broken_pipe(start: Start, engine: Engine, unbuffered: str) -> None:
     """Whoever stops reading is left in peace: no word, status 141."""
     enqueue(engine, *(f"{number:05}{'x' * 400}" for number in range(1000)))
 
-    with start("channels", "--limit", "1000", PYTHONUNBUFFERED=unbuffered) as process:
+    with start("channels", "--limit", "1000", program=PROGRAM, PYTHONUNBUFFERED=unbuffered) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline().startswith("channel")
@@ -153,11 +153,11 @@ def test_a_narrow_locale(start: Start, engine: Engine) -> None:
     """Output in a locale without a character for a name still comes, with an escape in its place."""
     enqueue(engine, "köln")
 
-    with start("channels", PYTHONIOENCODING="ascii") as process:
+    with start("channels", program=PROGRAM, PYTHONIOENCODING="ascii") as process:
         found = ended(process)
     assert (found.status, found.err) == (0, "")
     assert r"k\xf6ln" in found.out
-    with start("channels", "--json", PYTHONIOENCODING="ascii") as process:
+    with start("channels", "--json", program=PROGRAM, PYTHONIOENCODING="ascii") as process:
         assert ended(process).document["channels"][0]["channel"] == "köln"
 
 

@@ -14,7 +14,7 @@ from sqlalchemy_fairqueue.cli.installation import open_installation
 from sqlalchemy_fairqueue.cli.options import Options
 from sqlalchemy_fairqueue.cli.top.view import Sort, sample_document
 from sqlalchemy_fairqueue.figures import channels, take_sample
-from tests.cli.conftest import Cli, Start
+from tests.cli.conftest import PROGRAM, Cli, Start
 from tests.cli.messages import QUEUE, enqueue, lease
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
@@ -205,7 +205,8 @@ def test_in_a_terminal(start: Start, engine: Engine, number: int, expected: int)
     """In a terminal one table moves in place; Ctrl-C ends it with status 0, and SIGTERM too gives the screen back."""
     enqueue(engine, "a")
     ours, theirs = pty.openpty()
-    with start("top", "--interval", "10ms", stdout=theirs, TERM="xterm", COLUMNS="100", LINES="12") as it:
+    terminal = {"TERM": "xterm", "COLUMNS": "100", "LINES": "12"}
+    with start("top", "--interval", "10ms", program=PROGRAM, stdout=theirs, **terminal) as it:
         os.close(theirs)
         sample = b""
         while sample.count(b"1 ready") < 3:

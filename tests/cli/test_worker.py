@@ -12,7 +12,7 @@ from urllib.request import urlopen
 import pytest
 
 from sqlalchemy_fairqueue import Queue, Rate
-from tests.cli.conftest import Cli
+from tests.cli.conftest import PROGRAM, Cli
 from tests.cli.messages import QUEUE as MESSAGES_QUEUE
 from tests.cli.messages import enqueue
 from tests.cli.processes import ended
@@ -161,7 +161,7 @@ def parse(delivery):
     assert multiprocessing.parent_process() is not None
 """
     enqueue(shop.engine, *"ab")
-    with shop.worker(source, "--drain", "--json") as process:
+    with shop.run("worker", f"{shop.write(source)}:queue", "--drain", "--json", program=PROGRAM) as process:
         found = ended(process)
     assert (found.status, json.loads(found.out)["stats"]["completed"]) == (0, 2), found.err
 

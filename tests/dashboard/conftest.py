@@ -1,5 +1,6 @@
 """The dashboard as people see it: pages asked for by a viewer, an operator or a stranger, read as HTML."""
 
+import asyncio
 import re
 import socket
 import threading
@@ -137,25 +138,41 @@ def authorize(request: Request) -> Access | None:
 Browse = Callable[[str], Browser]
 
 
+class _Server(uvicorn.Server):
+    """A server that ends when it is told to, where uvicorn's looks ten times a second."""
+
+    def __init__(self, app: Starlette) -> None:
+        super().__init__(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1, lifespan="off"))
+        self.ready = threading.Event()
+        self._ended = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and say so."""
+        await super().startup(sockets)
+        self._loop = asyncio.get_running_loop()
+        self.ready.set()
+
+    async def main_loop(self) -> None:
+        """Wait for the end."""
+        await self._ended.wait()
+
+    def end(self) -> None:
+        """End it."""
+        self.should_exit = True
+        self._loop.call_soon_threadsafe(self._ended.set)
+
+
 @contextmanager
 def served(app: Starlette) -> Iterator[str]:
     """Serve an application on a free port, and give its address."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1, lifespan="off"))
-    ready = threading.Event()
-    startup = server.startup
-
-    async def started(sockets: list[socket.socket] | None = None) -> None:
-        await startup(sockets)
-        ready.set()
-
-    server.startup = started  # type: ignore[method-assign]
+    server = _Server(app)
     thread = threading.Thread(target=server.run)
     thread.start()
+    assert server.ready.wait(30)
     try:
-        assert ready.wait(30)
         yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     finally:
-        server.should_exit = True
+        server.end()
         thread.join()
 
 

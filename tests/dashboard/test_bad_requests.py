@@ -102,9 +102,9 @@ async def test_values_of_addresses(
         elif not value and "queue={}" not in address:
             expected = {200, 400, 404}
         assert (await client.get("/" + address.format(value))).status_code in expected, what
-        app.state.reading.forget()
-        for good in ("/", "/tenant?queue=documents&channel=customer-7"):
-            assert (await client.get(good)).status_code == 200, (what, good)
+    app.state.reading.forget()
+    for good in ("/", "/tenant?queue=documents&channel=customer-7"):
+        assert (await client.get(good)).status_code == 200, good
 
 
 @pytest.mark.parametrize("action", _SUBJECTS)

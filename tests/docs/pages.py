@@ -7,7 +7,7 @@ by bash, line by line, and fails the test as a reader would notice it. A comment
 ``<!-- server -->``: a program that goes on until the page has ended.
 ``<!-- example -->``: an output that differs from run to run.
 
-Blocks of nothing but ``python ...`` and ``fairqueue ...`` run in forks of a process that has imported the library.
+Blocks of nothing but Python programs run in forks of a process that has imported the library.
 
 The port 8000 of a page becomes one that is free.
 
@@ -40,7 +40,7 @@ _BLOCK = re.compile(r"^(?:<!-- ([\w ]+) -->\n)?```(\w*)\n(.*?)^```$", re.MULTILI
 _FILE = re.compile(r"# ((?:[\w.-]+/)*(?:[\w-]+\.(?:py|ini|toml|sql|yaml)))\n")
 _SECONDS = 100
 # What imports little else than the library, which takes most of its seconds.
-_FORKED = {"fairqueue", "python"}
+_FORKED = {"alembic", "fairqueue", "pytest", "python"}
 _BASH = shutil.which("bash") or "bash"
 
 

@@ -18,7 +18,7 @@ ONCE = RetryPolicy(max_attempts=1)
 
 def test_a_handler_holds_a_connection_from_its_first_statement(database: Database) -> None:
     """workers.md: a slow call before the first statement holds no transaction; one behind it may be cut off."""
-    engine = create_engine(database.url, connect_args={"options": "-c idle_in_transaction_session_timeout=20ms"})
+    engine = create_engine(database.url, connect_args={"options": "-c idle_in_transaction_session_timeout=200ms"})
     queue = Queue("documents")
     held: list[int] = []
 
@@ -30,7 +30,7 @@ def test_a_handler_holds_a_connection_from_its_first_statement(database: Databas
         while database.value("select 1 from pg_stat_activity where pid = :pid", pid=backend):
             pass
 
-    queue.enqueue_now(engine, channel="a", payload=1)
+    queue.enqueue_now(database.own, channel="a", payload=1)
     Worker(engine, queue, retry=ONCE).run(drain=True)
     assert held == [0, 1]
     [letter] = queue.dead_letters(engine)
@@ -41,7 +41,7 @@ def test_a_handler_holds_a_connection_from_its_first_statement(database: Databas
 @pytest.mark.parametrize("spare", [0, 1])
 def test_calls_on_the_engine_within_handlers_need_one_connection_more(database: Database, spare: int) -> None:
     """sizing.md: handlers that all hold a connection of the pool wait for one another's in vain, unless one is left."""
-    engine = create_engine(database.url, pool_size=2 + spare, max_overflow=0, pool_timeout=2 if spare == 0 else 60)
+    engine = create_engine(database.url, pool_size=2 + spare, max_overflow=0, pool_timeout=1 if spare == 0 else 60)
     queue, other = Queue("documents"), Queue("other")
     both = Barrier(2)
 

@@ -49,6 +49,7 @@ def _read_elsewhere(*rows: Any) -> "subprocess.CompletedProcess[str]":
     return subprocess.CompletedProcess(program, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("schema", [None, "tenant_7"])
 @pytest.mark.parametrize("base", [Base, Old, Holder, Local.Base], ids=["class", "function", "object", "local"])
 def test_rows_of_any_class(base: Any, schema: str | None) -> None:

@@ -199,6 +199,7 @@ _RETRIED = {
 _RATED = ["raised", "returned", "class", "with a lock"]
 
 
+@pytest.mark.many(1)
 @pytest.mark.parametrize("in_loop", [False, True], ids=["in threads", "in a loop"])
 def test_what_handlers_do(  # noqa: PLR0915, PLR0917 - one child does it all
     queue: Queue,

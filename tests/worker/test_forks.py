@@ -149,7 +149,7 @@ _COMES_BACK = {"return": 0, "raise": 1, "exit": 3, "exit in peace": 0, "exit wit
 @pytest.mark.parametrize(
     ("how", "kinds"),
     [
-        ("thread", ["thread", "with a session"]),
+        pytest.param("thread", ["thread", "with a session"], marks=pytest.mark.whole),
         ("loop", ["thread", "loop", "loop by a plain function", "with a session"]),
     ],
 )

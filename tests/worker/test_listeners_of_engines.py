@@ -98,6 +98,7 @@ def test_an_engine(app: Database) -> None:
         made.dispose()
 
 
+@pytest.mark.whole
 async def test_an_async_engine(app: Database) -> None:
     """The same for an AsyncEngine, whose sync engine has the listeners."""
     for name, listen in (_OF_THE_POOL | _OF_AN_ENGINE).items():

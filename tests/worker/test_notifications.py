@@ -256,7 +256,7 @@ def test_a_listener_through_a_transaction_pooler(
     assert worker._runtime is not None
     [served] = worker._runtime.queues
     until(lambda: "a transaction pooler is in between" in caplog.text, "it is logged")
-    until(lambda: worker.stats.empty > 10, "it polls")
+    until(lambda: worker.stats.empty > 5, "it polls")
     assert served.polls.interval <= 1
     assert served.waiting_lease is None
     assert not seen

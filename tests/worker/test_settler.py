@@ -44,7 +44,7 @@ def test_a_locked_message_keeps_no_other_waiting(
     go = threading.Event()
     queue.handler()(lambda _: until(go.is_set, "it may end"))
     locked, *_ = send(engine, queue, *range(8))
-    worker = start(queue, concurrency=8)
+    worker = start(queue, concurrency=8, timings={"locked_again": 0.2})
     until(lambda: worker.stats.taken == 8, "all are taken")
     with connect() as operator:
         operator.execute(text("select from fq_message where id = :id for update"), {"id": locked})
@@ -69,7 +69,7 @@ def test_a_stop_waits_for_a_locked_message(  # noqa: PLR0917 - fixtures
     go = threading.Event()
     queue.handler()(lambda _: until(go.is_set, "it may end"))
     [locked] = send(engine, queue, 1)
-    worker = start(queue, timings={"settle_at_stop": PATIENCE.total_seconds()})
+    worker = start(queue, timings={"settle_at_stop": PATIENCE.total_seconds(), "locked_again": 0.2})
     until(lambda: worker.stats.taken == 1, "it is at work")
     assert worker._runtime is not None
     settling = worker._runtime.settler

@@ -38,6 +38,7 @@ def test_an_idle_worker(queue: Queue, engine: Engine, database: Database, proxy:
     own.dispose()
 
 
+@pytest.mark.whole
 async def test_an_async_worker(queue: Queue, engine: Engine, database: Database, proxy: Proxy) -> None:
     """An AsyncWorker notices as well."""
 
