@@ -393,10 +393,10 @@ _GROUPS = [
 ]
 _RESULTS = [
     Mutation(
-        "a completion that came too late leaves a result",
-        "fq_complete_results",
-        "    and (u.id = any (v_lost)) is not true\n",
-        "",
+        "a message has the result of another one",
+        "fq_complete",
+        "p_results[d.ord]",
+        "p_results[cardinality(p_results) + 1 - d.ord]",
     ),
     Mutation(
         "what a cancel withdraws has no result",
