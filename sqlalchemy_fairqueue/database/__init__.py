@@ -20,10 +20,9 @@ from sqlalchemy_fairqueue.database.configuration import (
     lock_queue,
     pause,
     queue_settings,
-    record_queue,
     remove_limit,
     resume,
-    retain_dead_letters,
+    set_queue,
 )
 from sqlalchemy_fairqueue.database.contention import (
     COMPETING,
@@ -35,7 +34,6 @@ from sqlalchemy_fairqueue.database.contention import (
     contention_of,
     contentions_of,
 )
-from sqlalchemy_fairqueue.database.costs import share_by
 from sqlalchemy_fairqueue.database.dead_letters import (
     DeadLetterFilter,
     dead_letters,
@@ -52,7 +50,7 @@ from sqlalchemy_fairqueue.database.enqueues import (
     enqueue_call,
     max_backlog,
 )
-from sqlalchemy_fairqueue.database.forgetting import forget_after, forget_channels, mark_idle_channels
+from sqlalchemy_fairqueue.database.forgetting import forget_channels, mark_idle_channels
 from sqlalchemy_fairqueue.database.groups import (
     Folded,
     Member,
@@ -86,7 +84,6 @@ from sqlalchemy_fairqueue.database.plans import (
     plan_channels,
     plans,
     remove_plan,
-    set_default_plan,
     spread_plans,
 )
 from sqlalchemy_fairqueue.database.quarantine import (
@@ -102,7 +99,6 @@ from sqlalchemy_fairqueue.database.results import (
     end_result_wait,
     prune_results,
     results,
-    retain_results,
     wake_results,
     wake_results_call,
 )
@@ -221,7 +217,6 @@ __all__ = [
     "fail_schedule",
     "find_messages",
     "fold_groups",
-    "forget_after",
     "forget_channels",
     "group_members",
     "group_status",
@@ -270,7 +265,6 @@ __all__ = [
     "quarantined",
     "queue_settings",
     "queues",
-    "record_queue",
     "redrive",
     "release",
     "remove_limit",
@@ -279,19 +273,16 @@ __all__ = [
     "request_stop",
     "results",
     "resume",
-    "retain_dead_letters",
-    "retain_results",
     "retry",
     "run_schedule",
     "run_slots",
     "sample_context",
     "schedules",
     "set_aside",
-    "set_default_plan",
+    "set_queue",
     "set_schedule",
     "settle",
     "settlement_call",
-    "share_by",
     "spread_plans",
     "stats",
     "stats_by_queue",

@@ -47,19 +47,6 @@ class FoundResult:
 
 
 @once_a_schema
-def retain_results_clause(schema: str | None) -> Clause:
-    """``fq_retain_results``."""
-    return call(schema, "fq_retain_results", "1", queue="text", retention="bigint")
-
-
-def retain_results(connection: Connection, target: Target, retention: timedelta | None) -> None:
-    """Say for how long a queue keeps what its handlers return. None: not at all."""
-    parameters = {"queue": target.queue, "retention": None if retention is None else microseconds(retention)}
-    what = f"set the retention of results of queue {target.queue!r}"
-    fetch(connection, retain_results_clause(target.schema), parameters, what)
-
-
-@once_a_schema
 def results_clause(schema: str | None) -> Clause:
     """``fq_results``."""
     # A text that the connection's encoding lacks would cost all rows.

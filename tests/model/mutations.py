@@ -393,10 +393,10 @@ _GROUPS = [
 ]
 _RESULTS = [
     Mutation(
-        "a message has the result of another one",
+        "what is completed after it was cancelled is a result",
         "fq_complete",
-        "p_results[d.ord]",
-        "p_results[cardinality(p_results) + 1 - d.ord]",
+        "on conflict on constraint fq_result_pkey do nothing",
+        "on conflict on constraint fq_result_pkey do update set outcome = excluded.outcome",
     ),
     Mutation(
         "what a cancel withdraws has no result",

@@ -89,7 +89,9 @@ begin
     v_done bigint[];
     v_members bigint[];
     v_groups uuid[];
-    v_results fairqueue.fq_result[];
+    v_kept bigint[];
+    v_channels text[];
+    v_kept_kinds text[];
   begin
     for v_pass in 1..5 loop
       with done as (
@@ -129,13 +131,10 @@ begin
         array_agg(d.kind) filter (where d.attempt is not null),
         array_agg(d.id) filter (where d.group_id is not null),
         array_agg(d.group_id) filter (where d.group_id is not null),
-        array_agg(
-          row(
-            d.id, p_queue, (select c.name from fairqueue.fq_channel c where c.id = d.channel_id), d.kind, null,
-            p_results[d.ord], p_problems[d.ord], null, null
-          )::fairqueue.fq_result
-        ) filter (where p_kept[d.ord])
-      into v_done, v_attempts, v_kinds, v_members, v_groups, v_results
+        array_agg(d.ord) filter (where p_kept[d.ord]),
+        array_agg((select c.name from fairqueue.fq_channel c where c.id = d.channel_id)) filter (where p_kept[d.ord]),
+        array_agg(d.kind) filter (where p_kept[d.ord])
+      into v_done, v_attempts, v_kinds, v_members, v_groups, v_kept, v_channels, v_kept_kinds
       from done d;
       if v_members is not null then
         perform fairqueue.fq_end_members(v_members::bigint[], v_groups::uuid[], false::boolean);
@@ -145,13 +144,14 @@ begin
           p_queue, v_attempts, v_kinds, null::text[], 'completed'::text, null::boolean[], null::bigint
         );
       end if;
-      if v_results is not null then
+      if v_kept is not null then
         insert into fairqueue.fq_result (
           message_id, queue, channel, kind, outcome, content, problem, finished_at, expires_at
         )
-        select r.message_id, r.queue, r.channel, r.kind, case when r.problem is null then 'completed' else 'unkept' end,
-          r.content, r.problem, n.at, n.at + q.result_retention
-        from unnest(v_results) r
+        select p_ids[u.ord], p_queue, u.channel, u.kind,
+          case when p_problems[u.ord] is null then 'completed' else 'unkept' end, p_results[u.ord], p_problems[u.ord],
+          n.at, n.at + q.result_retention
+        from unnest(v_kept, v_channels, v_kept_kinds) u(ord, channel, kind)
         join fairqueue.fq_queue q on q.name = p_queue
         cross join fairqueue.fq_now() n(at)
         where q.result_retention is not null
