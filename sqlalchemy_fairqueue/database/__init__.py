@@ -67,7 +67,6 @@ from sqlalchemy_fairqueue.database.groups import (
     prune_groups,
 )
 from sqlalchemy_fairqueue.database.history import PartitionChange, keep_history
-from sqlalchemy_fairqueue.database.keys import prune_keys
 from sqlalchemy_fairqueue.database.leases import ExtendedLease, end_leases, extend, heartbeat, held
 from sqlalchemy_fairqueue.database.messages import (
     MessageFilter,
@@ -86,6 +85,7 @@ from sqlalchemy_fairqueue.database.plans import (
     remove_plan,
     spread_plans,
 )
+from sqlalchemy_fairqueue.database.pruning import prune_expired
 from sqlalchemy_fairqueue.database.quarantine import (
     SetAside,
     end_quarantine,
@@ -97,7 +97,6 @@ from sqlalchemy_fairqueue.database.results import (
     ResultState,
     begin_result_wait,
     end_result_wait,
-    prune_results,
     results,
     wake_results,
     wake_results_call,
@@ -137,7 +136,6 @@ from sqlalchemy_fairqueue.database.stats import channel_stats, queues, stats, st
 from sqlalchemy_fairqueue.database.stop_requests import (
     StopRequest,
     asked_to_stop,
-    prune_stop_requests,
     request_stop,
     stop_requests,
 )
@@ -255,11 +253,9 @@ __all__ = [
     "plan_channels",
     "plans",
     "prune_dead_letters",
+    "prune_expired",
     "prune_groups",
-    "prune_keys",
-    "prune_results",
     "prune_slots",
-    "prune_stop_requests",
     "purge_channel",
     "purge_dead",
     "quarantined",
