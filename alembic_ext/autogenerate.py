@@ -21,7 +21,8 @@ from alembic_ext.additions import additions
 from alembic_ext.declared_grants import declared_grants, grant_changes
 from alembic_ext.operations import CreateFairqueueOp, RepairFairqueueOp, UpgradeFairqueueOp
 from alembic_ext.recognition import Installation, inspect_schema, is_ours, is_stage, names_in
-from sqlalchemy_fairqueue.sql import latest_version, tables
+from sqlalchemy_fairqueue.errors import SchemaMismatch
+from sqlalchemy_fairqueue.sql import IS_UNRELEASED, UNRELEASED, latest_version, named_schema, schema_argument, tables
 
 if TYPE_CHECKING:
     from alembic.autogenerate.api import AutogenContext
@@ -236,6 +237,11 @@ class _Comparison:
         given = self.metadata_schema(schema)
         if found.version is None:
             return [self.create(schema)]
+        if found.version == UNRELEASED:
+            raise SchemaMismatch(
+                f"{named_schema(schema)} {IS_UNRELEASED}; put op.create_fairqueue(version={latest_version()}"
+                f"{schema_argument(given)}) into an Alembic migration and run it"
+            )
         if found.newer:
             _log.warning(
                 "schema %r holds fairqueue version %s, which this library does not know: nothing of it was compared; "

@@ -20,10 +20,9 @@ from sqlalchemy_fairqueue.database.configuration import (
     lock_queue,
     pause,
     queue_settings,
-    record_queue,
     remove_limit,
     resume,
-    retain_dead_letters,
+    set_queue,
 )
 from sqlalchemy_fairqueue.database.contention import (
     COMPETING,
@@ -35,7 +34,6 @@ from sqlalchemy_fairqueue.database.contention import (
     contention_of,
     contentions_of,
 )
-from sqlalchemy_fairqueue.database.costs import share_by
 from sqlalchemy_fairqueue.database.dead_letters import (
     DeadLetterFilter,
     dead_letters,
@@ -52,7 +50,7 @@ from sqlalchemy_fairqueue.database.enqueues import (
     enqueue_call,
     max_backlog,
 )
-from sqlalchemy_fairqueue.database.forgetting import forget_after, forget_channels, mark_idle_channels
+from sqlalchemy_fairqueue.database.forgetting import forget_channels, mark_idle_channels
 from sqlalchemy_fairqueue.database.groups import (
     Folded,
     Member,
@@ -69,7 +67,6 @@ from sqlalchemy_fairqueue.database.groups import (
     prune_groups,
 )
 from sqlalchemy_fairqueue.database.history import PartitionChange, keep_history
-from sqlalchemy_fairqueue.database.keys import prune_keys
 from sqlalchemy_fairqueue.database.leases import ExtendedLease, end_leases, extend, heartbeat, held
 from sqlalchemy_fairqueue.database.messages import (
     MessageFilter,
@@ -86,9 +83,9 @@ from sqlalchemy_fairqueue.database.plans import (
     plan_channels,
     plans,
     remove_plan,
-    set_default_plan,
     spread_plans,
 )
+from sqlalchemy_fairqueue.database.pruning import prune_expired
 from sqlalchemy_fairqueue.database.quarantine import (
     SetAside,
     end_quarantine,
@@ -100,9 +97,7 @@ from sqlalchemy_fairqueue.database.results import (
     ResultState,
     begin_result_wait,
     end_result_wait,
-    prune_results,
     results,
-    retain_results,
     wake_results,
     wake_results_call,
 )
@@ -120,7 +115,6 @@ from sqlalchemy_fairqueue.database.settlement import (
     Unsettled,
     bury,
     complete,
-    complete_results,
     holder,
     leased_without_slot,
     lock_deliveries,
@@ -142,7 +136,6 @@ from sqlalchemy_fairqueue.database.stats import channel_stats, queues, stats, st
 from sqlalchemy_fairqueue.database.stop_requests import (
     StopRequest,
     asked_to_stop,
-    prune_stop_requests,
     request_stop,
     stop_requests,
 )
@@ -197,7 +190,6 @@ __all__ = [
     "check_installed",
     "commit_with",
     "complete",
-    "complete_results",
     "completions",
     "configure_channel",
     "configure_limit",
@@ -223,7 +215,6 @@ __all__ = [
     "fail_schedule",
     "find_messages",
     "fold_groups",
-    "forget_after",
     "forget_channels",
     "group_members",
     "group_status",
@@ -262,17 +253,14 @@ __all__ = [
     "plan_channels",
     "plans",
     "prune_dead_letters",
+    "prune_expired",
     "prune_groups",
-    "prune_keys",
-    "prune_results",
     "prune_slots",
-    "prune_stop_requests",
     "purge_channel",
     "purge_dead",
     "quarantined",
     "queue_settings",
     "queues",
-    "record_queue",
     "redrive",
     "release",
     "remove_limit",
@@ -281,19 +269,16 @@ __all__ = [
     "request_stop",
     "results",
     "resume",
-    "retain_dead_letters",
-    "retain_results",
     "retry",
     "run_schedule",
     "run_slots",
     "sample_context",
     "schedules",
     "set_aside",
-    "set_default_plan",
+    "set_queue",
     "set_schedule",
     "settle",
     "settlement_call",
-    "share_by",
     "spread_plans",
     "stats",
     "stats_by_queue",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.database.calls import Clause
     from sqlalchemy_fairqueue.database.targets import Target
-    from sqlalchemy_fairqueue.values import FairBy, PolicyChanges, QueueLimits, Unset
+    from sqlalchemy_fairqueue.values import FairBy, PolicyChanges, QueueLimits, QueueSettings, Unset
 
 Q = TypeVar("Q", bound="str | None")
 
@@ -196,36 +197,15 @@ def limits_by_queue(
 
 
 @once_a_schema
-def record_queue_clause(schema: str | None) -> Clause:
-    """``fq_record_queue``."""
-    return call(schema, "fq_record_queue", "1", queue="text", history="boolean", retention="bigint")
+def set_queue_clause(schema: str | None) -> Clause:
+    """``fq_set_queue``."""
+    return call(schema, "fq_set_queue", "1", queue="text", settings="jsonb")
 
 
-def record_queue(connection: Connection, target: Target, *, history: bool | None, retention: timedelta | None) -> None:
-    """Say whether a queue's attempts are recorded, and for how long records are kept. None: as it is."""
-    parameters = {
-        "queue": target.queue,
-        "history": history,
-        "retention": None if retention is None else microseconds(retention),
-    }
-    fetch(connection, record_queue_clause(target.schema), parameters, f"set the history of queue {target.queue!r}")
-
-
-@once_a_schema
-def retain_dead_letters_clause(schema: str | None) -> Clause:
-    """``fq_retain_dead_letters``."""
-    return call(schema, "fq_retain_dead_letters", "1", queue="text", kind="text", retention="bigint")
-
-
-def retain_dead_letters(connection: Connection, target: Target, kind: str | None, retention: timedelta | None) -> None:
-    """Say for how long a queue keeps dead letters of a kind, or with None those of all other kinds."""
-    parameters = {
-        "queue": target.queue,
-        "kind": kind,
-        "retention": None if retention is None else microseconds(retention),
-    }
-    what = f"set the retention of dead letters of queue {target.queue!r}"
-    fetch(connection, retain_dead_letters_clause(target.schema), parameters, what)
+def set_queue(connection: Connection, target: Target, settings: QueueSettings) -> None:
+    """Change settings of a queue."""
+    parameters = {"queue": target.queue, "settings": json.dumps(settings, default=microseconds)}
+    fetch(connection, set_queue_clause(target.schema), parameters, f"configure queue {target.queue!r}")
 
 
 @once_a_schema

@@ -5,27 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.database.calls import call, fetch, once_a_schema
-from sqlalchemy_fairqueue.times import microseconds
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.database.calls import Clause
-    from sqlalchemy_fairqueue.database.targets import Target
-
-
-@once_a_schema
-def forget_after_clause(schema: str | None) -> Clause:
-    """``fq_forget_after``."""
-    return call(schema, "fq_forget_after", "1", queue="text", after="bigint")
-
-
-def forget_after(connection: Connection, target: Target, after: timedelta | None) -> None:
-    """Say for how long a queue keeps idle channels; None: for ever."""
-    parameters = {"queue": target.queue, "after": None if after is None else microseconds(after)}
-    fetch(connection, forget_after_clause(target.schema), parameters, f"keep the channels of queue {target.queue!r}")
 
 
 @once_a_schema

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from sqlalchemy_fairqueue.sql import NEEDED_VERSION, latest_version, named_schema, schema_argument
+from sqlalchemy_fairqueue.sql import (
+    IS_UNRELEASED,
+    NEEDED_VERSION,
+    UNRELEASED,
+    latest_version,
+    named_schema,
+    schema_argument,
+)
 
 
 def to_install(schema: str | None = None) -> str:
@@ -27,6 +34,8 @@ def too_old(version: int, schema: str | None) -> str | None:
     """The words for a version that is older than this library needs; None: this library can use it."""
     if version >= NEEDED_VERSION:
         return None
+    if version == UNRELEASED:
+        return f"{named_schema(schema)} {IS_UNRELEASED}"
     return (
         f"{named_schema(schema)} holds version {version} of fairqueue's schema, and this library needs version "
         f"{NEEDED_VERSION}"
@@ -34,5 +43,7 @@ def too_old(version: int, schema: str | None) -> str | None:
 
 
 def to_upgrade(version: int, schema: str | None) -> str:
-    """The operation that brings an installation to the version that this library needs."""
+    """The operation that brings an installation to the version that this library needs, or makes it anew."""
+    if version == UNRELEASED:
+        return f"op.create_fairqueue(version={latest_version()}{schema_argument(schema)})"
     return f"op.upgrade_fairqueue({version}, {NEEDED_VERSION}{schema_argument(schema)})"

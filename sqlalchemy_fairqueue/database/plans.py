@@ -52,19 +52,6 @@ def remove_plan(connection: Connection, target: Target, name: str) -> None:
 
 
 @once_a_schema
-def set_default_plan_clause(schema: str | None) -> Clause:
-    """``fq_set_default_plan``."""
-    return call(schema, "fq_set_default_plan", "1", queue="text", plan="text")
-
-
-def set_default_plan(connection: Connection, target: Target, plan: str | None) -> None:
-    """Say which plan channels follow that are made from now on; None: none."""
-    parameters = {"queue": target.queue, "plan": plan}
-    doing = f"set the default plan of queue {target.queue!r}"
-    fetch(connection, set_default_plan_clause(target.schema), parameters, doing)
-
-
-@once_a_schema
 def lock_plans_clause(schema: str | None) -> Clause:
     """``fq_lock_plans``."""
     return call(schema, "fq_lock_plans", "1", queue="text", removed="text[]", used="text[]")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 from sqlalchemy_fairqueue.database.calls import Call, call, fetch, may_notify, once_a_schema
 from sqlalchemy_fairqueue.times import any_instant, microseconds
@@ -44,19 +44,6 @@ class FoundResult:
     error: str | None = None
     finished_at: datetime | None = None
     expires_at: datetime | None = None
-
-
-@once_a_schema
-def retain_results_clause(schema: str | None) -> Clause:
-    """``fq_retain_results``."""
-    return call(schema, "fq_retain_results", "1", queue="text", retention="bigint")
-
-
-def retain_results(connection: Connection, target: Target, retention: timedelta | None) -> None:
-    """Say for how long a queue keeps what its handlers return. None: not at all."""
-    parameters = {"queue": target.queue, "retention": None if retention is None else microseconds(retention)}
-    what = f"set the retention of results of queue {target.queue!r}"
-    fetch(connection, retain_results_clause(target.schema), parameters, what)
 
 
 @once_a_schema
@@ -142,18 +129,6 @@ def wake_results(connection: Connection, target: Target, message_ids: Sequence[i
     found = wake_results_call(connection, target, message_ids)
     if found is not None:
         fetch(connection, *found)
-
-
-@once_a_schema
-def prune_results_clause(schema: str | None) -> Clause:
-    """``fq_prune_results``."""
-    return call(schema, "fq_prune_results", "fq_prune_results as results", limit="integer")
-
-
-def prune_results(connection: Connection, schema: str | None, *, limit: int) -> int:
-    """Delete results whose time is over. How many."""
-    [row] = fetch(connection, prune_results_clause(schema), {"limit": limit}, "prune results")
-    return cast("int", row.results)
 
 
 def _text(value: bytes | None) -> str | None:

@@ -90,7 +90,8 @@ def _select(
 @once_a_schema
 def complete_clause(schema: str | None, *, alone: bool = False, refusing: bool = False, costs: bool = False) -> Clause:
     """``fq_complete``. *alone*: of one delivery."""
-    return _select(schema, "fq_complete", TOKEN_TYPES, refusing=refusing, costs=costs, alone=alone)
+    types = TOKEN_TYPES | {"kept": "boolean[]", "results": "bytea[]", "problems": "text[]", "notify": "boolean"}
+    return _select(schema, "fq_complete", types, refusing=refusing, costs=costs, alone=alone)
 
 
 @once_a_schema
@@ -112,13 +113,6 @@ def bury_clause(schema: str | None, *, refusing: bool = False, costs: bool = Fal
     """``fq_bury``."""
     types = TOKEN_TYPES | {"reasons": "text[]", "errors": "text[]"}
     return _select(schema, "fq_bury", types, refusing=refusing, costs=costs)
-
-
-@once_a_schema
-def complete_results_clause(schema: str | None, *, refusing: bool = False, costs: bool = False) -> Clause:
-    """``fq_complete_results``."""
-    types = TOKEN_TYPES | {"kept": "boolean[]", "results": "bytea[]", "problems": "text[]", "notify": "boolean"}
-    return _select(schema, "fq_complete_results", types, refusing=refusing, costs=costs)
 
 
 SettlementVerb = Literal["complete", "retry", "release", "bury"]
@@ -147,18 +141,15 @@ def settlement_call(
     """
     doing = f"{verb} {len(tokens)} deliveries of queue {target.queue!r}"
     told = any(cost is not None for cost in costs)
-    alone = False
-    if verb == "complete" and results:
-        parameters = token_parameters(tokens) | {
-            "kept": [one is not None for one in results],
-            "results": [None if one is None else one.content for one in results],
-            "problems": [None if one is None else one.problem for one in results],
-            "notify": may_notify(connection, notify),
-        }
-        clause = complete_results_clause(target.schema, refusing=refusing, costs=told)
-    elif verb == "complete":
-        alone = len(tokens) == 1
+    alone = verb == "complete" and len(tokens) == 1
+    if verb == "complete":
         parameters = dict[str, Any](zip(TOKEN_TYPES, tokens[0], strict=True)) if alone else token_parameters(tokens)
+        parameters |= {
+            "kept": [one is not None for one in results] or None,
+            "results": [None if one is None else one.content for one in results] or None,
+            "problems": [None if one is None else one.problem for one in results] or None,
+            "notify": may_notify(connection, notify and bool(results)),
+        }
         clause = complete_clause(target.schema, alone=alone, refusing=refusing, costs=told)
     else:
         parameters = token_parameters(tokens)
@@ -180,22 +171,16 @@ def settle(connection: Connection, settlement: Call) -> list[Unsettled]:
     return list(map(Unsettled._make, fetch_rows(connection, *settlement)))
 
 
-def complete(connection: Connection, target: Target, tokens: Sequence[Token]) -> list[Unsettled]:
-    """Settle deliveries whose work is done: their messages are gone. At least one."""
-    return settle(connection, settlement_call(connection, target, "complete", tokens))
-
-
-def complete_results(
+def complete(
     connection: Connection,
     target: Target,
     tokens: Sequence[Token],
-    results: Sequence[EncodedResult | None],
     *,
-    notify: bool,
+    results: Sequence[EncodedResult | None] = (),
+    notify: bool = False,
 ) -> list[Unsettled]:
-    """Settle deliveries whose work is done, and keep what their handlers returned. At least one."""
-    found = settlement_call(connection, target, "complete", tokens, results=results, notify=notify)
-    return settle(connection, found)
+    """Settle deliveries whose work is done, at least one, and keep what their handlers returned."""
+    return settle(connection, settlement_call(connection, target, "complete", tokens, results=results, notify=notify))
 
 
 def retry(

@@ -68,18 +68,6 @@ def stop_requests(
 
 
 @once_a_schema
-def prune_stop_requests_clause(schema: str | None) -> Clause:
-    """``fq_prune_stop_requests``."""
-    return call(schema, "fq_prune_stop_requests", "fq_prune_stop_requests as requests", limit="integer")
-
-
-def prune_stop_requests(connection: Connection, schema: str | None, *, limit: int) -> int:
-    """Delete requests that are an hour old. How many."""
-    [row] = fetch(connection, prune_stop_requests_clause(schema), {"limit": limit}, "prune requests to stop")
-    return cast("int", row.requests)
-
-
-@once_a_schema
 def asked_to_stop_clause(schema: str | None) -> Clause:
     """``fq_asked_to_stop``."""
     names = ", ".join(f"pg_catalog.convert_to({name}, 'UTF8') as {name}" for name in ("consumer", "requested_by"))

@@ -15,7 +15,7 @@ from sqlalchemy import text
 from sqlalchemy_fairqueue.database.calls import call, fetch, once_a_schema
 from sqlalchemy_fairqueue.database.migrations import to_install, to_upgrade, too_old
 from sqlalchemy_fairqueue.errors import FairQueueError, SchemaMismatch
-from sqlalchemy_fairqueue.sql import named_schema
+from sqlalchemy_fairqueue.sql import VERSION_COLUMN, named_schema
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Pool
@@ -31,7 +31,7 @@ _usable: WeakKeyDictionary[Pool, set[str | None]] = WeakKeyDictionary()
 @once_a_schema
 def version_clause(schema: str | None) -> Clause:
     """``fq_version``."""
-    return call(schema, "fq_version", "fq_version as version")
+    return call(schema, "fq_version", f"{VERSION_COLUMN} as version")
 
 
 def version(connection: Connection, schema: str | None) -> int:

@@ -8,32 +8,17 @@ from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import QueueBase
 from sqlalchemy_fairqueue.queue.configuration_arguments import (
     changed_defaults,
-    check_history,
-    checked_history_retention,
-    checked_idle_time,
     checked_plan,
-    checked_results,
-    dead_letter_retentions,
     queue_limits,
+    queue_settings,
     reset_fields,
 )
 from sqlalchemy_fairqueue.queue.named_arguments import named_arguments
-from sqlalchemy_fairqueue.unit_of_work import (
-    Configure,
-    ForgetChannels,
-    Limit,
-    Pause,
-    RecordHistory,
-    RetainDeadLetters,
-    RetainResults,
-    SetDefaultPlan,
-    ShareBy,
-)
+from sqlalchemy_fairqueue.unit_of_work import Configure, Limit, Pause, SetQueue
 from sqlalchemy_fairqueue.values import (
     UNSET,
     ChannelPolicy,
     Unset,
-    check_choice,
     check_field_names,
     check_name,
     policy_changes,
@@ -304,21 +289,17 @@ class ConfigurationMethods(QueueBase):
         changes: list[Operation] = []
         if defaults is not None:
             changes.append(Configure(self._target, None, changed_defaults(defaults), self.defaults))
-        if history is not None or history_retention is not UNSET:
-            check_history(history)
-            changes.append(RecordHistory(self._target, history, checked_history_retention(history_retention)))
-        if dead_letter_retention is not UNSET:
-            changes += [
-                RetainDeadLetters(self._target, kind, retention)
-                for kind, retention in dead_letter_retentions(dead_letter_retention)
-            ]
-        if not isinstance(results, Unset):
-            changes.append(RetainResults(self._target, checked_results(results)))
-        if forget_channels_after is not UNSET:
-            changes.append(ForgetChannels(self._target, checked_idle_time(forget_channels_after)))
-        changes += self._fair_by(fair_by)
-        if not isinstance(default_plan, Unset):
-            changes.append(SetDefaultPlan(self._target, checked_plan(default_plan)))
+        settings = queue_settings(
+            history=history,
+            history_retention=history_retention,
+            dead_letter_retention=dead_letter_retention,
+            results=results,
+            forget_channels_after=forget_channels_after,
+            fair_by=fair_by,
+            default_plan=default_plan,
+        )
+        if settings:
+            changes.append(SetQueue(self._target, settings))
         if wanted := queue_limits(max_concurrency, rate, limits):
             changes.append(Limit(self._target, wanted))
         if not changes:
@@ -327,12 +308,6 @@ class ConfigurationMethods(QueueBase):
                 "history_retention, dead_letter_retention, results, forget_channels_after or fair_by"
             )
         return changes
-
-    def _fair_by(self, fair_by: FairBy | None) -> list[Operation]:
-        if fair_by is None:
-            return []
-        check_choice("fair_by", fair_by, ("messages", "cost", "seconds"))
-        return [ShareBy(self._target, fair_by)]
 
     def _configure_channel(
         self, call: str, channel: str, policy: object, changes: PolicyChanges, *, plan: object, reset: object

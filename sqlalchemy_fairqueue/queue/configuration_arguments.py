@@ -14,6 +14,7 @@ from sqlalchemy_fairqueue.values import (
     UNSET,
     ChannelPolicy,
     Unset,
+    check_choice,
     check_duration,
     check_field_names,
     check_name,
@@ -22,11 +23,7 @@ from sqlalchemy_fairqueue.values import (
 )
 
 if TYPE_CHECKING:
-    from sqlalchemy_fairqueue.values import PolicyChanges, QueueLimits, Rate
-
-_DAY = timedelta(days=1)
-_MICROSECOND = timedelta(microseconds=1)
-_DEFAULT_RETENTION = timedelta(days=30)
+    from sqlalchemy_fairqueue.values import FairBy, PolicyChanges, QueueLimits, QueueSettings, Rate
 
 
 def checked_plan(plan: object) -> str | None:
@@ -84,41 +81,56 @@ def changed_defaults(defaults: object) -> PolicyChanges:
     return policy_changes("defaults", None, defaults)
 
 
-def checked_history_retention(given: timedelta | Unset | None) -> timedelta | None:
-    """The time to keep the history; None: as it is."""
-    # The database takes None for: as it is.
-    if given is UNSET:
-        return None
-    if given is None:
-        return _DEFAULT_RETENTION
-    return check_duration("history_retention", given, _DAY)
+def queue_settings(
+    *,
+    history: object,
+    history_retention: timedelta | Unset | None,
+    dead_letter_retention: object,
+    results: timedelta | Unset | None,
+    forget_channels_after: timedelta | Unset | None,
+    fair_by: FairBy | None,
+    default_plan: object,
+) -> QueueSettings:
+    """The settings of a queue that are given."""
+    settings: QueueSettings = {}
+    if history is not None:
+        if not isinstance(history, bool):
+            raise InvalidArgument(f"history is {history!r:.80}; say True or False")
+        settings["history"] = history
+    if not isinstance(history_retention, Unset):
+        settings["history_retention"] = _checked_time("history_retention", history_retention, timedelta(days=1))
+    if not isinstance(dead_letter_retention, Unset):
+        settings |= _dead_letter_settings(dead_letter_retention)
+    if not isinstance(results, Unset):
+        settings["result_retention"] = _checked_time("results", results)
+    if not isinstance(forget_channels_after, Unset):
+        settings["forget_channels_after"] = _checked_time("forget_channels_after", forget_channels_after)
+    if fair_by is not None:
+        check_choice("fair_by", fair_by, ("messages", "cost", "seconds"))
+        settings["fair_by"] = fair_by
+    if not isinstance(default_plan, Unset):
+        settings["default_plan"] = checked_plan(default_plan)
+    return settings
 
 
-def check_history(history: object) -> None:
-    """Check that *history* is a bool or None."""
-    if history is not None and not isinstance(history, bool):
-        raise InvalidArgument(f"history is {history!r:.80}; say True or False")
+def _checked_time(
+    argument: str, value: timedelta | None, least: timedelta = timedelta(microseconds=1)
+) -> timedelta | None:
+    """For how long something is kept; None: as :meth:`Queue.configure` says of the argument."""
+    return None if value is None else check_duration(argument, value, least)
 
 
-def checked_results(retention: timedelta | None) -> timedelta | None:
-    """For how long results are kept; None: not at all."""
-    return None if retention is None else check_duration("results", retention, _MICROSECOND)
-
-
-def checked_idle_time(after: timedelta | None) -> timedelta | None:
-    """The idle time after which channels are forgotten; None: never."""
-    return None if after is None else check_duration("forget_channels_after", after, _MICROSECOND)
-
-
-def dead_letter_retentions(given: object) -> list[tuple[str | None, timedelta | None]]:
-    """Retentions by kind, in the order of the kinds; kind None: of all kinds without one."""
+def _dead_letter_settings(given: object) -> QueueSettings:
+    """For how long dead letters are kept: of all kinds, or of the kinds of a mapping, where None means the others."""
     if not isinstance(given, Mapping):
-        if given is not None:
-            check_duration("dead_letter_retention", given, _MICROSECOND)
-        return [(None, cast("timedelta | None", given))]
+        return {"dead_letter_retention": _checked_time("dead_letter_retention", cast("timedelta | None", given))}
+    by_kind: dict[str, timedelta | None] = {}
+    settings: QueueSettings = {"dead_letter_retention_by_kind": by_kind}
     for kind, retention in given.items():
-        if kind is not None:
+        checked = _checked_time(f"dead_letter_retention of kind {kind!r:.80}", retention)
+        if kind is None:
+            settings["dead_letter_retention"] = checked
+        else:
             check_name("kind of dead_letter_retention", kind)
-        if retention is not None:
-            check_duration(f"dead_letter_retention of kind {kind!r:.80}", retention, _MICROSECOND)
-    return sorted(given.items(), key=lambda item: item[0] or "")
+            by_kind[kind] = checked
+    return settings

@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from sqlalchemy_fairqueue.database.migrations import to_upgrade, too_old
 from sqlalchemy_fairqueue.errors import FairQueueError, SchemaMismatch
 from sqlalchemy_fairqueue.spark.errors import BadOption, PipelineError, Unreachable
-from sqlalchemy_fairqueue.sql import latest_version, named_schema, quoted, schema_argument
+from sqlalchemy_fairqueue.sql import VERSION_COLUMN, latest_version, named_schema, quoted, schema_argument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +84,8 @@ def find_installation(connection: psycopg.Connection, schema: str | None) -> Ins
             f"op.create_fairqueue(version={latest_version()}{schema_argument(schema)}), or give the option schema"
         )
     name = str(row[0])
-    found = connection.execute(f"select {quoted(name)}.fq_version()".encode()).fetchone()
+    statement = f"select {VERSION_COLUMN} from {quoted(name)}.fq_version()"  # noqa: S608 - quoted
+    found = connection.execute(statement.encode()).fetchone()
     version = int(found[0]) if found else 0
     if problem := too_old(version, name):
         raise SchemaMismatch(f"{problem}; run a migration with {to_upgrade(version, schema)}")

@@ -39,7 +39,16 @@ from sqlalchemy_fairqueue.sql.rights import (
     read_privileges,
 )
 from sqlalchemy_fairqueue.sql.roles import BOUND_BY_CHANNEL, BOUND_BY_QUEUE, KINDS, function_roles, role_functions
-from sqlalchemy_fairqueue.sql.schema import in_schema, named_schema, quoted, quoted_literal, schema_argument
+from sqlalchemy_fairqueue.sql.schema import (
+    IS_UNRELEASED,
+    UNRELEASED,
+    VERSION_COLUMN,
+    in_schema,
+    named_schema,
+    quoted,
+    quoted_literal,
+    schema_argument,
+)
 from sqlalchemy_fairqueue.sql.statements import (
     downgrade_statements,
     drop_statements,
@@ -50,10 +59,13 @@ from sqlalchemy_fairqueue.sql.statements import (
 __all__ = [
     "BOUND_BY_CHANNEL",
     "BOUND_BY_QUEUE",
+    "IS_UNRELEASED",
     "KINDS",
     "NEEDED_VERSION",
     "PUBLIC",
     "SCHEMA_MISMATCH",
+    "UNRELEASED",
+    "VERSION_COLUMN",
     "Difference",
     "HeldGrant",
     "Privilege",

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from sqlalchemy_fairqueue.sql.catalog import expected_catalog, read_catalog
 from sqlalchemy_fairqueue.sql.files import versions
 from sqlalchemy_fairqueue.sql.rights import PUBLIC, compared_rights, may_read_grants, read_grants, read_privileges
-from sqlalchemy_fairqueue.sql.schema import named_schema, quoted
+from sqlalchemy_fairqueue.sql.schema import IS_UNRELEASED, UNRELEASED, VERSION_COLUMN, named_schema, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -61,13 +61,16 @@ class Difference:
 
 
 def installed_version(connection: Connection, schema: str | None = None) -> int | None:
-    """The version of the schema that is installed, which this library may not know; None where there is none."""
+    """The version of the schema that is installed, which this library may not know; None where there is none.
+
+    Of an installation from before the first release it is :data:`UNRELEASED`.
+    """
     target = _resolved(connection, schema)
     if target is None:
         return None
     if not connection.scalar(text(_HAS_VERSION), {"schema": target}):
         return None
-    statement = f"select {quoted(target)}.fq_version()"
+    statement = f"select {VERSION_COLUMN} from {quoted(target)}.fq_version()"  # noqa: S608 - quoted
     return int(connection.exec_driver_sql(statement, execution_options={"no_parameters": True}).scalar_one())
 
 
@@ -113,6 +116,8 @@ def find_drift(connection: Connection, schema: str | None = None) -> list[Differ
         return [
             Difference("installation", "fairqueue", "missing", f"there is no fq_version() in {named_schema(target)}")
         ]
+    if version == UNRELEASED:
+        return [Difference("installation", "fairqueue", "unexpected", f"{named_schema(target)} {IS_UNRELEASED}")]
     if version not in versions():
         detail = f"it is version {version}, and this library knows {', '.join(map(str, versions()))}"
         return [Difference("installation", "fairqueue", "unexpected", detail)]

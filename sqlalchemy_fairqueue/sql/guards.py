@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.sql.files import functions, latest_version, relations, tables, versions
-from sqlalchemy_fairqueue.sql.schema import BODY, block, quoted_literal
+from sqlalchemy_fairqueue.sql.schema import BODY, IS_UNRELEASED, block, quoted_literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,7 +61,14 @@ _LOOK = """\
       join pg_namespace n on n.oid = p.pronamespace
       where n.nspname = v_schema
         and p.proname = any (array['fq_enqueue', 'fq_dequeue', 'fq_complete'])
-    );"""
+    );
+  if (select p.prorettype from pg_proc p where p.oid = to_regprocedure(format('%I.fq_version()', v_schema)))
+    = 'int4'::regtype
+  then
+    raise exception using errcode = 'QF004',
+      message = format('schema %I {unreleased}; '
+        'put op.create_fairqueue() into an Alembic migration and run it', v_schema);
+  end if;""".replace("{unreleased}", IS_UNRELEASED)
 
 _NAMELESS = """\
   if v_nameless then

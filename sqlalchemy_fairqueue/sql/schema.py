@@ -40,6 +40,19 @@ def named_schema(schema: str | None) -> str:
     return "the connection's default schema" if schema is None else f"schema {schema!r}"
 
 
+UNRELEASED = -1
+"""The version of an installation that was made before the first release, whatever its number was."""
+
+IS_UNRELEASED = "holds fairqueue of an unreleased version, which nothing upgrades: drop its tables and functions"
+"""The words for it, after the schema; what installs fairqueue anew follows."""
+
+VERSION_COLUMN = (
+    "case when pg_catalog.pg_typeof(fq_version) operator(pg_catalog.=) cast('pg_catalog.int4' as pg_catalog.regtype)"
+    f" then {UNRELEASED} else fq_version end"
+)
+"""The version, of what ``fq_version()`` returns: before the first release that was an integer."""
+
+
 def schema_argument(schema: str | None) -> str:
     """The schema as the last argument of a call in a message: ``, schema='jobs'``, or nothing for the default one."""
     return "" if schema is None else f", schema={schema!r}"

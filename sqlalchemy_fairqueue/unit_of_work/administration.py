@@ -10,16 +10,10 @@ from sqlalchemy_fairqueue.unit_of_work.operations import (
     Configure,
     ConfigureLimit,
     ConfigurePlan,
-    ForgetChannels,
     Limit,
     Pause,
     Purge,
-    QueueSetting,
-    RecordHistory,
-    RetainDeadLetters,
-    RetainResults,
-    SetDefaultPlan,
-    ShareBy,
+    SetQueue,
 )
 
 if TYPE_CHECKING:
@@ -55,12 +49,12 @@ def configure(connection: Connection, target: Target, changes: Sequence[Configur
                 )
             case ConfigureLimit():
                 _change_limit(connection, change)
-            case ConfigurePlan() | SetDefaultPlan():
+            case ConfigurePlan():
                 _change_plan(connection, change)
             case Limit():
                 database.limit_queue(connection, target, change.changes, notify=notify)
-            case RecordHistory() | RetainDeadLetters() | RetainResults() | ForgetChannels() | ShareBy():
-                _keep(connection, change)
+            case SetQueue():
+                database.set_queue(connection, target, change.settings)
             case Pause():
                 _pause(connection, change)
             case Purge():
@@ -77,9 +71,8 @@ def settings_of_queues(
     other: list[tuple[Connection, Configuration]] = []
     for connection, change in routed:
         of_queue = (
-            isinstance(change, QueueSetting)
+            isinstance(change, SetQueue)
             or (isinstance(change, (Configure, Pause)) and change.channel is None)
-            or isinstance(change, SetDefaultPlan)
             or (isinstance(change, (ConfigureLimit, ConfigurePlan)) and change.changes is not None)
         )
         (own if of_queue else other).append((connection, change))
@@ -105,27 +98,11 @@ def _change_limit(connection: Connection, change: ConfigureLimit) -> None:
         database.configure_limit(connection, change.target.schema, change.name, change.changes)
 
 
-def _change_plan(connection: Connection, change: ConfigurePlan | SetDefaultPlan) -> None:
-    if isinstance(change, SetDefaultPlan):
-        database.set_default_plan(connection, change.target, change.plan)
-    elif change.changes is None:
+def _change_plan(connection: Connection, change: ConfigurePlan) -> None:
+    if change.changes is None:
         database.remove_plan(connection, change.target, change.name)
     else:
         database.configure_plan(connection, change.target, change.name, change.changes, notify=change.target.notify)
-
-
-def _keep(connection: Connection, change: QueueSetting) -> None:
-    match change:
-        case RecordHistory():
-            database.record_queue(connection, change.target, history=change.history, retention=change.retention)
-        case RetainDeadLetters():
-            database.retain_dead_letters(connection, change.target, change.kind, change.retention)
-        case RetainResults():
-            database.retain_results(connection, change.target, change.retention)
-        case ForgetChannels():
-            database.forget_after(connection, change.target, change.after)
-        case ShareBy():
-            database.share_by(connection, change.target, change.fair_by)
 
 
 def _pause(connection: Connection, change: Pause) -> None:
@@ -144,7 +121,7 @@ def _lock_key(change: Configuration) -> tuple[int, bytes]:
             return 1, change.name.encode()
         case Limit():
             return 3, b""
-        case RecordHistory() | RetainDeadLetters() | RetainResults() | ForgetChannels() | ShareBy() | SetDefaultPlan():
+        case SetQueue():
             return 2, b""
     return 2, (change.channel or "").encode()
 

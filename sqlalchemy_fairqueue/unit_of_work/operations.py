@@ -19,10 +19,10 @@ if TYPE_CHECKING:
         ChannelPolicy,
         Delivery,
         Enqueue,
-        FairBy,
         PolicyChanges,
         PurgeReceipt,
         QueueLimits,
+        QueueSettings,
         Receipt,
         Unset,
     )
@@ -34,7 +34,6 @@ __all__ = [
     "ConfigureLimit",
     "ConfigurePlan",
     "EnqueueMessage",
-    "ForgetChannels",
     "Limit",
     "MakeGroup",
     "MessageChange",
@@ -43,15 +42,11 @@ __all__ = [
     "PauseSchedule",
     "Purge",
     "ReceiptUpdate",
-    "RecordHistory",
     "RemoveSchedule",
-    "RetainDeadLetters",
-    "RetainResults",
     "ScheduleChange",
-    "SetDefaultPlan",
+    "SetQueue",
     "SetSchedule",
     "Settle",
-    "ShareBy",
     "Target",
     "Verb",
 ]
@@ -150,53 +145,11 @@ class ConfigurePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class SetDefaultPlan:
-    """Say which plan channels follow that are made from now on; None: none."""
+class SetQueue:
+    """Change settings of a queue."""
 
     target: Target
-    plan: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class RecordHistory:
-    """Say whether a queue's attempts are recorded, and for how long records are kept. None: as it is."""
-
-    target: Target
-    history: bool | None
-    retention: timedelta | None
-
-
-@dataclass(frozen=True, slots=True)
-class RetainDeadLetters:
-    """Say for how long a queue keeps dead letters of a kind, or with kind None those of all other kinds."""
-
-    target: Target
-    kind: str | None
-    retention: timedelta | None
-
-
-@dataclass(frozen=True, slots=True)
-class RetainResults:
-    """Say for how long a queue keeps what its handlers return; None: not at all."""
-
-    target: Target
-    retention: timedelta | None
-
-
-@dataclass(frozen=True, slots=True)
-class ForgetChannels:
-    """Say for how long a queue keeps idle channels; None: for ever."""
-
-    target: Target
-    after: timedelta | None
-
-
-@dataclass(frozen=True, slots=True)
-class ShareBy:
-    """Say what the channels of a queue get equal parts of."""
-
-    target: Target
-    fair_by: FairBy
+    settings: QueueSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,8 +274,7 @@ class MakeGroup:
     sent: ReceiptUpdate
 
 
-QueueSetting = RecordHistory | RetainDeadLetters | RetainResults | ForgetChannels | ShareBy
-Configuration = Configure | ConfigureLimit | ConfigurePlan | Limit | Pause | Purge | QueueSetting | SetDefaultPlan
+Configuration = Configure | ConfigureLimit | ConfigurePlan | Limit | Pause | Purge | SetQueue
 MessageChange = Settle | Cancel
 ScheduleChange = SetSchedule | RemoveSchedule | PauseSchedule
 Operation = EnqueueMessage | MakeGroup | Configuration | MessageChange | ScheduleChange

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Self
 
+    from sqlalchemy_fairqueue.values.messages import FairBy
+
 OnFull = Literal["raise", "drop"]
 
 # What people write for a field whose name is not similar.
@@ -157,6 +159,19 @@ class QueueLimits(TypedDict, total=False):
     max_concurrency: int | None
     rate: Rate | str | None
     limits: list[str] | None
+
+
+class QueueSettings(TypedDict, total=False):
+    """Settings of a queue to change, by the names of their columns: those that are missing stay as they are."""
+
+    history: bool
+    history_retention: timedelta | None
+    dead_letter_retention: timedelta | None
+    dead_letter_retention_by_kind: dict[str, timedelta | None]
+    result_retention: timedelta | None
+    forget_channels_after: timedelta | None
+    fair_by: FairBy
+    default_plan: str | None
 
 
 def policy_fields() -> tuple[str, ...]:

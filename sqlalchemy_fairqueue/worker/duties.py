@@ -201,9 +201,7 @@ class Housekeeping:
                 self._prune_dead_letters,
                 self._prune_slots,
                 self._prune_groups,
-                self._prune_results,
-                self._prune_keys,
-                self._prune_stop_requests,
+                self._prune_expired,
                 self._forget_channels,
             )
             for task in tasks:
@@ -256,14 +254,8 @@ class Housekeeping:
         age = timedelta(seconds=self._options.timings.groups_kept)
         self._prune(connection, partial(database.prune_groups, schema=schema, age=age))
 
-    def _prune_results(self, connection: DedicatedConnection, schema: str | None) -> None:
-        self._prune(connection, partial(database.prune_results, schema=schema))
-
-    def _prune_keys(self, connection: DedicatedConnection, schema: str | None) -> None:
-        self._prune(connection, partial(database.prune_keys, schema=schema))
-
-    def _prune_stop_requests(self, connection: DedicatedConnection, schema: str | None) -> None:
-        self._prune(connection, partial(database.prune_stop_requests, schema=schema))
+    def _prune_expired(self, connection: DedicatedConnection, schema: str | None) -> None:
+        self._prune(connection, partial(database.prune_expired, schema=schema))
 
     def _prune(self, connection: DedicatedConnection, delete: Callable[..., int]) -> None:
         """Delete as long as there is something left, a bounded number of rows in a transaction."""

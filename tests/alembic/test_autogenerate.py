@@ -253,7 +253,7 @@ def test_newer_version(project: Project, make_database: MakeDatabase, caplog: py
     """A version that the library does not know is left alone, with all that the models lack; a warning says so."""
     environment(project, MODELS)
     database = installed(project, make_database)
-    database.execute("create or replace function fq_version() returns int immutable language sql as 'select 99'")
+    database.execute("create or replace function fq_version() returns smallint immutable language sql as 'select 99'")
     database.execute("alter table fq_message add column tomorrow int")
     database.execute("create table fq_tomorrow (id int)")
     assert calls(project.autogenerate("two")) == []

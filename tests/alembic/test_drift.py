@@ -23,7 +23,7 @@ from tests.fixtures.database import Database, MakeDatabase, install
 
 pytestmark = pytest.mark.installed
 
-VERSION_1 = "function fq_version() returns int immutable parallel safe language sql as 'select 1'"
+VERSION_1 = "function fq_version() returns smallint immutable parallel safe language sql as 'select 1'"
 
 # Any function that triggers can call.
 _EACH_ROW = "for each row execute function suppress_redundant_updates_trigger()"
@@ -229,7 +229,7 @@ def test_not_installed(make_database: MakeDatabase) -> None:
     assert [str(one) for one in drift(database, "apps")] == [
         "installation fairqueue is missing: there is no fq_version() in schema 'apps'"
     ]
-    database.execute("create function fq_version() returns int language sql as 'select 99'")
+    database.execute("create function fq_version() returns smallint language sql as 'select 99'")
     known = ", ".join(str(version) for version in versions())
     assert [str(one) for one in drift(database)] == [
         f"installation fairqueue is unexpected: it is version 99, and this library knows {known}"

@@ -10,10 +10,12 @@ from alembic.operations import Operations
 
 from alembic_ext import CreateFairqueueOp, DropFairqueueOp
 from alembic_ext.execution import send
+from sqlalchemy_fairqueue import Queue, install_fairqueue
 from sqlalchemy_fairqueue.errors import AutocommitError, IsolationError, SchemaMismatch
-from sqlalchemy_fairqueue.sql import latest_version
+from sqlalchemy_fairqueue.sql import find_drift, latest_version
 from tests.alembic.catalog import catalog
 from tests.alembic.conftest import Project
+from tests.alembic.environments import MODELS, environment
 from tests.alembic.test_operations import run_script
 from tests.fixtures.database import Database
 
@@ -65,9 +67,44 @@ def test_installed_already(project: Project, database: Database) -> None:
     """A second installation into a schema is refused, and so is a drop of another version, with both versions."""
     said = refused(project, database, "op.create_fairqueue()")
     assert said.startswith("fairqueue is installed in schema public already; ")
-    database.execute("create or replace function fq_version() returns int immutable language sql as 'select 7'")
+    database.execute("create or replace function fq_version() returns smallint immutable language sql as 'select 7'")
     said = refused(project, database, "op.drop_fairqueue(version=1)")
     assert said == "schema public holds fairqueue version 7, not 1; bring it to version 1 first"
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_unreleased_versions(project: Project, database: Database, version: int) -> None:
+    """What was installed before the first release is refused by each operation, comparison and call, whatever version
+    it says that it is: none of them knows what it holds.
+    """
+    database.execute("drop function fq_version")
+    database.execute(f"create function fq_version() returns integer language sql as 'select {version}'")
+    words = "fairqueue of an unreleased version, which nothing upgrades: drop its tables and functions"
+    for operation in (
+        "create_fairqueue()",
+        f"drop_fairqueue({version})",
+        f"repair_fairqueue({version})",
+        "upgrade_fairqueue(1, 2)",
+        "downgrade_fairqueue(2, 1)",
+        "grant_fairqueue('pg_monitor', 'monitor')",
+    ):
+        said = refused(project, database, f"op.{operation}")
+        assert said == f"schema public holds {words}; put op.create_fairqueue() into an Alembic migration and run it"
+    engine = sa.create_engine(database.url)
+    anew = rf"{words}; put op\.create_fairqueue\(version=2\) into"
+    for call in (Queue("documents").stats, install_fairqueue):
+        with pytest.raises(SchemaMismatch, match=anew):
+            call(engine)
+    with engine.connect() as connection:
+        assert list(map(str, find_drift(connection))) == [
+            f"installation fairqueue is unexpected: schema 'public' holds {words}"
+        ]
+    engine.dispose()
+    environment(project, MODELS)
+    project.migration("one", "pass")
+    project.run("upgrade", "head")
+    with pytest.raises(SchemaMismatch, match=anew):
+        project.autogenerate("two")
 
 
 def test_names_taken(project: Project, empty_database: Database) -> None:

@@ -119,7 +119,7 @@ _NAMED = (
 )
 _CHANNELS = {
     "fair": (
-        "select fairqueue.fq_share_by('bench', '{fair_by}'),"
+        "select fairqueue.fq_set_queue('bench', jsonb_build_object('fair_by', '{fair_by}')),"
         " fairqueue.fq_configure_queue('bench', jsonb_build_object('weight', {weight})),"
         " fairqueue.fq_make_channels('bench', array_agg('channel-' || i)) from generate_series(1, {channels}) i"
     ),

@@ -108,7 +108,9 @@ def test_history_on_and_off(stage: Stage, report: Report, alternate: Alternate, 
     def measure(side: str) -> Mapping[str, float]:
         with stage.clone(filled) as conninfo, connected(conninfo) as wire:
             if side == "on":
-                wire.run("select fairqueue.fq_record_queue('bench', true, null); select fairqueue.fq_keep_history()")
+                wire.run(
+                    "select fairqueue.fq_set_queue('bench', '{\"history\": true}'); select fairqueue.fq_keep_history()"
+                )
             watches = send_out(tasks(2, consume, Load("fair", conninfo, 100)))
             written = int(wire.value("select count(*) from fairqueue.fq_history"))
         each_once(watches, messages=messages)

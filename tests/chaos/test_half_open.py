@@ -79,7 +79,7 @@ def test_a_half_open_connection(books: Books, through: Proxy, distant: Engine, r
 
 
 @pytest.mark.many
-@pytest.mark.parametrize("word", ["fq_fold_groups", "fq_run_slots", "fq_keep_history", "fq_prune_results"])
+@pytest.mark.parametrize("word", ["fq_fold_groups", "fq_run_slots", "fq_keep_history", "fq_prune_expired"])
 def test_a_half_open_connection_of_a_round(
     books: Books, through: Proxy, distant: Engine, rescue: Rescue, word: str
 ) -> None:

@@ -45,7 +45,7 @@ def install_into(database: Database, schema: str | None = None) -> None:
 
 def say_version(database: Database, version: int) -> None:
     """Let an installation say that it is of another version."""
-    function = "create or replace function fq_version() returns integer"
+    function = "create or replace function fq_version() returns smallint"
     database.execute(f"{function} immutable language sql as 'select {version}'")
 
 

@@ -99,7 +99,7 @@ def test_schema_names(schema: str) -> None:
     assert f'from "{schema.replace(chr(34), chr(34) * 2)}".fq_complete(' in (
         str(compiled) % dict.fromkeys(clause.statement.compile().params)
     )
-    assert set(clause.statement.compile().params) == {"queue", "ids", "rows", "lease_ids", "deliveries"}
+    assert set(clause.statement.compile().params) == {name for name, _ in _parameters("fq_complete")}
 
 
 @pytest.mark.parametrize("alone", [False, True])

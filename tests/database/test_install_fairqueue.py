@@ -115,7 +115,7 @@ def test_behind_another_installation(bare: Engine, empty_database: Database) -> 
 
 def test_an_older_version(database: Database) -> None:
     """Where an older version stands, the error holds the migration to write, and nothing is changed."""
-    database.execute("create or replace function fq_version() returns integer immutable language sql as 'select 0'")
+    database.execute("create or replace function fq_version() returns smallint immutable language sql as 'select 0'")
     with pytest.raises(SchemaMismatch, match=r"put op.upgrade_fairqueue\(0, 1\) into an Alembic"):
         install_fairqueue(database.own.execution_options(isolation_level="READ COMMITTED"))
 

@@ -23,7 +23,7 @@ ADVICE = (
 
 def say(database: Database, version: int, schema: str = "public") -> None:
     """Let an installation say that it is of another version."""
-    function = f"create or replace function {quoted(schema)}.fq_version() returns integer"
+    function = f"create or replace function {quoted(schema)}.fq_version() returns smallint"
     database.execute(f"{function} immutable language sql as 'select {version}'")
 
 

@@ -49,7 +49,7 @@ def test_each_code(face: Face) -> None:
 def test_an_argument_that_the_server_refuses(face: Face, queue: Queue, database: Database) -> None:
     """The server's own checks stand behind those of Python."""
     database.execute(
-        "create or replace function fq_version() returns integer language plpgsql as"
+        "create or replace function fq_version() returns smallint language plpgsql as"
         " $$ begin raise 'so' using errcode = 'QF001'; end $$"
     )
     with pytest.raises(InvalidArgument, match="so; see the documentation"):

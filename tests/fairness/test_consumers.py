@@ -64,7 +64,7 @@ def test_what_consumers_take_together_is_everything_once(kernel: Kernel, waits: 
 )
 def test_fewer_channels_than_the_calls_ask_for(kernel: Kernel, waits: Waits, limit: int) -> None:
     """Four consumers on ten equal channels: after each 2,000 messages no channel is more than 3 % from its part."""
-    kernel.rows("select fq_share_by('q', 'cost')")
+    kernel.set_queue(fair_by="cost")
     names = [f"channel {number}" for number in range(10)]
     kernel.enqueue(*names * 700)
     start = Barrier(CONSUMERS, timeout=60)

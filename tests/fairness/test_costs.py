@@ -19,7 +19,7 @@ FIRST = -9 * 10**18
 @pytest.fixture(autouse=True)
 def _fair_by_cost(kernel: Kernel) -> None:
     for queue in ("q", "r"):
-        kernel.rows("select fq_share_by(%(name)s, 'cost')", name=queue)
+        kernel.rows('select fq_set_queue(%(name)s, \'{"fair_by": "cost"}\')', name=queue)
 
 
 @pytest.mark.parametrize("limit", [1, 7, 100])
@@ -202,7 +202,7 @@ def test_a_queue_turns_from_messages_to_costs_and_back(kernel: Kernel, limit: in
     taken: list[int] = []
     hints = None
     for number in range(36):
-        kernel.rows("select fq_share_by('q', %(by)s)", by=("messages", "cost", "seconds")[number % 3])
+        kernel.set_queue(fair_by=("messages", "cost", "seconds")[number % 3])
         for _ in range(2):
             call = kernel.dequeue(limit, hints=hints)
             assert len(call.hands) == min(limit, 240 - len(taken))

@@ -40,7 +40,7 @@ SCANS = {"full": Hint.FULL_SCAN_AT, "below the floor": Hint.BELOW_SCAN_AT, "from
 @pytest.fixture
 def consumer(kernel: Kernel) -> Follower:
     """A consumer of a queue that is fair by cost, that has been served a message of a and of b."""
-    kernel.rows("select fq_share_by('q', 'cost')")
+    kernel.set_queue(fair_by="cost")
     kernel.enqueue("a", "b", "locked", *["a"] * 20, *["b"] * 20)
     consumer = Follower(kernel)
     assert sorted(consumer.dequeue(3)) == ["a", "b", "locked"]

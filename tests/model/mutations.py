@@ -416,10 +416,10 @@ _GROUPS = [
 ]
 _RESULTS = [
     Mutation(
-        "a completion that came too late leaves a result",
-        "fq_complete_results",
-        "    and (u.id = any (v_lost)) is not true\n",
-        "",
+        "what is completed after it was cancelled is a result",
+        "fq_complete",
+        "on conflict on constraint fq_result_pkey do nothing",
+        "on conflict on constraint fq_result_pkey do update set outcome = excluded.outcome",
     ),
     Mutation(
         "what a cancel withdraws has no result",

@@ -15,7 +15,7 @@ from tests.fixtures.clock import install_clock
 from tests.fixtures.database import Database
 from tests.sql.answers import Hand
 from tests.sql.client import Kernel
-from tests.sql.kernel.verbs import limit, record
+from tests.sql.kernel.verbs import limit
 
 START = 1_700_000_000_000_000
 _MILLISECOND = 1_000
@@ -211,8 +211,8 @@ class KernelRun:
         """Each delivery in turn: when, which task, which of its attempts."""
         program, kernel = self.program, self.kernel
         self._set_clock(START - 1)
-        record(kernel, history=True)
-        kernel.rows("select fq_share_by(%(queue)s, %(by)s)", queue=kernel.queue, by=program.fair_by)
+        kernel.set_queue(history=True)
+        kernel.set_queue(fair_by=program.fair_by)
         if program.max_concurrency is not None:
             limit(kernel, program.max_concurrency)
         for number, policy in enumerate(program.policies):

@@ -161,7 +161,7 @@ def test_an_installation_is_needed(database: Database, empty_database: Database)
             find_installation(connection, None)
         with pytest.raises(SchemaMismatch, match="not installed in schema 'elsewhere'"):
             find_installation(connection, "elsewhere")
-    database.execute("create or replace function fq_version() returns integer language sql as 'select 0'")
+    database.execute("create or replace function fq_version() returns smallint language sql as 'select 0'")
     with (
         connect(TargetOptions(dsn=database.conninfo), "test") as connection,
         pytest.raises(SchemaMismatch, match=r"holds version 0 .* needs version 1; .*op\.upgrade_fairqueue\(0, 1\)"),
@@ -171,7 +171,7 @@ def test_an_installation_is_needed(database: Database, empty_database: Database)
 
 def test_a_newer_installation_will_do(database: Database) -> None:
     """A database is migrated before the code is rolled out."""
-    database.execute("create or replace function fq_version() returns integer language sql as 'select 99'")
+    database.execute("create or replace function fq_version() returns smallint language sql as 'select 99'")
     with connect(TargetOptions(dsn=database.conninfo), "test") as connection:
         assert find_installation(connection, None).schema == "public"
 

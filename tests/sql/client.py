@@ -237,6 +237,10 @@ class Kernel:
             ),
         )
 
+    def set_queue(self, **settings: object) -> None:
+        """fq_set_queue."""
+        self.rows("select fq_set_queue(%(queue)s, %(settings)s)", queue=self.queue, settings=Jsonb(settings))
+
     def state(self, channel: str) -> dict[str, Any]:
         """The state row of a channel."""
         (row,) = self.rows(

@@ -2,6 +2,7 @@
 call.
 """
 
+import re
 from functools import partial
 from itertools import product
 from typing import Any
@@ -43,6 +44,28 @@ _WRONG: list[tuple[object, str, str]] = [
     ({"drop_when_full": 1}, "a policy has drop_when_full 1", "drop_when_full is true or false"),
     ([3], "the changes of a policy are [3]", "give a JSON object"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"histroy": True}, "a queue has histroy true"),
+        ({"history": None}, "a queue has history null"),
+        ({"history_retention": 0}, "a queue has history_retention 0"),
+        ({"result_retention": 1.5}, "a queue has result_retention 1.5"),
+        ({"forget_channels_after": "1"}, 'a queue has forget_channels_after "1"'),
+        ({"dead_letter_retention_by_kind": {"parse": 0}}, "a queue has dead_letter_retention 0"),
+        ({"dead_letter_retention_by_kind": {"": 1}}, "kind is "),
+        ({"dead_letter_retention_by_kind": 1}, "the settings of a queue are "),
+        ({"fair_by": "luck"}, 'a queue has fair_by "luck"'),
+        ({"default_plan": "gold"}, "queue q has no plan gold"),
+    ],
+)
+def test_settings_are_checked(kernel: Kernel, settings: dict[str, Any], told: str) -> None:
+    """A setting that there is not, or a value that it cannot have, is refused with QF001."""
+    with pytest.raises(psycopg.Error, match=re.escape(told)) as refusal:
+        kernel.set_queue(**settings)
+    assert refusal.value.sqlstate == "QF001"
 
 
 def test_changes_are_checked(kernel: Kernel) -> None:

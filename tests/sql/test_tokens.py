@@ -64,7 +64,7 @@ def _corrected(kernel: Kernel, hands: list[Hand], costs: list[int]) -> None:
 
 def test_messages_that_wait_have_no_costs_to_correct(kernel: Kernel) -> None:
     """Without a lease id nothing is corrected."""
-    kernel.rows("select fq_share_by('q', 'cost')")
+    kernel.set_queue(fair_by="cost")
     hands = _forged(kernel, 2)
     kernel.hear()
     _corrected(kernel, hands, [50, 60])
@@ -73,8 +73,8 @@ def test_messages_that_wait_have_no_costs_to_correct(kernel: Kernel) -> None:
 
 def test_a_cost_counts_once(kernel: Kernel) -> None:
     """Of several costs of one delivery in a call the last one counts, for its channel and in the history."""
-    kernel.rows("select fq_share_by('q', 'cost')")
-    kernel.rows("select fq_record_queue('q', true)")
+    kernel.set_queue(fair_by="cost")
+    kernel.set_queue(history=True)
     kernel.enqueue("a", "a", costs=[10, 20])
     first, second = kernel.dequeue(2).hands
     with kernel.connection.transaction():

@@ -188,7 +188,7 @@ def test_a_missing_schema(engine: Engine) -> None:
 def test_an_older_schema(queue: Queue, engine: Engine, database: Database) -> None:
     """A worker refuses a schema that is older than its library needs, with the migration to write."""
     queue.handler()(lambda _: None)
-    database.execute("create or replace function fq_version() returns integer language sql immutable as 'select 0'")
+    database.execute("create or replace function fq_version() returns smallint language sql immutable as 'select 0'")
     with pytest.raises(SchemaMismatch, match=r"holds version 0 .*op\.upgrade_fairqueue\(0, 1\)"):
         Worker(engine, queue).start()
 
@@ -197,7 +197,7 @@ def test_a_newer_schema(queue: Queue, engine: Engine, database: Database, start:
     """A worker serves a schema that is newer than its library: databases are migrated first."""
     done = threading.Event()
     queue.handler()(lambda _: done.set())
-    database.execute("create or replace function fq_version() returns integer language sql immutable as 'select 99'")
+    database.execute("create or replace function fq_version() returns smallint language sql immutable as 'select 99'")
     start(queue)
     send(engine, queue, 1)
     until(done.is_set, "it is handled")

@@ -173,8 +173,8 @@ def test_a_request_locks_no_other(queue: Queue, engine: Engine, database: Databa
 def test_the_number_deleted_at_once(database: Database) -> None:
     """A call of the housekeeping deletes 1 to 1000000 requests."""
     for limit in ("0", "1000001", "null"):
-        with pytest.raises(DBAPIError, match=f"fq_prune_stop_requests has limit {limit}"):
-            database.execute(f"select fq_prune_stop_requests({limit}::integer)")
+        with pytest.raises(DBAPIError, match=f"fq_prune_expired has limit {limit}"):
+            database.execute(f"select fq_prune_expired({limit}::integer)")
 
 
 def test_asked_again(queue: Queue, engine: Engine, database: Database) -> None:

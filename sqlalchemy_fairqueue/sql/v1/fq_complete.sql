@@ -6,13 +6,20 @@
 -- Returns the lost ones, for which nothing changed. A completion after the lease expired counts as long as nobody else
 -- took the message. An attempt that was handed out while the queue recorded its history is appended to it as
 -- 'completed'. Members of groups are noted, all of a call at once.
+-- p_kept: of which deliveries a result is kept, null: of none; p_results: what their handlers returned, encoded, null:
+-- None; p_problems: why that is not kept, null: it is. A result stands there if and only if its message is gone by this
+-- call, or was cancelled before: of a message that was cancelled while a consumer held it, that stays what became of
+-- it. It is kept for as long as the queue says by then; if the queue keeps none any more, nothing is. p_notify: notify
+-- those who wait for a result (never in a two-phase transaction).
 -- Locks: the messages themselves, in the order of their ids; waits for a transaction that has one locked. No channel is
--- touched.
+-- touched. The key of a result waits for nobody but a transaction that holds the message.
 -- Index: fq_channel_pkey; none of the messages while a row is where the delivery found it (no false conflicts under
--- SERIALIZABLE), else fq_message_pkey.
--- Errors: 40001; QF007.
+-- SERIALIZABLE), else fq_message_pkey. With results also fq_queue_pkey, fq_result_pkey, fq_result_wait_pkey.
+-- Errors: 40001; 23514 a result of more than 1,048,576 bytes; QF007.
 create function fairqueue.fq_complete(
-  p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[]
+  p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[],
+  p_kept boolean[] default null, p_results bytea[] default null, p_problems text[] default null,
+  p_notify boolean default false
 )
 returns table (message_id bigint, outcome text)
 language plpgsql
@@ -39,19 +46,18 @@ begin
     perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[])
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
+  if p_notify then
+    perform fairqueue.fq_wake_results(p_queue, p_ids);
+  end if;
   -- One alone, where the delivery found it, is deleted by a statement without arrays: to start the one below costs more
   -- than its run.
-  if cardinality(p_ids) = 1 and p_lease_ids[1] is not null then
+  if cardinality(p_ids) = 1 and p_lease_ids[1] is not null and p_kept is null then
     delete from fairqueue.fq_message m
     where m.ctid = p_rows[1]
       and m.id is not distinct from p_ids[1]
       and m.lease_id is not distinct from p_lease_ids[1]
       and m.deliveries = p_deliveries[1]
-      and (
-        select c.queue
-        from fairqueue.fq_channel c
-        where c.id = m.channel_id
-      ) = p_queue
+      and (select c.queue from fairqueue.fq_channel c where c.id = m.channel_id) = p_queue
     returning m.channel_id, m.slots,
       fairqueue.fq_attempt(
         m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id,
@@ -79,22 +85,22 @@ begin
 
   -- A block of its own: a call that completes one message does not make these variables.
   declare
-    v_ids bigint[] := p_ids;
     v_rows tid[] := p_rows;
-    v_lease_ids bigint[] := p_lease_ids;
-    v_deliveries integer[] := p_deliveries;
     v_done bigint[];
-    v_done_before bigint[];
     v_members bigint[];
     v_groups uuid[];
+    v_kept bigint[];
+    v_channels text[];
+    v_kept_kinds text[];
   begin
     for v_pass in 1..5 loop
       with done as (
         delete from fairqueue.fq_message m
         using (
           select u.*
-          from unnest(v_ids, v_rows, v_lease_ids, v_deliveries) u(id, row, lease_id, deliveries)
-          where u.lease_id is not null
+          from unnest(p_ids, v_rows, p_lease_ids, p_deliveries) with ordinality u(id, row, lease_id, deliveries, ord)
+          where u.row is not null
+            and u.lease_id is not null
           order by u.id
         ) u
         where m.ctid = u.row
@@ -107,7 +113,7 @@ begin
             where c.id = m.channel_id
               and c.queue = p_queue
           )
-        returning m.id, m.channel_id, m.slots, m.kind, case when not m.cancelled then m.group_id end as group_id,
+        returning m.id, u.ord, m.channel_id, m.slots, m.kind, case when not m.cancelled then m.group_id end as group_id,
           fairqueue.fq_attempt(
             m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id,
             m.cost::integer, m.group_id
@@ -120,13 +126,15 @@ begin
         where d.slots > 0
         group by case when d.slots & 1 > 0 then d.channel_id end
       )
-      select
-        array_agg(d.id),
+      select v_done || array_agg(d.id),
         array_agg(d.attempt) filter (where d.attempt is not null),
         array_agg(d.kind) filter (where d.attempt is not null),
         array_agg(d.id) filter (where d.group_id is not null),
-        array_agg(d.group_id) filter (where d.group_id is not null)
-      into v_done, v_attempts, v_kinds, v_members, v_groups
+        array_agg(d.group_id) filter (where d.group_id is not null),
+        array_agg(d.ord) filter (where p_kept[d.ord]),
+        array_agg((select c.name from fairqueue.fq_channel c where c.id = d.channel_id)) filter (where p_kept[d.ord]),
+        array_agg(d.kind) filter (where p_kept[d.ord])
+      into v_done, v_attempts, v_kinds, v_members, v_groups, v_kept, v_channels, v_kept_kinds
       from done d;
       if v_members is not null then
         perform fairqueue.fq_end_members(v_members::bigint[], v_groups::uuid[], false::boolean);
@@ -136,22 +144,32 @@ begin
           p_queue, v_attempts, v_kinds, null::text[], 'completed'::text, null::boolean[], null::bigint
         );
       end if;
-      v_done_before := v_done_before || v_done;
-      if cardinality(v_done_before) = cardinality(p_ids) then
+      if v_kept is not null then
+        insert into fairqueue.fq_result (
+          message_id, queue, channel, kind, outcome, content, problem, finished_at, expires_at
+        )
+        select p_ids[u.ord], p_queue, u.channel, u.kind,
+          case when p_problems[u.ord] is null then 'completed' else 'unkept' end, p_results[u.ord], p_problems[u.ord],
+          n.at, n.at + q.result_retention
+        from unnest(v_kept, v_channels, v_kept_kinds) u(ord, channel, kind)
+        join fairqueue.fq_queue q on q.name = p_queue
+        cross join fairqueue.fq_now() n(at)
+        where q.result_retention is not null
+        on conflict on constraint fq_result_pkey do nothing;
+      end if;
+      if cardinality(v_done) = cardinality(p_ids) then
         return;
       end if;
-      exit when cardinality(v_done) = cardinality(v_ids);
 
       -- A row is not where the delivery found it (the table was rewritten, or someone updated it): find it by id.
-      select array_agg(m.id), array_agg(m.ctid), array_agg(u.lease_id), array_agg(u.deliveries)
-      into v_ids, v_rows, v_lease_ids, v_deliveries
-      from unnest(p_ids, p_lease_ids, p_deliveries) u(id, lease_id, deliveries)
-      join fairqueue.fq_message m
+      select array_agg(m.ctid order by u.ord) into v_rows
+      from unnest(p_ids, p_lease_ids, p_deliveries) with ordinality u(id, lease_id, deliveries, ord)
+      left join fairqueue.fq_message m
         on m.id = u.id
         and m.lease_id is not distinct from u.lease_id
         and m.deliveries = u.deliveries
-      where u.lease_id is not null;
-      exit when v_ids is null;
+        and u.lease_id is not null;
+      exit when num_nonnulls(variadic v_rows) = 0;
     end loop;
 
     return query
@@ -159,7 +177,7 @@ begin
     from (
       select unnest(p_ids) as id
       except
-      select unnest(v_done_before)
+      select unnest(v_done)
     ) l;
   end;
 end

@@ -2,7 +2,7 @@
 -- Guarantees: never more than the limit, the queue's limit or rate, a channel's max_concurrency or rate, or those of
 -- its plan that were committed when the call began; contents and headers (as text) of no more than p_max_bytes (null:
 -- any), or one message that is larger; nothing of a paused queue or channel; within a channel by (dequeue_at, id); the
--- rows come in turn order. Of a queue that is fair by cost, see fq_share_by, they come in the order of start tags in
+-- rows come in turn order. Of a queue that is fair by cost, see fq_set_queue, they come in the order of start tags in
 -- virtual time.
 -- One row a message, then one row about the call (message_id null): the lease, scan hints to pass to the next call (the
 -- seventh says whether messages of this one hold slots of a limit, which their end frees, the eleventh whether the

@@ -17,7 +17,7 @@ from tests.sql.kernel.verbs import pause, unbalanced
 @pytest.fixture(autouse=True)
 def at_once(kernel: Kernel) -> None:
     """Idle channels are forgotten as soon as they are idle."""
-    kernel.rows("select fq_forget_after('q', 1)")
+    kernel.set_queue(forget_channels_after=1)
 
 
 def mark(kernel: Kernel) -> int:
@@ -115,7 +115,7 @@ def test_the_time_is_that_of_the_queue(kernel: Kernel) -> None:
     """Thirty days before it is set, never with null."""
     use(kernel, "a")
     use(Kernel(kernel.connection, queue="other"), "x")
-    kernel.rows("select fq_forget_after('q', null)")
+    kernel.set_queue(forget_channels_after=None)
     assert mark(kernel) == 0
     kernel.rows("update fq_channel_state set last_dequeue_at = 0, used_at = used_at - 31 * 24 * %(hour)s", hour=HOUR)
     assert mark(kernel) == 1

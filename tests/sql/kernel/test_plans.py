@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.sql.client import Kernel, OpenKernel
-from tests.sql.kernel.verbs import bound, limit, pause, record, resume
+from tests.sql.kernel.verbs import bound, limit, pause, resume
 from tests.sql.plans import explained
 
 pytestmark = pytest.mark.usefixtures("cloned")
@@ -20,7 +20,7 @@ VERBS: dict[str, Callable[[Kernel], object]] = {
     "resume": lambda kernel: resume(kernel, "c1"),
     "pause queue": pause,
     "resume queue": resume,
-    "record": lambda kernel: record(kernel, history=True),
+    "record": lambda kernel: kernel.set_queue(history=True),
     "limit": lambda kernel: limit(kernel, 2 * OUT),
     "raise": lambda kernel: limit(kernel, 20 * OUT),
     "dequeue": lambda kernel: kernel.dequeue(),

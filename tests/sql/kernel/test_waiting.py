@@ -7,7 +7,7 @@ import pytest
 from tests.fixtures.waits import Waits
 from tests.sql import test_locks_waiting as before
 from tests.sql.client import Kernel, OpenKernel, on
-from tests.sql.kernel.verbs import bound, limit, pause, record, resume
+from tests.sql.kernel.verbs import bound, limit, pause, resume
 
 NEW: dict[str, before.Verb] = {
     "pause": lambda kernel, _: pause(kernel, "a"),
@@ -17,7 +17,7 @@ NEW: dict[str, before.Verb] = {
     "resume_queue": lambda kernel, _: resume(kernel),
     "limit": lambda kernel, _: limit(kernel, 5),
     "unlimit": lambda kernel, _: limit(kernel, None),
-    "record": lambda kernel, _: record(kernel, history=True),
+    "record": lambda kernel, _: kernel.set_queue(history=True),
 }
 VERBS = before.VERBS | NEW
 SETTLING = {"complete", "release", "retry", "bury"}

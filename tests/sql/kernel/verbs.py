@@ -91,16 +91,6 @@ def bound(
     )
 
 
-def record(kernel: Kernel, history: bool | None, retention: int | None = None) -> None:  # noqa: FBT001 - as in SQL
-    """fq_record_queue."""
-    kernel.rows(
-        "select fq_record_queue(%(queue)s, %(history)s, %(retention)s::bigint)",
-        queue=kernel.queue,
-        history=history,
-        retention=retention,
-    )
-
-
 def stats(kernel: Kernel) -> dict[str, Any]:
     """fq_stats."""
     (row,) = kernel.rows("select * from fq_stats(%(queue)s)", queue=kernel.queue)

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy_fairqueue.sql import NEEDED_VERSION, tables
 from tests.fixtures.clock import Clock
 from tests.sql.client import HOUR, SECOND, Kernel
-from tests.sql.kernel.verbs import record, stats
+from tests.sql.kernel.verbs import stats
 from tests.sql.life.verbs import enqueue, history, keep_history, redrive
 from tests.sql.load.loads import load
 
@@ -55,7 +55,7 @@ def add_columns(kernel: Kernel, kind: str) -> None:
 def test_every_table_takes_further_columns(kernel: Kernel, clock: Clock, kind: str, *, recorded: bool) -> None:
     """A message's whole life, the bulk load's and the housekeeping's: no name of a column means another thing to us."""
     add_columns(kernel, kind)
-    record(kernel, recorded)
+    kernel.set_queue(history=recorded)
     kernel.configure("a", 10)
     kernel.enqueue(*"aaaaaa", max_attempts=[20] * 5 + [1])
     enqueue(kernel, "b", keys=["1"])

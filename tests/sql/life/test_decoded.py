@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.sql.client import Kernel, OpenKernel
-from tests.sql.kernel.verbs import record
 
 _CHANGE = re.compile(r"table public\.(fq_message|fq_dead_letter): (INSERT|DELETE): (?:id|message_id)\[bigint\]:(\d+)")
 _CHANGES = "select data from pg_logical_slot_{}_changes(current_database()::text, null, null, 'include-xids', '0')"
@@ -35,7 +34,7 @@ def events(kernel: Kernel) -> Iterator[Events]:
 
 def test_each_enqueue_and_settlement_is_one_event(kernel: Kernel, open_kernel: OpenKernel, events: Events) -> None:
     """In the order of commits, whatever the order of ids; nothing of a rollback, a delivery, a release or a retry."""
-    record(kernel, True)
+    kernel.set_queue(history=True)
     # With a publication, deletes of a table that has no key would fail from now on.
     kernel.rows(
         "create publication queue_events for table fq_message, fq_dead_letter, fq_quarantine"

@@ -10,7 +10,6 @@ import pytest
 from tests.fixtures.clock import Clock
 from tests.sql.answers import Hand
 from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel
-from tests.sql.kernel.verbs import record
 from tests.sql.life.verbs import history
 from tests.sql.plans import assert_frugal
 
@@ -23,7 +22,7 @@ ENDS: dict[str, Callable[[Kernel, Hand], object]] = {
 
 
 def _recorded(kernel: Kernel, *, max_attempts: int = 20) -> Hand:
-    record(kernel, True)
+    kernel.set_queue(history=True)
     kernel.enqueue("a", kinds=["parse"], max_attempts=[max_attempts])
     (hand,) = kernel.dequeue().hands
     return hand
@@ -47,7 +46,7 @@ def test_each_end_of_an_attempt_is_one_row(kernel: Kernel, outcome: str) -> None
 @pytest.mark.parametrize("outcome", ENDS)
 def test_an_attempt_is_recorded_with_its_group(kernel: Kernel, outcome: str) -> None:
     """One by one and in batches, whatever the bits of the group; a message without one has none."""
-    record(kernel, True)
+    kernel.set_queue(history=True)
     groups = [None, UUID(int=1), UUID(int=1 << 64), UUID(int=2**128 - 1), uuid4()]
     kernel.enqueue(*"aaaaa")
     ids = [row["id"] for row in kernel.rows("select id from fq_message order by id")]
@@ -120,7 +119,7 @@ def test_the_end_of_a_cancelled_attempt_is_cancelled(kernel: Kernel, end: str) -
 
 def test_an_expired_attempt_of_a_cancelled_message_is_cancelled(kernel: Kernel, clock: Clock) -> None:
     """Where the worker died, the attempt of a cancelled message ends as cancelled, once."""
-    record(kernel, True)
+    kernel.set_queue(history=True)
     kernel.enqueue("a", "b", max_attempts=[1, 20])
     hands = kernel.dequeue(2, lease=SECOND).hands
     kernel.cancel(*(hand.id for hand in hands))
@@ -131,7 +130,7 @@ def test_an_expired_attempt_of_a_cancelled_message_is_cancelled(kernel: Kernel, 
 
 def test_batches_and_moved_rows_are_recorded_once_each(kernel: Kernel) -> None:
     """Of a batch with moved rows and lost tokens, each message that ended has one row and the lost ones none."""
-    record(kernel, True)
+    kernel.set_queue(history=True)
     kernel.enqueue(*["a", "b"] * 5)
     hands = kernel.dequeue(10).hands
     kernel.release(hands[0])
@@ -152,7 +151,7 @@ def test_what_was_handed_out_decides(kernel: Kernel) -> None:
     other.enqueue("a")
     other.drain()
     kernel.complete(unrecorded)
-    record(kernel, False)
+    kernel.set_queue(history=False)
     kernel.release(hand)
     kernel.drain()
     assert [(row["queue"], row["message_id"], row["outcome"]) for row in history(kernel)] == [
@@ -172,7 +171,7 @@ def test_a_consumer_whose_lease_is_gone_has_no_name(kernel: Kernel, clock: Clock
 @pytest.mark.usefixtures("cloned")
 def test_completions_beside_an_open_transaction(kernel: Kernel, open_kernel: OpenKernel) -> None:
     """Each is counted once, also of a transaction that commits late, and no reading reads what was counted before."""
-    record(kernel, True)
+    kernel.set_queue(history=True)
     kernel.enqueue("late")
     (hand,) = kernel.dequeue().hands
     late = open_kernel()

@@ -10,7 +10,6 @@ from tests.fixtures.clock import Clock
 from tests.fixtures.waits import Waits
 from tests.sql.answers import Hand
 from tests.sql.client import HOUR, Kernel, OpenKernel, on
-from tests.sql.kernel.verbs import record
 from tests.sql.life.verbs import history, keep_history
 
 DAY = 24 * HOUR
@@ -27,7 +26,7 @@ def _homes(kernel: Kernel) -> list[str]:
 
 
 def _attempt(kernel: Kernel) -> Hand:
-    record(kernel, True, retention=2 * DAY)
+    kernel.set_queue(history=True, history_retention=2 * DAY)
     kernel.enqueue("a")
     (hand,) = kernel.dequeue(lease=365 * DAY).hands
     return hand
@@ -65,7 +64,7 @@ def test_strays_move_to_their_day(kernel: Kernel, noon: Clock) -> None:
 
 def test_old_days_are_dropped(kernel: Kernel, noon: Clock) -> None:
     """A day goes when its last moment is older than the longest retention, and not before; strays that old go too."""
-    record(Kernel(kernel.connection, queue="other"), False, retention=DAY)
+    Kernel(kernel.connection, queue="other").set_queue(history=False, history_retention=DAY)
     kernel.complete(_attempt(kernel))
     keep_history(kernel, 0)
     day = _name(noon)

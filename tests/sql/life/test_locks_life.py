@@ -9,7 +9,7 @@ from tests.fixtures.clock import Clock
 from tests.fixtures.waits import Waits
 from tests.sql.answers import Hand
 from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, on
-from tests.sql.kernel.verbs import bound, record, unbalanced
+from tests.sql.kernel.verbs import bound, unbalanced
 from tests.sql.life.verbs import (
     end_wait,
     enqueue,
@@ -64,7 +64,7 @@ WAITING = {
 
 def _stage(kernel: Kernel) -> list[Hand]:
     """A message out, two that wait, one dead, a consumer that waits; a bounded channel; signals to be heard."""
-    record(kernel, True)
+    kernel.set_queue(history=True)
     bound(kernel, "full", 100)
     enqueue(kernel, "a", "dead", keys=["leased", "dead"])
     hands = kernel.dequeue(2).hands

@@ -10,7 +10,7 @@ import pytest
 
 from tests.fixtures.clock import Clock
 from tests.sql.client import HOUR, Kernel, OpenKernel
-from tests.sql.kernel.verbs import bound, record
+from tests.sql.kernel.verbs import bound
 from tests.sql.life.verbs import (
     end_wait,
     enqueue,
@@ -36,7 +36,7 @@ BOUND = 4 * BATCH
 
 def _warm(kernel: Kernel) -> None:
     """Let every function make its generic plans now, while the tables are as good as empty."""
-    record(kernel, True)
+    kernel.set_queue(history=True)
     keep_history(kernel, 1)
     for _ in range(2):
         bound(kernel, "bounded", 5)

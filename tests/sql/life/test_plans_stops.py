@@ -34,5 +34,5 @@ def test_old_requests_are_found_by_index(kernel: Kernel) -> None:
         " from generate_series(1, 5000) n"
     )
     deleted = []
-    assert_frugal(kernel, 5, lambda: deleted.extend(kernel.rows("select fq_prune_stop_requests(10)")))
-    assert deleted == [{"fq_prune_stop_requests": 5}]
+    assert_frugal(kernel, 5, lambda: deleted.extend(kernel.rows("select fq_prune_expired(10)")))
+    assert deleted == [{"fq_prune_expired": 5}]

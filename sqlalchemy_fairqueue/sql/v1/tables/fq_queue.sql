@@ -3,8 +3,7 @@
 -- the shared limits that it draws from, in their order).
 -- default_plan: the plan that new channels follow, before defaults. plans: it has, or had, plans. result_retention: for
 -- how many microseconds results of handlers are kept, for later versions; null: none is kept.
--- Written by fq_configure_queue, fq_set_default_plan, fq_configure_plan, fq_limit_queue, fq_record_queue,
--- fq_retain_dead_letters, fq_forget_after, fq_share_by, fq_pause and fq_resume.
+-- Written by fq_configure_queue, fq_set_queue, fq_configure_plan, fq_limit_queue, fq_pause and fq_resume.
 -- A queue without a row, or without defaults, works: its channels take the policy that their first enqueue brings.
 -- defaults has all fields that fq_changed_policy knows; a field that it lacks has its initial value.
 create table fairqueue.fq_queue (

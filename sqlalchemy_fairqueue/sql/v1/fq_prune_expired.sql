@@ -1,0 +1,86 @@
+-- fq_prune_expired: delete rows whose time is over, up to p_limit of each kind, the oldest first: keys after their
+-- period, results, waits for results, which a process left that died, and requests to stop that are an hour old.
+-- Returns how many of the kind of which it deleted the most: below p_limit, nothing is left.
+-- Guarantees: a key is free when its period is over, whether or not its row is deleted. Every worker that had started
+-- when a request to stop was made has polled since, or is without the database for an hour. Several calls at once wait
+-- for none and delete nothing twice.
+-- Locks: the rows, skip locked. Index: fq_key_period_expires_ix, fq_result_expires_ix, fq_result_wait_until_ix,
+-- fq_stop_request_requested_ix. Errors: QF001 bad limit.
+create function fairqueue.fq_prune_expired(p_limit integer)
+returns bigint
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+declare
+  v_now bigint := fairqueue.fq_now();
+  v_deleted bigint;
+  v_most bigint := 0;
+begin
+  if (p_limit between 1 and 1000000) is not true then
+    raise exception 'fq_prune_expired has limit %', coalesce(p_limit::text, 'null')
+      using errcode = 'QF001', hint = 'delete 1 to 1000000 rows of each kind at once';
+  end if;
+  with doomed as materialized (
+    select k.ctid as row
+    from fairqueue.fq_key_period k
+    where k.expires_at < v_now
+    order by k.expires_at
+    limit p_limit
+    for update skip locked
+  )
+  delete from fairqueue.fq_key_period k
+  using doomed u
+  where k.ctid = u.row;
+  get diagnostics v_deleted = row_count;
+  v_most := greatest(v_most, v_deleted);
+  with doomed as materialized (
+    select w.ctid as row
+    from fairqueue.fq_result_wait w
+    where w.waiting_until < v_now
+    order by w.waiting_until
+    limit p_limit
+    for update skip locked
+  )
+  delete from fairqueue.fq_result_wait w
+  using doomed u
+  where w.ctid = u.row;
+  get diagnostics v_deleted = row_count;
+  v_most := greatest(v_most, v_deleted);
+  with doomed as materialized (
+    select r.ctid as row
+    from fairqueue.fq_result r
+    where r.expires_at < v_now
+    order by r.expires_at
+    limit p_limit
+    for update skip locked
+  )
+  delete from fairqueue.fq_result r
+  using doomed u
+  where r.ctid = u.row;
+  get diagnostics v_deleted = row_count;
+  v_most := greatest(v_most, v_deleted);
+  with doomed as materialized (
+    select s.ctid as row
+    from fairqueue.fq_stop_request s
+    where s.requested_at < v_now - 3600000000
+    order by s.requested_at
+    limit p_limit
+    for update skip locked
+  )
+  delete from fairqueue.fq_stop_request s
+  using doomed u
+  where s.ctid = u.row;
+  get diagnostics v_deleted = row_count;
+  v_most := greatest(v_most, v_deleted);
+  return v_most;
+end
+$$;

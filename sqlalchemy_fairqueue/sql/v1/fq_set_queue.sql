@@ -1,0 +1,98 @@
+-- fq_set_queue: change settings of a queue, in the caller's transaction. p_settings: those to change, as a JSON object
+-- with the names of their columns in fq_queue; the others stay as they are. Times are in microseconds.
+-- history: whether attempts are recorded in fq_history. history_retention: for how long ended ones are kept; null: 30
+-- days. dead_letter_retention: for how long dead letters are kept; null: for ever. dead_letter_retention_by_kind: the
+-- same for single kinds, as an object; null: as those of all others. result_retention: for how long what handlers
+-- return is kept; null: not at all. forget_channels_after: for how long idle channels are kept; null: for ever.
+-- fair_by: what channels get equal parts of: 'messages'; 'cost', what p_costs of fq_enqueue and fq_correct_costs say;
+-- 'seconds', the milliseconds that workers tell by fq_correct_costs. default_plan: the plan that channels made from now
+-- on follow, before the policy that is configured for them; null: none.
+-- Guarantees: holds for what begins by a dequeue after the commit: attempts are recorded, and their results kept, as
+-- the queue said when they began. Channels are moved into another order as they are served: no message is lost or
+-- passed over. The locked row is changed, so concurrent changes of different settings or kinds both last.
+-- Locks: the queue's row, then the plan's for key share; waits for another configuration of the queue, and for a
+-- removal of the plan. Index: fq_queue_pkey, fq_plan_pkey. Errors: QF001 bad name or value, no such plan, more than
+-- 1,000 kinds; 40001; QF007.
+create function fairqueue.fq_set_queue(p_queue text, p_settings jsonb)
+returns void
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+declare
+  c_most constant integer := 1000;
+  v_by_kind jsonb := coalesce(p_settings -> 'dead_letter_retention_by_kind', '{}');
+  v_wrong text;
+  v_new fairqueue.fq_queue;
+  v_kinds bigint;
+begin
+  perform fairqueue.fq_lock_queue(p_queue);
+  if jsonb_typeof(p_settings) is distinct from 'object' or jsonb_typeof(v_by_kind) <> 'object' then
+    raise exception 'the settings of a queue are %', left(p_settings::text, 80)
+      using errcode = 'QF001', hint = 'give a JSON object, such as {"history": true}';
+  end if;
+  perform fairqueue.fq_check_names('{kind}'::text[], array(select jsonb_object_keys(v_by_kind))::text[]);
+  select min(s.name || ' ' || left(s.value::text, 80)) into v_wrong
+  from (
+    select o.key, o.value
+    from jsonb_each(p_settings - 'dead_letter_retention_by_kind') o
+    union all
+    select 'dead_letter_retention', k.value
+    from jsonb_each(v_by_kind) k
+  ) s(name, value)
+  where case
+      when s.name = 'history' then jsonb_typeof(s.value) = 'boolean'
+      when s.name = 'fair_by' then s.value in ('"messages"', '"cost"', '"seconds"')
+      when s.name = 'default_plan' then jsonb_typeof(s.value) in ('string', 'null')
+      when s.name not in (
+        'history_retention', 'dead_letter_retention', 'result_retention', 'forget_channels_after'
+      ) then false
+      when jsonb_typeof(s.value) = 'number' then
+        scale(s.value::numeric) = 0 and s.value::numeric between 1 and 3153600000000000
+      else s.value = 'null'
+    end is not true;
+  if v_wrong is not null then
+    raise exception 'a queue has %', v_wrong
+      using errcode = 'QF001',
+        hint = 'history is true or false; fair_by is messages, cost or seconds; history_retention, '
+          'dead_letter_retention, result_retention and forget_channels_after are 1 to 3153600000000000 microseconds, '
+          'or null; default_plan is a name, or null';
+  end if;
+  if p_settings ->> 'default_plan' is not null then
+    perform fairqueue.fq_use_plan(p_queue, p_settings ->> 'default_plan');
+  end if;
+  select q.* into v_new
+  from fairqueue.fq_queue q
+  where q.name = p_queue;
+  v_new := jsonb_populate_record(v_new, p_settings - 'dead_letter_retention_by_kind');
+  update fairqueue.fq_queue q
+  set history = v_new.history,
+    history_retention = v_new.history_retention,
+    dead_letter_retention = v_new.dead_letter_retention,
+    dead_letter_retention_by_kind = nullif(
+      jsonb_strip_nulls(coalesce(q.dead_letter_retention_by_kind, '{}') || v_by_kind), '{}'
+    ),
+    result_retention = v_new.result_retention,
+    forget_channels_after = v_new.forget_channels_after,
+    fair_by = v_new.fair_by,
+    default_plan = v_new.default_plan
+  where q.name = p_queue
+  returning (
+    select count(*)
+    from jsonb_object_keys(q.dead_letter_retention_by_kind)
+  )
+  into v_kinds;
+  if v_kinds > c_most then
+    raise exception 'queue % has a retention of dead letters for % kinds', p_queue, v_kinds
+      using errcode = 'QF001', hint = 'set one for at most 1000 kinds, and one for all others';
+  end if;
+end
+$$;
