@@ -266,7 +266,7 @@ def hear(connection: Connection, target: Target, *, after: int, limit: int) -> H
     [row] = fetch_rows(
         connection,
         hear_clause(target.schema),
-        {"queue": target.queue, "after": after, "limit": limit, "virtual_time": None},
+        {"queue": target.queue, "after": after, "limit": limit},
         f"hear the signals of queue {target.queue!r}",
     )
     return Heard._make(row)

@@ -121,7 +121,6 @@ class ChannelStateMixin(FairqueueMixin):
     rate_at: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     tag: Mapped[int | None] = mapped_column(BigInteger)
     tag_rest: Mapped[int | None] = mapped_column(BigInteger)
-    credit: Mapped[int] = mapped_column(Integer, server_default=text("0"))
     paused_at: Mapped[datetime | None] = mapped_column(Instant)
     max_backlog: Mapped[int | None] = mapped_column(Integer)
     drop_when_full: Mapped[bool] = mapped_column(Boolean, server_default=false())
@@ -162,7 +161,12 @@ class ChannelStateMixin(FairqueueMixin):
                     "next_dequeue_at is not null and (max_concurrency is null or current_concurrency < max_concurrency)"
                 ),
             ),
-            Index(conv("fq_channel_state_tag_ix"), "queue", "tag", postgresql_where=text("tag is not null")),
+            Index(
+                conv("fq_channel_state_tag_ix"),
+                "queue",
+                "tag",
+                postgresql_where=text("tag is not null and (next_dequeue_at is null or next_dequeue_at >= 0)"),
+            ),
             Index(
                 conv("fq_channel_state_held_back_ix"),
                 "queue",

@@ -25,6 +25,8 @@ class Follower:
         """Take up to so many messages; their channels."""
         call = self.kernel.dequeue(limit, hints=self.hints)
         self.hints = call.hints
+        # What it passes by has stood still for a second, and holds it back no longer.
+        self.hints[Hint.LOCKED_SINCE] = 0
         return call.channels
 
     def scan_next(self, at: Hint) -> None:
@@ -53,7 +55,7 @@ def lock(open_kernel: OpenKernel, kernel: Kernel) -> Callable[[], Kernel]:
 
     def locked() -> Kernel:
         kernel.enqueue(*["locked"] * SERVED * 2)
-        kernel.hear()
+        kernel.ready()
         business = open_kernel()
         business.rows(
             "select from fq_channel_state s join fq_channel c on c.id = s.channel_id and c.name = 'locked'"
@@ -81,7 +83,9 @@ def test_newcomers_do_not_start_where_the_locked_channel_stands(
     """
     business = lock()
     kernel.enqueue(*["a"] * SERVED, *["b"] * SERVED)
-    assert consumer.dequeue(2 * SERVED).count("a") == SERVED
+    for _ in range(2):
+        assert consumer.dequeue(2) == ["a", "b"]
+    assert consumer.dequeue(2 * SERVED - 4).count("a") == SERVED - 2
     kernel.enqueue(*["a"] * SERVED)
     consumer.dequeue(limit)
     for newcomer in ("one", "two", "three"):

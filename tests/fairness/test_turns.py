@@ -90,19 +90,6 @@ def test_returning_from_idleness_joins_at_the_end(kernel: Kernel) -> None:
     assert sorted(served[:-1]) == ["a", "b", "c"]
 
 
-def test_returning_with_priority_takes_the_place_of_the_last_service(kernel: Kernel) -> None:
-    """A channel that returns with a prioritised message stands where its last service puts it: first, if that is
-    longest ago.
-    """
-    kernel.enqueue(*["a", "b", "c"] * 10, "idle")
-    for _ in range(10):
-        kernel.dequeue()
-    kernel.enqueue("idle", priorities=[1])
-    assert kernel.dequeue().channels == ["idle"]
-    kernel.enqueue("idle", priorities=[1])
-    assert [kernel.dequeue().channels[0] for _ in range(4)][-1] == "idle"
-
-
 @pytest.mark.parametrize("priority", [None, 1])
 def test_going_idle_gains_nothing(kernel: Kernel, priority: int | None) -> None:
     """A channel that always has one message only, urgent or not, gets no more turns than one that stays backlogged."""

@@ -55,10 +55,6 @@ from state s
 where s.next_dequeue_at < 0
   and s.next_dequeue_at is distinct from s.tag
 union all
-select format('I4: channel %s has a credit of %s, its weight is %s', s.name, s.credit, s.weight)
-from state s
-where s.credit not between 0 and s.weight
-union all
 select format('I29: message %s of channel %s has a priority and is due at %s, and nobody will promote it',
   m.id, s.name, m.dequeue_at)
 from fq_message m

@@ -26,9 +26,9 @@ class Mutation:
 _KERNEL = [
     Mutation(
         "a message is taken before it is due",
-        "fq_lock_turns",
-        "t.rank <= t.quota and t.dequeue_at <= p_now as taken",
-        "t.rank <= t.quota and t.dequeue_at is not null as taken",
+        "fq_cut_batch",
+        "and r.dequeue_at <= p_now\n          and (r.start",
+        "and (r.start",
     ),
     Mutation(
         "the head goes past a locked message",
@@ -42,10 +42,8 @@ _KERNEL = [
         "(t.dequeue_at, t.message_id) <",
         "(t.dequeue_at, t.message_id) >",
     ),
-    Mutation("a batch is cut after what is too much", "fq_cut_batch", "(u.ord, u.rank) < (v", "(u.ord, u.rank) <= (v"),
-    Mutation(
-        "a channel left out by a cut batch loses its turn", "fq_cut_batch", "quotas[i] := 0", "gots[i] := gots[i]"
-    ),
+    Mutation("a batch is cut after what is too much", "fq_cut_batch", "p.place < t.place", "p.place <= t.place"),
+    Mutation("a channel that gives nothing is put off", "fq_cut_batch", "is not true then 0", "is not null then 0"),
     Mutation("the limit is not read", "fq_dequeue", "  s.max_concurrency - s.current_concurrency,", ""),
     Mutation("an old hand-out completes", "fq_complete", "and m.deliveries = u.deliveries", "", slow=True),
 ]
@@ -65,10 +63,13 @@ _FLOOR = [
     ),
 ]
 _COSTS = [
-    Mutation("a cost moves no tag", "fq_charge", "is_ready then n.tag_after", "is_ready then n.tag"),
     Mutation(
-        "a batch is filled channel by channel", "fq_quotas", "order by t.start, t.rank, t.ord", "order by t.ord, t.rank"
+        "a cost moves no tag",
+        "fq_charge",
+        "o.tag_rest, u.cost::bigint, o.weight) as tag",
+        "o.tag_rest, 0, o.weight) as tag",
     ),
+    Mutation("a batch is filled channel by channel", "fq_cut_batch", "p.start, p.rank, p.ord", "p.ord, p.rank"),
     Mutation("a due channel is forgotten", "fq_dequeue", "  if v_waited_at is not null then", "  if false then"),
 ]
 _PRIORITY = [
@@ -109,7 +110,7 @@ _SERVING = [
         "q.current_concurrency - v_queue_freed",
         "q.current_concurrency",
     ),
-    Mutation("a paused channel is scheduled", "fq_hear_chunk", "n.lower and s.paused_at is null", "n.lower"),
+    Mutation("a paused channel is scheduled", "fq_hear_chunk", "o.paused_at is null then", "true then"),
     Mutation(
         "a resumed channel has no turn order", "fq_resume", "when s.head_dequeue_at is not null then", "when false then"
     ),

@@ -1,7 +1,7 @@
-"""Fairness: while two channels stay backlogged and unhindered, their served/weight stay within a turn.
+"""Fairness: while two channels stay backlogged and unhindered, what they were served by weight stays close.
 
-In a queue that is fair by cost what is served is the sum of the costs, and they stay within the sum of the largest cost
-by weight of either.
+What is served is the sum of the costs, which are 1 in a queue that is fair by messages. They stay within the sum of the
+largest cost by weight of either.
 """
 
 from collections.abc import Mapping
@@ -55,10 +55,9 @@ class Turns:
             weights: Messages a turn, of each channel.
         """
         left = {name: count for name, count in backlog.items() if count and name not in self.late}
-        if self.by_cost:
-            # A channel that was locked, say, catches up what it missed, and the virtual time stood still meanwhile.
-            self.always = set(left) if self.always is None else self.always & set(left)
-            left = {name: count for name, count in left.items() if name in self.always}
+        # A channel that was locked, say, catches up what it missed, and the virtual time stood still meanwhile.
+        self.always = set(left) if self.always is None else self.always & set(left)
+        left = {name: count for name, count in left.items() if name in self.always}
         self.pairs = {
             pair: self.pairs.get(pair, dict.fromkeys(pair, Fraction())) for pair in combinations(sorted(left), 2)
         }
@@ -80,9 +79,7 @@ class Turns:
                     self._check(name, pair[pair[0] == name], given, weights)
 
     def _check(self, name: str, other: str, given: dict[str, Fraction], weights: Mapping[str, int]) -> None:
-        # The stretch may have begun in the middle of the other's turn, with as little as one message of it left.
-        most = 2 - Fraction(1, weights[other])
-        if self.by_cost:
-            most = Fraction(max(_COSTS), weights[name]) + Fraction(max(_COSTS), weights[other]) + _ROUNDING
+        largest = max(_COSTS) if self.by_cost else 1
+        most = Fraction(largest, weights[name]) + Fraction(largest, weights[other]) + _ROUNDING
         lead = given[name] - given[other]
-        assert lead <= most, f"channel {name} is {lead} turns ahead of {other}, at most {most} are fair"
+        assert lead <= most, f"channel {name} is {lead} ahead of {other}, at most {most} are fair"

@@ -182,8 +182,8 @@ def test_a_limit_that_is_set_while_a_dequeue_is_under_way(
     A.configure_limit(engine, "api", max_concurrency=2)
     A.configure(engine, **before)
     holder = connect()
-    # A dequeue of several reads the limits before it reads this table.
-    holder.exec_driver_sql("lock table fq_channel_state in access exclusive mode")
+    # A dequeue reads the limits before it deletes the signals that it hears.
+    holder.exec_driver_sql("lock table fq_signal in share mode")
     rival = waits.start(lambda other: Queue("a").dequeue(other, limit=20)).blocked()
     A.configure(engine, limits=["api"])
     holder.rollback()

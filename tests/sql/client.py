@@ -152,6 +152,14 @@ class Kernel:
         assert hearing is not None
         return hearing
 
+    def ready(self) -> None:
+        """Hear everything, and move what is due into the ready order, as the dequeue of a paused queue does."""
+        self.rows("select fq_pause(%(queue)s)", queue=self.queue)
+        due = "select from fq_channel_state where queue = %(queue)s and next_dequeue_at between 0 and fq_now()"
+        while self.dequeue().signals_after is not None or self.value(f"select exists ({due})", queue=self.queue):
+            pass
+        self.rows("select fq_resume(%(queue)s)", queue=self.queue)
+
     def correct(self, hand: Hand, cost: int) -> None:
         """fq_correct_costs: what a delivery cost in truth."""
         self.rows(

@@ -71,9 +71,9 @@ def test_several_channels_below_the_hint_are_taken_in_turn(kernel: Kernel) -> No
 def test_what_stands_below_the_hint_is_found_by_the_next_full_scan(kernel: Kernel) -> None:
     """A scan below it takes a thirtieth of the time: until then a call that finds nothing says when it is due."""
     kernel.enqueue("a", "b")
-    kernel.hear()
+    kernel.ready()
     now = kernel.value("select fq_now()")
-    call = kernel.dequeue(4, hints=[now, 0, None, None, now + 10 * SECOND, now + SECOND])
+    call = kernel.dequeue(4, hints=[-1, 0, None, None, now + 10 * SECOND, now + SECOND])
     assert call.channels == []
     assert call.due_in is not None
     assert 0 < call.due_in <= SECOND
@@ -89,7 +89,7 @@ def test_a_channel_in_other_hands_is_not_forgotten_for_one_that_is_taken(
     """What stands first and is locked stays the hint, and is polled again at once."""
     kernel.enqueue("a", "a")
     kernel.enqueue("b")
-    kernel.hear()
+    kernel.ready()
     kernel.rows("select fq_make_gate('q')")
     now = kernel.value("select fq_now()")
     first = kernel.value("select min(next_dequeue_at) from fq_channel_state")

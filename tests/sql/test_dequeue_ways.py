@@ -27,17 +27,9 @@ _ONLY = (
 WAYS = {
     "one": (1, *_ONLY),
     "few": (4, *_ONLY),
-    "none locked": (
-        7,
-        "fq_lock_turns",
-        "whole := cardinality(v_locked) is not distinct from cardinality(rows);",
-        "whole := false;",
-    ),
     "one signal": (1, "fq_hear_signals", "  if not v_only then\n", "  if true then\n"),
 }
 Way = tuple[int, str, str, str]
-# How many channels are locked at a time: as many as are needed by their weights, or as the limit is.
-_NARROW = ("fq_dequeue", "  v_width := (v_limit - 1) / coalesce(v_weight, 1) + 1;\n", "  v_width := v_limit;\n")
 STILL = """
 create or replace function fq_now() returns bigint language sql volatile as $$
   select last_value from public.test_clock
@@ -171,24 +163,6 @@ def test_a_short_way_does_what_the_long_one_does(twins: list[Twin], seed: int) -
         assert twins[0].rows() == twins[1].rows(), number
 
 
-@pytest.mark.many
-@pytest.mark.parametrize("way", [(limit, *_NARROW) for limit in (3, 7)], ids=["3", "7"])
-@pytest.mark.parametrize("seed", range(8))
-def test_a_few_channels_at_a_time_give_what_all_at_once_would(twins: list[Twin], seed: int) -> None:
-    """The same messages in the same order, whatever the channels' weights. Their turn orders differ by microseconds."""
-    program = [Random(seed) for _ in twins]  # noqa: S311 - both twins draw the same
-    for twin, chance in zip(twins, program, strict=True):
-        _configure(twin, chance)
-        twin.kernel.enqueue(*CHANNELS * 4)
-    for number in range(120):
-        for twin, chance in zip(twins, program, strict=True):
-            _step(twin, chance)
-        ours, theirs = [
-            [(hand.id, hand.channel, hand.attempt, hand.deliveries) for hand in twin.call.hands] for twin in twins
-        ]
-        assert ours == theirs, number
-
-
 @_every_way
 @pytest.mark.parametrize("policies", _POLICIES, ids=range(len(_POLICIES)))
 def test_what_one_call_brought_is_taken_as_the_long_way_would(
@@ -228,21 +202,6 @@ def test_one_finds_what_lies_before_its_hint(kernel: Kernel) -> None:
     (only,) = kernel.enqueue("a")
     later = kernel.value("select fq_now()")
     assert kernel.dequeue(hints=[later + SECOND, 0, None, None, later + SECOND]).ids == [only.message_id]
-
-
-def test_channels_that_a_batch_has_no_room_for_are_left_to_others(kernel: Kernel, open_kernel: OpenKernel) -> None:
-    """While a call with room for two turns is open, another gets the turns of all other channels."""
-    channels = [f"channel {number}" for number in range(12)]
-    kernel.configure_queue(weight=10)
-    kernel.enqueue(*channels * 10)
-    kernel.hear()
-    kernel.rows("select fq_make_gate('q')")
-    holder = open_kernel()
-    held = holder.dequeue(20).channels
-    assert len(set(held)) == 2
-    taken = kernel.dequeue(1000).channels
-    assert set(taken) == set(channels) - set(held)
-    assert len(taken) == 100
 
 
 def test_a_call_that_finds_nothing_writes_nothing(open_kernel: OpenKernel) -> None:

@@ -58,8 +58,8 @@ def _fill(kernel: Kernel, messages: int, channels: int) -> None:
     )
     # A head is a lower bound: zero will do.
     kernel.rows(
-        "insert into fq_channel_state (channel_id, queue, head_dequeue_at, head_message_id, next_dequeue_at)"
-        " select id, 'q', 0, 0, id from fq_channel where name like 'c%'"
+        "insert into fq_channel_state (channel_id, queue, head_dequeue_at, head_message_id, tag, next_dequeue_at)"
+        " select id, 'q', 0, 0, id - 9000000000000000000, id - 9000000000000000000 from fq_channel where name like 'c%'"
     )
 
 

@@ -36,7 +36,7 @@ _TABLES = {
     "fq_channel_state": Table(
         {"channel_id": "7", "queue": "'q'"},
         _POLICY
-        | dict.fromkeys(("row_version", "current_concurrency", "backlog", "dropped", "credit", "heard_id"), ("-1",))
+        | dict.fromkeys(("row_version", "current_concurrency", "backlog", "dropped", "heard_id"), ("-1",))
         | dict.fromkeys(("rate_at", "last_dequeue_at", "used_at", "paused_at"), ("-1", _LATER))
         | {"weight": ("0", "10001"), "max_backlog": ("0",), "priority_aging": ("0", "31536000000001")}
         | {"head_dequeue_at": (_LATER,), "next_dequeue_at": (_LATER,)},

@@ -30,7 +30,7 @@ begin
   from made m
   where (
       m.row_version >= 0 and m.current_concurrency >= 0 and m.backlog >= 0 and m.dropped >= 0
-      and m.credit >= 0 and m.heard_id >= 0 and m.weight between 1 and 10000 and m.max_concurrency >= 1
+      and m.heard_id >= 0 and m.weight between 1 and 10000 and m.max_concurrency >= 1
       and m.max_backlog >= 1 and m.rate_interval between 0 and c_year and m.rate_burst between 1 and 1000000
       and m.priority_aging between 1 and c_year and m.rate_at between 0 and c_last
       and m.last_dequeue_at between 0 and c_last and m.used_at between 0 and c_last

@@ -147,14 +147,13 @@ begin
       configured = v_configured,
       backlog = coalesce(v_backlog, s.backlog),
       current_concurrency = s.current_concurrency + v_marked,
-      credit = least(s.credit, v_policy.weight),
       rate_at = n.rate_at,
       next_dequeue_at = case
         when s.next_dequeue_at is null then null
         -- the next hearing gives a start tag anew
         when s.next_dequeue_at < 0 then greatest(0, n.allowed_at)
         when s.next_dequeue_at <= v_now then greatest(s.next_dequeue_at, n.allowed_at)
-        else greatest(s.head_dequeue_at, s.last_dequeue_at, n.allowed_at)
+        else greatest(0, s.head_dequeue_at, n.allowed_at)
       end
     from (
       select r.rate_at,

@@ -1,37 +1,44 @@
--- fq_cut_batch: cut a batch that has more bytes than p_bytes_left before the first message that is too much. The first
--- arrays have an element a message: p_rows its row, p_ords the place of its channel, p_ranks its place in the channel,
--- p_sizes its bytes, and, of a queue that is fair by cost (else null), p_starts its start in virtual time and p_costs
--- its cost. The others have an element a channel: p_quotas how many messages it may give, p_turns_left what was left of
--- its turn, p_weights its weight. p_first: whether nothing was taken before; one message passes then, whatever its
--- size. Returns the messages that stay, their bytes, how many each channel gives; quotas: 0 for channels that must keep
--- their turn. in_first_turn: whether the message that is too much is of the first turn of its channel. The batch ends
--- then, as if fewer messages had been asked for. Else a further pass takes the last turns one by one, so that the
--- channels that have them get new positions.
--- Locks: none. Index: none. Errors: none.
+-- fq_cut_batch: the messages that channels give to a batch, in the order of start tags. By channel, in ready order: its
+-- id, its head, the most that it may give, its tag and rest, its weight. p_by_cost: whether messages cost what they
+-- name, and not 1. p_upto: where none starts beyond (null: anywhere); p_depth: messages of each channel to read; p_limit
+-- and p_bytes: the most that the batch may have (null: any bytes); p_first: whether nothing was taken before, when one
+-- message passes whatever its size; p_skip: messages to pass over, since somebody has them locked.
+-- Returns by message: its row, its id, the how many-th channel it is of, its cost, its size; by channel: how many it
+-- gives, what they cost, and the first message that it keeps, by what was read. A channel that has a message that is
+-- due, and gives none, has null: it is left alone. is_cut: the next message would have been too many bytes.
+-- Guarantees: no message that is left, of any of these channels, starts before the last one that is given, unless it is
+-- skipped. They are p_limit together or, where a channel has more than p_depth, fewer.
+-- Locks: none. Index: fq_message_ready_ix. Errors: none.
+-- Source: start-time fair queueing (Goyal, Vin, Cheng 1996).
 create function fairqueue.fq_cut_batch(
-  p_rows tid[],
-  p_ords bigint[],
-  p_ranks integer[],
-  p_sizes integer[],
-  p_starts bigint[],
-  p_costs bigint[],
-  p_quotas integer[],
-  p_turns_left integer[],
+  p_channels bigint[],
+  p_heads_at bigint[],
+  p_head_ids bigint[],
+  p_rooms integer[],
+  p_tags bigint[],
+  p_rests bigint[],
   p_weights integer[],
-  p_bytes_left bigint,
+  p_by_cost boolean,
+  p_upto bigint,
+  p_depth integer,
+  p_limit integer,
+  p_bytes bigint,
   p_first boolean,
+  p_skip bigint[],
+  p_now bigint,
   out rows tid[],
-  out ords bigint[],
-  out ranks integer[],
-  out starts bigint[],
+  out ids bigint[],
+  out ords integer[],
   out costs bigint[],
-  out bytes bigint,
+  out sizes bigint[],
   out gots integer[],
-  out quotas integer[],
-  out in_first_turn boolean
+  out charges bigint[],
+  out next_heads_at bigint[],
+  out next_head_ids bigint[],
+  out is_cut boolean
 )
 language plpgsql
-stable
+volatile
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -41,55 +48,88 @@ set enable_mergejoin = off
 set enable_material = off
 set jit = off
 as $$
-declare
-  v_by_cost boolean := p_starts is not null;
-  -- the first message that is too much: the how many-th turn of its channel, its start, whose, the how many-th
-  v_turn bigint;
-  v_start bigint;
-  v_ord bigint;
-  v_rank integer;
 begin
-  select s.turn, s.start, s.ord, s.rank into v_turn, v_start, v_ord, v_rank
-  from (
-    select t.turn, t.start, t.ord, t.rank,
-      row_number() over in_turn as place,
-      sum(t.size) over in_turn as bytes
+  -- The snapshot of this statement is younger than the locks of the channels: a message whose signal was heard before
+  -- is seen. Of each channel one message more is read than it may give, its new head.
+  with read as materialized (
+    select k.ord::integer as ord, k.room, f.row, f.id, f.dequeue_at, f.cost, f.size, f.rank,
+      fairqueue.fq_tag_after(
+        k.tag::bigint, k.rest::bigint, (f.upto - f.cost)::bigint, k.weight::integer
+      ) as start
+    from unnest(p_channels, p_heads_at, p_head_ids, p_rooms, p_tags, p_rests, p_weights)
+      with ordinality k(channel_id, head_at, head_id, room, tag, rest, weight, ord)
+    left join lateral (
+      select x.*, row_number() over turn as rank, sum(x.cost) over turn as upto
+      from (
+        select m.ctid as row, m.id, m.dequeue_at,
+          case when p_by_cost then greatest(0, coalesce(m.cost, 1)) else 1 end::bigint as cost,
+          case when p_bytes is not null then fairqueue.fq_message_size(m.content::bytea, m.headers::jsonb) end as size
+        from fairqueue.fq_message m
+        where m.channel_id = k.channel_id
+          and m.lease_id is null
+          and (m.dequeue_at, m.id) >= (k.head_at, k.head_id)
+          and m.id <> all (p_skip)
+        order by m.channel_id, m.dequeue_at, m.id
+        limit least(k.room, p_depth) + 1
+      ) x
+      window turn as (order by x.dequeue_at, x.id)
+    ) f on true
+  ),
+  bound as materialized (
+    select least(
+      p_upto, min(r.start) filter (where r.rank > p_depth and r.rank <= r.room and r.dequeue_at <= p_now)
+    ) as upto
+    from read r
+  ),
+  placed as materialized (
+    select p.*, row_number() over line as place, sum(p.size) over line as bytes
     from (
-      select u.ord, u.rank, u.size, u.start,
+      select r.*,
+        (
+          r.rank <= least(r.room, p_depth)
+          and r.dequeue_at <= p_now
+          and (r.start <= b.upto) is not false
+        ) is true as able
+      from read r
+      cross join bound b
+    ) p
+    window line as (order by p.able desc, p.start, p.rank, p.ord)
+  ),
+  too_much as materialized (
+    select min(p.place) as place
+    from placed p
+    where p.able
+      and p.place <= p_limit
+      and p.bytes > p_bytes
+      and (p.place > 1 or not p_first)
+  ),
+  given as materialized (
+    select p.*, p.able and p.place <= p_limit and (p.place < t.place) is not false as taken
+    from placed p
+    cross join too_much t
+  )
+  select m.*, c.*, (select t.place from too_much t) is not null
+  into rows, ids, ords, costs, sizes, gots, charges, next_heads_at, next_head_ids, is_cut
+  from (
+    select array_agg(g.row order by g.place), array_agg(g.id order by g.place), array_agg(g.ord order by g.place),
+      array_agg(g.cost order by g.place), array_agg(g.size order by g.place)
+    from given g
+    where g.taken
+  ) m
+  cross join (
+    select array_agg(o.got order by o.ord), array_agg(o.charge order by o.ord), array_agg(o.least[1] order by o.ord),
+      array_agg(o.least[2] order by o.ord)
+    from (
+      select g.ord,
         case
-          when v_by_cost or u.rank <= p_turns_left[u.ord] then 0
-          else 1 + (u.rank - p_turns_left[u.ord] - 1) / p_weights[u.ord]
-        end as turn
-      from unnest(p_ords, p_ranks, p_sizes, p_starts) u(ord, rank, size, start)
-    ) t
-    window in_turn as (order by t.turn, t.start, t.ord, t.rank)
-  ) s
-  where s.bytes > p_bytes_left
-    and (s.place > 1 or not p_first)
-  order by s.place
-  limit 1;
-  in_first_turn := v_turn = 0;
-  select array_agg(u.row), array_agg(u.ord), array_agg(u.rank), sum(u.size), array_agg(u.start), array_agg(u.cost)
-  into rows, ords, ranks, bytes, starts, costs
-  from unnest(p_rows, p_ords, p_ranks, p_sizes, p_starts, p_costs) u(row, ord, rank, size, start, cost)
-  where case
-      when v_by_cost then (u.start, u.ord, u.rank) < (v_start, v_ord, v_rank)
-      when in_first_turn then u.rank <= p_turns_left[u.ord] and (u.ord, u.rank) < (v_ord, v_rank)
-      else u.rank <= p_turns_left[u.ord] + (v_turn - 1) * p_weights[u.ord]
-    end;
-  quotas := p_quotas;
-  gots := array_fill(0, array[cardinality(p_quotas)]);
-  for i in 1..coalesce(cardinality(rows), 0) loop
-    gots[ords[i]] := gots[ords[i]] + 1;
-  end loop;
-  if v_by_cost then
-    for i in 1..cardinality(quotas) loop
-      quotas[i] := case when gots[i] > 0 then quotas[i] else 0 end;
-    end loop;
-  elsif in_first_turn then
-    for i in v_ord + (v_rank > 1)::integer..cardinality(quotas) loop
-      quotas[i] := 0;
-    end loop;
-  end if;
+          when bool_or(g.taken) then count(*) filter (where g.taken)
+          when min(g.room) > 0 and bool_or(g.dequeue_at <= p_now) is not true then 0
+        end::integer as got,
+        coalesce(sum(g.cost) filter (where g.taken), 0)::bigint as charge,
+        min(array[g.dequeue_at, g.id]) filter (where not g.taken and g.id is not null) as least
+      from given g
+      group by g.ord
+    ) o
+  ) c;
 end
 $$;

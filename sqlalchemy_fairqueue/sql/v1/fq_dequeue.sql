@@ -1,9 +1,11 @@
 -- fq_dequeue: lease up to p_limit ready messages of a queue, taking channels in turn.
 -- Guarantees: never more than the limit, the queue's limit or rate, a channel's max_concurrency or rate, or those of
 -- its plan that were committed when the call began; contents and headers (as text) of no more than p_max_bytes (null:
--- any), or one message that is larger; nothing of a paused queue or channel; within a channel by (dequeue_at, id); the
--- rows come in turn order. Of a queue that is fair by cost, see fq_set_queue, they come in the order of start tags in
--- virtual time.
+-- any), or one message that is larger; nothing of a paused queue or channel; within a channel by (dequeue_at, id). The
+-- rows come in the order of their start tags in virtual time: a message moves its channel by its cost, by the channel's
+-- weight. It costs 1 in a queue that is fair by messages, see fq_set_queue. A call that passes by channels that others
+-- hold goes no further than the place where the first ready channel will stand after one message, so that consumers
+-- together serve the order that one would; the bound ends when that channel has stood still for a second.
 -- One row a message, then one row about the call (message_id null): the lease, scan hints to pass to the next call (the
 -- seventh says whether messages of this one hold slots of a limit, which their end frees, the eleventh whether the
 -- queue is fair by seconds, the twelfth whether it keeps results), microseconds until something may be due (null:
@@ -13,9 +15,9 @@
 -- little longer than that. A call that finds no ready channel, no signal and no expired lease reads no lease,
 -- returns p_lease_id as it is, and writes nothing: its commit has nothing to wait for.
 -- Steps: what is due comes back (fq_reclaim, fq_promote, fq_spread_plans), signals are heard (fq_hear_signals,
--- fq_signal_floor_after), the queue's limits are read (fq_queue_room). Then in passes: ready channels are locked, the
--- gate is entered (fq_enter_gate), messages of the channels are locked (fq_lock_turns, fq_cut_batch) and leased, the
--- channels move (fq_end_turns, fq_charge). At last the next call is planned.
+-- fq_signal_floor_after), channels become due (fq_move_due), the queue's limits are read (fq_queue_room). Then in
+-- passes: ready channels are locked, the gate is entered (fq_enter_gate), messages are chosen (fq_cut_batch), locked
+-- and leased, the channels pay for them (fq_charge). At last the next call is planned.
 -- The rest is in this function: leasing messages in a function of its own would cost 3 % of a dequeue of one message,
 -- and 2 % of one of a hundred.
 -- Locks: own lease and, of a queue without a limit, a part of its gate, state rows (the queue's too if it has a limit)
@@ -26,8 +28,7 @@
 -- COMMITTED only.
 -- Index: fq_queue_pkey, fq_gate_pkey, fq_queue_state_newest_ix, fq_channel_state_ready_ix, fq_message_ready_ix; rows by
 -- ctid. Errors: QF001 bad argument, QF003 wrong isolation level, QF007.
--- Source: round robin over channels with a head pointer; deficit round robin (Shreedhar, Varghese 1995); generic cell
--- rate algorithm (ITU-T I.371).
+-- Source: start-time fair queueing (Goyal, Vin, Cheng 1996); generic cell rate algorithm (ITU-T I.371).
 create function fairqueue.fq_dequeue(
   p_queue text,
   p_limit integer,
@@ -74,8 +75,8 @@ declare
   c_nothing constant bigint := -9223372036854775808;
   c_chunk constant integer := 1000;
   c_late constant bigint := 10000000;
+  c_still constant bigint := 1000000;
   v_now bigint := fairqueue.fq_now();
-  v_position bigint := v_now;
   v_lease_id bigint;
   v_expires_at bigint;
   v_new_lease boolean := true;
@@ -91,15 +92,17 @@ declare
   v_limits text[];
   v_plans boolean;
   v_spread_in bigint;
-  -- of a queue that is fair by cost: the ready order is below 0 then, and a batch is filled in the order of start tags
+  -- whether messages cost what they name, and not 1
   v_by_cost boolean;
   v_fair_by text;
-  v_upto bigint := v_now;
-  v_virtual_time bigint := 0;
-  -- where the channels stand that were served last: a channel that is ready below is locked, and holds nobody back
-  v_served_floor bigint;
+  v_virtual_time bigint;
+  -- where the first ready channel stands, locked or not, and where it will stand after one message
+  v_first_tag bigint;
+  v_bound bigint;
+  -- since when it has stood there; whether this call had it
+  v_still_since bigint;
+  v_got_first boolean := false;
   v_waited_at bigint;
-  v_cost bigint := 0;
   -- of its shared limits and rate
   v_queue_state tid;
   v_limit integer := p_limit;
@@ -116,7 +119,8 @@ declare
   -- this xid have ended, when the next full scan is due, when the next scan below the first floor is due; the tenth is
   -- the floor of the leases: below it are only versions that have ended, but for a lease that was committed long after
   -- its end, which a full scan finds
-  v_channel_floor bigint := coalesce(p_hints[1], c_nothing);
+  v_channel_floor bigint := case when p_hints[1] < 0 then p_hints[1] else c_nothing end;
+  v_hinted_floor bigint := v_channel_floor;
   v_signal_floor bigint := coalesce(p_hints[2], 0);
   v_next_signal_floor bigint := p_hints[3];
   v_floor_xid bigint := p_hints[4];
@@ -130,7 +134,7 @@ declare
   -- further hints: since when the same is due and locked, and what that is: a position in the ready order, or a signal
   v_locked_since bigint;
   v_locked_first bigint;
-  v_below boolean := not v_full and (v_now >= v_below_at or v_below_at > v_now + 60000000 or v_channel_floor > v_now);
+  v_below boolean := not v_full and (v_now >= v_below_at or v_below_at > v_now + 60000000);
   v_whole_order boolean;
   v_order_floor bigint;
   v_scan_cost bigint;
@@ -145,38 +149,40 @@ declare
   -- the channels of a pass, in ready order
   v_states tid[];
   v_channels bigint[];
-  v_weights integer[];
-  v_turns_left integer[];
   v_limited boolean[];
-  v_most integer[];
-  v_positions bigint[];
+  v_rooms integer[];
   v_heads_at bigint[];
   v_head_ids bigint[];
+  v_tags bigint[];
+  v_rests bigint[];
+  v_weights integer[];
   v_found integer;
   v_first bigint;
-  v_weight bigint;
-  v_depth integer;
-  v_one_turn boolean;
   v_width integer;
   v_left integer;
+  -- where no message of the batch starts beyond; how many of each channel are read
+  v_upto bigint;
+  v_depth integer;
+  v_pass integer := 0;
   v_empty integer := 0;
-  -- whether several channels may give something; whether none does from the floor on
+  -- whether several channels may give something; whether none does from the floor on; whether others hold some
   v_several boolean := false;
   v_bare boolean := false;
-  -- the only channel, and its message
+  v_passed boolean := false;
+  -- messages that others have locked
+  v_skip bigint[] := '{}';
+  -- the only channel, and its messages
   v_state tid;
   v_channel_id bigint;
   v_has_limit boolean;
   v_holds_slots boolean := false;
-  v_quota integer;
-  v_turn_left integer;
+  v_room integer;
   v_head_at bigint;
   v_head_id bigint;
-  v_rest bigint;
   v_got integer;
+  v_cost bigint;
   v_message_cost integer;
   v_next bigint[];
-  v_read_at bigint;
   -- the thirteenth hint: the server that gave the hints, by the time of its start
   v_server bigint := (date_part('epoch'::text, pg_postmaster_start_time()) * 1000000)::bigint;
 begin
@@ -216,7 +222,21 @@ begin
   -- One statement answers all questions, since starting a statement costs more than running it.
   select q.paused_at is not null, q.history, q.result_retention is not null, q.limits, q.plans,
     q.max_concurrency is not null or (q.rate_interval > 0) is true or q.limits is not null,
-    (q.fair_by <> 'messages') is true, q.fair_by,
+    (q.fair_by <> 'messages') is true, q.fair_by, f.tag,
+    case
+      when f.tag is not null then
+        fairqueue.fq_tag_after(
+          f.tag::bigint, f.tag_rest::bigint,
+          (
+            case
+              when q.fair_by <> 'messages' then
+                (select m.cost from fairqueue.fq_message m where m.id = f.head_message_id)
+              else 1
+            end
+          )::bigint,
+          f.weight::integer
+        )
+    end,
     pg_current_snapshot(),
     pg_current_xact_id_if_assigned() is null,
     (
@@ -242,34 +262,46 @@ begin
       from fairqueue.fq_signal g
       where g.queue = p_queue
         and g.id > case when v_full then 0 else v_signal_floor end
+    ),
+    (
+      select s.next_dequeue_at
+      from fairqueue.fq_channel_state s
+      where s.queue = p_queue
+        and s.next_dequeue_at is not null
+        and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
+        and s.next_dequeue_at >= greatest(0, v_lease_floor)
+        and s.next_dequeue_at <= v_now
+      order by s.queue, s.next_dequeue_at
+      limit 1
     )
-  into v_paused, v_history, v_results, v_limits, v_plans, v_limited_queue, v_by_cost, v_fair_by, v_snapshot,
-    v_unwritten, v_expired_at, v_promoted_at, v_signalled
+  into v_paused, v_history, v_results, v_limits, v_plans, v_limited_queue, v_by_cost, v_fair_by, v_first_tag, v_bound,
+    v_snapshot, v_unwritten, v_expired_at, v_promoted_at, v_signalled, v_waited_at
   from (values (p_queue)) asked (name)
-  left join fairqueue.fq_queue q on q.name = asked.name;
-  if v_by_cost then
-    v_upto := -1;
-    -- of a time before it was fair by cost
-    if v_channel_floor >= 0 then
-      v_channel_floor := c_nothing;
-    end if;
-    v_served_floor := case when p_hints[1] < 0 then p_hints[1] else c_nothing end;
-    v_virtual_time := fairqueue.fq_virtual_time(p_queue, v_served_floor);
-    if v_virtual_time > -1000000000000000000 and fairqueue.fq_rebase_tags(p_queue) then
-      v_unwritten := false;
-      v_channel_floor := c_nothing;
-      v_served_floor := c_nothing;
-      v_virtual_time := fairqueue.fq_virtual_time(p_queue, v_channel_floor);
-    end if;
-    select s.next_dequeue_at into v_waited_at
+  left join fairqueue.fq_queue q on q.name = asked.name
+  left join lateral (
+    select s.next_dequeue_at as tag, s.tag_rest, s.weight, s.head_message_id
     from fairqueue.fq_channel_state s
     where s.queue = p_queue
       and s.next_dequeue_at is not null
       and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
-      and s.next_dequeue_at >= v_lease_floor
-      and s.next_dequeue_at <= v_now
+      and s.next_dequeue_at >= v_hinted_floor
+      and s.next_dequeue_at < 0
     order by s.queue, s.next_dequeue_at
-    limit 1;
+    limit 1
+  ) f on true;
+  -- Who becomes ready starts where the first ready channel stands or, while none is ready, where the last one stood.
+  v_virtual_time := coalesce(v_first_tag, fairqueue.fq_greatest_tag(p_queue));
+  if v_virtual_time > -1000000000000000000 and fairqueue.fq_rebase_tags(p_queue) then
+    return query
+    select d.*
+    from fairqueue.fq_dequeue(p_queue, p_limit, p_lease, p_consumer, p_lease_id, null::bigint[], p_max_bytes) d;
+    return;
+  end if;
+  v_still_since := case when p_hints[9] = v_first_tag and p_hints[8] <= v_now then p_hints[8] else v_now end;
+  if v_still_since <= v_now - c_still then
+    -- Whoever holds it may do so for long.
+    v_bound := null;
+    v_virtual_time := fairqueue.fq_virtual_time(p_queue, v_first_tag);
   end if;
   v_lease_floor := least(v_expired_at, v_promoted_at, v_waited_at, v_now - c_late);
   if v_plans or v_expired_at is not null or v_promoted_at is not null then
@@ -289,7 +321,9 @@ begin
         where n.queue = p_queue
           and num_nonnulls(n.spread_after) = 1
       ) then
-        select p.due_in, v_expired or p.followed > 0 into v_spread_in, v_expired
+        -- What waited at a limit that has been raised may have done so for long.
+        select p.due_in, v_expired or p.followed > 0, case when p.followed > 0 then 0 else v_waited_at end
+        into v_spread_in, v_expired, v_waited_at
         from fairqueue.fq_spread_plans(p_queue, c_chunk) p;
       end if;
     end if;
@@ -305,18 +339,7 @@ begin
     end if;
     v_open := case when v_open[2] is not null then v_open[2:] end;
   end if;
-  if p_limit > 1 then
-    select r.weight into v_weight
-    from fairqueue.fq_channel_state r
-    where r.queue = p_queue
-      and r.next_dequeue_at is not null
-      and (r.max_concurrency is null or r.current_concurrency < r.max_concurrency)
-      and r.next_dequeue_at >= v_channel_floor
-      and r.next_dequeue_at <= v_upto
-    order by r.queue, r.next_dequeue_at
-    limit 1;
-    v_several := v_expired or found;
-  end if;
+  v_several := v_expired or v_full or v_first_tag is not null;
   if v_signalled or v_floor_xid is not null then
     declare
       v_last_signal bigint;
@@ -332,7 +355,6 @@ begin
         -- The scan of the ready order began at the floor; other channels may stand below it.
         v_several := v_several or (v_scheduled_at < v_channel_floor) is true;
         v_channel_floor := least(v_channel_floor, v_scheduled_at);
-        v_served_floor := least(v_served_floor, v_scheduled_at);
       end if;
       if v_floor_xid is not null or v_seen > 0 then
         select f.signal_floor, f.next_signal_floor, f.floor_xid, f.still_open
@@ -347,12 +369,14 @@ begin
   if v_waited_at is not null then
     declare
       v_moved integer;
-      v_first_tag bigint;
+      v_moved_tag bigint;
     begin
-      select d.moved, d.first_tag into v_moved, v_first_tag
-      from fairqueue.fq_move_due(p_queue, v_now, v_waited_at, c_chunk, v_virtual_time) d;
+      select d.moved, d.first_tag into v_moved, v_moved_tag
+      from fairqueue.fq_move_due(
+        p_queue, v_now, v_waited_at, greatest(c_chunk, p_limit)::integer, v_virtual_time
+      ) d;
       v_several := v_several or v_moved > 0;
-      v_channel_floor := least(v_channel_floor, v_first_tag);
+      v_channel_floor := least(v_channel_floor, v_moved_tag);
     end;
   end if;
   if v_full then
@@ -369,12 +393,7 @@ begin
   v_left := v_limit;
   v_count_floor := case when v_open is null then v_signal_floor end;
   if p_limit > 1 then
-    -- No more channels are locked than the limit is turns, if all have the weight of the first one; later passes go
-    -- by what the last one found.
-    v_width := (v_limit - 1) / coalesce(v_weight, 1) + 1;
-    if v_by_cost then
-      v_width := v_limit;
-    end if;
+    v_width := v_limit;
     -- If no channel was ready before, only the one that was heard of can be ready now.
     v_bare := not v_several and v_heard = 0;
   end if;
@@ -415,11 +434,7 @@ begin
           v_whole_order := true;
         end if;
         if due_in is null or due_in >= v_order_floor then
-          v_channel_floor := case
-            when not v_by_cost then coalesce(due_in, v_now)
-            when due_in < 0 then due_in
-            else greatest(v_channel_floor, v_virtual_time)
-          end;
+          v_channel_floor := case when due_in < 0 then due_in else greatest(v_channel_floor, v_virtual_time) end;
           if v_whole_order is not true then
             due_in := least(due_in, v_below_at);
           end if;
@@ -440,24 +455,21 @@ begin
     -- those for many costs more than running them.
     if not v_several then
       select s.ctid, s.channel_id, s.next_dequeue_at, s.head_dequeue_at, s.head_message_id,
-        s.max_concurrency is not null, case when s.credit > 0 then s.credit else s.weight end,
-        greatest(v_now + 1, ready.read_at),
+        s.max_concurrency is not null,
         least(
           v_limit,
           s.max_concurrency - s.current_concurrency,
           fairqueue.fq_rate_room(v_now, s.rate_at, s.rate_interval, s.rate_burst)
-        ),
-        s.weight, s.tag_rest
-      into v_state, v_channel_id, v_first, v_head_at, v_head_id, v_has_limit, v_turn_left, v_read_at, v_quota,
-        v_weight, v_rest
+        )
+      into v_state, v_channel_id, v_first, v_head_at, v_head_id, v_has_limit, v_room
       from (
-        select r.ctid as row, r.row_version, r.next_dequeue_at, r.channel_id, fairqueue.fq_now() as read_at
+        select r.ctid as row, r.row_version, r.next_dequeue_at, r.channel_id
         from fairqueue.fq_channel_state r
         where r.queue = p_queue
           and r.next_dequeue_at is not null
           and (r.max_concurrency is null or r.current_concurrency < r.max_concurrency)
           and r.next_dequeue_at >= v_channel_floor
-          and r.next_dequeue_at <= v_upto
+          and r.next_dequeue_at <= coalesce(v_bound, -1)
           and r.head_dequeue_at <= v_now
           and (fairqueue.fq_rate_allows_at(r.rate_at, r.rate_interval, r.rate_burst) <= v_now) is not false
         order by r.queue, r.next_dequeue_at, r.channel_id
@@ -471,34 +483,27 @@ begin
       for no key update of s skip locked;
       v_bare := not found;
     else
-      select
-        array_agg(o.row), array_agg(o.channel_id), array_agg(o.weight), array_agg(o.turn_left), array_agg(o.limited),
-        array_agg(o.most), array_agg(o.read_at), array_agg(o.head_dequeue_at), array_agg(o.head_message_id),
-        count(*), min(o.next_dequeue_at), sum(o.weight)
-      into v_states, v_channels, v_weights, v_turns_left, v_limited, v_most,
-        v_positions, v_heads_at, v_head_ids, v_found, v_first, v_weight
+      select array_agg(o.row), array_agg(o.channel_id), array_agg(o.limited), array_agg(o.room),
+        array_agg(o.head_dequeue_at), array_agg(o.head_message_id), array_agg(o.next_dequeue_at),
+        array_agg(o.tag_rest), array_agg(o.weight), count(*), min(o.next_dequeue_at)
+      into v_states, v_channels, v_limited, v_rooms, v_heads_at, v_head_ids, v_tags, v_rests, v_weights, v_found,
+        v_first
       from (
-        select s.ctid as row, s.channel_id, s.weight, s.next_dequeue_at, s.head_dequeue_at, s.head_message_id,
-          ready.read_at,
-          case when s.credit > 0 then s.credit else s.weight end as turn_left,
-          s.max_concurrency is not null as limited,
+        select s.ctid as row, s.channel_id, s.weight, s.next_dequeue_at, s.tag_rest, s.head_dequeue_at,
+          s.head_message_id, s.max_concurrency is not null as limited,
           least(
             v_left,
             s.max_concurrency - s.current_concurrency,
             fairqueue.fq_rate_room(v_now, s.rate_at, s.rate_interval, s.rate_burst)
-          )::integer as most
+          )::integer as room
         from (
-          -- The clock is read before the row is locked. A call that finds a channel locked reads a later time for the
-          -- channel that it takes instead, so positions keep the ready order whichever call started first.
-          select r.ctid as row, r.row_version, r.next_dequeue_at, r.channel_id, fairqueue.fq_now() as read_at
+          select r.ctid as row, r.row_version, r.next_dequeue_at, r.channel_id
           from fairqueue.fq_channel_state r
           where r.queue = p_queue
             and r.next_dequeue_at is not null
             and (r.max_concurrency is null or r.current_concurrency < r.max_concurrency)
             and r.next_dequeue_at >= v_channel_floor
-            and r.next_dequeue_at <= case when v_by_cost then v_upto else v_position end
-            -- a channel that became due after the call began waits for the next one: it would come first again and
-            -- again
+            and r.next_dequeue_at < 0
             and r.head_dequeue_at <= v_now
             and (fairqueue.fq_rate_allows_at(r.rate_at, r.rate_interval, r.rate_burst) <= v_now) is not false
           order by r.queue, r.next_dequeue_at, r.channel_id
@@ -520,8 +525,9 @@ begin
       v_full := false;
     end if;
     continue when v_bare;
-    v_channel_floor := v_first;
-    v_served_floor := v_first;
+    -- What others hold below the first one is in sight of the next call, too, until it has stood still for long.
+    v_channel_floor := case when v_bound is null then v_first else least(v_first, v_first_tag) end;
+    v_got_first := v_got_first or v_first = v_first_tag;
     -- What follows a plan that has changed gets the new values before anything is taken from it.
     if v_plans then
       if exists (
@@ -555,14 +561,11 @@ begin
     end if;
 
     if not v_several then
-      if v_quota > 1 then
-        v_quota := least(
-          v_quota, 4,
-          case when not v_by_cost then v_turn_left + (greatest(1, v_limit / v_weight) - 1) * v_weight end
-        );
-      end if;
+      -- Others may hold channels that stand before it.
+      v_room := least(v_room, case when v_first > v_first_tag and v_bound is not null then 1 else 4 end);
+      v_cost := 0;
       v_got := 0;
-      while v_got < v_quota loop
+      while v_got < v_room loop
         -- The new head is the least message that was not taken, even if another transaction has locked it. Its size is
         -- read too where one more message may be taken.
         update fairqueue.fq_message m
@@ -598,7 +601,7 @@ begin
             select array[
               x.dequeue_at, x.id,
               case
-                when v_got + 1 < v_quota and p_max_bytes is not null then
+                when v_got + 1 < v_room and p_max_bytes is not null then
                   fairqueue.fq_message_size(x.content::bytea, x.headers::jsonb)
               end
             ]
@@ -617,13 +620,11 @@ begin
         v_got := v_got + 1;
         v_head_at := v_next[1];
         v_head_id := v_next[2];
-        if v_by_cost then
-          v_cost := v_cost + greatest(0, coalesce(v_message_cost, 1));
-        end if;
+        v_cost := v_cost + case when v_by_cost then greatest(0, coalesce(v_message_cost, 1)) else 1 end;
         if v_limit > 1 and p_max_bytes is not null then
           v_bytes_left := v_bytes_left - fairqueue.fq_message_size(content::bytea, headers::jsonb);
         end if;
-        exit when v_got = v_quota or v_head_at is null or v_head_at > v_now;
+        exit when v_got = v_room or v_head_at is null or v_head_at > v_now;
         v_cut := (v_bytes_left <= 0 or v_next[3] > v_bytes_left) is true;
         exit when v_cut;
       end loop;
@@ -631,30 +632,24 @@ begin
         v_holds_slots := v_has_limit;
         v_left := v_left - v_got;
         v_bare := v_head_at is null or v_head_at > v_now;
-        if v_by_cost then
-          perform fairqueue.fq_charge(
-            p_queue, array[v_state]::tid[], array[v_got]::integer[], array[v_got]::integer[],
-            array[v_head_at]::bigint[], array[v_head_id]::bigint[], array[v_first]::bigint[], array[v_rest]::bigint[],
-            array[v_cost]::bigint[], v_now, v_count_floor
-          );
-        else
-          update fairqueue.fq_channel_state s
-          set row_version = s.row_version + 1,
-            current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else v_got end,
-            backlog = fairqueue.fq_backlog_after(s.backlog, v_got, v_head_at, p_queue, v_count_floor),
-            rate_at = greatest(s.rate_at, v_now) + v_got * s.rate_interval,
-            head_dequeue_at = v_head_at,
-            head_message_id = v_head_id,
-            last_dequeue_at = v_read_at,
-            credit = fairqueue.fq_credit_after(s.weight, v_turn_left, v_got, v_head_at, v_now),
-            next_dequeue_at = fairqueue.fq_next_dequeue_at(
-              s.next_dequeue_at, v_read_at, v_turn_left, v_got, v_head_at, v_now,
-              s.rate_at, s.rate_interval, s.rate_burst
-            )
-          where s.ctid = v_state;
-        end if;
+        -- As fq_charge, whose start would cost more than its run.
+        update fairqueue.fq_channel_state s
+        set row_version = s.row_version + 1,
+          current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else v_got end,
+          backlog = fairqueue.fq_backlog_after(s.backlog, v_got, v_head_at, p_queue, v_count_floor),
+          rate_at = greatest(s.rate_at, v_now) + v_got * s.rate_interval,
+          head_dequeue_at = v_head_at,
+          head_message_id = v_head_id,
+          last_dequeue_at = v_now,
+          tag = fairqueue.fq_tag_after(s.next_dequeue_at, s.tag_rest, v_cost, s.weight),
+          tag_rest = fairqueue.fq_tag_rest(s.tag_rest, v_cost, s.weight, v_head_at),
+          next_dequeue_at = fairqueue.fq_next_dequeue_at(
+            fairqueue.fq_tag_after(s.next_dequeue_at, s.tag_rest, v_cost, s.weight), v_got, v_head_at, v_now,
+            (greatest(s.rate_at, v_now) + v_got * s.rate_interval)::bigint, s.rate_interval, s.rate_burst,
+            (s.current_concurrency + v_got < s.max_concurrency)::boolean
+          )
+        where s.ctid = v_state;
         exit when v_left = 0;
-        v_position := v_read_at;
       end if;
       -- Where these find nothing, or not all, those for many decide.
       v_several := true;
@@ -663,75 +658,85 @@ begin
     end if;
 
     declare
-      v_quotas integer[] := v_most;
-      v_room bigint := v_left;
-      v_turns bigint;
-      -- its messages: where, whose, the how many-th of its channel
+      -- by message, in their order: where it is, which it is, of the how many-th channel, what it costs, its size
       v_rows tid[];
-      v_ords bigint[];
-      v_ranks integer[];
-      v_sizes integer[];
-      v_bytes bigint;
+      v_ids bigint[];
+      v_ords integer[];
+      v_costs bigint[];
+      v_sizes bigint[];
+      v_locked bigint[];
+      -- by channel: how many it gives (null: it is left alone), what they cost, its next head
       v_gots integer[];
-      v_whole boolean;
+      v_charges bigint[];
       v_next_heads_at bigint[];
       v_next_head_ids bigint[];
-      -- where it is fair by cost
-      v_tags bigint[];
-      v_rests bigint[];
-      v_costs bigint[];
-      v_starts bigint[];
-      v_message_costs bigint[];
     begin
-      -- As many whole turns as all of them fit in, the last turn cut short. Positions ascend strictly, as close to the
-      -- clock as that allows. One turn while other channels may be ready behind these.
-      v_turns := case
-        when v_one_turn or (v_found = v_width and v_width < v_left) then 1
-        else greatest(1, v_left / v_weight)
-      end;
-      for i in 1..v_found loop
-        v_quotas[i] := least(v_most[i], v_turns_left[i] + (v_turns - 1) * v_weights[i], v_room);
-        v_room := v_room - v_quotas[i];
-        v_position := greatest(v_position + 1, v_positions[i]);
-        v_positions[i] := v_position;
-      end loop;
-
-      if v_by_cost then
-        -- Read twice as many of each as its part would be, and twice that in the next pass, where a channel has more.
-        v_depth := least(coalesce(2 * v_depth, 2 * v_left / v_found + 2), 100000);
-        select n.tags, n.rests, n.quotas into v_tags, v_rests, v_quotas
-        from fairqueue.fq_quotas(
-          v_states, v_channels, v_heads_at, v_head_ids, v_most, v_now, v_left, v_depth, (v_found < v_width)::boolean
-        ) n;
+      v_passed := v_found < v_width and v_found < (
+        select count(*)
+        from (
+          select
+          from fairqueue.fq_channel_state r
+          where r.queue = p_queue
+            and r.next_dequeue_at is not null
+            and (r.max_concurrency is null or r.current_concurrency < r.max_concurrency)
+            and r.next_dequeue_at >= v_channel_floor
+            and r.next_dequeue_at < 0
+            and r.head_dequeue_at <= v_now
+            and (fairqueue.fq_rate_allows_at(r.rate_at, r.rate_interval, r.rate_burst) <= v_now) is not false
+          limit v_width
+        ) x
+      );
+      if v_found = v_width or (v_passed and v_bound is not null) then
+        v_upto := least(v_tags[v_found], case when v_passed then v_bound end);
+      else
+        v_upto := null;
       end if;
-
-      select t.rows, t.ords, t.ranks, t.sizes, t.gots, t.next_heads_at, t.next_head_ids, t.whole
-      into v_rows, v_ords, v_ranks, v_sizes, v_gots, v_next_heads_at, v_next_head_ids, v_whole
-      from fairqueue.fq_lock_turns(
-        v_channels, v_quotas, v_heads_at, v_head_ids, v_now, (p_max_bytes is not null)::boolean
-      ) t;
-      v_bytes := (select sum(z.size) from unnest(v_sizes) z(size));
-      if v_by_cost then
-        select t.starts, t.costs into v_starts, v_message_costs
-        from fairqueue.fq_start_tags(v_rows, v_ords, v_ranks, v_tags, v_rests, v_weights) t;
+      -- While others may be ready beyond these channels, one message of each is read, otherwise twice as many as its
+      -- part would be; and in each further pass twice as many.
+      v_depth := case when v_upto is null then 2 * v_left / v_found + 2 else 1 end;
+      v_depth := least(v_depth::bigint << v_pass, 100000);
+      v_pass := least(v_pass + 1, 16);
+      select c.rows, c.ids, c.ords, c.costs, c.sizes, c.gots, c.charges, c.next_heads_at, c.next_head_ids, c.is_cut
+      into v_rows, v_ids, v_ords, v_costs, v_sizes, v_gots, v_charges, v_next_heads_at, v_next_head_ids, v_cut
+      from fairqueue.fq_cut_batch(
+        v_channels, v_heads_at, v_head_ids, v_rooms, v_tags, v_rests, v_weights, v_by_cost, v_upto, v_depth, v_left,
+        v_bytes_left, (v_left = v_limit)::boolean, v_skip, v_now
+      ) c;
+      select array_agg(l.number order by l.number) into v_locked
+      from (
+        select u.number
+        from unnest(v_rows, v_ids) with ordinality u(row, id, number)
+        join fairqueue.fq_message x
+          on x.ctid = u.row
+          and x.id is not distinct from u.id
+          and num_nulls(x.lease_id) = 1
+        for no key update of x skip locked
+      ) l;
+      v_got := coalesce(cardinality(v_locked), 0);
+      if v_got < cardinality(v_ids) then
+        -- Others have messages of these locked: the next pass goes on behind them.
+        v_skip := v_skip || v_ids;
+        v_cut := false;
+        select array_agg(v_rows[n]), array_agg(v_ords[n]), array_agg(v_costs[n]), array_agg(v_sizes[n])
+        into v_rows, v_ords, v_costs, v_sizes
+        from unnest(v_locked) n;
+        for i in 1..v_found loop
+          if v_gots[i] > 0 then
+            v_gots[i] := null;
+            v_charges[i] := 0;
+          end if;
+        end loop;
+        for i in 1..v_got loop
+          v_gots[v_ords[i]] := coalesce(v_gots[v_ords[i]], 0) + 1;
+          v_charges[v_ords[i]] := v_charges[v_ords[i]] + v_costs[i];
+        end loop;
       end if;
-      if v_bytes > v_bytes_left and (v_left < v_limit or cardinality(v_rows) > 1) then
-        select c.rows, c.ords, c.ranks, c.starts, c.costs, c.bytes, c.gots, c.quotas, c.in_first_turn
-        into v_rows, v_ords, v_ranks, v_starts, v_message_costs, v_bytes, v_gots, v_quotas, v_cut
-        from fairqueue.fq_cut_batch(
-          v_rows, v_ords, v_ranks, v_sizes, v_starts, v_message_costs, v_quotas, v_turns_left, v_weights, v_bytes_left,
-          (v_left = v_limit)::boolean
-        ) c;
-        v_one_turn := true;
-        v_whole := false;
-      end if;
-      v_bytes_left := v_bytes_left - coalesce(v_bytes, 0);
-      v_cut := v_cut or (v_bytes_left <= 0) is true;
-      v_got := coalesce(cardinality(v_rows), 0);
 
       if v_got > 0 then
         v_holds_slots := v_holds_slots or true = any(v_limited);
-        -- They come back in the order in which they are updated, which is that of the turns.
+        v_bytes_left := v_bytes_left - (select sum(z.size) from unnest(v_sizes) z(size));
+        v_cut := v_cut or (v_bytes_left <= 0) is true;
+        -- They come back in the order in which they are updated.
         return query
         update fairqueue.fq_message m
         set lease_id = v_lease_id,
@@ -739,16 +744,7 @@ begin
           deliveries = m.deliveries + 1,
           slots = case when v_limited[u.ord] then 1 else 0 end + case when v_limited_queue then 2 else 0 end,
           delivered_at = case when v_history then v_now end
-        from (
-          select t.row, t.ord
-          from unnest(v_rows, v_ords, v_ranks, v_starts) t(row, ord, rank, start)
-          order by t.start,
-            case
-              when t.rank <= v_turns_left[t.ord] then 0
-              else 1 + (t.rank - v_turns_left[t.ord] - 1) / v_weights[t.ord]
-            end,
-            t.ord, t.rank
-        ) u
+        from unnest(v_rows, v_ords) u(row, ord)
         where m.ctid = u.row
           and num_nulls(m.lease_id) = 1
         returning m.id, m.ctid, m.channel_id,
@@ -760,37 +756,27 @@ begin
           m.kind, m.content, m.headers, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries,
           null::bigint, null::bigint, null::bigint[], null::bigint, null::bigint;
       end if;
-
-      -- The new head is the least message that was not taken, one that somebody else has locked included.
-      if not v_whole then
+      if cardinality(v_skip) > 0 then
         select h.heads_at, h.head_ids into v_next_heads_at, v_next_head_ids
         from fairqueue.fq_find_heads(v_channels, v_heads_at, v_head_ids) h;
       end if;
-      if v_by_cost then
-        v_costs := array_fill(0::bigint, array[v_found]);
-        for i in 1..v_got loop
-          v_costs[v_ords[i]] := v_costs[v_ords[i]] + v_message_costs[i];
-        end loop;
-        perform fairqueue.fq_charge(
-          p_queue, v_states, v_gots, v_quotas, v_next_heads_at, v_next_head_ids, v_tags, v_rests, v_costs, v_now,
-          v_count_floor
-        );
-      else
-        perform fairqueue.fq_end_turns(
-          p_queue, v_states, v_gots, v_quotas, v_positions, v_turns_left, v_next_heads_at, v_next_head_ids, v_now,
-          v_count_floor
-        );
-      end if;
+      perform fairqueue.fq_charge(
+        p_queue, v_states, v_gots, v_charges, v_next_heads_at, v_next_head_ids, v_now, v_count_floor
+      );
       v_left := v_left - v_got;
-      v_position := greatest(v_position, fairqueue.fq_now());
       -- Channels that turned out to be empty must not hide the ready ones behind them: the next pass is wider.
       if v_got = 0 then
         v_empty := v_empty + 1;
         v_width := least(2 * v_width, 100000);
       else
-        v_width := least(v_left, case when not v_by_cost then (v_left::bigint * v_found + v_got - 1) / v_got end);
+        v_width := v_left;
       end if;
     end;
+    if v_passed then
+      -- What is left is for those who hold the others.
+      due_in := v_first;
+      exit;
+    end if;
   end loop;
 
   if v_new_lease then
@@ -888,10 +874,9 @@ begin
     end;
   end if;
 
-  if v_by_cost and v_channel_floor < v_served_floor then
-    -- What is ready there is locked. The next call searches below the floor, too.
-    v_channel_floor := v_served_floor;
-    v_below_at := 0;
+  if v_locked_since is null and v_limit > 0 and v_first_tag is not null and not v_got_first then
+    v_locked_first := v_first_tag;
+    v_locked_since := v_still_since;
   end if;
   -- The row about the call must not repeat the columns of the message that was returned last, which may be large.
   message_id := null;
@@ -899,10 +884,8 @@ begin
   headers := null;
   lease_id := v_lease_id;
   lease_expires_at := v_expires_at;
-  -- A channel that became due while this call ran was left alone: the next call must find it, so that the floor stays
-  -- at the start.
   hints := array[
-    least(v_channel_floor, v_now), v_signal_floor, v_next_signal_floor, v_floor_xid, v_full_at, v_below_at,
+    v_channel_floor, v_signal_floor, v_next_signal_floor, v_floor_xid, v_full_at, v_below_at,
     (v_holds_slots or v_limited_queue)::integer, v_locked_since, v_locked_first, v_lease_floor,
     ((v_fair_by = 'seconds') is true)::integer, v_results::integer, v_server
   ] || v_open;

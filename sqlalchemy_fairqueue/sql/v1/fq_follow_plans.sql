@@ -96,12 +96,11 @@ begin
         max_backlog = w.max_backlog,
         drop_when_full = w.drop_when_full,
         priority_aging = w.priority_aging,
-        credit = least(s.credit, w.weight),
         rate_at = least(s.rate_at, v_now + w.rate_burst * w.rate_interval),
         next_dequeue_at = case
           when s.next_dequeue_at is null then null
           when s.next_dequeue_at <= v_now then greatest(s.next_dequeue_at, t.allowed_at)
-          else greatest(s.head_dequeue_at, s.last_dequeue_at, t.allowed_at)
+          else greatest(0, s.head_dequeue_at, t.allowed_at)
         end
       from wanted w
       cross join lateral (

@@ -2,9 +2,9 @@
 -- in the caller's transaction. A dequeue does so by itself.
 -- heard: signals applied; seen: signals read; first_id, last_id: their least and greatest id; scheduled_at: earliest
 -- position in turn order of a channel heard of.
--- Guarantees: as fq_hear_signals. Call again with p_after = last_id while seen = p_limit, so that signals of channels
+-- Guarantees: as fq_hear_signals; the next dequeue moves channels that it finds due into the ready order. Call again with p_after = last_id while seen = p_limit, so that signals of channels
 -- that somebody else holds never fill every chunk.
--- Locks, index: as fq_hear_signals, and as fq_virtual_time. Errors: QF001 bad argument; QF007.
+-- Locks, index: as fq_hear_signals. Errors: QF001 bad argument; QF007.
 create function fairqueue.fq_hear(
   p_queue text,
   p_after bigint,
@@ -27,9 +27,6 @@ set enable_mergejoin = off
 set enable_material = off
 set jit = off
 as $$
-declare
-  -- 0: of a queue that is fair by messages
-  v_virtual_time bigint := 0;
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
     perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[])
@@ -40,16 +37,8 @@ begin
       using errcode = 'QF001',
         hint = 'name a queue, a signal id to go on after (0: from the first) and a limit of 1 or more';
   end if;
-  if exists (
-    select
-    from fairqueue.fq_queue q
-    where q.name = p_queue
-      and q.fair_by <> 'messages'
-  ) then
-    v_virtual_time := fairqueue.fq_virtual_time(p_queue, (-9223372036854775808)::bigint);
-  end if;
   select h.heard, h.seen, h.first_id, h.last_id, h.scheduled_at
   into heard, seen, first_id, last_id, scheduled_at
-  from fairqueue.fq_hear_signals(p_queue, p_after, p_limit, v_virtual_time) h;
+  from fairqueue.fq_hear_signals(p_queue, p_after, p_limit, null::bigint) h;
 end
 $$;

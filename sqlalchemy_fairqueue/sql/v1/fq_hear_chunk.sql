@@ -36,7 +36,7 @@ declare
   v_queue_state tid;
   v_queue_heard bigint;
   v_queue_freed bigint;
-  v_costs bigint[];
+  v_now bigint := fairqueue.fq_now();
 begin
   heard := 0;
   select array_agg(s.row), array_agg(s.id), array_agg(s.channel_id), count(*), min(s.id), max(s.id),
@@ -148,44 +148,71 @@ begin
       backlog = s.backlog + t.added,
       heard_id = greatest(s.heard_id, t.last_id),
       dropped = s.dropped + t.dropped,
-      head_dequeue_at = case when n.lower then t.dequeue_at else s.head_dequeue_at end,
-      head_message_id = case when n.lower then t.message_id else s.head_message_id end,
+      head_dequeue_at = n.head_at,
+      head_message_id = n.head_id,
+      tag = coalesce(h.tag, n.tag),
+      tag_rest = coalesce(h.rest, n.rest),
       next_dequeue_at = case
-        when n.lower and s.paused_at is null then least(s.next_dequeue_at, n.position)
-        else s.next_dequeue_at
+        when n.is_ready then coalesce(h.tag, n.tag)
+        when n.lower then least(n.next_at, n.until)
+        else n.next_at
       end
     from told t
-    join fairqueue.fq_channel_state o on o.ctid = t.state
     cross join lateral (
-      select
-        t.message_id is not null
-          and (o.head_dequeue_at is null or (t.dequeue_at, t.message_id) < (o.head_dequeue_at, o.head_message_id))
-          as lower,
-        -- The position that it would have if it had been ready since its last service or, if later, since the message
-        -- came: no channel gains a turn by being idle.
-        greatest(
-          t.dequeue_at,
-          o.last_dequeue_at,
-          fairqueue.fq_rate_allows_at(o.rate_at, o.rate_interval, o.rate_burst)
-        ) as position
+      select l.*,
+        case
+          when l.next_at < 0 then l.next_at
+          when l.is_ready then greatest(l.tag_before, p_virtual_time)
+          else l.tag_before
+        end as tag
+      from (
+        select u.*,
+          (
+            u.next_at < 0
+            or (
+              p_virtual_time is not null
+              and (u.next_at is not null or (u.lower and u.until is not null))
+              and (u.max_concurrency is null or u.current_concurrency - t.freed < u.max_concurrency)
+              and u.until <= v_now
+            )
+          ) is true as is_ready
+        from (
+          select o.next_dequeue_at as next_at, o.max_concurrency, o.current_concurrency, o.weight, o.tag as tag_before,
+            o.tag_rest as rest, b.lower,
+            case when b.lower then t.dequeue_at else o.head_dequeue_at end as head_at,
+            case when b.lower then t.message_id else o.head_message_id end as head_id,
+            case
+              when o.paused_at is null then
+                greatest(
+                  0, case when b.lower then t.dequeue_at else o.head_dequeue_at end,
+                  fairqueue.fq_rate_allows_at(o.rate_at, o.rate_interval, o.rate_burst)
+                )
+            end as until
+          from fairqueue.fq_channel_state o
+          cross join lateral (
+            select t.message_id is not null
+              and (o.head_dequeue_at is null or (t.dequeue_at, t.message_id) < (o.head_dequeue_at, o.head_message_id))
+              as lower
+          ) b
+          where o.ctid = t.state
+        ) u
+      ) l
     ) n
+    left join lateral fairqueue.fq_tag_heard(
+      n.next_at::bigint, n.tag_before::bigint, n.rest::bigint, n.weight::integer, t.cost::bigint, n.is_ready::boolean,
+      p_virtual_time
+    ) h on t.cost <> 0 or (n.is_ready and n.rest < 0)
     where s.ctid = t.state
-    returning s.next_dequeue_at, s.max_concurrency is null or s.current_concurrency < s.max_concurrency as served,
-      s.ctid as row, t.cost
+    returning s.next_dequeue_at, s.max_concurrency is null or s.current_concurrency < s.max_concurrency as served
   )
   select
     (select coalesce(sum(t.signals), 0) from told t),
     (select coalesce(sum(t.queue_signals), 0) from told t),
     (select coalesce(sum(t.queue_freed), 0) from told t),
     -- Of each channel heard of, changed or not: configuration sends a signal when a channel is ready again.
-    (select min(a.next_dequeue_at) from applied a where a.served),
-    case when p_virtual_time < 0 then (select array_agg(a.row) from applied a) end,
-    case when p_virtual_time < 0 then (select array_agg(a.cost) from applied a) end
-  into heard, v_queue_heard, v_queue_freed, scheduled_at, v_states, v_costs;
+    (select min(a.next_dequeue_at) from applied a where a.served)
+  into heard, v_queue_heard, v_queue_freed, scheduled_at;
   heard := heard + v_orphans;
-  if p_virtual_time < 0 then
-    scheduled_at := least(scheduled_at, fairqueue.fq_hear_costs(v_states, v_costs, p_virtual_time));
-  end if;
 
   if v_queue_state is null then
     return;

@@ -1,7 +1,7 @@
 -- fq_hear_signals: apply one chunk of signals of a queue to the state of their channels: lower the head, schedule idle
--- channels, free slots, count. Results as fq_hear. p_virtual_time: of a queue that is fair by cost, see
--- fq_virtual_time; 0: it is fair by messages. By what messages cost more than was charged the tag of their channel
--- moves.
+-- channels, free slots, count. Results as fq_hear. p_virtual_time: where a channel that becomes ready stands at the
+-- earliest, so that it saves nothing up while it is idle; null: none becomes ready, the next dequeue moves it. By what messages cost more than was charged the tag of their
+-- channel moves, see fq_tag_heard.
 -- Guarantees: a signal is dropped only together with its effect, while its channel's state row is locked; signals of a
 -- channel that somebody else holds stay. Slots of the queue's limit are freed while the queue's state row is locked,
 -- whether their signal's channel can be locked or not. The head of a paused channel is lowered, but it does not become
@@ -45,8 +45,15 @@ declare
   v_dropped integer;
   v_state tid;
   v_lower boolean;
-  v_position bigint;
   v_cost bigint;
+  v_now bigint := fairqueue.fq_now();
+  -- where it stands in the ready order, or when it comes there; when it may be ready; whether it is or becomes so
+  v_next bigint;
+  v_until bigint;
+  v_is_ready boolean;
+  v_tag bigint;
+  v_rest bigint;
+  v_weight integer;
 begin
   heard := 0;
   seen := 0;
@@ -77,18 +84,15 @@ begin
   seen := 1;
   first_id := v_first_id;
   last_id := v_first_id;
-  select s.ctid,
-    v_message_id is not null
-      and (s.head_dequeue_at is null or (v_dequeue_at, v_message_id) < (s.head_dequeue_at, s.head_message_id)),
-    -- As in fq_hear_chunk: nobody gains a turn by being idle.
-    case
-      when s.paused_at is null then
-        greatest(
-          v_dequeue_at, s.last_dequeue_at,
-          fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst)
-        )
-    end
-  into v_state, v_lower, v_position
+  select s.ctid, s.next_dequeue_at, s.tag, s.tag_rest, s.weight, l.lower, u.until,
+    s.next_dequeue_at < 0
+      or (
+        p_virtual_time is not null
+        and (s.next_dequeue_at is not null or (l.lower and s.paused_at is null))
+        and (s.max_concurrency is null or s.current_concurrency - v_freed < s.max_concurrency)
+        and u.until <= v_now
+      )
+  into v_state, v_next, v_tag, v_rest, v_weight, v_lower, v_until, v_is_ready
   from (
     select n.ctid as row, n.row_version
     from fairqueue.fq_channel_state n
@@ -100,6 +104,20 @@ begin
     on s.ctid = newest.row
     and s.row_version is not distinct from newest.row_version
     and s.channel_id is not distinct from v_channel_id
+  cross join lateral (
+    select v_message_id is not null
+      and (s.head_dequeue_at is null or (v_dequeue_at, v_message_id) < (s.head_dequeue_at, s.head_message_id)) as lower
+  ) l
+  cross join lateral (
+    select
+      case
+        when s.paused_at is null then
+          greatest(
+            0, case when l.lower then v_dequeue_at else s.head_dequeue_at end,
+            fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst)
+          )
+      end as until
+  ) u
   for no key update of s skip locked;
   if not found then
     -- Nobody can apply the signal of a channel that is not there: it would wake every dequeue.
@@ -135,6 +153,12 @@ begin
     return;
   end if;
   heard := 1;
+  if v_cost <> 0 or (v_is_ready and v_rest < 0) then
+    select h.tag, h.rest into v_tag, v_rest
+    from fairqueue.fq_tag_heard(v_next, v_tag, v_rest, v_weight, v_cost, (v_is_ready is true)::boolean, p_virtual_time) h;
+  elsif v_is_ready and (v_next < 0) is not true then
+    v_tag := greatest(v_tag, p_virtual_time);
+  end if;
   update fairqueue.fq_channel_state s
   set row_version = s.row_version + 1,
     current_concurrency = s.current_concurrency - v_freed,
@@ -143,17 +167,15 @@ begin
     dropped = s.dropped + v_dropped,
     head_dequeue_at = case when v_lower then v_dequeue_at else s.head_dequeue_at end,
     head_message_id = case when v_lower then v_message_id else s.head_message_id end,
-    next_dequeue_at = case when v_lower then least(s.next_dequeue_at, v_position) else s.next_dequeue_at end
+    tag = v_tag,
+    tag_rest = v_rest,
+    next_dequeue_at = case
+      when v_is_ready then v_tag
+      when v_lower then least(s.next_dequeue_at, v_until)
+      else s.next_dequeue_at
+    end
   where s.ctid = v_state
-  returning
-    case when s.max_concurrency is null or s.current_concurrency < s.max_concurrency then s.next_dequeue_at end,
-    s.ctid
-  into scheduled_at, v_state;
-  if p_virtual_time < 0 then
-    scheduled_at := least(
-      scheduled_at,
-      fairqueue.fq_hear_costs(array[v_state]::tid[], array[v_cost]::bigint[], p_virtual_time)
-    );
-  end if;
+  returning case when s.max_concurrency is null or s.current_concurrency < s.max_concurrency then s.next_dequeue_at end
+  into scheduled_at;
 end
 $$;

@@ -65,18 +65,15 @@ begin
       next_dequeue_at = case
         when n.id is null or s.paused_at is not null then null
         else greatest(
-          n.dequeue_at,
           -- the next hearing gives a start tag anew
-          case when s.next_dequeue_at < 0 then 0 end,
+          0,
+          n.dequeue_at,
           coalesce(
             s.next_dequeue_at,
-            greatest(
-              s.last_dequeue_at, fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst)
-            )
+            fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst)
           )
         )
-      end,
-      credit = case when n.id is null then 0 else s.credit end
+      end
     from (select) one
     left join lateral (
       select x.dequeue_at, x.id

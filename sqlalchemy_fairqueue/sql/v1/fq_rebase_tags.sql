@@ -3,15 +3,13 @@
 -- a state row of the queue locked.
 -- Cost: all channels of the queue are updated, once in 8 * 10^18 / 2520 units of cost.
 -- Locks: all state rows of the queue for no key update, skip locked: it waits for none.
--- Index: fq_channel_state_tag_ix. Errors: none.
+-- Index: none, it reads all states once. Errors: none.
 create function fairqueue.fq_rebase_tags(p_queue text)
 returns boolean
 language plpgsql
 volatile
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_bitmapscan = off
 as $$
 declare
   c_step constant bigint := 8000000000000000000;

@@ -96,7 +96,6 @@ begin
         and m.lease_id is null
     ),
     dropped = greatest(0, s.dropped),
-    credit = 0,
     tag = case when s.tag between -9000000000000000000 and -1 then s.tag end,
     tag_rest = null,
     heard_id = greatest(0, least(s.heard_id, coalesce(v_heard, 0))),

@@ -2,7 +2,7 @@
 -- not paused.
 -- Guarantees: takes effect on the next dequeue after the commit: a signal lets the next hearing find the channel,
 -- whatever hints the consumers keep. The position of the channel is that of a channel that was idle: it follows from
--- its last service, its first message and its rate, whichever is the latest. p_notify: wake waiting consumers (a
+-- its first message and its rate, whichever is the later. p_notify: wake waiting consumers (a
 -- transaction that notifies cannot be prepared for two-phase commit).
 -- Locks: as fq_pause. Index: fq_queue_pkey, fq_channel_state_newest_ix. Errors: QF008 no such channel; 40001; QF007.
 create function fairqueue.fq_resume(p_queue text, p_channel text default null, p_notify boolean default true)
@@ -52,8 +52,7 @@ begin
         next_dequeue_at = case
           when s.head_dequeue_at is not null then
             greatest(
-              s.head_dequeue_at,
-              s.last_dequeue_at,
+              0, s.head_dequeue_at,
               fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst)
             )
         end

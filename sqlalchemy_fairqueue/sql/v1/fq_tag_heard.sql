@@ -1,6 +1,6 @@
 -- fq_tag_heard: where a channel stands in virtual time, and the rest of its costs, after its dispatcher heard that its
 -- messages cost p_cost more (or less) than it was charged. p_turn_order: its next_dequeue_at; p_is_ready: whether it is
--- in the ready order from now on; p_virtual_time: of the queue.
+-- in the ready order from now on; p_virtual_time: of the queue; null: unknown.
 -- Guarantees: who becomes ready starts at the virtual time at the earliest, so that nothing is saved up in idleness. A
 -- ready channel is moved back to the virtual time at most; what it should have been moved further is a credit (a rest
 -- below zero), so that it is served first until it has used that up, and a newcomer has no part in it.
@@ -16,7 +16,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_weight bigint := greatest(1, p_weight);
-  v_tag bigint := greatest(-9000000000000000000, least(coalesce(p_tag, p_virtual_time), -1));
+  v_tag bigint := greatest(-9000000000000000000, least(coalesce(p_tag, p_virtual_time, -9000000000000000000), -1));
   v_charge bigint := greatest(-100000000000000, least(coalesce(p_cost, 0), 100000000000000)) * 2520
     + greatest(-1000000000000000000, least(coalesce(p_rest, 0), 1000000000000000000));
 begin

@@ -27,7 +27,6 @@ begin
       ('rate_interval', s.rate_interval, s.rate_interval between 0 and 31536000000000),
       ('rate_burst', s.rate_burst, s.rate_burst between 1 and 1000000),
       ('rate_at', s.rate_at, s.rate_at between 0 and p_now + 63072000000000),
-      ('credit', s.credit, s.credit between 0 and s.weight),
       ('tag', s.tag, (s.tag between -9000000000000000000 and -1) is not false),
       ('tag_rest', s.tag_rest, (abs(s.tag_rest) <= 1000000000000000000) is not false),
       (
@@ -48,17 +47,11 @@ begin
   if v_reason is not null then
     return v_reason;
   end if;
-  update fairqueue.fq_channel_state s
-  set row_version = s.row_version + 1,
-    current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else 1 end,
-    backlog = s.backlog - 1,
-    rate_at = greatest(s.rate_at, p_now) + s.rate_interval,
-    head_dequeue_at = p_now,
-    last_dequeue_at = p_now,
-    credit = fairqueue.fq_credit_after(s.weight, s.weight, s.weight, p_now, p_now),
-    next_dequeue_at = fairqueue.fq_next_dequeue_at(
-      s.next_dequeue_at, p_now, 1::integer, 1::integer, p_now, p_now, s.rate_at, s.rate_interval, s.rate_burst
-    )
+  perform fairqueue.fq_charge(
+    s.queue, array[s.ctid]::tid[], array[1]::integer[], array[1]::bigint[], array[p_now]::bigint[],
+    array[s.head_message_id]::bigint[], p_now, null::bigint
+  )
+  from fairqueue.fq_channel_state s
   where s.channel_id = p_channel_id;
   raise exception using errcode = 'QF099', message = 'it is undone';
 exception

@@ -1,12 +1,10 @@
--- fq_virtual_time: the virtual time of a queue that is fair by cost: the least start tag of its ready channels or,
--- while none is ready, the greatest tag of all. p_from: ready channels below it are passed over, since somebody has
--- them locked.
+-- fq_virtual_time: the virtual time of a queue: the least start tag of its ready channels or, while none is ready, the
+-- greatest tag of all. p_after: ready channels up to it are passed over, since somebody has them locked.
 -- Guarantees: as of the statement that calls it; below 0. A channel that becomes ready starts there, or at its own tag
 -- if that is greater: it saves nothing up while it is idle, and a newcomer does not starve who was served alone.
--- Locks: none. Index: fq_channel_state_ready_ix from p_from on, else the last entry of fq_channel_state_tag_ix.
--- Errors: none.
+-- Locks: none. Index: fq_channel_state_ready_ix; that of fq_greatest_tag. Errors: none.
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996).
-create function fairqueue.fq_virtual_time(p_queue text, p_from bigint)
+create function fairqueue.fq_virtual_time(p_queue text, p_after bigint)
 returns bigint
 language sql
 stable
@@ -22,19 +20,11 @@ as $$
       where s.queue = p_queue
         and s.next_dequeue_at is not null
         and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
-        and s.next_dequeue_at >= p_from
+        and s.next_dequeue_at > p_after
         and s.next_dequeue_at < 0
       order by s.queue, s.next_dequeue_at
       limit 1
     ),
-    (
-      select s.tag
-      from fairqueue.fq_channel_state s
-      where s.queue = p_queue
-        and s.tag is not null
-      order by s.queue desc, s.tag desc
-      limit 1
-    ),
-    -9000000000000000000
+    fairqueue.fq_greatest_tag(p_queue)
   )
 $$;

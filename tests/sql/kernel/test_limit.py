@@ -91,13 +91,13 @@ def test_a_raised_limit_counts_for_the_next_call(kernel: Kernel) -> None:
         hints = kernel.dequeue(10, hints=hints).hints
     limit(kernel, 3)
     hints[Hint.FULL_SCAN_AT] = kernel.value("select fq_now()") + 50 * SECOND
-    assert kernel.dequeue(10, hints=hints).channels == ["b", "a"]
+    assert kernel.dequeue(10, hints=hints).channels == ["b", "c"]
 
 
 def test_setting_a_limit_waits_for_a_dequeue_under_way(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
     """What a call is taking while a limit is set is counted; meanwhile others take nothing and wait for nothing."""
     kernel.enqueue(*"abcd")
-    kernel.hear()
+    kernel.ready()
     consumer = open_kernel()
     assert len(consumer.dequeue(2).hands) == 2
     rival = waits.start(on(partial(limit, most=3))).blocked()

@@ -40,7 +40,7 @@ def test_a_bad_name_is_refused(kernel: Kernel) -> None:
 
 
 def test_a_paused_channel_keeps_all_of_its_state(kernel: Kernel) -> None:
-    """Limit, rate, count, credit, head and backlog are after a pause what they were before."""
+    """Limit, rate, count, tag, head and backlog are after a pause what they were before."""
     kernel.configure("a", 5, interval=HOUR, burst=9, weight=4)
     kernel.enqueue(*"aaaaaa")
     kernel.dequeue(1)
@@ -53,7 +53,6 @@ def test_a_paused_channel_keeps_all_of_its_state(kernel: Kernel) -> None:
     changed = {name for name, value in before.items() if after[name] != value}
     # what was enqueued before the pause and heard during it
     assert changed <= {"row_version", "backlog", "heard_id", "next_dequeue_at"}
-    assert after["credit"] == 3
 
 
 def test_a_resumed_channel_stands_where_its_last_service_puts_it(kernel: Kernel) -> None:
@@ -105,11 +104,10 @@ def test_what_can_be_served_again_is_found_below_every_hint(kernel: Kernel, how:
         kernel.configure("a", 2)
     if hearing == "hear":
         heard = kernel.hear(0).scheduled_at
-        assert heard is not None
         floor = hints[Hint.READY_FLOOR]
+        assert heard is not None
         assert floor is not None
-        assert heard < floor
-        hints[Hint.READY_FLOOR] = heard
+        hints[Hint.READY_FLOOR] = min(heard, floor)
     assert kernel.dequeue(hints=hints).channels == ["a"]
 
 

@@ -45,10 +45,7 @@ def test_every_verb_is_frugal_on_a_fresh_install_with_a_backlog(kernel: Kernel, 
     filler = open_kernel(autocommit=True)
     names = [f"c{number}" for number in range(2_000)]
     filler.enqueue(*(name for name in names for _ in range(2)))
-    after, seen = 0, 1_000
-    while seen == 1_000:
-        hearing = filler.hear(after, 1_000)
-        after, seen = hearing.last_id or 0, hearing.seen
+    filler.ready()
     filler.rows(
         "insert into fq_message (channel_id, kind, content, dequeue_at, enqueued_at, max_attempts)"
         " select c.id, 'work', '{}', 4000000000000000, 0, 20"

@@ -39,7 +39,7 @@ VERBS: dict[str, Verb] = {
     "heartbeat": lambda kernel, hands: heartbeat(kernel, hands[0].lease_id),
     "wait": lambda kernel, hands: wait(kernel, hands[0].lease_id),
     "end_wait": lambda kernel, hands: end_wait(kernel, hands[0].lease_id),
-    "dequeue": lambda kernel, _: kernel.dequeue(1),
+    "dequeue": lambda kernel, _: kernel.dequeue(3),
     "hear": lambda kernel, _: kernel.hear(),
 }
 

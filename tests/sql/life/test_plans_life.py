@@ -91,8 +91,8 @@ def _fill(kernel: Kernel, messages: int) -> None:
         " select i, 'other', 'me', 9000000000000000, 9000000000000000 from generate_series(1, 10000) i"
     )
     kernel.rows(
-        "insert into fq_channel_state (channel_id, queue, head_dequeue_at, head_message_id, next_dequeue_at)"
-        " select id, 'q', 0, 0, id from fq_channel where name like 'c%'"
+        "insert into fq_channel_state (channel_id, queue, head_dequeue_at, head_message_id, tag, next_dequeue_at)"
+        " select id, 'q', 0, 0, id - 9000000000000000000, id - 9000000000000000000 from fq_channel where name like 'c%'"
     )
     kernel.rows(
         "update fq_channel_state s set row_version = row_version + 1, max_backlog = 1000000 from fq_channel c"

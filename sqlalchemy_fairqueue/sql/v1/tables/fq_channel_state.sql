@@ -1,8 +1,7 @@
 -- One live row a channel, updated by the dispatcher alone (and by configuration).
--- tag: of queues that are fair by cost, where its next message starts in virtual time, in 2520ths of a cost of 1 at
--- weight 1, counted from -9 * 10^18 on; next_dequeue_at is the tag while the channel is ready, and a time otherwise, so
--- that one index has the ready order first. tag_rest: what of its costs the tag does not have yet, by weight; below
--- zero it is a credit.
+-- tag: where its next message starts in virtual time, in 2520ths of a cost of 1 at weight 1, counted from -9 * 10^18
+-- on; next_dequeue_at is the tag while the channel is ready, and a time otherwise, so that one index has the ready order
+-- first. tag_rest: what of its costs the tag does not have yet, by weight; below zero it is a credit.
 -- Without a unique index on purpose: a plain index keeps every update a non-key update, and (channel_id, row_version)
 -- finds the newest version first however many dead ones an old snapshot keeps.
 -- configured: whether the channel was configured by itself; then it is never forgotten. used_at: when it was made, or
@@ -22,7 +21,6 @@ create table fairqueue.fq_channel_state (
   last_dequeue_at bigint not null default 0,
   next_dequeue_at bigint,
   rate_at bigint not null default 0,
-  credit integer not null default 0,
   max_backlog integer,
   backlog bigint not null default 0,
   dropped bigint not null default 0,
@@ -42,7 +40,9 @@ create index fq_channel_state_newest_ix on fairqueue.fq_channel_state (channel_i
 create index fq_channel_state_ready_ix on fairqueue.fq_channel_state (queue, next_dequeue_at, channel_id)
   where next_dequeue_at is not null
     and (max_concurrency is null or current_concurrency < max_concurrency);
-create index fq_channel_state_tag_ix on fairqueue.fq_channel_state (queue, tag) where tag is not null;
+create index fq_channel_state_tag_ix on fairqueue.fq_channel_state (queue, tag)
+  where tag is not null
+    and (next_dequeue_at is null or next_dequeue_at >= 0);
 create index fq_channel_state_held_back_ix on fairqueue.fq_channel_state (queue, channel_id)
   where head_message_id is not null
     and (next_dequeue_at is null or current_concurrency >= max_concurrency);

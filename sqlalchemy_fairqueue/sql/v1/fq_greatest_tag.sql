@@ -1,0 +1,27 @@
+-- fq_greatest_tag: the greatest tag of the channels of a queue that are not ready, where its virtual time stands while
+-- none is.
+-- Guarantees: as of the statement that calls it; below 0. A channel that becomes ready saves nothing up while it is
+-- idle, and a newcomer does not starve who was served alone.
+-- Locks: none. Index: the last entry of fq_channel_state_tag_ix. Errors: none.
+create function fairqueue.fq_greatest_tag(p_queue text)
+returns bigint
+language sql
+stable
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+  select coalesce(
+    (
+      select s.tag
+      from fairqueue.fq_channel_state s
+      where s.queue = p_queue
+        and s.tag is not null
+        and (s.next_dequeue_at is null or s.next_dequeue_at >= 0)
+      order by s.queue desc, s.tag desc
+      limit 1
+    ),
+    -9000000000000000000
+  )
+$$;
