@@ -28,7 +28,7 @@ class Hint(IntEnum):
     """The elements of :data:`Hints`, as fq_dequeue returns them. Times are microseconds since the epoch.
 
     Attributes:
-        READY_FLOOR: The turn order at which the ready order was found to begin.
+        READY_FLOOR: The start tag at which the ready order was found to begin.
         SIGNAL_FLOOR: The id below which no signal is left, but for those of open transactions.
         NEXT_SIGNAL_FLOOR: The signal floor once the transactions below FLOOR_XID have ended.
         FLOOR_XID: A transaction id.
@@ -36,7 +36,7 @@ class Hint(IntEnum):
         BELOW_SCAN_AT: When the next scan below READY_FLOOR is due.
         HOLD_SLOTS: 1 if the messages may hold slots of a limit.
         LOCKED_SINCE: Since when the same is due and locked; None: nothing is.
-        LOCKED: What that is: a turn order, or a signal.
+        LOCKED: What that is: a start tag, or a signal.
         LEASE_FLOOR: The expiry below which no live lease is left.
         IS_TIMED: 1 if the queue is fair by seconds.
         KEEPS_RESULTS: 1 if the queue keeps what handlers return.
@@ -91,7 +91,7 @@ class Dequeued:
     """The answer of a dequeue.
 
     Attributes:
-        messages: What it took, in turn order.
+        messages: What it took, in turn.
         unreadable: Messages that it took and that cannot be read, with what is wrong.
         lease: The lease that they are held under. None: nothing was taken.
         lease_id: The lease that the next dequeue may use again. None: there is none.

@@ -36,7 +36,7 @@ class ChannelMixin(FairqueueMixin):
     """A channel: the messages of one tenant in a queue.
 
     Attributes:
-        state: The dispatcher's state of the channel: policy, turn order, concurrency.
+        state: The dispatcher's state of the channel: policy, start tag, concurrency.
         queue_config: The configuration of the channel's queue, or None if it was never configured.
         messages: The channel's messages, leased ones too.
         dead_letters: The channel's messages that will not be tried again.

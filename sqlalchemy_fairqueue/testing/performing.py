@@ -152,7 +152,7 @@ def drain(
     Nothing is committed: recorded work is sent, messages are dequeued, handlers called and deliveries settled on the
     session's own connection, so that a test that rolls back leaves nothing behind. Handlers that take a session get
     this one, each call in a savepoint, which an Outcome that is raised rolls back. Messages that others have committed
-    are performed, too, in turn order; what is not due yet stays. A retry without a delay of its own is due after the
+    are performed, too, in turn; what is not due yet stays. A retry without a delay of its own is due after the
     longest wait of its policy, which a worker would leave to chance. What follows a group is performed when its
     members are.
 

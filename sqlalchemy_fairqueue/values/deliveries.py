@@ -146,7 +146,7 @@ def delivery_of(fields: dict[str, Any], decoded: Any) -> Delivery:
 
 
 class Batch(list[Delivery]):
-    """The deliveries of one dequeue, in turn order.
+    """The deliveries of one dequeue, in the order of their start tags.
 
     Attributes:
         due_in: How long until something else may be due: zero, try again; None, nothing is scheduled. A hint, never a

@@ -70,7 +70,7 @@ def check_batch(
         assert len(ids) <= offer.most, f"channel {name} gave {len(ids)}, its limits allow {offer.most}"
     taken = sum(_size_of(delivery.payload, delivery.headers) for delivery in batch)
     assert taken <= max_bytes or len(batch) == 1, f"{taken} bytes, at most {max_bytes} were asked for"
-    # The next message in turn order is the first one that some channel has not given.
+    # The next message in turn is the first one that some channel has not given.
     left = [offer.ready[len(given[name])] for name, offer in offered.items() if len(given[name]) < offer.most]
     was_cut = 0 < len(batch) < limit and any(taken + _size_of(one.number, one.headers) > max_bytes for one in left)
     if len(batch) < least and not was_cut:

@@ -27,7 +27,7 @@ def _taken(queue: Queue, engine: Engine, limit: int = 100) -> str:
 
 
 def test_a_rate_holds_over_all_channels(queue: Queue, engine: Engine, clock: Clock) -> None:
-    """A burst at once, then one each interval, in turn order of the channels; a queue beside it is not touched."""
+    """A burst at once, then one each interval, in turn; a queue beside it is not touched."""
     _seed(queue, engine, "aaabbbccc")
     _seed(Queue("other"), engine, "xyz")
     queue.configure(engine, rate=Rate(1, per=HOUR, burst=2))

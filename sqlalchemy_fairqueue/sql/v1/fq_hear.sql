@@ -1,7 +1,7 @@
 -- fq_hear: apply one chunk of a queue's signals to the state of their channels, up to p_limit with an id above p_after,
 -- in the caller's transaction. A dequeue does so by itself.
 -- heard: signals applied; seen: signals read; first_id, last_id: their least and greatest id; scheduled_at: earliest
--- position in turn order of a channel heard of.
+-- position of a channel heard of.
 -- Guarantees: as fq_hear_signals; the next dequeue moves channels that it finds due into the ready order. Call again with p_after = last_id while seen = p_limit, so that signals of channels
 -- that somebody else holds never fill every chunk.
 -- Locks, index: as fq_hear_signals. Errors: QF001 bad argument; QF007.

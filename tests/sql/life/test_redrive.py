@@ -110,7 +110,7 @@ def test_a_purge_passes_by_what_is_locked(
     """A message that somebody has locked is passed by, stays ready and is delivered, wherever the hints of a consumer
     let it begin to search; the purge goes on.
     """
-    kernel.rows("select fq_share_by('q', %(fair_by)s)", fair_by=fair_by)
+    kernel.set_queue(fair_by=fair_by)
     one, two, three = enqueue(kernel, *["a"] * 3)
     clock.advance(timedelta(minutes=1))
     call = kernel.dequeue()
