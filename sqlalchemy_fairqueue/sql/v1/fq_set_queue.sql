@@ -67,7 +67,7 @@ begin
           'or null; default_plan is a name, or null';
   end if;
   if p_settings ->> 'default_plan' is not null then
-    perform fairqueue.fq_use_plan(p_queue, p_settings ->> 'default_plan');
+    perform fairqueue.fq_use_plan(p_queue, (p_settings ->> 'default_plan')::text);
   end if;
   select q.* into v_new
   from fairqueue.fq_queue q
