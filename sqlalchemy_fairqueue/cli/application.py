@@ -67,6 +67,14 @@ def load_callable(reference: str, folder: str) -> Any:
     return found
 
 
+def load_engine(reference: str, folder: str) -> AnyEngine:
+    """The engine that ``module:name`` names."""
+    found = load_object(reference, folder)
+    if not isinstance(found, (Engine, AsyncEngine)):
+        raise usage_error(f"{reference!r} is a {type(found).__name__}, not an Engine or an AsyncEngine")
+    return found
+
+
 def engine_of_module(reference: str) -> AnyEngine | None:
     """The engine in the module of ``module:name``: the one called ``engine``, or else the only one there is.
 

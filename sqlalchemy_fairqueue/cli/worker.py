@@ -24,6 +24,7 @@ from sqlalchemy_fairqueue.cli.application import (
     AnyEngine,
     engine_of_module,
     load_callable,
+    load_engine,
     load_module,
     load_object,
     load_queue,
@@ -133,6 +134,14 @@ def worker(
             show_default=False,
         ),
     ] = None,
+    worker_engine: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:NAME",
+            help="With --async, an engine for the worker's own connections. Default: the application's.",
+            show_default=False,
+        ),
+    ] = None,
     prefetch: Annotated[
         int | None,
         typer.Option(
@@ -195,6 +204,12 @@ def worker(
     application = load_object(reference, options.app_dir) if reference else found[0]
     _configure_logging(log_level, log_format)
     given = _database(options, application, reference or queues[0])
+    if in_loop is None:
+        in_loop = _is_asynchronous(found, application, reference or queues[0])
+    if sync_session_factory and not in_loop:
+        raise usage_error("--sync-session-factory is for --async; with threads give --session-factory")
+    if worker_engine and not in_loop:
+        raise usage_error("--worker-engine is for --async; with threads leave it out")
     arguments: dict[str, Any] = {"concurrency": concurrency, "listen": listen}
     optional = {
         "lease": lease,
@@ -202,15 +217,12 @@ def worker(
         "grace": grace,
         "session_factory": session_factory and load_callable(session_factory, options.app_dir),
         "sync_session_factory": sync_session_factory and load_callable(sync_session_factory, options.app_dir),
+        "worker_engine": worker_engine and load_engine(worker_engine, options.app_dir),
         "prefetch": prefetch,
         "max_bytes": max_bytes,
         "name": name,
     }
     arguments |= {name: value for name, value in optional.items() if value is not None}
-    if in_loop is None:
-        in_loop = _is_asynchronous(found, application, reference or queues[0])
-    if sync_session_factory and not in_loop:
-        raise usage_error("--sync-session-factory is for --async; with threads give --session-factory")
     run = _run_tasks if in_loop else _run_threads
     around = partial(_around, http, _references(options, queues, found))
     try:

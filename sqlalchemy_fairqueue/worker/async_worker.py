@@ -355,9 +355,11 @@ class AsyncWorker:
     async def _drain(self, asked: asyncio.Event) -> None:
         """Wait until nothing is left to deliver, or for a stop."""
         while self._runtime is not None and not self._runtime.is_drained():
+            # wait_for() of Python 3.11 loses a cancellation that comes with the event.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asked.wait(), self._options.timings.drain_check)
-                return
+                async with asyncio.timeout(self._options.timings.drain_check):
+                    await asked.wait()
+                    return
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -7,7 +7,7 @@ import traceback
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.database.drivers import is_away, sqlstate_of
+from sqlalchemy_fairqueue.database.drivers import is_away, is_serialization_failure
 from sqlalchemy_fairqueue.errors import HandlerCrashed, HandlerTimeout, LeaseLost, WorkerError
 from sqlalchemy_fairqueue.unit_of_work import Settle, Verb
 from sqlalchemy_fairqueue.values import Bury, Outcome, Release, Retry, RetryPolicy, check_duration, check_text
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _MOST = 16_000
 # Modules whose frames call handlers.
 _OURS = ("sqlalchemy_fairqueue.worker", "sqlalchemy_fairqueue.queue.jobs")
-_SERIALIZATION = ("40001", "40P01")
 _CIRCUMSTANCES = (HandlerCrashed, HandlerTimeout, LeaseLost, WorkerError)
 # When a delivery is tried again that the database refuses to settle.
 _FALLBACK = RetryPolicy()
@@ -304,8 +303,3 @@ def cause_of(outcome: BaseException) -> str | None:
 
 def _is_ours(module: object) -> bool:
     return isinstance(module, str) and module.startswith(_OURS)
-
-
-def is_serialization_failure(error: BaseException) -> bool:
-    """Whether the database asked for the whole transaction to be tried again."""
-    return sqlstate_of(error) in _SERIALIZATION

@@ -280,6 +280,8 @@ def test_what_handlers_say_is_escaped(shop: Shop) -> None:
         (THREADS, ["--lease", "long"], "'long' is no duration"),
         (THREADS, ["--log-level", "loud"], "--log-level"),
         (THREADS, ["--sync-session-factory", "json:loads"], "--sync-session-factory is for --async"),
+        (THREADS, ["--worker-engine", "json:loads"], "--worker-engine is for --async"),
+        (TASKS, ["--worker-engine", "json:loads"], "'json:loads' is a function, not an Engine"),
         (TASKS, ["--threads"], "is async, and this worker calls handlers in threads"),
         (THREADS, ["--schema", "x"], "No such option"),
     ],

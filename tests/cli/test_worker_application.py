@@ -139,3 +139,26 @@ sessions = {make}(engine, class_=Audited)
         found = ended(process)
     assert (found.status, found.document["worker"]) == (0, "auditor"), found.err
     assert database.value("select id from parsed") == 7
+
+
+def test_an_engine_for_the_workers_own_connections(shop: Shop, database: Database) -> None:
+    """The worker's own connections are those of the engine that is named, and handlers' sessions are not."""
+    enqueue(shop.engine, "a")
+    source = f"""{QUEUE}
+from sqlalchemy import create_engine, event, text
+from sqlalchemy.ext.asyncio import create_async_engine
+
+engine = create_async_engine({url_of(database)!r})
+own = create_engine({url_of(database)!r})
+connected = []
+event.listen(own, "connect", lambda *_: connected.append(1))
+
+@queue.handler("parse")
+async def parse(delivery, session):
+    ours = connected and session.bind is engine
+    await session.execute(text("insert into parsed values (:n)"), {{"n": int(bool(ours))}})
+"""
+    module = shop.write(source)
+    with shop.run("worker", f"{module}:queue", "--worker-engine", f"{module}:own", "--drain") as process:
+        found = ended(process)
+    assert (found.status, database.value("select id from parsed")) == (0, 1), found.err

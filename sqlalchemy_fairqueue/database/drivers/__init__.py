@@ -13,7 +13,14 @@ from sqlalchemy_fairqueue.database.drivers.asyncpg import Asyncpg
 from sqlalchemy_fairqueue.database.drivers.base import Driver, Listener, NumberedStatement, is_in_autocommit
 from sqlalchemy_fairqueue.database.drivers.psycopg import Psycopg
 from sqlalchemy_fairqueue.database.drivers.psycopg2 import Psycopg2
-from sqlalchemy_fairqueue.database.drivers.refusals import Refusal, hide_row, is_away, refusal_of, sqlstate_of
+from sqlalchemy_fairqueue.database.drivers.refusals import (
+    Refusal,
+    hide_row,
+    is_away,
+    is_serialization_failure,
+    refusal_of,
+    sqlstate_of,
+)
 from sqlalchemy_fairqueue.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -29,6 +36,7 @@ __all__ = [
     "hide_row",
     "is_away",
     "is_in_autocommit",
+    "is_serialization_failure",
     "refusal_of",
     "sqlstate_of",
 ]

@@ -22,6 +22,8 @@ _ARGUMENT = re.compile(r"(invalid input for query argument \$\d+).*", re.DOTALL)
 _AWAY = ("08", "25006", "25P03", "25P04", "28", "3D000", "53", "55P03", "57", "58")
 # Where the server said nothing. An error about the statement has an SQLSTATE or is of another class.
 _AWAY_WITHOUT_STATE = {"OperationalError", "InterfaceError", "InternalClientError"}
+# A serialization failure, a deadlock.
+_SERIALIZATION = {"40001", "40P01"}
 _DRIVERS = {"psycopg", "psycopg2", "asyncpg"}
 
 
@@ -68,6 +70,11 @@ def is_away(error: BaseException) -> bool:
     return not _AWAY_WITHOUT_STATE.isdisjoint(
         one.__name__ for one in (*classes, *type(getattr(error, "orig", 0)).__mro__)
     )
+
+
+def is_serialization_failure(error: BaseException) -> bool:
+    """Return whether the database asked for the whole transaction to be tried again."""
+    return sqlstate_of(error) in _SERIALIZATION
 
 
 def _is_of_driver(module: object) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
+from sqlalchemy_fairqueue.database.drivers import is_away, is_serialization_failure
 from sqlalchemy_fairqueue.database.policies import new_policy_json
 from sqlalchemy_fairqueue.spark.connections import connect, translated_errors
 from sqlalchemy_fairqueue.spark.errors import Unreachable
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 _CHANNELS_AT_ONCE = 20_000
 _RETRY_SECONDS = 120.0
 _PAUSE_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
-# A lock timeout, a deadlock, a serialization failure, a server that is starting or stopping.
-_TRANSIENT = {"55P03", "40P01", "40001", "57P01", "57P02", "57P03", "53300"}
 _SETTINGS = (
     "set statement_timeout = 0",
     "set idle_in_transaction_session_timeout = 0",
@@ -208,7 +207,5 @@ def _merge(  # noqa: PLR0917 - as merge
 def _is_transient(error: Exception) -> bool:
     """Whether the same merge may succeed a little later."""
     cause = error.__cause__ if isinstance(error.__cause__, psycopg.Error) else error
-    if isinstance(cause, psycopg.Error):
-        return cause.sqlstate in _TRANSIENT if cause.sqlstate else isinstance(cause, psycopg.OperationalError)
     # A server that restarts cannot be reached for a while.
-    return isinstance(error, Unreachable)
+    return isinstance(error, Unreachable) or is_away(cause) or is_serialization_failure(cause)

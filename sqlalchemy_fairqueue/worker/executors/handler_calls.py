@@ -15,6 +15,7 @@ from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy_fairqueue.database.drivers import is_serialization_failure
 from sqlalchemy_fairqueue.errors import (
     HandlerTransactionWarning,
     LeaseLost,
@@ -32,7 +33,6 @@ from sqlalchemy_fairqueue.worker.decisions import (
     COMPLETE,
     Decision,
     RemoteError,
-    is_serialization_failure,
     limit_of,
     of_error,
     of_exhausted,
