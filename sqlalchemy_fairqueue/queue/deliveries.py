@@ -77,7 +77,8 @@ class DeliveryMethods(QueueBase):
                 that would exceed it, and ``due_in`` is zero then. A message that is larger by itself comes alone.
 
         Returns:
-            The deliveries, in the order of their start tags; empty when nothing is ready. Its ``due_in`` says when to poll again.
+            The deliveries, in the order of their start tags; empty when nothing is ready. Its ``due_in`` says when to
+            poll again.
 
         Raises:
             InvalidArgument: A bad argument.

@@ -161,7 +161,6 @@ def simulated_attempts(
     count = len(trace.messages)
     batch = min(scenario.batch, count)
     channels = _channels(trace, scenario)
-    first_ready: Any = np.array([NEVER, 1], np.int64)
     dispatcher = Dispatcher(
         channels=channels,
         messages=trace.messages.copy(),
@@ -169,12 +168,9 @@ def simulated_attempts(
         in_order=_zeros(count),
         out_of_order=_zeros(count),
         selections=records(Selection, min(batch, len(channels))),
-        deferred=_zeros(len(channels)),
-        first_ready=first_ready,
         max_concurrency=scenario.max_concurrency or NEVER,
-        fair=scenario.discipline == "fair",
     )
-    costs = None if scenario.fair_by == "messages" else _cost_state(len(channels), batch)
+    costs = _cost_state(len(channels)) if scenario.discipline == "fair" else None
     workers = scenario.workers or (capacity or capacity_of(trace, {})).workers
     pool = _worker_pool(trace, workers, batch, scenario.batch)
     attempts = trace.attempts.copy()
@@ -228,16 +224,13 @@ def _set_costs(attempts: Any, trace: Trace, scenario: Scenario) -> None:
         attempts["correction"] = np.where(handled, np.maximum(-(-attempts["service"] // _MILLISECOND) - 1, 0), 0)
 
 
-def _cost_state(channels: int, batch: int) -> CostState:
+def _cost_state(channels: int) -> CostState:
     greatest_tag: Any = np.array([FIRST_TAG], np.int64)
     return CostState(
         waiting_heap=_zeros(channels + 1),
         merge_heap=_zeros(channels + 1),
         noted=_zeros(channels + 1),
         greatest_tag=greatest_tag,
-        starts=_zeros(batch),
-        turns=_zeros(batch),
-        places=_zeros(batch),
     )
 
 
@@ -287,10 +280,7 @@ def _interpreted_dispatcher(dispatcher: Dispatcher) -> Dispatcher:
         in_order=[0] * len(dispatcher.in_order),
         out_of_order=[0] * len(dispatcher.out_of_order),
         selections=objects(Selection, dispatcher.selections),
-        deferred=[0] * len(dispatcher.deferred),
-        first_ready=[NEVER, 1],
         max_concurrency=dispatcher.max_concurrency,
-        fair=dispatcher.fair,
     )
 
 

@@ -1,7 +1,7 @@
 """Simulator of a queue, event by event: the rules of fq_hear and fq_dequeue on rows of integers.
 
 Every comparison is that of the SQL, so that both deliver the same messages in the same order, as
-tests/simulation/test_replay_order.py shows. Calls take no time here, signals are heard at once, and nothing is locked.
+tests/simulation/test_replay_order.py shows. Calls take no time here, and nothing is locked.
 An event is an arrival, a start or a finish: an attempt has one of each. An event costs O(log channels + log workers).
 
 All compiled functions are in this module, so that it is long: numba keeps compiled code until the file of the function
@@ -195,6 +195,13 @@ def _draw(channel: Channel, taken: int, now: int) -> None:
 
 
 @compilable
+def _ready_at(dispatcher: Dispatcher, channel: Channel) -> int:
+    """The time from which on the first message of a channel is due and its rate allows one."""
+    due = dispatcher.messages[_head(dispatcher, channel)].due
+    return max(due, _allowed_at(channel)) if channel.rate_interval > 0 else due
+
+
+@compilable
 def _update_ready(dispatcher: Dispatcher, number: int) -> None:
     """Put a channel in its order among the ready ones, if its limit allows."""
     channel = dispatcher.channels[number]
@@ -216,153 +223,36 @@ def _hear(dispatcher: Dispatcher, costs: CostState | None, message: int) -> None
         return
     if _head(dispatcher, channel) != message:
         return
-    sort_key = dispatcher.messages[message].due
-    if dispatcher.fair:
-        sort_key = max(sort_key, channel.last)
-    if channel.rate_interval > 0:
-        sort_key = max(sort_key, _allowed_at(channel))
-    if dispatcher.fair:
-        channel.sort_key = min(channel.sort_key, sort_key)
-    else:
-        channel.sort_key = sort_key
-        channel.tie_breaker = message
+    channel.sort_key = _ready_at(dispatcher, channel)
+    channel.tie_breaker = message
     _update_ready(dispatcher, number)
 
 
 @compilable
-def _select_channels(dispatcher: Dispatcher, now: int, until: int, width: int, deferred_count: int) -> tuple[int, int]:
-    """Remove up to *width* channels from the ready ones, and those that must be deferred to the next call."""
-    found = 0
-    while (
-        found < width
-        and dispatcher.ready_heap[0] > 0
-        and dispatcher.channels[dispatcher.ready_heap[1]].sort_key <= until
-    ):
-        number = _pop(dispatcher.ready_heap, dispatcher.channels)
-        channel = dispatcher.channels[number]
-        # A message that became due after the call began waits for the next call.
-        if dispatcher.messages[_head(dispatcher, channel)].due > now or _allowed_at(channel) > now:
-            dispatcher.deferred[deferred_count] = number
-            deferred_count += 1
-        else:
-            dispatcher.selections[found].channel = number
-            found += 1
-    return found, deferred_count
-
-
-@compilable
-def _set_quotas(dispatcher: Dispatcher, found: int, left: int, width: int, now: int) -> None:
-    """Set the quota of each selected channel: as many whole turns as the batch has room for, within limit and rate.
-
-    It is one turn while there may be further ready channels that were not selected.
-    """
-    weights = 0
-    for i in range(found):
-        weights += dispatcher.channels[dispatcher.selections[i].channel].weight
-    turns = 1 if found == width and width < left else max(1, left // weights)
-    room = left
-    for i in range(found):
-        selection = dispatcher.selections[i]
-        channel = dispatcher.channels[selection.channel]
-        selection.taken = 0
-        selection.turn_left = channel.credit if channel.credit > 0 else channel.weight
-        quota = selection.turn_left + (turns - 1) * channel.weight if dispatcher.fair else 1
-        quota = min(quota, room, channel.max_concurrency - channel.held)
-        if channel.rate_interval > 0:
-            quota = min(quota, _allowed_number(channel, now))
-        selection.quota = quota
-        room -= quota
-
-
-@compilable
-def _take_in_turns(dispatcher: Dispatcher, found: int, now: int, assigned: Integers, end: int) -> int:
-    """Take the quotas, turn by turn, to the end of *assigned*. Returns the new end."""
-    turn = 0
-    more = True
-    while more:
-        more = False
-        for i in range(found):
-            selection = dispatcher.selections[i]
-            channel = dispatcher.channels[selection.channel]
-            most = min(selection.quota, selection.turn_left + turn * channel.weight)
-            while selection.taken < most:
-                head = _head(dispatcher, channel)
-                if head < 0 or dispatcher.messages[head].due > now:
-                    selection.quota = selection.taken
-                    break
-                _take(dispatcher, channel, head)
-                assigned[end] = head
-                end += 1
-                selection.taken += 1
-            more = more or selection.taken < selection.quota
-        turn += 1
-    return end
-
-
-@compilable
-def _update_served(dispatcher: Dispatcher, selection: Selection, sort_key: int, now: int) -> None:
-    """Update a channel that was served (fq_credit_after, fq_next_dequeue_at); *sort_key*: its order after its turn."""
-    channel = dispatcher.channels[selection.channel]
-    channel.held += selection.taken
-    _draw(channel, selection.taken, now)
-    channel.last = sort_key
-    head = _head(dispatcher, channel)
-    if head < 0:
-        channel.credit, channel.sort_key = 0, NEVER
-        return
-    due = dispatcher.messages[head].due
-    if due > now:
-        channel.credit = 0
-        sort_key = due
-    elif selection.taken < selection.turn_left:
-        channel.credit = selection.turn_left - selection.taken
-        sort_key = channel.sort_key
-    else:
-        channel.credit = (channel.weight - (selection.taken - selection.turn_left) % channel.weight) % channel.weight
-    if not dispatcher.fair:
-        sort_key = due
-        channel.tie_breaker = head
-    if channel.rate_interval > 0:
-        sort_key = max(sort_key, _allowed_at(channel))
-    channel.sort_key = sort_key
-
-
-@compilable
-def _dequeue(dispatcher: Dispatcher, now: int, assigned: Integers, begin: int, limit: int) -> int:
-    """Fill *assigned* from *begin* on with up to *limit* messages. Returns their end."""
-    sort_key = now
+def _dequeue_in_line(dispatcher: Dispatcher, now: int, assigned: Integers, begin: int, limit: int) -> int:
+    """Fill *assigned* from *begin* on with up to *limit* messages in the order of their due times. Returns the end."""
+    channels, ready_heap = dispatcher.channels, dispatcher.ready_heap
     end = begin
-    deferred_count = 0
-    # As many channels as the limit has turns, if all have the weight of the first ready one.
-    width = (limit - 1) // (dispatcher.first_ready[1] if dispatcher.first_ready[0] <= now else 1) + 1
-    while end < begin + limit:
-        left = begin + limit - end
-        if not dispatcher.fair:
-            width = 1
-        found, deferred_count = _select_channels(dispatcher, now, sort_key, width, deferred_count)
-        if found == 0:
-            break
-        _set_quotas(dispatcher, found, left, width, now)
-        end = _take_in_turns(dispatcher, found, now, assigned, end)
-        taken = left - (begin + limit - end)
-        left -= taken
-        width = 2 * width if taken == 0 else min(left, (left * found + taken - 1) // taken)
-        for i in range(found):
-            if dispatcher.fair:
-                sort_key += 1
-            if dispatcher.selections[i].taken > 0:
-                _update_served(dispatcher, dispatcher.selections[i], sort_key, now)
-            _update_ready(dispatcher, dispatcher.selections[i].channel)
-    for i in range(deferred_count):
-        _update_ready(dispatcher, dispatcher.deferred[i])
-    first = dispatcher.ready_heap[1]
-    dispatcher.first_ready[0] = dispatcher.channels[first].sort_key if dispatcher.ready_heap[0] > 0 else NEVER
-    dispatcher.first_ready[1] = dispatcher.channels[first].weight
+    while end < begin + limit and ready_heap[0] > 0 and channels[ready_heap[1]].sort_key <= now:
+        number = _pop(ready_heap, channels)
+        channel = channels[number]
+        head = _head(dispatcher, channel)
+        _take(dispatcher, channel, head)
+        assigned[end] = head
+        end += 1
+        channel.held += 1
+        _draw(channel, 1, now)
+        head = _head(dispatcher, channel)
+        channel.sort_key = NEVER
+        if head >= 0:
+            channel.sort_key = _ready_at(dispatcher, channel)
+            channel.tie_breaker = head
+        _update_ready(dispatcher, number)
     return end
 
 
-# The same for a queue that is fair by cost: start-time fair queueing, by start tags in virtual time. Nothing is heard
-# at once: what a channel hears of counts from the next dequeue on, at the virtual time of that.
+# A fair queue: start-time fair queueing, by start tags in virtual time. Nothing is heard at once: what a channel hears
+# of counts from the next dequeue on, at the virtual time of that.
 
 
 @compilable
@@ -377,7 +267,7 @@ def _note(channel: Channel, costs: CostState, number: int) -> None:
 
 @compilable
 def _virtual_time(dispatcher: Dispatcher, costs: CostState) -> int:
-    """The least start tag of the ready channels; while none is ready, the greatest of all (fq_virtual_time)."""
+    """The least start tag of the ready channels; while none is ready, the greatest of all (fq_greatest_tag)."""
     if dispatcher.ready_heap[0] > 0:
         return dispatcher.channels[dispatcher.ready_heap[1]].sort_key
     return costs.greatest_tag[0]
@@ -390,13 +280,6 @@ def _charge(costs: CostState, channel: Channel, cost: int, least: int) -> None:
     channel.tag_rest = charge % channel.weight
     channel.tag = min(max(channel.tag + charge // channel.weight, least), -1)
     costs.greatest_tag[0] = max(costs.greatest_tag[0], channel.tag)
-
-
-@compilable
-def _ready_at(dispatcher: Dispatcher, channel: Channel) -> int:
-    """The time from which on the first message of a channel is due and its rate allows one."""
-    due = dispatcher.messages[_head(dispatcher, channel)].due
-    return max(due, _allowed_at(channel)) if channel.rate_interval > 0 else due
 
 
 @compilable
@@ -420,7 +303,7 @@ def _hear_costs(dispatcher: Dispatcher, costs: CostState, number: int, virtual_t
     is_ready = False
     if _head(dispatcher, channel) >= 0:
         ready_at = _ready_at(dispatcher, channel)
-        channel.sort_key = min(channel.sort_key, max(ready_at, channel.last))
+        channel.sort_key = min(channel.sort_key, max(ready_at, 0))
         is_ready = channel.sort_key < 0 or (channel.held < channel.max_concurrency and ready_at <= now)
     if channel.corrected != 0 or (is_ready and channel.sort_key >= 0):
         if channel.tag == NEVER:
@@ -477,12 +360,15 @@ def _take_by_tags(  # noqa: PLR0917 - numba compiles no keyword-only parameters
     end: int,
     limit: int,
     depth: int,
+    bound: int,
     now: int,
 ) -> int:
-    """Take messages in the order of their start tags, at most *depth* of a channel (fq_quotas). Returns how many."""
+    """Take messages in the order of their start tags, to *bound*, at most *depth* of a channel (fq_cut_batch).
+
+    Returns how many.
+    """
     channels, merge_heap = dispatcher.channels, costs.merge_heap
     count = 0
-    bound = NEVER
     while count < limit and merge_heap[0] > 0 and channels[merge_heap[1]].sort_key <= bound:
         number = merge_heap[1]
         channel = channels[number]
@@ -496,8 +382,6 @@ def _take_by_tags(  # noqa: PLR0917 - numba compiles no keyword-only parameters
         message = _head(dispatcher, channel)
         _take(dispatcher, channel, message)
         assigned[end + count] = message
-        costs.starts[count], costs.places[count] = channel.sort_key, place
-        costs.turns[count] = selection.taken // channel.weight
         count += 1
         selection.taken += 1
         _charge(costs, channel, attempts[dispatcher.messages[message].attempt].cost, FIRST_TAG)
@@ -512,22 +396,6 @@ def _take_by_tags(  # noqa: PLR0917 - numba compiles no keyword-only parameters
 
 
 @compilable
-def _sort_by_turns(costs: CostState, assigned: Integers, begin: int, count: int) -> None:
-    """Put messages that start at once in the order of turns; all are in the order of their starts."""
-    starts, turns, places = costs.starts, costs.turns, costs.places
-    for i in range(1, count):
-        start, turn, place, message = starts[i], turns[i], places[i], assigned[begin + i]
-        at = i
-        while at > 0 and starts[at - 1] == start and (
-            turns[at - 1] > turn or (turns[at - 1] == turn and places[at - 1] > place)
-        ):  # fmt: skip
-            starts[at], turns[at], places[at] = starts[at - 1], turns[at - 1], places[at - 1]
-            assigned[begin + at] = assigned[begin + at - 1]
-            at -= 1
-        starts[at], turns[at], places[at], assigned[begin + at] = start, turn, place, message
-
-
-@compilable
 def _update_charged(dispatcher: Dispatcher, costs: CostState, selection: Selection, now: int) -> None:
     """Update a channel that a batch could take from, and put it where it belongs now (fq_charge)."""
     number = selection.channel
@@ -535,7 +403,6 @@ def _update_charged(dispatcher: Dispatcher, costs: CostState, selection: Selecti
     channel.heap_index, channel.tie_breaker = 0, number
     if selection.taken > 0:
         channel.held += selection.taken
-        channel.last = now
         _draw(channel, selection.taken, now)
         channel.sort_key = channel.tag
         if _head(dispatcher, channel) < 0:
@@ -548,7 +415,7 @@ def _update_charged(dispatcher: Dispatcher, costs: CostState, selection: Selecti
 
 
 @compilable
-def _dequeue_by_cost(  # noqa: PLR0917 - numba compiles no keyword-only parameters
+def _dequeue(  # noqa: PLR0917 - numba compiles no keyword-only parameters
     dispatcher: Dispatcher,
     costs: CostState,
     attempts: Sequence[Attempt],
@@ -564,14 +431,18 @@ def _dequeue_by_cost(  # noqa: PLR0917 - numba compiles no keyword-only paramete
     noted[0] = 0
     _move_due(dispatcher, costs, virtual_time, now)
     end = begin
-    depth = 0
+    passes = 0
     while end < begin + limit and dispatcher.ready_heap[0] > 0:
         left = begin + limit - end
         found = _select_by_tags(dispatcher, costs, left, now)
-        depth = min(2 * depth if depth > 0 else 2 * left // found + 2, _MOST_DEPTH)
-        count = _take_by_tags(dispatcher, costs, attempts, assigned, end, left, depth, now)
-        _sort_by_turns(costs, assigned, end, count)
-        end += count
+        depth, bound = 2 * left // found + 2, NEVER
+        if found == left:
+            # Others may be ready beyond these.
+            depth, bound = 1, dispatcher.channels[dispatcher.selections[found - 1].channel].sort_key
+        end += _take_by_tags(
+            dispatcher, costs, attempts, assigned, end, left, min(depth << passes, _MOST_DEPTH), bound, now
+        )
+        passes = min(passes + 1, 16)
         costs.merge_heap[0] = 0
         for i in range(found):
             _update_charged(dispatcher, costs, dispatcher.selections[i], now)
@@ -744,9 +615,9 @@ def _simulate(
             at = number * pool.batch
             room = min(pool.requested, dispatcher.max_concurrency - held)
             if costs is not None:
-                count = _dequeue_by_cost(dispatcher, costs, attempts, now, pool.assigned, at, room) - at
+                count = _dequeue(dispatcher, costs, attempts, now, pool.assigned, at, room) - at
             else:
-                count = _dequeue(dispatcher, now, pool.assigned, at, room) - at
+                count = _dequeue_in_line(dispatcher, now, pool.assigned, at, room) - at
             workers[number].sort_key = now
             handled = _lease(dispatcher, pool, attempts, number, count, delivered)
             delivered += count
@@ -769,7 +640,7 @@ def simulate(
 
     Args:
         dispatcher: The state of the dispatcher, with all messages of the trace.
-        costs: Its further state if the queue is fair by cost or by seconds; None: it is fair by messages, or one line.
+        costs: Its further state if the queue is fair; None: it is one line.
         pool: The workers, all idle.
         arrivals: The messages in the order in which they were enqueued.
         attempts: The attempts of the trace.

@@ -31,13 +31,11 @@ class Channel:
         max_concurrency: Most messages leased at once; NEVER: no limit.
         rate_interval: Time between two messages on average; zero: no rate limit.
         rate_burst: Messages that may be delivered before the rate applies.
-        weight: Messages a turn.
+        weight: Its share.
         held: Leased messages.
-        last: The turn order that its last service gave it.
         rate_at: When its rate allows the full burst again.
-        credit: Messages left of its turn.
-        sort_key: Its turn order; NEVER: it has no message. Where costs count, its start tag, below zero, while it is
-            ready, else the time at which it may be ready.
+        sort_key: Its start tag, below zero, while it is ready, else the time at which it may be ready; NEVER: it has
+            no message. In a queue that is one line: when its first message is due.
         tie_breaker: The order of channels with equal sort keys.
         heap_index: Its index in the heap of ready channels; zero: it is not in it.
         begin: Start of its messages that arrived in order.
@@ -57,9 +55,7 @@ class Channel:
     rate_burst: int = 1
     weight: int = 1
     held: int = 0
-    last: int = 0
     rate_at: int = 0
-    credit: int = 0
     sort_key: int = NEVER
     tie_breaker: int = 0
     heap_index: int = 0
@@ -106,7 +102,7 @@ class Attempt:
         worker: The number of its worker.
         order: The number of the delivery, from zero.
         unhandled: 1 if it takes no worker while it is leased.
-        cost: What its channel is charged when it is delivered, where costs count.
+        cost: What its channel is charged when it is delivered, 1 in a queue that is fair by messages.
         correction: What its channel is charged in addition after its end.
     """
 
@@ -146,13 +142,11 @@ class Selection:
 
     Attributes:
         channel: Its number.
-        turn_left: Messages left in its turn.
         quota: Messages that may be taken from it.
         taken: Messages that were taken from it.
     """
 
     channel: int = 0
-    turn_left: int = 0
     quota: int = 0
     taken: int = 0
 
@@ -167,11 +161,7 @@ class Dispatcher(NamedTuple):
         in_order: Array for the messages that arrived in order, a part a channel.
         out_of_order: Array for the others, a heap a channel.
         selections: Array for as many channels as a batch has messages or, if fewer, all channels.
-        deferred: Array for all channels.
-        first_ready: Sort key and weight of the first ready channel at the end of the last call, as the next call sees
-            them before it hears of anything.
         max_concurrency: Limit of the queue; NEVER: no limit.
-        fair: Whether channels take turns; else messages are delivered in the order of their due times.
     """
 
     channels: Sequence[Channel]
@@ -180,34 +170,25 @@ class Dispatcher(NamedTuple):
     in_order: Integers
     out_of_order: Integers
     selections: Sequence[Selection]
-    deferred: Integers
-    first_ready: Integers
     max_concurrency: int
-    fair: bool
 
 
 class CostState(NamedTuple):
-    """Further state of the dispatcher where costs count.
+    """Further state of the dispatcher of a fair queue.
 
-    It is a tuple of its own, so that the simulator is compiled without it, and without what uses it, for other queues.
+    It is a tuple of its own, so that the simulator is compiled without it, and without what uses it, for one line.
 
     Attributes:
         waiting_heap: A heap of channels: its size, then those that will be ready at a time, the first on top.
         merge_heap: A heap of channels: those that a batch takes messages from.
         noted: The channels that the next dequeue hears of: their number, then theirs.
         greatest_tag: The greatest start tag.
-        starts: The start tags of a batch's messages.
-        turns: Their turns.
-        places: Their selections.
     """
 
     waiting_heap: Integers
     merge_heap: Integers
     noted: Integers
     greatest_tag: Integers
-    starts: Integers
-    turns: Integers
-    places: Integers
 
 
 class WorkerPool(NamedTuple):
