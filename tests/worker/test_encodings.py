@@ -44,16 +44,17 @@ def test_an_error_that_cannot_be_kept_as_it_is(latin: Database) -> None:
         send(engine, queue, 1, kind="bad")
         send(engine, queue, *range(20), kind="good")
         until(lambda: is_empty(latin), "all have ended")
-        assert worker.stats.woken > 0
-        assert (worker.stats.completed, worker.stats.retried, worker.stats.buried) == (20, 1, 1)
+        stats = worker.stats
+        until(lambda: (stats.completed, stats.retried, stats.buried) == (20, 1, 1), "all are counted")
+        assert stats.woken > 0
         [letter] = latin.rows("select error, attempts from fq_dead_letter")
         assert r"cannot parse \u201cna" in letter.error
         assert r"ve\u201d \u2192 \u65e5\u672c" in letter.error
         assert letter.attempts == 2
-        flushes = worker.stats.flushes
+        flushes = stats.flushes
         send(engine, queue, *range(200), kind="bad", max_attempts=1)
         until(lambda: is_empty(latin), "all are dead letters")
-    assert (worker.stats.buried, worker.stats.failures, worker.stats.released) == (201, 0, 0)
-    assert worker.stats.flushes - flushes < 70
+    assert (stats.buried, stats.failures, stats.released) == (201, 0, 0)
+    assert stats.flushes - flushes < 70
     assert len(connections) < 20
     engine.dispose()
