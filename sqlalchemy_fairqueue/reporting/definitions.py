@@ -158,8 +158,8 @@ DEFINITIONS = (
     ),
     Definition(
         "Settings of a scenario",
-        "The order in which a replay serves messages, and what the scenario limits. In turn: tenants take turns as in "
-        "the queue; fair by cost or by seconds: turns are as long as what they cost.",
+        "The order in which a replay serves messages, and what the scenario limits. In turn: tenants are served as in "
+        "the queue, by messages, by cost or by seconds.",
         _TIMES,
         ("settings",),
     ),

@@ -48,8 +48,8 @@ class Scenario:
 
     Attributes:
         name: Its name in the result.
-        discipline: "fair": channels take turns as in dequeue, round robin or by weight. "fifo": messages are delivered
-            in the order of their due times, without regard to their channels.
+        discipline: "fair": channels are served in the order of a dequeue, by their weights. "fifo": messages are
+            delivered in the order of their due times, without regard to their channels.
         fair_by: What channels get equal parts of: "messages", as in a queue that nobody configured; "cost", the
             recorded costs of attempts, as if each had been declared at the enqueue; "seconds", the recorded durations,
             which are known when an attempt ends. See ``Queue.configure``.

@@ -142,6 +142,16 @@ def test_a_refund_beyond_the_virtual_time_is_a_credit(kernel: Kernel) -> None:
     assert kernel.state("new")["tag"] >= FIRST + 100 * SCALE
 
 
+@pytest.mark.parametrize("limit", [1, 7])
+def test_a_correction_costs_no_call(kernel: Kernel, limit: int) -> None:
+    """The call that hears of it serves the channel at its new place, if no other is ready."""
+    kernel.enqueue(*["a"] * 3)
+    (hand,) = kernel.dequeue().hands
+    kernel.correct(hand, 1_000)
+    kernel.complete(hand)
+    assert kernel.dequeue(limit).channels == ["a"] * min(limit, 2)
+
+
 @pytest.mark.parametrize("limit", [7, 33])
 def test_a_batch_is_what_many_calls_would_take(kernel: Kernel, limit: int) -> None:
     """One call for many messages gives each channel what as many calls for one would, but for equal start times."""

@@ -433,6 +433,13 @@ begin
           v_below := false;
           v_whole_order := true;
         end if;
+        if due_in > v_bound and due_in < 0 then
+          -- What was heard has moved the first channel on.
+          v_bound := null;
+          v_bare := false;
+          due_in := null;
+          continue;
+        end if;
         if due_in is null or due_in >= v_order_floor then
           v_channel_floor := case when due_in < 0 then due_in else greatest(v_channel_floor, v_virtual_time) end;
           if v_whole_order is not true then
