@@ -129,7 +129,7 @@ def test_retention_and_history_stay_apart(queue: Queue, engine: Engine, database
     for change, expected in (
         ({"history_retention": timedelta(days=7)}, ("f", "7")),
         ({"history": True}, ("t", "7")),
-        ({"history_retention": None}, ("t", "30")),
+        ({"history_retention": None}, ("t", None)),
     ):
         queue.configure(engine, **change)
         assert database.value(kept) == expected
