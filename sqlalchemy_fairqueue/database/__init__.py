@@ -27,12 +27,12 @@ from sqlalchemy_fairqueue.database.configuration import (
 from sqlalchemy_fairqueue.database.contention import (
     COMPETING,
     COUNTED,
+    channel_contention,
+    channel_contentions,
     consumers,
     consumers_by_queue,
     contention,
     contention_by_queue,
-    contention_of,
-    contentions_of,
 )
 from sqlalchemy_fairqueue.database.dead_letters import (
     DeadLetterFilter,
@@ -186,6 +186,8 @@ __all__ = [
     "can_commit_with",
     "cancel",
     "cancel_group",
+    "channel_contention",
+    "channel_contentions",
     "channel_stats",
     "check_installed",
     "commit_with",
@@ -199,8 +201,6 @@ __all__ = [
     "consumers_by_queue",
     "contention",
     "contention_by_queue",
-    "contention_of",
-    "contentions_of",
     "dead_letter_groups",
     "dead_letters",
     "dequeue",

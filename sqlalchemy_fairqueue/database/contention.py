@@ -111,18 +111,18 @@ def _demand(row: Row[Any]) -> ChannelDemand:
 
 
 @once_a_schema
-def contention_of_clause(schema: str | None) -> Clause:
-    """``fq_contention_of``."""
+def channel_contention_clause(schema: str | None) -> Clause:
+    """``fq_channel_contention``."""
     columns = (
         "own, backlog, leased, weight, paused_at, current_concurrency, max_concurrency, rate_interval, rate_burst, "
         "rate_allows_at, oldest_ready_at, last_dequeue_at, served_cost, queue_paused_at, queue_concurrency, "
         "queue_max_concurrency, queue_rate_allows_at, consumers, messages_out, rival_weight, queue_cost"
     )
     types = {"channels": "text[]", "limit": "integer", "scan": "integer", "count": "integer"}
-    return call(schema, "fq_contention_of", f"{_CHANNEL}, {columns}", queue="text", **types)
+    return call(schema, "fq_channel_contention", f"{_CHANNEL}, {columns}", queue="text", **types)
 
 
-def contention_of(
+def channel_contention(
     connection: Connection, target: Target, channel: str, *, scan: int = COMPETING, count: int = COUNTED
 ) -> ChannelContention:
     """What a channel competes with, and what else holds it back.
@@ -135,11 +135,11 @@ def contention_of(
         count: Most messages out to count.
     """
     # One more than a wait names: the channel itself may be among them.
-    rows = _contention_of(connection, target, [channel], limit=TAKERS + 1, scan=scan, count=count)
+    rows = _channel_rows(connection, target, [channel], limit=TAKERS + 1, scan=scan, count=count)
     return replace(_contention_with(target, rows), contender=replace(_contender(rows[0]), channel=channel))
 
 
-def contentions_of(
+def channel_contentions(
     connection: Connection, target: Target, channels: Sequence[str], *, rivals: int
 ) -> list[ChannelContention]:
     """The same for each of several channels that is there, by one reading.
@@ -150,7 +150,7 @@ def contentions_of(
         channels: The channels.
         rivals: Most channels with messages out to list.
     """
-    rows = _contention_of(connection, target, list(channels), limit=rivals)
+    rows = _channel_rows(connection, target, list(channels), limit=rivals)
     found = [_contender(row) for row in rows if row.own and row.channel is not None]
     if not found:
         return []
@@ -159,7 +159,7 @@ def contentions_of(
     return [replace(first, contender=one) for one in found]
 
 
-def _contention_of(
+def _channel_rows(
     connection: Connection,
     target: Target,
     channels: list[str],
@@ -170,7 +170,7 @@ def _contention_of(
 ) -> Sequence[Row[Any]]:
     parameters = {"queue": target.queue, "channels": channels, "limit": limit, "scan": scan, "count": count}
     doing = f"read what channels of queue {target.queue!r} compete with"
-    return fetch(connection, contention_of_clause(target.schema), parameters, doing)
+    return fetch(connection, channel_contention_clause(target.schema), parameters, doing)
 
 
 def _contender(row: Row[Any]) -> Contender:

@@ -48,7 +48,7 @@ def channel_waits(
     limits = database.limits(connection, queue.schema, queue=queue.name)
     if stats is None and len(waiting) == 1 and waiting[0].oldest_ready_at is not None:
         [one] = waiting
-        found = database.contention_of(connection, Target(queue.schema, queue.name), one.channel)
+        found = database.channel_contention(connection, Target(queue.schema, queue.name), one.channel)
         return {one.channel: wait_of_contender(found, limits, now)}
     counts = queue.stats(connection) if stats is None else stats
     contention = queue.contention(connection, limit=_RIVALS)
@@ -75,7 +75,7 @@ def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, cha
         The figures with the limits of the queue, the channels that are named and those that have its messages.
     """
     target = Target(queue.schema, queue.name)
-    found = database.contentions_of(connection, target, list(channels), rivals=_RIVALS)
+    found = database.channel_contentions(connection, target, list(channels), rivals=_RIVALS)
     if not found:
         return figures
     now = database.sample_context(connection, queue.schema).at

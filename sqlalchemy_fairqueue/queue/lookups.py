@@ -255,7 +255,7 @@ def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wa
     now = database.sample_context(connection, target.schema).at
     if message.due_at > now:
         return Wait(Reason.SCHEDULED, message.due_at)
-    found = database.contention_of(connection, target, message.channel)
+    found = database.channel_contention(connection, target, message.channel)
     return wait_of_contender(found, database.limits(connection, target.schema, queue=target.queue), now)
 
 

@@ -43,7 +43,8 @@ def test_a_clock_that_was_ahead(findings: Findings, database: Database, engine: 
     clock.advance(-_DAY)
     QUEUE.pause(engine, "paused")
     after = enqueue(engine, "served", "rated", "rated", "paused")
-    assert _served(engine) == []
+    # The order has no times in it: what is due is served.
+    assert _served(engine) == [("served", after[0])]
 
     [found] = findings("times")
 
@@ -54,7 +55,7 @@ def test_a_clock_that_was_ahead(findings: Findings, database: Database, engine: 
     for statement in found["remedy"].splitlines()[1:]:
         database.execute(statement)
     assert levels(findings("times")) == ["ok"]
-    assert set(_served(engine)) == {("held", held[0].message_id), ("served", meanwhile), ("served", after[0])}
+    assert set(_served(engine)) == {("held", held[0].message_id), ("served", meanwhile)}
     clock.advance(timedelta(hours=1, minutes=1))
     assert _served(engine) == [("rated", after[1])]
     assert _served(engine) == []

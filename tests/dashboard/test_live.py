@@ -131,7 +131,7 @@ def test_reasons_of_old_figures_cost_one_reading(engine: Engine) -> None:
         for _ in range(10):
             for path in ("/", "/tenants"):
                 assert "waits and their reasons as of" in client.get(path).text
-    assert sum("fq_contention_of" in statement for statement in read) == 1
+    assert sum("fq_channel_contention" in statement for statement in read) == 1
     assert sum("fq_contention(" in statement for statement in read) == 1
     with (
         visited(create_dashboard(engine, keep=timedelta(milliseconds=50))) as client,
@@ -158,7 +158,7 @@ def test_all_pages_of_a_queue_have_one_reading(engine: Engine) -> None:
         read.clear()
         for path in reversed(paths):
             assert "no consumer" in client.get(path).text
-    assert sum("fq_contention_of" in statement for statement in read) == 1
+    assert sum("fq_channel_contention" in statement for statement in read) == 1
 
 
 @pytest.mark.usefixtures("old_figures")
@@ -199,10 +199,10 @@ def test_many_queues_are_read_for_those_that_wait_longest(engine: Engine) -> Non
     event.listen(engine, "before_cursor_execute", lambda *arguments: read.append(arguments[2]))
     with visited(create_dashboard(engine, keep=timedelta(hours=1))) as client:
         assert client.get("/").text.count("no consumer") >= 5
-        assert sum("fq_contention_of" in statement for statement in read) == 5
+        assert sum("fq_channel_contention" in statement for statement in read) == 5
         text = client.get("/tenants").text
         assert all(f"queue={queue.name}" in text for queue in queues)
-    assert sum("fq_contention_of" in statement for statement in read) == len(queues)
+    assert sum("fq_channel_contention" in statement for statement in read) == len(queues)
 
 
 def test_open_pages_load_less_often_where_they_cost_more(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,7 @@ def _whole(connection: Connection, channel: str) -> tuple[Any, ...]:
 
 
 def _bounded(connection: Connection, channel: str) -> tuple[Any, ...]:
-    found = database.contention_of(connection, TARGET, channel)
+    found = database.channel_contention(connection, TARGET, channel)
     return (
         found.contender,
         found.channels,
@@ -81,7 +81,7 @@ def test_up_to_the_bound_it_has_the_same_figures(engine: Engine, fair_by: FairBy
         for channel in CHANNELS:
             assert (channel, *_bounded(connection, channel)) == (channel, *_whole(connection, channel))
             [stats] = database.channel_stats(connection, TARGET, [channel], limit=1)
-            wait = wait_of_contender(database.contention_of(connection, TARGET, channel), limits, now)
+            wait = wait_of_contender(database.channel_contention(connection, TARGET, channel), limits, now)
             assert wait == wait_of(*whole, stats, now)
             reasons.add(wait.reason)
         assert len(reasons) >= 4
@@ -92,7 +92,7 @@ def test_an_idle_queue(engine: Engine) -> None:
     enqueue(engine, "a")
     with engine.connect() as connection:
         assert _bounded(connection, "a") == _whole(connection, "a")
-        found = database.contention_of(connection, TARGET, "none")
+        found = database.channel_contention(connection, TARGET, "none")
         assert (found.contender.weight, found.rival_weight, found.channels, found.consumers) == (1, 1, (), False)
 
 
@@ -121,7 +121,7 @@ def test_beyond_the_bound_it_counts_so_many(engine: Engine) -> None:
     enqueue(engine, *"ghijkl")
     assert lease(engine, 1) != []
     with engine.connect() as connection:
-        found = database.contention_of(connection, TARGET, "l", scan=2, count=2)
+        found = database.channel_contention(connection, TARGET, "l", scan=2, count=2)
     assert (found.contender.channel, found.contender.leased, found.leased, len(found.channels)) == ("l", 0, 2, 2)
     # Two that hold messages, two that are ready, and itself, which may be one of these.
     assert 4 <= found.rival_weight <= 5
@@ -135,7 +135,7 @@ def test_who_has_most_is_found_among_all_that_are_counted(engine: Engine) -> Non
     assert len(lease(engine, 4)) == 4
     enqueue(engine, "a")
     with engine.connect() as connection:
-        found = database.contention_of(connection, TARGET, "a", scan=2)
+        found = database.channel_contention(connection, TARGET, "a", scan=2)
     assert [(one.channel, one.leased) for one in found.channels[:2]] == [("whale", 3), ("f", 2)]
     assert (found.contender.leased, found.leased, found.rival_weight) == (1, 10, 3)
 
@@ -144,15 +144,15 @@ def test_several_channels_are_read_at_once(engine: Engine) -> None:
     """Each of several has the figures that it has alone; one that is not there is left out."""
     _crowd(engine)
     with engine.connect() as connection:
-        found = database.contentions_of(connection, TARGET, [*CHANNELS, "nobody"], rivals=4)
+        found = database.channel_contentions(connection, TARGET, [*CHANNELS, "nobody"], rivals=4)
         assert {one.contender.channel: one for one in found} == {
-            channel: database.contention_of(connection, TARGET, channel) for channel in CHANNELS
+            channel: database.channel_contention(connection, TARGET, channel) for channel in CHANNELS
         }
-        assert database.contentions_of(connection, TARGET, ["nobody"], rivals=4) == []
+        assert database.channel_contentions(connection, TARGET, ["nobody"], rivals=4) == []
 
 
 @pytest.mark.parametrize("arguments", ["0, 1, 1", "null, 1, 1", "1, 0, 1", "1, null, 1", "1, 1, 0", "1, 1, null"])
 def test_bounds_that_are_none(database: Database, arguments: str) -> None:
     """A limit and a bound below 1 are refused."""
-    with pytest.raises(Exception, match="fq_contention_of has limit"):
-        database.rows(f"select * from fq_contention_of('q', '{{c}}', {arguments})")
+    with pytest.raises(Exception, match="fq_channel_contention has limit"):
+        database.rows(f"select * from fq_channel_contention('q', '{{c}}', {arguments})")

@@ -24,7 +24,6 @@ from tests.fixtures.database import Database, install
 from tests.fixtures.server import programs
 from tests.spark.conftest import Target
 from tests.sql.client import HOUR, Kernel, OpenKernel, kernel, open_kernel
-from tests.sql.kernel.verbs import record
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -117,7 +116,7 @@ def _hands(kernel: Kernel, limit: int = 10) -> dict[int, Any]:
 
 def test_each_enqueue_and_end_is_one_row(kernel: Kernel, open_kernel: OpenKernel, follow: Follow) -> None:
     """In the order of commits, whatever the order of ids; nothing of a rollback, a delivery, a release or a retry."""
-    record(kernel, True)
+    kernel.set_queue(history=True)
     follower = follow()
     early, undone = open_kernel(), open_kernel()
     (first,) = early.enqueue("a")
@@ -142,7 +141,7 @@ def test_each_enqueue_and_end_is_one_row(kernel: Kernel, open_kernel: OpenKernel
 
 def test_messages_that_end_without_a_delivery(kernel: Kernel, open_kernel: OpenKernel, follow: Follow) -> None:
     """Cancelled, purged and moved messages are told, and what a transaction takes back itself is not."""
-    record(kernel, True)
+    kernel.set_queue(history=True)
     follower = follow()
     waiting, leased, purged, moved = (added.message_id for added in kernel.enqueue("a", "b", "c", "d", keys=["k"] * 4))
     (replaced,) = kernel.rows(
@@ -190,7 +189,7 @@ def test_a_row_has_what_the_wal_tells(kernel: Kernel, slot_name: str, follow: Fo
     kernel.complete(hand)
     (unrecorded,) = follower.batch()
     assert (unrecorded["outcome"], unrecorded["queue"], unrecorded["channel"]) == (None, None, None)
-    record(kernel, True)
+    kernel.set_queue(history=True)
     kernel.enqueue("b", "b")
     hands = list(_hands(kernel).values())
     kernel.complete(hands[0])

@@ -1,6 +1,7 @@
--- fq_contention_of: what fq_contention says of the channels that compete with some channels of a queue, p_channels, and
--- of what holds these back, at a cost that does not grow with the queue. The first rows, own, are those of p_channels
--- that exist, or one without a channel if none does; then come those with the most messages out, up to p_limit.
+-- fq_channel_contention: what fq_contention says of the channels that compete with some channels of a queue,
+-- p_channels, and of what holds these back, at a cost that does not grow with the queue. The first rows, own, are those
+-- of p_channels that exist, or one without a channel if none does; then come those with the most messages out, up to
+-- p_limit.
 -- Guarantees: one snapshot; times in microseconds since the epoch. At most p_count messages out are counted, those
 -- whose leases expire first. Rivals are at most p_scan channels with messages out, those with the most, and at most
 -- p_scan ready ones, those served next; of signals that nobody has heard the first p_scan count. Up to those numbers
@@ -15,7 +16,7 @@
 -- Index: fq_channel_queue_name_key, fq_channel_pkey, fq_channel_state_newest_ix, fq_channel_state_ready_ix,
 -- fq_lease_expires_ix, fq_message_lease_ix, fq_message_ready_ix, fq_signal_pkey, fq_queue_pkey,
 -- fq_queue_state_newest_ix; those of fq_recent_costs. Errors: QF001 bad limit; QF007.
-create function fairqueue.fq_contention_of(
+create function fairqueue.fq_channel_contention(
   p_queue text, p_channels text[], p_limit integer, p_scan integer, p_count integer
 )
 returns table (
@@ -65,7 +66,7 @@ begin
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
   if least(p_limit, p_scan, p_count) < 1 or num_nulls(p_limit, p_scan, p_count) > 0 then
-    raise exception 'fq_contention_of has limit %, scan %, count %', p_limit, p_scan, p_count
+    raise exception 'fq_channel_contention has limit %, scan %, count %', p_limit, p_scan, p_count
       using errcode = 'QF001', hint = 'ask for 1 channel or more, and let 1 message out or more be counted';
   end if;
   select q.* into v_queue
