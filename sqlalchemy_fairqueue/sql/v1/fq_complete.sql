@@ -89,16 +89,20 @@ begin
     v_done bigint[];
     v_members bigint[];
     v_groups uuid[];
-    v_kept bigint[];
-    v_channels text[];
-    v_kept_kinds text[];
+    v_channel_ids bigint[];
+    v_all_kinds text[];
   begin
+    if p_kept is not null then
+      select array_agg(m.channel_id order by u.ord), array_agg(m.kind order by u.ord) into v_channel_ids, v_all_kinds
+      from unnest(p_ids) with ordinality u(id, ord)
+      left join fairqueue.fq_message m on m.id = u.id;
+    end if;
     for v_pass in 1..5 loop
       with done as (
         delete from fairqueue.fq_message m
         using (
           select u.*
-          from unnest(p_ids, v_rows, p_lease_ids, p_deliveries) with ordinality u(id, row, lease_id, deliveries, ord)
+          from unnest(p_ids, v_rows, p_lease_ids, p_deliveries) u(id, row, lease_id, deliveries)
           where u.row is not null
             and u.lease_id is not null
           order by u.id
@@ -113,7 +117,7 @@ begin
             where c.id = m.channel_id
               and c.queue = p_queue
           )
-        returning m.id, u.ord, m.channel_id, m.slots, m.kind, case when not m.cancelled then m.group_id end as group_id,
+        returning m.id, m.channel_id, m.slots, m.kind, case when not m.cancelled then m.group_id end as group_id,
           fairqueue.fq_attempt(
             m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id,
             m.cost::integer, m.group_id
@@ -130,11 +134,8 @@ begin
         array_agg(d.attempt) filter (where d.attempt is not null),
         array_agg(d.kind) filter (where d.attempt is not null),
         array_agg(d.id) filter (where d.group_id is not null),
-        array_agg(d.group_id) filter (where d.group_id is not null),
-        array_agg(d.ord) filter (where p_kept[d.ord]),
-        array_agg((select c.name from fairqueue.fq_channel c where c.id = d.channel_id)) filter (where p_kept[d.ord]),
-        array_agg(d.kind) filter (where p_kept[d.ord])
-      into v_done, v_attempts, v_kinds, v_members, v_groups, v_kept, v_channels, v_kept_kinds
+        array_agg(d.group_id) filter (where d.group_id is not null)
+      into v_done, v_attempts, v_kinds, v_members, v_groups
       from done d;
       if v_members is not null then
         perform fairqueue.fq_end_members(v_members::bigint[], v_groups::uuid[], false::boolean);
@@ -144,22 +145,7 @@ begin
           p_queue, v_attempts, v_kinds, null::text[], 'completed'::text, null::boolean[], null::bigint
         );
       end if;
-      if v_kept is not null then
-        insert into fairqueue.fq_result (
-          message_id, queue, channel, kind, outcome, content, problem, finished_at, expires_at
-        )
-        select p_ids[u.ord], p_queue, u.channel, u.kind,
-          case when p_problems[u.ord] is null then 'completed' else 'unkept' end, p_results[u.ord], p_problems[u.ord],
-          n.at, n.at + q.result_retention
-        from unnest(v_kept, v_channels, v_kept_kinds) u(ord, channel, kind)
-        join fairqueue.fq_queue q on q.name = p_queue
-        cross join fairqueue.fq_now() n(at)
-        where q.result_retention is not null
-        on conflict on constraint fq_result_pkey do nothing;
-      end if;
-      if cardinality(v_done) = cardinality(p_ids) then
-        return;
-      end if;
+      exit when cardinality(v_done) = cardinality(p_ids);
 
       -- A row is not where the delivery found it (the table was rewritten, or someone updated it): find it by id.
       select array_agg(m.ctid order by u.ord) into v_rows
@@ -172,13 +158,28 @@ begin
       exit when num_nonnulls(variadic v_rows) = 0;
     end loop;
 
-    return query
-    select l.id, 'lost'
-    from (
-      select unnest(p_ids) as id
-      except
-      select unnest(v_done)
-    ) l;
+    if p_kept is not null then
+      insert into fairqueue.fq_result (
+        message_id, queue, channel, kind, outcome, content, problem, finished_at, expires_at
+      )
+      select u.id, p_queue, c.name, u.kind, case when u.problem is null then 'completed' else 'unkept' end,
+        u.content, u.problem, n.at, n.at + q.result_retention
+      from unnest(p_ids, p_kept, p_results, p_problems, v_channel_ids, v_all_kinds)
+        u(id, kept, content, problem, channel_id, kind)
+      join fairqueue.fq_channel c on c.id = u.channel_id
+      join fairqueue.fq_queue q on q.name = p_queue
+      cross join fairqueue.fq_now() n(at)
+      where u.kept
+        and u.id = any (v_done)
+        and q.result_retention is not null
+      on conflict on constraint fq_result_pkey do nothing;
+    end if;
+    if (cardinality(v_done) = cardinality(p_ids)) is not true then
+      return query
+      select distinct u.id, 'lost'
+      from unnest(p_ids) u(id)
+      where (u.id = any (v_done)) is not true;
+    end if;
   end;
 end
 $$;
