@@ -51,29 +51,30 @@ as $$
 begin
   -- The snapshot of this statement is younger than the locks of the channels: a message whose signal was heard before
   -- is seen. Of each channel one message more is read than it may give, its new head.
-  with read as materialized (
-    select k.ord::integer as ord, k.room, f.row, f.id, f.dequeue_at, f.cost, f.size, f.rank,
-      fairqueue.fq_tag_after(
-        k.tag::bigint, k.rest::bigint, (f.upto - f.cost)::bigint, k.weight::integer
-      ) as start
+  with found as (
+    select k.ord::integer as ord, k.room, k.tag, k.rest, k.weight, f.row, f.id, f.dequeue_at, f.cost, f.size,
+      row_number() over turn as rank,
+      sum(f.cost) over turn as upto
     from unnest(p_channels, p_heads_at, p_head_ids, p_rooms, p_tags, p_rests, p_weights)
       with ordinality k(channel_id, head_at, head_id, room, tag, rest, weight, ord)
     left join lateral (
-      select x.*, row_number() over turn as rank, sum(x.cost) over turn as upto
-      from (
-        select m.ctid as row, m.id, m.dequeue_at,
-          case when p_by_cost then greatest(0, coalesce(m.cost, 1)) else 1 end::bigint as cost,
-          case when p_bytes is not null then fairqueue.fq_message_size(m.content::bytea, m.headers::jsonb) end as size
-        from fairqueue.fq_message m
-        where m.channel_id = k.channel_id
-          and m.lease_id is null
-          and (m.dequeue_at, m.id) >= (k.head_at, k.head_id)
-          and m.id <> all (p_skip)
-        order by m.channel_id, m.dequeue_at, m.id
-        limit least(k.room, p_depth) + 1
-      ) x
-      window turn as (order by x.dequeue_at, x.id)
+      select m.ctid as row, m.id, m.dequeue_at,
+        case when p_by_cost then greatest(0, coalesce(m.cost, 1)) else 1 end as cost,
+        case when p_bytes is not null then fairqueue.fq_message_size(m.content::bytea, m.headers::jsonb) end as size
+      from fairqueue.fq_message m
+      where m.channel_id = k.channel_id
+        and m.lease_id is null
+        and (m.dequeue_at, m.id) >= (k.head_at, k.head_id)
+        and m.id <> all (p_skip)
+      order by m.channel_id, m.dequeue_at, m.id
+      limit least(k.room, p_depth) + 1
     ) f on true
+    window turn as (partition by k.ord order by f.dequeue_at, f.id)
+  ),
+  read as materialized (
+    select r.ord, r.room, r.row, r.id, r.dequeue_at, r.cost, r.size, r.rank,
+      fairqueue.fq_tag_after(r.tag::bigint, r.rest::bigint, (r.upto - r.cost)::bigint, r.weight::integer) as start
+    from found r
   ),
   bound as materialized (
     select least(
@@ -112,7 +113,7 @@ begin
   into rows, ids, ords, costs, sizes, gots, charges, next_heads_at, next_head_ids, is_cut
   from (
     select array_agg(g.row order by g.place), array_agg(g.id order by g.place), array_agg(g.ord order by g.place),
-      array_agg(g.cost order by g.place), array_agg(g.size order by g.place)
+      array_agg(g.cost::bigint order by g.place), array_agg(g.size order by g.place)
     from given g
     where g.taken
   ) m
