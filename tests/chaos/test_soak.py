@@ -17,9 +17,7 @@ from tests.fixtures.database import Database
 _FAULTS = ("kill", "terminate", "freeze", "kill", "terminate", "stop", "restart")
 
 
-def _run(
-    soak: Soak, messages: int, channels: int, faults: list[str] | None, *, every: float, within: float
-) -> tuple[float, float]:
+def _run(soak: Soak, messages: int, channels: int, faults: list[str] | None, within: float) -> tuple[float, float]:
     """Send, disturb, wait for the end, and check; how many seconds it took, and how many of them faults came."""
     limits = policies(channels)
     began = due = monotonic()
@@ -28,8 +26,8 @@ def _run(
     with soak.running():
         producer.start()
         for fault in cycle(_FAULTS) if faults is None else faults:
-            # By the clock, not so long after the last one was done.
-            due += every
+            # By the clock, not a second after the last one was done.
+            due += 1
             pause.wait(max(0.0, due - monotonic()))
             if not producer.is_alive() and not soak.left():
                 break
@@ -68,9 +66,7 @@ def make_soak(private_server: Callable[..., Server], tmp_path: Path) -> Callable
 
 def test_a_short_soak(make_soak: Callable[..., Soak]) -> None:
     """Two processes lose nothing and do nothing twice while they and the server die under them."""
-    _run(
-        make_soak(channels=10, workers=2), 1_000, 10, ["kill", "terminate", "restart", "freeze"], every=0.4, within=100
-    )
+    _run(make_soak(channels=10, workers=2), 1_000, 10, ["kill", "terminate", "restart", "freeze"], within=100)
 
 
 @pytest.mark.soak
@@ -79,7 +75,7 @@ def test_a_long_soak(make_soak: Callable[..., Soak]) -> None:
     exceeded, and every snapshot comes out, with a fault every second.
     """
     soak = make_soak(channels=50, workers=4)
-    took, disturbed = _run(soak, 20_000, 50, None, every=1, within=1_200)
+    took, disturbed = _run(soak, 20_000, 50, None, within=1_200)
     database = soak.books.database
     attempts = database.rows("select outcome, count(*) as n from fq_history group by outcome order by outcome")
     twice = database.value("select count(*) - count(distinct number) from effect")
