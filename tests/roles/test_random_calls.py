@@ -20,7 +20,7 @@ _ROUND = 10
 _LONGEST = 5000
 # An operator may stop a queue: that is the work. These are refusals of a value by the server's own parser.
 _KINDS = ("producer", "consumer", "monitor", "loader")
-_REFUSED = {"22P02", "22021", "22P05", "22003", "54001"}
+_REFUSED = {"22P02", "22007", "22021", "22P05", "22003", "54001"}
 _NO_STAGE = "42P01"
 
 _FUNCTIONS = f"""
