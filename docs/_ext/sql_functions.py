@@ -19,7 +19,7 @@ _VERBS = tuple(
     f"fq_{verb}" for verb in ("enqueue", "dequeue", "hear", "complete", "release", "retry", "bury", "extend", "cancel")
 )
 _SIGNATURE = re.compile(r"create function fairqueue\.(\w+\(.*?\))\n(?:returns (.*?)\n)?language", re.DOTALL)
-_LINK = re.compile(r"\]\((?:\.\./)+sqlalchemy_fairqueue/sql(?:/v\d+/(\w+)\.sql)?\)")
+_LINK = re.compile(r"\]\((?:\.\./)+sqlalchemy_fairqueue/sql(?:/v\d+/(?:\w+/)?(\w+)\.sql)?\)")
 
 
 def page() -> str:

@@ -18,6 +18,8 @@ NEEDED_VERSION = 1
 FOLDERS: list[Traversable] = [files(__package__) / folder for folder in ("v1",)]
 """The folder of each version that this library can install, version 1 first."""
 
+# The folders of a version that hold its functions: its own, what people and dashboards read, what bulk loads call.
+_SUBJECTS = ("", "reads", "loads")
 # A statement ends with a semicolon at the end of a line, those within a body apart.
 _STATEMENT = re.compile(r"(?:\$\$.*?\$\$|.)*?(?:;[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 _RELATION = re.compile(
@@ -54,7 +56,8 @@ def functions(version: int) -> Mapping[str, str]:
     """
     texts: dict[str, str] = {}
     for step in range(1, checked_version(version) + 1):
-        texts |= _texts(step, "")
+        for subject in _SUBJECTS:
+            texts |= _texts(step, subject)
     return MappingProxyType({name: text.removesuffix(";") for name, text in sorted(texts.items())})
 
 

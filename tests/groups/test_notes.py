@@ -1,17 +1,14 @@
 """Notes that the ends of members leave: one a call and group, whichever function ends them."""
 
 import re
-from pathlib import Path
 
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-import sqlalchemy_fairqueue
-from sqlalchemy_fairqueue import Enqueue, Queue
+from sqlalchemy_fairqueue import Enqueue, Queue, sql
 from tests.fixtures.database import Database
 from tests.groups.conftest import Make, counts, fold
 
-_SQL = Path(sqlalchemy_fairqueue.__file__).parent / "sql"
 _ENDING = {"fq_complete", "fq_bury_messages", "fq_quarantine"}
 """Functions that delete messages that a consumer holds and that were not cancelled."""
 _OTHERS = {"fq_return_messages", "fq_cancel", "fq_purge_channel", "fq_move_message", "fq_add_message"}
@@ -20,9 +17,10 @@ _OTHERS = {"fq_return_messages", "fq_cancel", "fq_purge_channel", "fq_move_messa
 
 def test_who_deletes_messages() -> None:
     """Every function that deletes messages is one of these, and those of the first kind note members themselves."""
-    deleting = {path.stem: path.read_text() for path in _SQL.glob("v*/*.sql")}
     deleting = {
-        name: text for name, text in deleting.items() if re.search(r"delete from fairqueue\.fq_message\b", text)
+        name: text
+        for name, text in sql.functions(sql.latest_version()).items()
+        if re.search(r"delete from fairqueue\.fq_message\b", text)
     }
     assert set(deleting) == _ENDING | _OTHERS
     assert {name for name, text in deleting.items() if "fairqueue.fq_end_members(" in text} == _ENDING
