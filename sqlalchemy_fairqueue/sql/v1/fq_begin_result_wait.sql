@@ -20,10 +20,7 @@ set enable_material = off
 set jit = off
 as $$
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['producer', 'operator']::text[], p_queue, '{}'::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['producer', 'operator']::text[], p_queue, '{}'::text[]);
   perform fairqueue.fq_check_names('{queue}'::text[], array[p_queue]::text[]);
   if num_nulls(p_message_id, p_waiter) > 0 or (p_wait between 1 and 31536000000000) is not true then
     raise exception 'fq_begin_result_wait has message %, waiter %, wait % microseconds',

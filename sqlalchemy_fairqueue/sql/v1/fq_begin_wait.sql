@@ -30,10 +30,7 @@ as $$
 declare
   v_now bigint := fairqueue.fq_now();
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[]);
   perform fairqueue.fq_check_names('{queue}'::text[], array[p_queue]::text[]);
   if p_consumer is null or octet_length(p_consumer) > 512 or p_wait is null or p_wait not between 1 and 31536000000000
   then

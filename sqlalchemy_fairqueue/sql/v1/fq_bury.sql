@@ -26,10 +26,7 @@ declare
   v_reasons text[];
   v_errors text[];
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[]);
   select array_agg(h.message_id), array_agg(h.row_id),
     array_agg(left(coalesce(p_reasons[h.ordinal], 'buried by its consumer'), 262144)),
     array_agg(left(p_errors[h.ordinal], 262144))

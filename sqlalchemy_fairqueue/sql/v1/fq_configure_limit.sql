@@ -22,10 +22,7 @@ as $$
 declare
   v_new fairqueue.fq_limit;
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['operator']::text[], null::text, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['operator']::text[], null::text, null::text[]);
   perform fairqueue.fq_check_names('{limit}'::text[], array[p_name]::text[]);
   if jsonb_typeof(p_changes) is distinct from 'object' or p_changes = '{}'
     or p_changes - array['max_concurrency', 'rate_interval', 'rate_burst'] <> '{}'

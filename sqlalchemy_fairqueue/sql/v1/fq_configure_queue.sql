@@ -22,10 +22,7 @@ as $$
 declare
   v_initial jsonb := fairqueue.fq_changed_policy(null::jsonb, p_policy);
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   perform fairqueue.fq_check_names('{queue}'::text[], array[p_queue]::text[]);
   insert into fairqueue.fq_queue as q (name, defaults)
   values (p_queue, fairqueue.fq_changed_policy(v_initial, p_changes))

@@ -27,10 +27,7 @@ as $$
 declare
   v_told jsonb;
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[]);
   if 0 > any (p_costs) or 1000000000 < any (p_costs) then
     raise exception 'fq_correct_costs has a cost below 0 or above 1,000,000,000'
       using errcode = 'QF001', hint = 'give costs of 0 to 1000000000, in the unit of those of fq_enqueue';

@@ -48,11 +48,8 @@ begin
       coalesce(p_ahead::text, 'null'), coalesce(p_limit::text, 'null')
       using errcode = 'QF001', hint = 'look 0 or more microseconds ahead for 1 to 100000 schedules';
   end if;
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['consumer']::text[], q.name, null::text[])
-    from unnest(p_queues) q(name)
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['consumer']::text[], q.name, null::text[])
+  from unnest(p_queues) q(name);
   return query
   select d.*, v_now
   from unnest(p_queues) q(name)

@@ -22,10 +22,7 @@ declare
   v_leases bigint[];
   v_ended integer;
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[]);
   select array_agg(l.id) into v_leases
   from (
     select e.id

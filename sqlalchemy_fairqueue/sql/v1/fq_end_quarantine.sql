@@ -26,10 +26,7 @@ declare
   v_row tid;
   r record;
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   for r in
     select u.id, q.id as row_id, q.channel_id, num_nulls(q.content, q.kind) > 0 as is_lost
     from (

@@ -15,10 +15,7 @@ set enable_material = off
 set jit = off
 as $$
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['producer', 'operator']::text[], p_queue, '{}'::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['producer', 'operator']::text[], p_queue, '{}'::text[]);
   delete from fairqueue.fq_result_wait w
   where w.message_id = p_message_id
     and w.waiter = p_waiter;

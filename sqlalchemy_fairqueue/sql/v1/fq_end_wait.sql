@@ -18,12 +18,9 @@ set enable_material = off
 set jit = off
 as $$
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['consumer']::text[], l.queue, null::text[])
-    from fairqueue.fq_lease l
-    where l.id = p_lease_id
-      and exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['consumer']::text[], l.queue, null::text[])
+  from fairqueue.fq_lease l
+  where l.id = p_lease_id;
   update fairqueue.fq_lease e
   set waiting_until = null
   where e.id = p_lease_id

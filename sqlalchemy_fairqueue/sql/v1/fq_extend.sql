@@ -27,12 +27,9 @@ declare
   v_now bigint := fairqueue.fq_now();
   v_expires_at bigint;
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['consumer']::text[], l.queue, null::text[])
-    from fairqueue.fq_lease l
-    where l.id = p_lease_id
-      and exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['consumer']::text[], l.queue, null::text[])
+  from fairqueue.fq_lease l
+  where l.id = p_lease_id;
   if p_lease is null or p_lease not between 1 and 31536000000000 then
     raise exception 'fq_extend has a lease of % microseconds', p_lease
       using errcode = 'QF001', hint = 'give a lease of 1 microsecond to 365 days';

@@ -41,10 +41,7 @@ begin
   if not found then
     return false;
   end if;
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['consumer']::text[], v_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['consumer']::text[], v_queue, null::text[]);
   update fairqueue.fq_schedule s
   set problem = left(coalesce(p_problem, 'unknown'), 2000),
     problem_at = v_now,

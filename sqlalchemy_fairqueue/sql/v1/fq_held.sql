@@ -11,12 +11,9 @@ set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['consumer']::text[], l.queue, null::text[])
-    from fairqueue.fq_lease l
-    where l.id = p_lease_id
-      and exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['consumer']::text[], l.queue, null::text[])
+  from fairqueue.fq_lease l
+  where l.id = p_lease_id;
   return query
   select m.id, m.ctid, m.deliveries
   from fairqueue.fq_message m

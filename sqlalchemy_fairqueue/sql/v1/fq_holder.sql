@@ -11,13 +11,10 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 as $$
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['consumer']::text[], c.queue, null::text[])
-    from fairqueue.fq_message m
-    join fairqueue.fq_channel c on c.id = m.channel_id
-    where m.id = p_message_id
-      and exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['consumer']::text[], c.queue, null::text[])
+  from fairqueue.fq_message m
+  join fairqueue.fq_channel c on c.id = m.channel_id
+  where m.id = p_message_id;
   return (
     select l.consumer
     from fairqueue.fq_message m

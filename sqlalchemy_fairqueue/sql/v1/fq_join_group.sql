@@ -27,10 +27,7 @@ declare
   v_group_id uuid;
   v_cancelled boolean;
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['producer']::text[], p_queue, '{}'::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['producer']::text[], p_queue, '{}'::text[]);
   if (p_added >= 0) is not true then
     raise exception 'fq_join_group adds % members', coalesce(p_added::text, 'null')
       using errcode = 'QF001', hint = 'give the number of messages that were created with the group';

@@ -34,10 +34,7 @@ declare
   v_marked integer := 0;
   v_row tid;
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   perform fairqueue.fq_check_names('{queue}'::text[], array[p_queue]::text[]);
   if jsonb_typeof(p_changes) is distinct from 'object' or p_changes = '{}'
     or p_changes - array['max_concurrency', 'rate_interval', 'rate_burst', 'limits'] <> '{}'

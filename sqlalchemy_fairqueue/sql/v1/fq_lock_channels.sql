@@ -24,10 +24,7 @@ declare
   v_channel_id bigint;
   r record;
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   -- What is new comes last, as it does where an enqueue makes a channel after the states were locked.
   for v_new in 0..1 loop
     for r in

@@ -24,10 +24,7 @@ declare
   v_lease_id bigint;
   v_at bigint;
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   loop
     select m.channel_id, m.lease_id, m.dequeue_at into v_channel_id, v_lease_id, v_at
     from fairqueue.fq_message m

@@ -38,12 +38,7 @@ declare
   v_headers jsonb;
   v_good boolean := p_group_id is not null and v_count <= 2;
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(
-      array['producer']::text[], p_queue, coalesce(p_channels, '{}'::text[])::text[]
-    )
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['producer']::text[], p_queue, coalesce(p_channels, '{}'::text[])::text[]);
   perform fairqueue.fq_check_names('{queue}'::text[], array[p_queue]::text[]);
   -- Element by element: there are two at most, and the start of a statement over arrays would cost more than its run.
   -- Bounds are checked, so that an element that another subscript hides is never passed over.

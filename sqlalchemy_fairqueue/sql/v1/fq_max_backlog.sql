@@ -11,10 +11,7 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 as $$
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['producer']::text[], p_queue, array[p_channel]::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['producer']::text[], p_queue, array[p_channel]::text[]);
   return (
     select s.max_backlog
     from fairqueue.fq_channel c

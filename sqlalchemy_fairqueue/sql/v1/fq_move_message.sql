@@ -33,10 +33,7 @@ declare
   v_holder bigint;
   v_held fairqueue.fq_message;
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, array[p_channel]::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, array[p_channel]::text[]);
   loop
     select m.dedupe_key into v_key
     from fairqueue.fq_message m

@@ -23,10 +23,7 @@ declare
   v_now bigint := fairqueue.fq_now();
   v_is_paused boolean;
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['producer', 'operator']::text[], p_queue, array[p_channel]::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['producer', 'operator']::text[], p_queue, array[p_channel]::text[]);
   select num_nonnulls(s.paused_at) = 1 into v_is_paused
   from fairqueue.fq_schedule s
   where s.queue = p_queue

@@ -26,10 +26,7 @@ declare
   v_row tid;
   v_deleted bigint;
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   select c.id into v_channel_id
   from fairqueue.fq_channel c
   where c.queue = p_queue

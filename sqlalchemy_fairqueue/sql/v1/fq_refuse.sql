@@ -22,10 +22,7 @@ declare
   v_detail jsonb := jsonb_build_object('outcome', p_outcome, 'ordinal', p_ordinal, 'message_ids', v_ids);
 begin
   -- The kinds of grants that allow the call whose outcome it is.
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['producer', 'consumer', 'loader']::text[], p_queue, v_channels)
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['producer', 'consumer', 'loader']::text[], p_queue, v_channels);
   case p_outcome
     when 'duplicate' then
       null;

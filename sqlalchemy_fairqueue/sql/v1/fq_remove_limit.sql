@@ -20,10 +20,7 @@ as $$
 declare
   v_queues text;
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['operator']::text[], null::text, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['operator']::text[], null::text, null::text[]);
   perform
   from fairqueue.fq_limit f
   where f.name = p_name

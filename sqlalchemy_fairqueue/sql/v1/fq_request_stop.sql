@@ -23,10 +23,7 @@ declare
   v_now bigint := fairqueue.fq_now();
   v_by text := coalesce(p_by, fairqueue.fq_caller()::text);
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   perform fairqueue.fq_check_names('{queue}'::text[], array[p_queue]::text[]);
   if (octet_length(p_consumer) between 1 and 512) is not true or octet_length(v_by) not between 1 and 512 then
     raise exception 'fq_request_stop has a consumer of % bytes, asked by a name of % bytes',

@@ -24,10 +24,7 @@ declare
   v_row tid;
   v_resumed boolean;
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   if p_channel is null then
     update fairqueue.fq_queue q
     set paused_at = null

@@ -33,10 +33,7 @@ declare
   v_dead_errors text[];
   v_buried bigint[];
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[]);
   if 0 > any (p_delays) or 3153600000000000 < any (p_delays) then
     raise exception 'fq_retry has a delay below zero or above 100 years'
       using errcode = 'QF001', hint = 'give delays of 0 to 3153600000000000 microseconds';

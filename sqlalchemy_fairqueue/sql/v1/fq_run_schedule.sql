@@ -26,10 +26,7 @@ declare
   v_message_id bigint;
   v_outcome text;
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['producer', 'operator']::text[], p_queue, array[p_channel]::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['producer', 'operator']::text[], p_queue, array[p_channel]::text[]);
   select s.kind, s.content, fairqueue.fq_schedule_headers(s.headers, s.name, fairqueue.fq_now()), s.max_attempts,
     s.policy
   into v_kind, v_content, v_headers, v_max_attempts, v_policy

@@ -59,10 +59,7 @@ begin
   if not found then
     return;
   end if;
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['consumer']::text[], v_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['consumer']::text[], v_queue, null::text[]);
   if (p_until >= p_done_until) is not true
     or p_next <= p_until
     or array_position(p_slots, null) > 0

@@ -41,10 +41,7 @@ declare
   v_changed boolean;
   v_argument text;
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['producer']::text[], p_queue, array[p_channel]::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['producer']::text[], p_queue, array[p_channel]::text[]);
   perform fairqueue.fq_check_names(
     '{queue,channel,name,kind}'::text[], array[p_queue, p_channel, p_name, p_kind]::text[]
   );

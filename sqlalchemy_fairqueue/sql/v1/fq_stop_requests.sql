@@ -19,11 +19,8 @@ set jit = off
 as $$
 #variable_conflict use_column
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['consumer']::text[], q.name, null::text[])
-    from unnest(p_queues) q(name)
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['consumer']::text[], q.name, null::text[])
+  from unnest(p_queues) q(name);
   return query
   select r.queue || '', r.requested_by, r.requested_at
   from unnest(p_queues) q(name)

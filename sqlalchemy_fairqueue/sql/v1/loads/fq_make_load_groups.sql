@@ -39,10 +39,7 @@ declare
   v_groups uuid[];
   v_group_id uuid;
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['loader']::text[], p_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['loader']::text[], p_queue, null::text[]);
   execute format(
     'select array_agg(distinct s.group_id) from %s s where s.attempt = any (%L::bigint[]) and s.group_id is not null',
     fairqueue.fq_find_stage(p_stage), p_attempts

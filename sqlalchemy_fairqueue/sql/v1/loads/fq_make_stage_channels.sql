@@ -24,10 +24,7 @@ declare
   v_names text[];
   v_stage regclass := fairqueue.fq_find_stage(p_stage);
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['loader']::text[], p_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['loader']::text[], p_queue, null::text[]);
   execute format(
     'select array_agg(n.channel) from ('
     '  select s.channel from (select distinct g.channel from %s g where g.attempt = any (%L)) s'

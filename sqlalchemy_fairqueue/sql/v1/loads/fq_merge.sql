@@ -70,10 +70,7 @@ declare
   v_duplicates bigint := 0;
   v_dropped bigint := 0;
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['loader']::text[], p_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['loader']::text[], p_queue, null::text[]);
   if num_nulls(p_queue, p_job_id, p_stage, p_attempts, p_messages, p_rejected, p_on_duplicate) > 0
     or p_on_duplicate not in ('skip', 'raise', 'replace')
     or octet_length(p_job_id) not between 1 and 512

@@ -61,10 +61,7 @@ declare
   v_queue fairqueue.fq_queue;
   v_queue_state fairqueue.fq_queue_state;
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
   if least(p_limit, p_scan, p_count) < 1 or num_nulls(p_limit, p_scan, p_count) > 0 then
     raise exception 'fq_channel_contention has limit %, scan %, count %', p_limit, p_scan, p_count
       using errcode = 'QF001', hint = 'ask for 1 channel or more, and let 1 message out or more be counted';

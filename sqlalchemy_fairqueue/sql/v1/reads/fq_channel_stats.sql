@@ -60,10 +60,7 @@ as $$
 declare
   v_now bigint := fairqueue.fq_now();
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
   if p_limit is null or p_limit < 1 or p_busy is null then
     raise exception 'fq_channel_stats has limit % and busy %', p_limit, p_busy
       using errcode = 'QF001', hint = 'ask for 1 channel or more, and for all (false) or for busy ones (true)';

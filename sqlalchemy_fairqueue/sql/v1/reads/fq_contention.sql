@@ -53,10 +53,7 @@ as $$
 declare
   v_now bigint := fairqueue.fq_now();
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
   if p_limit is null or p_limit < 1 then
     raise exception 'fq_contention has limit %', p_limit
       using errcode = 'QF001', hint = 'ask for 1 channel or more';

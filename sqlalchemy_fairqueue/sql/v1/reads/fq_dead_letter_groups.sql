@@ -36,10 +36,7 @@ declare
   v_reason text;
   v_error text;
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   if p_limit is null or p_limit < 1 or p_ids is null or p_ids < 0 then
     raise exception 'fq_dead_letter_groups has limit %, ids %', p_limit, p_ids
       using errcode = 'QF001', hint = 'ask for 1 dead letter or more, with 0 ids or more of each group';

@@ -57,10 +57,7 @@ begin
     raise exception 'fq_dead_letters has limit %', p_limit
       using errcode = 'QF001', hint = 'ask for 1 letter or more';
   end if;
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   if p_channel is not null then
     select k.id into v_channel_id
     from fairqueue.fq_channel k

@@ -53,10 +53,7 @@ declare
   v_passed integer;
   r record;
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   perform fairqueue.fq_check_search(p_channel, p_state, p_key, p_limit, p_scan);
   if p_channel is not null then
     select c.id into v_channel_id

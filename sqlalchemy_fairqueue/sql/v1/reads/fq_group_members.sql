@@ -20,10 +20,7 @@ as $$
 declare
   v_now bigint := fairqueue.fq_now();
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
   if (p_limit between 1 and 100000) is not true then
     raise exception 'fq_group_members has limit %', coalesce(p_limit::text, 'null')
       using errcode = 'QF001', hint = 'list 1 to 100000 members at once';

@@ -32,10 +32,7 @@ declare
   v_floor xid8;
   v_open xid8[];
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['producer', 'monitor', 'operator']::text[], p_queue, '{}'::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['producer', 'monitor', 'operator']::text[], p_queue, '{}'::text[]);
   select f.floor_xid, f.open_xids into v_floor, v_open
   from fairqueue.fq_note_floor() f;
   return query

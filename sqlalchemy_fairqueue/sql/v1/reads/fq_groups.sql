@@ -34,10 +34,7 @@ declare
   v_floor xid8;
   v_open xid8[];
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
   if (p_limit between 1 and 100000) is not true then
     raise exception 'fq_groups has limit %', coalesce(p_limit::text, 'null')
       using errcode = 'QF001', hint = 'list 1 to 100000 groups at once';

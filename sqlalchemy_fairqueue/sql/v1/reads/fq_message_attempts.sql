@@ -25,10 +25,7 @@ set jit = off
 as $$
 #variable_conflict use_column
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   if p_limit is null or p_limit < 1 or p_chars is null or p_chars < 0 then
     raise exception 'fq_message_attempts has limit %, characters %', p_limit, p_chars
       using errcode = 'QF001', hint = 'ask for 1 attempt or more, with 0 characters of each error or more';

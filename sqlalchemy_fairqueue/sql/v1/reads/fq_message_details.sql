@@ -44,10 +44,7 @@ as $$
 declare
   r record;
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   if p_limit is null or p_limit < 1 or p_bytes is null or p_bytes < 0 then
     raise exception 'fq_message_details has limit %, bytes %', p_limit, p_bytes
       using errcode = 'QF001', hint = 'ask for 1 message or more, with 0 bytes of each or more';

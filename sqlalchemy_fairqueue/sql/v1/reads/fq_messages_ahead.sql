@@ -20,10 +20,7 @@ declare
   v_at bigint;
   v_ahead integer;
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   if p_most is null or p_most < 1 then
     raise exception 'fq_messages_ahead counts to %', p_most
       using errcode = 'QF001', hint = 'let 1 message or more be counted';

@@ -18,10 +18,7 @@ set jit = off
 as $$
 #variable_conflict use_column
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
   return query
   select n.name, n.policy, f.channels, (q.default_plan = n.name) is true, num_nulls(n.spread_after) = 1
   from fairqueue.fq_plan n

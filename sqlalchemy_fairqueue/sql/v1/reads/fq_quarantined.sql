@@ -27,10 +27,7 @@ begin
     raise exception 'fq_quarantined has limit %', p_limit
       using errcode = 'QF001', hint = 'ask for 1 message or more';
   end if;
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
   return query
   select q.id, q.message_id, c.name, q.kind, octet_length(q.content), pg_column_size(q.headers), q.enqueued_at,
     q.attempts, q.deliveries, q.unreadable, q.reason, q.set_aside_at

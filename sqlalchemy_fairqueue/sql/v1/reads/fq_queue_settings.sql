@@ -25,11 +25,8 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0)
-      and p_queue is not null;
-  end if;
+  perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[])
+  where p_queue is not null;
   return query
   select q.name, q.defaults, q.max_concurrency, q.rate_interval, q.rate_burst, q.limits, q.history, q.history_retention,
     q.dead_letter_retention, q.dead_letter_retention_by_kind, q.forget_channels_after, q.fair_by, q.default_plan,

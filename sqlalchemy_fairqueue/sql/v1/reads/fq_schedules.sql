@@ -51,13 +51,10 @@ begin
     raise exception 'fq_schedules has limit %', p_limit
       using errcode = 'QF001', hint = 'ask for 1 schedule or more';
   end if;
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(
-      array['producer', 'monitor', 'operator']::text[], p_queue,
-      (case when num_nonnulls(p_channel) = 1 then array[p_channel] end)::text[]
-    )
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(
+    array['producer', 'monitor', 'operator']::text[], p_queue,
+    (case when num_nonnulls(p_channel) = 1 then array[p_channel] end)::text[]
+  );
   return query
   select s.queue, s.channel, s.name, s.cron, s.timezone, s.every, s.catch_up, s.jitter, s.kind, octet_length(s.content),
     s.max_attempts, s.in_code, s.anchor_at, s.done_until, s.next_at, s.due_at, s.paused_at, s.last_slot_at,

@@ -43,10 +43,7 @@ as $$
 declare
   v_now bigint := fairqueue.fq_now();
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
   return query
   with busy as materialized (
     select k.channel_id, k.backlog, k.head_dequeue_at as head, k.changed
