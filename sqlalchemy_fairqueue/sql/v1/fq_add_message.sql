@@ -8,31 +8,13 @@
 -- Locks: with p_replaces the message that has the key, which waits for who has it locked; the key, which waits for who
 -- adds or ends its message. Index: fq_message_dedupe_key, fq_message_pkey, fq_key_period_pkey, fq_key_period_message_ix.
 -- Errors: 40001.
--- Its callers pin the search_path and set how its statements are planned: to set it again would take longer than the
--- call.
+-- Its callers pin the search_path and the settings of the planner: to set them again would take longer than the call.
 create function fairqueue.fq_add_message(
-  p_queue text,
-  p_channel text,
-  p_channel_id bigint,
-  p_room bigint,
-  p_drop boolean,
-  p_kind text,
-  p_content bytea,
-  p_headers jsonb,
-  p_at bigint,
-  p_priority integer,
-  p_key text,
-  p_max_attempts integer,
-  p_on_duplicate text,
-  p_cost integer,
-  p_group_id uuid,
-  p_unique_for bigint,
-  p_from_end boolean,
-  p_now bigint,
-  p_replaces boolean,
+  p_queue text, p_channel text, p_channel_id bigint, p_room bigint, p_drop boolean, p_kind text, p_content bytea,
+  p_headers jsonb, p_at bigint, p_priority integer, p_key text, p_max_attempts integer, p_on_duplicate text,
+  p_cost integer, p_group_id uuid, p_unique_for bigint, p_from_end boolean, p_now bigint, p_replaces boolean,
   p_is_rewritten boolean,
-  out message_id bigint,
-  out outcome text
+  out message_id bigint, out outcome text
 )
 language plpgsql
 volatile
@@ -66,14 +48,7 @@ begin
         and k.dedupe_key = p_key
         and (
           k.expires_at > v_now
-          or (
-            k.expires_at is null
-            and exists (
-              select
-              from fairqueue.fq_message m
-              where m.id = k.message_id
-            )
-          )
+          or (k.expires_at is null and exists (select from fairqueue.fq_message m where m.id = k.message_id))
         );
     end if;
     if num_nonnulls(v_holder, v_owner) = 0 and (p_room > 0) is not false then

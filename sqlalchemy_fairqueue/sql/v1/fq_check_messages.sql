@@ -2,20 +2,9 @@
 -- bounds; the first such message is named, with the argument and its value.
 -- Guarantees: nothing is written. Locks: none. Index: none. Errors: QF001.
 create function fairqueue.fq_check_messages(
-  p_channels text[],
-  p_kinds text[],
-  p_contents bytea[],
-  p_headers jsonb[],
-  p_delays bigint[],
-  p_ats bigint[],
-  p_priorities integer[],
-  p_keys text[],
-  p_max_attempts integer[],
-  p_on_duplicates text[],
-  p_costs integer[],
-  p_groups uuid[],
-  p_unique_fors bigint[],
-  p_from_ends boolean[]
+  p_channels text[], p_kinds text[], p_contents bytea[], p_headers jsonb[], p_delays bigint[], p_ats bigint[],
+  p_priorities integer[], p_keys text[], p_max_attempts integer[], p_on_duplicates text[], p_costs integer[],
+  p_groups uuid[], p_unique_fors bigint[], p_from_ends boolean[]
 )
 returns void
 language plpgsql

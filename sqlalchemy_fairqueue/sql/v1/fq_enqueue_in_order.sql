@@ -6,32 +6,13 @@
 -- then all that are to be replaced are locked, and p_hold with them, by fq_lock_holders.
 -- Locks: as fq_enqueue. Index: as fq_channel_room, fq_add_message and fq_lock_holders. Errors: as these; QF099 unless
 -- p_is_last, see fq_lock_holders.
--- Its callers pin the search_path and set how its statements are planned: to set it again would take longer than the
--- call.
+-- Its callers pin the search_path and the settings of the planner: to set them again would take longer than the call.
 create function fairqueue.fq_enqueue_in_order(
-  p_queue text,
-  p_channels text[],
-  p_kinds text[],
-  p_contents bytea[],
-  p_headers jsonb[],
-  p_delays bigint[],
-  p_ats bigint[],
-  p_priorities integer[],
-  p_keys text[],
-  p_max_attempts integer[],
-  p_policy jsonb,
-  p_on_duplicates text[],
-  p_notify boolean,
-  p_hold bigint[],
-  p_costs integer[],
-  p_groups uuid[],
-  p_unique_fors bigint[],
-  p_from_ends boolean[],
-  p_counts_members boolean,
-  p_common_headers jsonb,
-  p_common_group_id uuid,
-  p_now bigint,
-  p_is_last boolean
+  p_queue text, p_channels text[], p_kinds text[], p_contents bytea[], p_headers jsonb[], p_delays bigint[],
+  p_ats bigint[], p_priorities integer[], p_keys text[], p_max_attempts integer[], p_policy jsonb,
+  p_on_duplicates text[], p_notify boolean, p_hold bigint[], p_costs integer[], p_groups uuid[],
+  p_unique_fors bigint[], p_from_ends boolean[], p_counts_members boolean, p_common_headers jsonb,
+  p_common_group_id uuid, p_now bigint, p_is_last boolean
 )
 returns table (ordinal integer, message_id bigint, outcome text)
 language plpgsql
@@ -39,13 +20,9 @@ volatile
 as $$
 #variable_conflict use_column
 declare
-  v_count integer := cardinality(p_channels);
   v_channel text;
-  v_channel_id bigint;
-  v_max_backlog integer;
-  v_drop boolean;
-  v_aging bigint;
-  v_room bigint;
+  -- its id, what its policy says of enqueues, and the room that it has left
+  v_state record;
   v_added record;
   v_message_id bigint;
   v_outcome text;
@@ -87,27 +64,27 @@ begin
       if v_channel is distinct from r.channel then
         v_channel := r.channel;
         v_later_key := null;
-        select c.channel_id, c.max_backlog, c.drop_when_full, c.priority_aging, c.room
-        into v_channel_id, v_max_backlog, v_drop, v_aging, v_room
-        from fairqueue.fq_channel_room(p_queue, v_channel, p_policy) c;
-        if v_is_late and v_max_backlog is not null then
-          v_room := v_room - (
+        v_state := fairqueue.fq_channel_room(p_queue, v_channel, p_policy);
+        if v_is_late and v_state.max_backlog is not null then
+          v_state.room := v_state.room - (
             select count(*)
             from unnest(v_channel_ids, v_outcomes) u(channel_id, outcome)
-            where u.channel_id = v_channel_id
+            where u.channel_id = v_state.channel_id
               and u.outcome = 'created'
           );
         end if;
       end if;
       if not v_is_late then
         v_ordinals[i] := r.ord;
-        v_channel_ids[i] := v_channel_id;
-        v_bounded[i] := v_max_backlog is not null;
+        v_channel_ids[i] := v_state.channel_id;
+        v_bounded[i] := v_state.max_backlog is not null;
         v_group_ids[i] := r.own_group_id;
         v_ats[i] := case
           when r.at > p_now then r.at
           when r.delay > 0 then p_now + r.delay
-          else fairqueue.fq_position((p_now - v_count + r.ord)::bigint, r.priority::integer, v_aging)
+          else fairqueue.fq_position(
+            (p_now - cardinality(p_channels) + r.ord)::bigint, r.priority::integer, v_state.priority_aging
+          )
         end;
       end if;
       if r.key = v_later_key and not v_is_late then
@@ -115,11 +92,13 @@ begin
         v_message_id := null;
       else
         v_added := fairqueue.fq_add_message(
-          p_queue, v_channel, v_channel_id, v_room, v_drop, r.kind::text, r.content::bytea, r.own_headers::jsonb,
-          v_ats[i]::bigint, r.priority::integer, r.key::text, r.max_attempts::integer, r.on_duplicate::text,
-          r.cost::integer, r.own_group_id::uuid, r.unique_for::bigint, r.from_end::boolean, p_now, v_is_late,
+          p_queue, v_channel, v_state.channel_id::bigint, v_state.room::bigint, v_state.drop_when_full::boolean,
+          r.kind::text, r.content::bytea, r.own_headers::jsonb, v_ats[i]::bigint, r.priority::integer, r.key::text,
+          r.max_attempts::integer, r.on_duplicate::text, r.cost::integer, r.own_group_id::uuid, r.unique_for::bigint,
+          r.from_end::boolean, p_now, v_is_late,
           coalesce(
-            v_is_late and v_channel_ids[i + 1] = v_channel_id and v_later[i + 1] = r.key and v_outcomes[i + 1] = 'replaced',
+            v_is_late and v_channel_ids[i + 1] = v_channel_ids[i] and v_later[i + 1] = r.key
+              and v_outcomes[i + 1] = 'replaced',
             false
           )::boolean
         );
@@ -134,15 +113,13 @@ begin
         -- what is known of it: with a period it may be a duplicate
         v_outcome := case when r.on_duplicate = 'replace' and r.unique_for is null then 'replaced' end;
       elsif v_outcome = 'created' then
-        v_room := v_room - 1;
+        v_state.room := v_state.room - 1;
       end if;
       v_ids[i] := v_message_id;
       v_outcomes[i] := v_outcome;
     end loop;
-    exit when num_nonnulls(variadic v_later) = 0;
-    if not v_is_late then
-      perform fairqueue.fq_lock_holders(v_channel_ids, v_later, p_hold, p_is_last);
-    end if;
+    exit when v_is_late or num_nonnulls(variadic v_later) = 0;
+    perform fairqueue.fq_lock_holders(v_channel_ids, v_later, p_hold, p_is_last);
   end loop;
 
   insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, added, dropped, bounded)

@@ -5,29 +5,12 @@
 -- when it waits.
 -- Locks: as fq_enqueue. Index: fq_channel_queue_name_key, and as fq_enqueue_in_order. Errors: QF001 bad argument, or a
 -- channel is gone; as fq_enqueue_in_order.
--- Its callers pin the search_path and set how its statements are planned: to set it again would take longer than the
--- call.
+-- Its callers pin the search_path and the settings of the planner: to set them again would take longer than the call.
 create function fairqueue.fq_enqueue_many(
-  p_queue text,
-  p_channels text[],
-  p_kinds text[],
-  p_contents bytea[],
-  p_headers jsonb[],
-  p_delays bigint[],
-  p_ats bigint[],
-  p_priorities integer[],
-  p_keys text[],
-  p_max_attempts integer[],
-  p_policy jsonb,
-  p_on_duplicates text[],
-  p_notify boolean,
-  p_hold bigint[],
-  p_costs integer[],
-  p_groups uuid[],
-  p_unique_fors bigint[],
-  p_from_ends boolean[],
-  p_counts_members boolean,
-  p_now bigint
+  p_queue text, p_channels text[], p_kinds text[], p_contents bytea[], p_headers jsonb[], p_delays bigint[],
+  p_ats bigint[], p_priorities integer[], p_keys text[], p_max_attempts integer[], p_policy jsonb,
+  p_on_duplicates text[], p_notify boolean, p_hold bigint[], p_costs integer[], p_groups uuid[],
+  p_unique_fors bigint[], p_from_ends boolean[], p_counts_members boolean, p_now bigint
 )
 returns table (ordinal integer, message_id bigint, created boolean, outcome text)
 language plpgsql
@@ -50,11 +33,7 @@ begin
   );
   if p_counts_members and exists (
     select
-    from (
-      select distinct g as group_id
-      from unnest(p_groups) g
-      where g is not null
-    ) u
+    from (select distinct g as group_id from unnest(p_groups) g where g is not null) u
     where not exists (
       select
       from fairqueue.fq_group k
@@ -106,12 +85,13 @@ begin
   end if;
 
   return query
-  with given as (
-    select u.ord, c.id as channel_id, u.kind, u.content, coalesce(u.headers, v_headers) as headers, u.priority,
-      fairqueue.fq_dequeue_at(
-        p_now, u.delay::bigint, u.at::bigint, u.priority::integer, null::bigint
-      ) as dequeue_at,
-      coalesce(u.max_attempts, 20) as max_attempts, u.cost, coalesce(u.group_id, v_group_id) as group_id
+  with added as (
+    insert into fairqueue.fq_message (
+      channel_id, kind, content, headers, dequeue_at, enqueued_at, priority, max_attempts, cost, group_id
+    )
+    select c.id, u.kind, u.content, coalesce(u.headers, v_headers),
+      fairqueue.fq_dequeue_at(p_now, u.delay::bigint, u.at::bigint, u.priority::integer, null::bigint), p_now,
+      u.priority, coalesce(u.max_attempts, 20), u.cost, coalesce(u.group_id, v_group_id)
     from unnest(
       p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_max_attempts, p_costs, p_groups
     )
@@ -125,15 +105,7 @@ begin
         and k.name = u.channel
       limit 1
     ) c
-  ),
-  added as (
-    insert into fairqueue.fq_message (
-      channel_id, kind, content, headers, dequeue_at, enqueued_at, priority, max_attempts, cost, group_id
-    )
-    select g.channel_id, g.kind, g.content, g.headers, g.dequeue_at, p_now, g.priority, g.max_attempts, g.cost,
-      g.group_id
-    from given g
-    order by g.ord
+    order by u.ord
     returning id, channel_id, dequeue_at, priority, group_id
   ),
   promotions as (

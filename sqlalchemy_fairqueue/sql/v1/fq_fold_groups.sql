@@ -33,7 +33,6 @@ set lock_timeout = '200ms'
 as $$
 #variable_conflict use_column
 declare
-  c_round constant interval := '100 ms';
   v_now bigint := fairqueue.fq_now();
   v_message_id bigint;
   v_outcome text;
@@ -41,16 +40,13 @@ declare
   v_wait bigint;
   v_until timestamptz;
   v_waited boolean := false;
-  v_queue text;
-  v_channel text;
-  v_key text;
-  v_left boolean := false;
   v_headers jsonb;
+  -- the group whose follow-up has waited in vain
+  v_blocked record;
   r record;
 begin
   if (p_limit between 1 and 1000000) is not true or (p_groups between 1 and 10000) is not true then
-    raise exception 'fq_fold_groups has limits % and %', coalesce(p_limit::text, 'null'),
-      coalesce(p_groups::text, 'null')
+    raise exception 'fq_fold_groups has limits % and %', p_limit, p_groups
       using errcode = 'QF001', hint = 'fold 1 to 1000000 notes and finish 1 to 10000 groups at once';
   end if;
   finished := 0;
@@ -65,7 +61,7 @@ begin
     return;
   end if;
 
-  v_until := clock_timestamp() + c_round;
+  v_until := clock_timestamp() + '100 ms'::interval;
   -- Until this function returns: none of what follows may wait longer while it has locks that others wait for.
   perform set_config('lock_timeout', '20ms', true);
   for r in
@@ -73,33 +69,26 @@ begin
     from fairqueue.fq_due_groups(v_now, p_groups) d
   loop
     if v_waited then
-      if r.queue = v_queue and r.channel = v_channel and (r.is_new or r.dedupe_key is not distinct from v_key) then
-        update fairqueue.fq_group g
-        set problem = left(v_problem, 2000),
-          due_at = v_now + v_wait,
-          waits = r.waits + 1
-        where g.group_id = r.group_id;
-      else
-        v_left := true;
+      if (r.queue, r.channel) is distinct from (v_blocked.queue, v_blocked.channel)
+        or not (r.is_new or r.dedupe_key is not distinct from v_blocked.dedupe_key)
+      then
+        more := true;
+        continue;
       end if;
-      continue;
     elsif clock_timestamp() > v_until then
-      v_left := true;
+      more := true;
       exit;
-    end if;
-    finished := finished + 1;
-    v_message_id := null;
-    v_problem := null;
-    v_wait := null;
-    -- A message that was enqueued with the group without being counted: its end is noted, too.
-    perform
-    from fairqueue.fq_message m
-    where m.group_id = r.group_id
-    limit 1;
-    if found then
+    else
+      finished := finished + 1;
+      v_message_id := null;
       v_wait := null;
-      v_problem := 'it has messages that were not counted as its members, and is finished when they end';
-    elsif r.channel is not null then
+      v_problem := case
+        -- A message that was enqueued with the group without being counted: its end is noted, too.
+        when exists (select from fairqueue.fq_message m where m.group_id = r.group_id)
+        then 'it has messages that were not counted as its members, and is finished when they end'
+      end;
+    end if;
+    if v_problem is null and r.channel is not null then
       begin
         v_headers := fairqueue.fq_group_headers(
           r.headers::jsonb, r.group_id::uuid, r.added::bigint, r.done::bigint, r.failed::bigint, r.cancelled::bigint
@@ -126,9 +115,7 @@ begin
           v_problem := sqlerrm;
           v_wait := 1000000 << least(r.waits, 4);
           v_waited := true;
-          v_queue := r.queue;
-          v_channel := r.channel;
-          v_key := r.dedupe_key;
+          v_blocked := r;
         when sqlstate 'QF005' then
           v_problem := sqlerrm;
           v_wait := 1000000;
@@ -156,7 +143,7 @@ begin
     delete from fairqueue.fq_group_followup f
     where f.group_id = r.group_id;
   end loop;
-  more := v_left or finished = p_groups;
+  more := more or finished = p_groups;
   return next;
 end
 $$;

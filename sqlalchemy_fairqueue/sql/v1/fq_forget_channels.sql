@@ -46,11 +46,7 @@ begin
   forgotten := 0;
   more := false;
   waiting := '{}';
-  if not exists (
-    select
-    from fairqueue.fq_channel_state s
-    where s.forget_xid is not null
-  ) then
+  if not exists (select from fairqueue.fq_channel_state s where s.forget_xid is not null) then
     return;
   end if;
   delete from fairqueue.fq_forgetting r
@@ -99,10 +95,7 @@ begin
     return;
   end if;
 
-  for v_queue in
-    select n.queue
-    from fairqueue.fq_queues() n(queue)
-  loop
+  for v_queue in select n.queue from fairqueue.fq_queues() n(queue) loop
     select array_agg(l.row), array_agg(l.channel_id)
     into v_rows, v_ids
     from (

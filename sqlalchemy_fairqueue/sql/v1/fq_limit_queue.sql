@@ -84,11 +84,7 @@ begin
     for key share;
     select u.name into v_unknown
     from unnest(v_limits) u(name)
-    where not exists (
-        select
-        from fairqueue.fq_limit f
-        where f.name = u.name
-      );
+    where not exists (select from fairqueue.fq_limit f where f.name = u.name);
     if found then
       raise exception 'there is no limit %', left(v_unknown, 80)
         using errcode = 'QF001', hint = 'make it first: configure_limit(where, name, max_concurrency=..., rate=...)';
@@ -138,14 +134,12 @@ begin
     insert into fairqueue.fq_limit_share (limit_name, queue)
     select u.name, p_queue
     from unnest(v_limits) u(name)
-    where (
-        select s.queue
+    where not exists (
+        select
         from fairqueue.fq_limit_share s
         where s.limit_name = u.name
           and s.queue = p_queue
-        order by s.limit_name desc, s.queue desc, s.row_version desc
-        limit 1
-      ) is null;
+      );
   end if;
   if p_notify then
     perform fairqueue.fq_wake(p_queue);

@@ -43,11 +43,9 @@ begin
       using errcode = 'QF001', hint = 'redrive 1 or more at a time';
   end if;
   if p_channel is not null then
-    select c.id into v_channel_id
-    from fairqueue.fq_channel c
-    where c.queue = p_queue
-      and c.name = p_channel;
-    v_channel_id := coalesce(v_channel_id, -1);
+    v_channel_id := coalesce(
+      (select c.id from fairqueue.fq_channel c where c.queue = p_queue and c.name = p_channel), -1
+    );
   end if;
 
   if p_ids is not null then
@@ -92,11 +90,15 @@ begin
     end loop;
   end if;
 
-  with dead as materialized (
-    select d.message_id, d.channel_id, d.kind, d.content, d.headers, d.enqueued_at, d.dedupe_key, d.priority,
-      d.cost, d.max_attempts, d.deliveries, d.error, c.name as channel,
-      fairqueue.fq_position((v_now - cardinality(v_ids) + u.ord)::bigint, d.priority, s.priority_aging) as dequeue_at,
-      u.ord
+  with back as (
+    insert into fairqueue.fq_message (
+      id, channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, priority, cost, max_attempts,
+      deliveries, error
+    )
+    overriding system value
+    select d.message_id, d.channel_id, d.kind, d.content, d.headers,
+      fairqueue.fq_position((v_now - cardinality(v_ids) + u.ord)::bigint, d.priority, s.priority_aging),
+      d.enqueued_at, d.dedupe_key, d.priority, d.cost, d.max_attempts, d.deliveries, d.error
     from unnest(v_ids) with ordinality u(id, ord)
     join fairqueue.fq_dead_letter d on d.message_id = u.id
     join fairqueue.fq_channel c on c.id = d.channel_id
@@ -107,17 +109,7 @@ begin
       order by n.channel_id desc, n.row_version desc
       limit 1
     ) s on true
-  ),
-  back as (
-    insert into fairqueue.fq_message (
-      id, channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, priority, cost, max_attempts,
-      deliveries, error
-    )
-    overriding system value
-    select d.message_id, d.channel_id, d.kind, d.content, d.headers, d.dequeue_at, d.enqueued_at, d.dedupe_key,
-      d.priority, d.cost, d.max_attempts, d.deliveries, d.error
-    from dead d
-    order by d.channel collate "C", d.dedupe_key collate "C" nulls first, d.ord
+    order by c.name collate "C", d.dedupe_key collate "C" nulls first, u.ord
     on conflict do nothing
     returning id, channel_id, dequeue_at
   ),
@@ -145,18 +137,10 @@ begin
   from unnest(v_back) b(id)
   union all
   select l.id, 'duplicate'
-  from (
-    select unnest(v_ids) as id
-    except
-    select unnest(v_back)
-  ) l
+  from (select unnest(v_ids) as id except select unnest(v_back)) l
   union all
   select l.id, 'missing'
-  from (
-    select unnest(p_ids) as id
-    except
-    select unnest(v_ids)
-  ) l
+  from (select unnest(p_ids) as id except select unnest(v_ids)) l
   where l.id is not null;
 end
 $$;

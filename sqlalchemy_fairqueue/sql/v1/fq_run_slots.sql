@@ -39,27 +39,19 @@ as $$
 declare
   c_day constant bigint := 86400000000;
   v_now bigint := fairqueue.fq_now();
-  v_queue text;
-  v_channel text;
-  v_name text;
-  v_kind text;
-  v_content bytea;
-  v_headers jsonb;
-  v_max_attempts integer;
-  v_policy jsonb;
-  v_jitter bigint;
+  v_schedule fairqueue.fq_schedule;
   v_slots bigint[];
   v_ids bigint[];
   v_full boolean;
   v_count integer;
 begin
-  select s.queue, s.channel, s.policy into v_queue, v_channel, v_policy
+  select s.* into v_schedule
   from fairqueue.fq_schedule s
   where s.id = p_id;
   if not found then
     return;
   end if;
-  perform fairqueue.fq_check_grant(array['consumer']::text[], v_queue, null::text[]);
+  perform fairqueue.fq_check_grant(array['consumer']::text[], v_schedule.queue, null::text[]);
   if (p_until >= p_done_until) is not true
     or p_next <= p_until
     or array_position(p_slots, null) > 0
@@ -78,14 +70,13 @@ begin
   if p_slots <> '{}' and not exists (
     select
     from fairqueue.fq_channel c
-    where c.queue = v_queue
-      and c.name = v_channel
+    where c.queue = v_schedule.queue
+      and c.name = v_schedule.channel
   ) then
-    perform fairqueue.fq_make_channels(v_queue, array[v_channel]::text[], v_policy);
+    perform fairqueue.fq_make_channels(v_schedule.queue, array[v_schedule.channel]::text[], v_schedule.policy);
   end if;
 
-  select s.name, s.kind, s.content, s.headers, s.max_attempts, s.jitter
-  into v_name, v_kind, v_content, v_headers, v_max_attempts, v_jitter
+  select s.* into v_schedule
   from fairqueue.fq_schedule s
   where s.id = p_id
     and s.revision = p_revision
@@ -109,29 +100,26 @@ begin
     select array_agg(e.message_id order by e.ordinal), bool_or(e.outcome = 'full')
     into v_ids, v_full
     from fairqueue.fq_enqueue(
-      v_queue, array_fill(v_channel, array[v_count])::text[], array_fill(v_kind, array[v_count])::text[],
-      array_fill(v_content, array[v_count])::bytea[],
+      v_schedule.queue, array_fill(v_schedule.channel, array[v_count])::text[],
+      array_fill(v_schedule.kind, array[v_count])::text[], array_fill(v_schedule.content, array[v_count])::bytea[],
       array(
-        select fairqueue.fq_schedule_headers(v_headers, v_name, u.at::bigint)
+        select fairqueue.fq_schedule_headers(v_schedule.headers, v_schedule.name, u.at::bigint)
         from unnest(v_slots) with ordinality u(at, ord)
         order by u.ord
       )::jsonb[],
       array_fill(null::bigint, array[v_count])::bigint[],
       array(
-        select case
-            when v_jitter > 0 then u.at + (hashint8extended(u.at, p_id) & 9223372036854775807) % (v_jitter + 1)
-            else u.at
-          end
+        select u.at + (hashint8extended(u.at, p_id) & 9223372036854775807) % (v_schedule.jitter + 1)
         from unnest(v_slots) with ordinality u(at, ord)
         order by u.ord
       )::bigint[],
       array_fill(null::integer, array[v_count])::integer[], array_fill(null::text, array[v_count])::text[],
-      array_fill(v_max_attempts, array[v_count])::integer[], v_policy, null::text[], p_notify, null::bigint[],
-      null::integer[], null::uuid[], null::bigint[], null::boolean[], false::boolean
+      array_fill(v_schedule.max_attempts, array[v_count])::integer[], v_schedule.policy, null::text[], p_notify,
+      null::bigint[], null::integer[], null::uuid[], null::bigint[], null::boolean[], false::boolean
     ) e;
     if v_full then
       raise exception 'channel % of queue % is full',
-        quote_literal(left(v_channel, 80)), quote_literal(left(v_queue, 80))
+        quote_literal(left(v_schedule.channel, 80)), quote_literal(left(v_schedule.queue, 80))
         using errcode = 'QF005',
           hint = 'its slots are tried again; let consumers take messages, or configure another max_backlog';
     end if;

@@ -83,11 +83,6 @@ begin
     ) p
     cross join lateral fairqueue.fq_waits_since(p.channel_id, v_now, null::bigint) w
   ),
-  ready_order as materialized (
-    select c.backlog, c.scheduled, o.since
-    from counted c
-    cross join oldest o
-  ),
   signals as materialized (
     select count(*) as signals, sum(g.added) as added, sum(g.dropped) as dropped, sum(g.queue_freed) as queue_freed
     from fairqueue.fq_signal g
@@ -120,25 +115,13 @@ begin
           and s.dropped > 0
       )
     )::bigint,
-    l.since,
+    o.since,
     q.paused_at,
     q.max_concurrency,
-    (
-      select (n.current_concurrency - coalesce(t.queue_freed, 0))::integer
-      from fairqueue.fq_queue_state n
-      where n.queue = p_queue
-      order by n.queue desc, n.row_version desc
-      limit 1
-    ),
+    (n.current_concurrency - coalesce(t.queue_freed, 0))::integer,
     nullif(q.rate_interval, 0),
     case when q.rate_interval > 0 then q.rate_burst end,
-    (
-      select fairqueue.fq_rate_allows_at(n.rate_at, n.rate_interval, n.rate_burst)
-      from fairqueue.fq_queue_state n
-      where n.queue = p_queue
-      order by n.queue desc, n.row_version desc
-      limit 1
-    ),
+    fairqueue.fq_rate_allows_at(n.rate_at, n.rate_interval, n.rate_burst),
     t.signals,
     (
       select count(distinct e.consumer)
@@ -148,8 +131,16 @@ begin
     ),
     c.cost,
     c.since
-  from ready_order l
+  from counted l
+  cross join oldest o
   cross join signals t
+  left join lateral (
+    select s.current_concurrency, s.rate_at, s.rate_interval, s.rate_burst
+    from fairqueue.fq_queue_state s
+    where s.queue = p_queue
+    order by s.queue desc, s.row_version desc
+    limit 1
+  ) n on true
   left join fairqueue.fq_queue q on q.name = p_queue
   left join fairqueue.fq_recent_costs(p_queue) c on num_nulls(c.channel_id) = 1;
 end
