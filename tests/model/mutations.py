@@ -45,7 +45,7 @@ _KERNEL = [
     Mutation("a batch is cut after what is too much", "fq_cut_batch", "p.place < t.place", "p.place <= t.place"),
     Mutation("a channel that gives nothing is put off", "fq_cut_batch", "is not true then 0", "is not null then 0"),
     Mutation("the limit is not read", "fq_dequeue", "  s.max_concurrency - s.current_concurrency,", ""),
-    Mutation("an old hand-out completes", "fq_complete", "and m.deliveries = u.deliveries", "", slow=True),
+    Mutation("an old hand-out completes", "fq_complete_many", "and m.deliveries = u.deliveries", "", slow=True),
 ]
 _FLOOR = [
     Mutation(
@@ -216,7 +216,7 @@ _BOUNDS = [
         "t.added > 0 and t.bounded",
         "false",
     ),
-    Mutation("a call takes no room", "fq_enqueue_in_order", "        v_room := v_room - 1;\n", ""),
+    Mutation("a call takes no room", "fq_enqueue_in_order", "        v_state.room := v_state.room - 1;\n", ""),
     Mutation(
         "a channel hears what was not told",
         "fq_hear_chunk",
@@ -296,7 +296,7 @@ _SPOILT = [
     Mutation(
         "a good message is set aside",
         "fq_set_aside",
-        "reason := fairqueue.fq_test_message(r.id::bigint, r.row::tid);",
+        "reason := fairqueue.fq_test_message(v_id, v_row);",
         "reason := 'it is a suspect';",
     ),
     Mutation(
@@ -418,7 +418,7 @@ _GROUPS = [
 _RESULTS = [
     Mutation(
         "what is completed after it was cancelled is a result",
-        "fq_complete",
+        "fq_complete_many",
         "on conflict on constraint fq_result_pkey do nothing",
         "on conflict on constraint fq_result_pkey do update set outcome = excluded.outcome",
     ),

@@ -5,21 +5,17 @@
 -- since the epoch. plan: the plan that the channel follows; overridden: the columns of its policy that were configured
 -- for it alone. served_cost: what its attempts that ended since served_since cost, see fq_recent_costs; both null: the
 -- queue does not record its history.
--- Cost: four index probes a channel of the answer, its scheduled and its prioritised messages, and what the queue has
--- of leased messages and signals not heard, and at most 2,000 rows of the history. Dead letters: those of the
--- channels where up to 100 are named, or else those of the queue. With p_busy, one index entry more for each busy
--- channel. The ready messages are not read: the dispatcher counts them.
+-- Cost: five index probes a channel of the answer, its scheduled and its prioritised messages and its dead letters, and
+-- what the queue has of leased messages and signals not heard, and at most 2,000 rows of the history. With p_busy, one
+-- index entry more for each busy channel. The ready messages are not read: the dispatcher counts them.
 -- Planned anew by each call: a plan for any arguments would read all channels of the queue for one of them, or for a
 -- page.
 -- Locks: none. Index: fq_channel_queue_name_key, fq_channel_pkey, those of fq_busy_channels,
--- fq_channel_state_newest_ix, fq_message_ready_ix, fq_message_lease_ix, fq_dead_letter_died_ix,
--- fq_dead_letter_channel_ix, fq_channel_plan_pkey, fq_plan_pkey.
+-- fq_channel_state_newest_ix, fq_message_ready_ix, fq_message_lease_ix, fq_dead_letter_channel_ix,
+-- fq_channel_plan_pkey, fq_plan_pkey.
 -- Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_channel_stats(
-  p_queue text,
-  p_channels text[] default null,
-  p_limit integer default 1000,
-  p_after text default null,
+  p_queue text, p_channels text[] default null, p_limit integer default 1000, p_after text default null,
   p_busy boolean default false
 )
 returns table (
@@ -112,27 +108,14 @@ begin
   served as materialized (
     select r.channel_id, r.cost, r.since
     from fairqueue.fq_recent_costs(p_queue) r
-  ),
-  buried as materialized (
-    select d.channel_id, count(*) as messages
-    from fairqueue.fq_dead_letter d
-    where d.queue = p_queue
-      and (cardinality(p_channels) <= 100) is not true
-    group by d.channel_id
   )
   select n.name, greatest(0, s.backlog + coalesce(t.added, 0) - later.messages), later.messages,
     coalesce(h.messages, 0), (s.current_concurrency - coalesce(t.freed, 0))::integer, s.max_concurrency,
     s.rate_interval, s.rate_burst, s.weight, s.max_backlog, s.drop_when_full, s.priority_aging,
     greatest(later.messages, s.backlog + coalesce(t.added, 0)), s.dropped + coalesce(t.dropped, 0), s.paused_at,
-    w.since, nullif(s.last_dequeue_at, 0), case
-      when cardinality(p_channels) <= 100 then (
-        select count(*)
-        from fairqueue.fq_dead_letter d
-        where d.channel_id = n.id
-      )
-      else coalesce(b.messages, 0)
-    end,
-    fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst), p.plan, coalesce(p.overridden, '{}'),
+    w.since, nullif(s.last_dequeue_at, 0),
+    (select count(*) from fairqueue.fq_dead_letter d where d.channel_id = n.id),
+    fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst), f.name, coalesce(o.overridden, '{}'),
     case when e.since is not null then coalesce(u.cost, 0) end, e.since
   from named n
   cross join lateral (
@@ -144,7 +127,6 @@ begin
   ) s
   left join told t on t.channel_id = n.id
   left join held h on h.channel_id = n.id
-  left join buried b on b.channel_id = n.id
   left join served u on u.channel_id = n.id
   left join served e on num_nulls(e.channel_id) = 1
   cross join lateral (
@@ -156,17 +138,12 @@ begin
   ) later
   cross join lateral fairqueue.fq_waits_since(n.id::bigint, v_now, null::bigint) w
   left join lateral (
-    select (
-        select f.name
-        from fairqueue.fq_plan f
-        where f.queue = p_queue
-          and f.name = o.plan
-      ) as plan,
-      o.overridden
-    from fairqueue.fq_channel_plan o
-    where o.channel_id = n.id
+    select p.plan, p.overridden
+    from fairqueue.fq_channel_plan p
+    where p.channel_id = n.id
     limit 1
-  ) p on true
+  ) o on true
+  left join fairqueue.fq_plan f on f.queue = p_queue and f.name = o.plan
   order by n.name;
 end
 $$;

@@ -105,78 +105,44 @@ begin
   whole as materialized (
     select count(*) filter (where b.since is not null) as waiting, count(*) filter (where b.competes) as rivals,
       sum(b.weight) filter (where b.competes) as rival_weight, sum(b.leased) as messages_out,
-      array[
-        v_now - percentile_disc(0.5) within group (order by b.since),
-        v_now - percentile_disc(0.1) within group (order by b.since),
-        v_now - percentile_disc(0.01) within group (order by b.since),
-        v_now - min(b.since)
-      ] as waits
+      percentile_disc(array[0.5, 0.1, 0.01, 0]) within group (order by v_now - b.since desc) as waits
     from (
-      select a.since, a.weight, a.leased,
-        a.leased > 0
+      select w.since, n.weight, n.leased,
+        n.leased > 0
         or (
-          a.since is not null
-          and a.paused_at is null
-          and (a.max_concurrency is null or a.used < a.max_concurrency)
-          and (a.allowed_at <= v_now) is not false
+          w.since is not null
+          and n.paused_at is null
+          and (n.max_concurrency is null or n.used < n.max_concurrency)
+          and (n.allowed_at <= v_now) is not false
         ) as competes
-      from (
-        select l.since, l.weight, l.leased, l.paused_at, l.max_concurrency, l.used, l.allowed_at
-        from looked l
-        where l.changed
-        union all
-        select case when n.head <= v_now then n.head end, n.weight, n.leased, n.paused_at, n.max_concurrency, n.used,
-          n.allowed_at
-        from busy n
-        where not n.changed
-      ) a
+      from busy n
+      left join looked l on l.channel_id = n.channel_id
+      cross join lateral (select case when n.changed then l.since when n.head <= v_now then n.head end as since) w
     ) b
   ),
   costs as materialized (
     select r.channel_id, r.cost
     from fairqueue.fq_recent_costs(
-      (
-        select q.name
-        from fairqueue.fq_queue q
-        where q.name = p_queue
-          and q.fair_by <> 'messages'
-      )::text
+      (select q.name from fairqueue.fq_queue q where q.name = p_queue and q.fair_by <> 'messages')::text
     ) r
   ),
-  shown as materialized (
-    (
-      select b.*
-      from looked b
-      where b.since is not null
-      order by b.since, b.channel_id
-      limit p_limit
-    )
-    union
-    (
-      select b.*
-      from looked b
-      where b.leased > 0
-      order by b.leased desc, b.channel_id
-      limit p_limit
-    )
-    union
-    (
-      select b.*
-      from looked b
-      where b.scheduled > 0
-        and b.since is null
-      order by b.head, b.channel_id
-      limit p_limit
-    )
+  ranked as (
+    select l.*, row_number() over (order by l.since, l.channel_id) as by_wait,
+      row_number() over (order by l.leased desc, l.channel_id) as by_leased,
+      row_number() over (partition by l.since is null and l.scheduled > 0 order by l.head, l.channel_id) as by_head
+    from looked l
   )
   select c.name, s.ready, s.scheduled, s.leased, s.used, s.max_concurrency, s.rate_interval, s.rate_burst, s.weight,
     s.paused_at, s.since, s.served_at, s.allowed_at, w.waiting, w.rivals, coalesce(w.rival_weight, 0),
-    w.messages_out::bigint, w.waits, case when a.cost is not null then coalesce(u.cost, 0) end, a.cost
-  from shown s
+    w.messages_out::bigint, coalesce(w.waits, '{}'), case when a.cost is not null then coalesce(u.cost, 0) end, a.cost
+  from ranked s
   join fairqueue.fq_channel c on c.id = s.channel_id
   cross join whole w
   left join costs u on u.channel_id = s.channel_id
   left join costs a on num_nulls(a.channel_id) = 1
+  where (s.since is not null and s.by_wait <= p_limit)
+    or (s.leased > 0 and s.by_leased <= p_limit)
+    or (s.since is null and s.scheduled > 0 and s.by_head <= p_limit)
   order by s.since, c.name;
 end
 $$;

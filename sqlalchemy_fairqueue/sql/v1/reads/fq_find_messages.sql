@@ -11,16 +11,8 @@
 -- Index: fq_message_ready_ix, fq_message_dedupe_key, fq_message_pkey, fq_channel_queue_name_key, fq_lease_expires_ix,
 -- fq_message_lease_ix. Errors: QF001 a bad limit or state, a key without a channel; QF007; none of a row's.
 create function fairqueue.fq_find_messages(
-  p_queue text,
-  p_channel text,
-  p_state text,
-  p_kind text,
-  p_key text,
-  p_step integer,
-  p_at bigint,
-  p_message_id bigint,
-  p_limit integer,
-  p_scan integer
+  p_queue text, p_channel text, p_state text, p_kind text, p_key text, p_step integer, p_at bigint,
+  p_message_id bigint, p_limit integer, p_scan integer
 )
 returns table (message_id bigint, step integer, at bigint, last_id bigint)
 language plpgsql
@@ -40,11 +32,11 @@ declare
   v_now bigint := fairqueue.fq_now();
   v_step integer := coalesce(p_step, 0);
   v_after bigint := coalesce(p_message_id, 0);
-  -- Positions of messages that wait: where the page begins, and the bounds of those in the state.
-  v_from bigint := '-9223372036854775808';
-  v_from_id bigint := 0;
-  v_least bigint := '-9223372036854775808';
-  v_most bigint := '9223372036854775807';
+  -- Positions of messages that wait: the bounds of those in the state, and where the page begins, not before them.
+  v_least bigint := case when p_state = 'scheduled' then v_now + 1 else '-9223372036854775808' end;
+  v_most bigint := case when p_state = 'ready' then v_now else '9223372036854775807' end;
+  v_from bigint := greatest(v_least, case when v_step = 2 then p_at end);
+  v_from_id bigint := case when v_step = 2 and p_at >= v_least then v_after else 0 end;
   v_channel_id bigint;
   v_found integer := 0;
   v_scanned integer := 0;
@@ -55,36 +47,16 @@ declare
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   perform fairqueue.fq_check_search(p_channel, p_state, p_key, p_limit, p_scan);
-  if p_channel is not null then
-    select c.id into v_channel_id
-    from fairqueue.fq_channel c
-    where c.queue = p_queue
-      and c.name = p_channel;
-    if not found then
-      return;
-    end if;
-  end if;
-  if v_step = 2 then
-    v_from := p_at;
-    v_from_id := v_after;
-  end if;
-  if p_state = 'ready' then
-    v_most := v_now;
-  elsif p_state = 'scheduled' then
-    v_least := v_now + 1;
-    -- The scan begins where the state does, and not with the first message of the channel.
-    if v_from < v_least then
-      v_from := v_least;
-      v_from_id := 0;
-    end if;
+  v_channel_id := (select c.id from fairqueue.fq_channel c where c.queue = p_queue and c.name = p_channel);
+  if v_channel_id is null and p_channel is not null then
+    return;
   end if;
   -- All kinds are read by one statement. If one of them cannot be read, the rest of the page is read kind by kind.
   foreach v_singly in array array[false, true] loop
     v_passed := 0;
     begin
       for r in
-        select k.*
-        from (
+        (
           select m.id, 1 as step, m.dequeue_at, m.lease_id, true as ours, not v_singly and m.kind = p_kind as fits
           from fairqueue.fq_message m
           where p_key is not null
@@ -92,10 +64,9 @@ begin
             and m.channel_id = v_channel_id
             and m.dedupe_key = p_key
           limit 1
-        ) k
+        )
         union all
-        select o.*
-        from (
+        (
           select m.id, case when p_channel is null then 4 else 1 end, m.dequeue_at, m.lease_id, true,
             not v_singly and m.kind = p_kind
           from fairqueue.fq_lease e
@@ -109,10 +80,9 @@ begin
             and m.id > v_after
           order by m.id
           limit p_scan
-        ) o
+        )
         union all
-        select w.*
-        from (
+        (
           select m.id, 2, m.dequeue_at, m.lease_id, true, not v_singly and m.kind = p_kind
           from fairqueue.fq_message m
           where p_key is null
@@ -123,10 +93,9 @@ begin
             and m.dequeue_at between v_least and v_most
           order by m.channel_id, m.dequeue_at, m.id
           limit p_scan
-        ) w
+        )
         union all
-        select a.*
-        from (
+        (
           select m.id, 3, m.dequeue_at, m.lease_id, c.queue = p_queue, not v_singly and m.kind = p_kind
           from fairqueue.fq_message m
           left join fairqueue.fq_channel c on c.id = m.channel_id
@@ -135,7 +104,7 @@ begin
             and m.id > v_after
           order by m.id
           limit p_scan
-        ) a
+        )
       loop
         v_passed := v_passed + 1;
         continue when v_passed <= v_scanned;
@@ -147,16 +116,13 @@ begin
         end if;
         v_scanned := v_scanned + 1;
         v_matches := r.ours is true
-          and case p_state
-            when 'leased' then r.lease_id is not null
-            when 'ready' then r.lease_id is null and r.dequeue_at <= v_now
-            when 'scheduled' then r.lease_id is null and r.dequeue_at > v_now
+          and case
+            when p_state = 'leased' then r.lease_id is not null
+            when p_state is not null then r.lease_id is null and r.dequeue_at between v_least and v_most
             else true
           end;
-        if v_matches and p_kind is not null and not v_singly then
-          v_matches := r.fits;
-        elsif v_matches and p_kind is not null then
-          v_matches := fairqueue.fq_is_of_kind(r.id::bigint, p_kind);
+        if v_matches and p_kind is not null then
+          v_matches := case when v_singly then fairqueue.fq_is_of_kind(r.id::bigint, p_kind) else r.fits end;
         end if;
         step := r.step;
         at := r.dequeue_at;
