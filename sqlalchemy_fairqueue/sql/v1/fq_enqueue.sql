@@ -34,25 +34,11 @@
 -- fq_make_channels, for a key whose holder changed or whose period began since the snapshot, and under SERIALIZABLE for
 -- two at one bounded channel; QF007.
 create function fairqueue.fq_enqueue(
-  p_queue text,
-  p_channels text[],
-  p_kinds text[],
-  p_contents bytea[],
-  p_headers jsonb[],
-  p_delays bigint[],
-  p_ats bigint[],
-  p_priorities integer[],
-  p_keys text[],
-  p_max_attempts integer[],
-  p_policy jsonb default null,
-  p_on_duplicates text[] default null,
-  p_notify boolean default false,
-  p_hold bigint[] default null,
-  p_costs integer[] default null,
-  p_groups uuid[] default null,
-  p_unique_fors bigint[] default null,
-  p_from_ends boolean[] default null,
-  p_counts_members boolean default false
+  p_queue text, p_channels text[], p_kinds text[], p_contents bytea[], p_headers jsonb[], p_delays bigint[],
+  p_ats bigint[], p_priorities integer[], p_keys text[], p_max_attempts integer[], p_policy jsonb default null,
+  p_on_duplicates text[] default null, p_notify boolean default false, p_hold bigint[] default null,
+  p_costs integer[] default null, p_groups uuid[] default null, p_unique_fors bigint[] default null,
+  p_from_ends boolean[] default null, p_counts_members boolean default false
 )
 returns table (ordinal integer, message_id bigint, created boolean, outcome text)
 language plpgsql

@@ -1,7 +1,7 @@
 -- fq_begin_load: begin a bulk load of fq_merge, in the caller's transaction. Returns the counts of the last time if the
 -- job has been merged before, with its batch or a later one; else no row.
 -- Locks: the job's row until the commit, which only the same job waits for. Index: fq_load_pkey.
--- Errors: QF001 a job that was another load.
+-- Errors: QF001 a job that was another load; QF003 not READ COMMITTED.
 create function fairqueue.fq_begin_load(p_queue text, p_job_id text, p_batch_id bigint, p_source text, p_now bigint)
 returns table (
   messages bigint, created bigint, replaced bigint, duplicates bigint, dropped bigint, rejected bigint
@@ -14,6 +14,10 @@ as $$
 declare
   v_load fairqueue.fq_load;
 begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'fq_merge runs in a % transaction', current_setting('transaction_isolation')
+      using errcode = 'QF003', hint = 'run it in a READ COMMITTED transaction of its own';
+  end if;
   insert into fairqueue.fq_load as l (
     queue, job_id, batch_id, source, messages, created, replaced, duplicates, dropped, rejected, committed_at
   )

@@ -1,26 +1,16 @@
--- fq_count_stage: what a bulk load has staged: how many messages, those without and with a key, and those of the latter
--- whose channel is bounded: its messages need more than an insert, for a max_backlog, priorities that age or come due
--- later, or as it is about to be forgotten. bounded: the ids of these channels. missing: a channel that does not exist.
--- names, ids, plains, leasts: of each channel its name, its id, its messages without a key, and when the first of these
--- is due. first_row: the first message without a key in a channel that is not bounded.
--- p_stage: what to select the messages from, p_dequeue_at: when a message s is due; both in SQL.
--- Locks: none. Index: fq_channel_queue_name_key, fq_channel_state_newest_ix. Errors: none.
+-- fq_count_stage: how many messages a bulk load has staged without and with a key, and how many of the latter are in a
+-- channel that is bounded: its messages need more than an insert, for a max_backlog, priorities that age or come due
+-- later, or as it is about to be forgotten. bounded: the ids of these channels. names, ids, plains, leasts: of each
+-- channel its name, its id, its messages without a key, and when the first of these is due. first_row: the first
+-- message without a key in a channel that is not bounded. p_stage: what to select the messages from; p_dequeue_at: when
+-- a message s is due; both in SQL.
+-- Guarantees: p_messages messages are staged, and their channels are there.
+-- Locks: none. Index: fq_channel_queue_name_key, fq_channel_state_newest_ix. Errors: QF006 there are not so many; QF001
+-- a channel is not there.
 create function fairqueue.fq_count_stage(
-  p_queue text,
-  p_stage text,
-  p_dequeue_at text,
-  p_now bigint,
-  out messages bigint,
-  out plain bigint,
-  out keyed bigint,
-  out keyed_bounded bigint,
-  out bounded bigint[],
-  out missing text,
-  out names text[],
-  out ids bigint[],
-  out plains bigint[],
-  out leasts bigint[],
-  out first_row tid
+  p_queue text, p_job_id text, p_messages bigint, p_stage text, p_dequeue_at text, p_now bigint,
+  out plain bigint, out keyed bigint, out keyed_bounded bigint, out bounded bigint[], out names text[],
+  out ids bigint[], out plains bigint[], out leasts bigint[], out first_row tid
 )
 language plpgsql
 volatile
@@ -28,6 +18,8 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_schema regnamespace := (select t.typnamespace from pg_type t where t.oid = pg_typeof(null::fairqueue.fq_load));
+  v_messages bigint;
+  v_missing text;
 begin
   execute format(
     'select coalesce(sum(s.messages), 0), coalesce(sum(s.plain) filter (where not n.bounded), 0),'
@@ -58,6 +50,15 @@ begin
     ' ) n on true',
     p_dequeue_at, p_now, p_stage, v_schema, v_schema, p_queue
   )
-  into messages, plain, keyed, keyed_bounded, bounded, missing, names, ids, plains, leasts, first_row;
+  into v_messages, plain, keyed, keyed_bounded, bounded, v_missing, names, ids, plains, leasts, first_row;
+  if v_messages <> p_messages then
+    raise exception 'the stage of job % has % of % messages', left(p_job_id, 80), v_messages, p_messages
+      using errcode = 'QF006',
+        hint = 'a crash of the server empties what was staged, and nothing was enqueued; run the job again';
+  end if;
+  if v_missing is not null then
+    raise exception 'channel % of queue % does not exist', left(v_missing, 80), p_queue
+      using errcode = 'QF001', hint = 'call fq_make_stage_channels before, and do not delete channels that are in use';
+  end if;
 end
 $$;

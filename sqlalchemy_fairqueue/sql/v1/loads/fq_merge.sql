@@ -19,15 +19,8 @@
 -- full; QF006 the stage does not have the rows that it should; 42P01 it is gone; 42501 another role made it; 55P03,
 -- 40P01: somebody else has what is to be replaced, try again; QF007.
 create function fairqueue.fq_merge(
-  p_queue text,
-  p_job_id text,
-  p_stage text,
-  p_attempts bigint[],
-  p_messages bigint,
-  p_batch_id bigint default null,
-  p_source text default null,
-  p_on_duplicate text default 'skip',
-  p_rejected bigint default 0,
+  p_queue text, p_job_id text, p_stage text, p_attempts bigint[], p_messages bigint, p_batch_id bigint default null,
+  p_source text default null, p_on_duplicate text default 'skip', p_rejected bigint default 0,
   p_notify boolean default true
 )
 returns table (
@@ -46,25 +39,14 @@ as $$
 declare
   v_schema regnamespace := (select t.typnamespace from pg_type t where t.oid = pg_typeof(null::fairqueue.fq_load));
   v_now bigint := fairqueue.fq_now();
-  -- what counts of the stage, when its messages may be dequeued, and which of its channels is which
+  -- what counts of the stage and what is in it, when its messages may be dequeued, and which of its channels is which
   v_stage text;
+  v_staged record;
   v_dequeue_at text := format('%s.fq_dequeue_at(%s::bigint, s.delay, s.at, s.priority, null::bigint)', v_schema, v_now);
   v_channels text;
-  v_names text[];
-  v_ids bigint[];
-  v_plains bigint[];
-  v_leasts bigint[];
   v_insert text;
-  v_first_row tid;
-  v_found bigint;
-  v_plain bigint;
-  v_keyed bigint;
-  v_keyed_bounded bigint;
-  v_rest_keyed bigint := 0;
-  v_bounded bigint[];
-  v_missing text;
-  v_by_enqueue text;
-  v_added bigint;
+  -- whether messages that have keys need more than an insert
+  v_keys_in_order boolean;
   v_created bigint := 0;
   v_replaced bigint := 0;
   v_duplicates bigint := 0;
@@ -83,11 +65,6 @@ begin
         hint = 'name the queue, the job (1 to 512 bytes), the stage, its attempts and the number of their rows; '
           'on_duplicate is skip, raise or replace';
   end if;
-  if current_setting('transaction_isolation') <> 'read committed' then
-    raise exception 'fq_merge runs in a % transaction', current_setting('transaction_isolation')
-      using errcode = 'QF003', hint = 'run it in a READ COMMITTED transaction of its own';
-  end if;
-
   return query
   select false, l.*
   from fairqueue.fq_begin_load(p_queue, p_job_id, p_batch_id, p_source, v_now) l;
@@ -106,32 +83,12 @@ begin
     '  from %s g where g.attempt = any (%L::bigint[]))',
     fairqueue.fq_find_stage(p_stage), p_attempts
   );
-  select t.messages, t.plain, t.keyed, t.keyed_bounded, t.bounded, t.missing, t.names, t.ids, t.plains, t.leasts,
-    t.first_row
-  into v_found, v_plain, v_keyed, v_keyed_bounded, v_bounded, v_missing, v_names, v_ids, v_plains, v_leasts,
-    v_first_row
-  from fairqueue.fq_count_stage(p_queue, v_stage, v_dequeue_at, v_now) t;
-  if v_found <> p_messages then
-    raise exception 'the stage of job % has % of % messages', left(p_job_id, 80), v_found, p_messages
-      using errcode = 'QF006',
-        hint = 'a crash of the server empties what was staged, and nothing was enqueued; run the job again';
-  end if;
-  if v_missing is not null then
-    raise exception 'channel % of queue % does not exist', left(v_missing, 80), p_queue
-      using errcode = 'QF001', hint = 'call fq_make_stage_channels before, and do not delete channels that are in use';
-  end if;
-
-  v_channels := format('unnest(%L::text[], %L::bigint[])', v_names, v_ids);
+  v_staged := fairqueue.fq_count_stage(p_queue, p_job_id, p_messages, v_stage, v_dequeue_at, v_now);
 
   -- What needs more than an insert goes through fq_enqueue; if any key does, then all keys do, for they are taken in
   -- one order.
-  v_by_enqueue := format('c.id = any (%L::bigint[])', v_bounded);
-  if p_on_duplicate = 'replace' or v_keyed_bounded > 0 then
-    v_by_enqueue := v_by_enqueue || ' or s.key is not null';
-    v_rest_keyed := v_keyed;
-    v_keyed := 0;
-  end if;
-
+  v_keys_in_order := v_staged.keyed > 0 and (p_on_duplicate = 'replace' or v_staged.keyed_bounded > 0);
+  v_channels := format('unnest(%L::text[], %L::bigint[])', v_staged.names, v_staged.ids);
   v_insert := format(
     'insert into %s.fq_message ('
     '  channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, priority, max_attempts, cost, group_id'
@@ -141,27 +98,27 @@ begin
     ' from %s s'
     ' join %s c(channel, id) on c.channel = s.channel'
     ' where c.id <> all (%L::bigint[])',
-    v_schema, v_dequeue_at, v_now, v_stage, v_channels, v_bounded
+    v_schema, v_dequeue_at, v_now, v_stage, v_channels, v_staged.bounded
   );
-  if v_plain > 0 then
+  if v_staged.plain > 0 then
     perform fairqueue.fq_merge_plain(
-      p_queue, p_job_id, v_insert, v_first_row, v_plain, v_ids, v_leasts, v_plains, v_bounded
+      p_queue, p_job_id, v_insert, v_staged.first_row::tid, v_staged.plain::bigint, v_staged.ids::bigint[],
+      v_staged.leasts::bigint[], v_staged.plains::bigint[], v_staged.bounded::bigint[]
     );
-    v_created := v_plain;
+    v_created := v_staged.plain;
   end if;
-  if v_keyed > 0 then
-    v_added := fairqueue.fq_merge_keyed(p_queue, v_insert);
-    v_created := v_created + v_added;
-    v_duplicates := v_keyed - v_added;
+  if v_staged.keyed > 0 and not v_keys_in_order then
+    v_duplicates := v_staged.keyed - fairqueue.fq_merge_keyed(p_queue, v_insert);
+    v_created := v_created + v_staged.keyed - v_duplicates;
   end if;
-
-  if v_bounded <> '{}' or v_rest_keyed > 0 then
+  if v_staged.bounded <> '{}' or v_keys_in_order then
     select v_created + e.created, v_replaced + e.replaced, v_duplicates + e.duplicates, e.dropped
     into v_created, v_replaced, v_duplicates, v_dropped
     from fairqueue.fq_merge_in_order(
       p_queue, p_job_id, p_on_duplicate,
-      format('%s s join %s c(channel, id) on c.channel = s.channel', v_stage, v_channels)::text, v_by_enqueue,
-      (v_rest_keyed > 0)::boolean
+      format('%s s join %s c(channel, id) on c.channel = s.channel', v_stage, v_channels)::text,
+      format('c.id = any (%L::bigint[]) or (s.key is not null and %L)', v_staged.bounded, v_keys_in_order)::text,
+      v_keys_in_order
     ) e;
   end if;
 

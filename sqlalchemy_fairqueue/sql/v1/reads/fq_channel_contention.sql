@@ -6,8 +6,8 @@
 -- whose leases expire first. Rivals are at most p_scan channels with messages out, those with the most, and at most
 -- p_scan ready ones, those served next; of signals that nobody has heard the first p_scan count. Up to those numbers
 -- messages_out, leased, current_concurrency, queue_concurrency and rival_weight are as fq_contention has them, but for
--- channels whose head was cancelled or is locked by others. backlog and oldest_ready_at, of own rows: as in
--- fq_channel_stats, up to p_scan prioritised messages.
+-- channels whose head was cancelled or is locked by others. Of own rows backlog and oldest_ready_at are as in
+-- fq_channel_stats, up to p_scan prioritised messages; of others they are not complete.
 -- consumers: whether a consumer of the queue has a lease that has not expired. served_cost, queue_cost: as in
 -- fq_contention.
 -- Cost: p_count messages out, p_scan index entries of each other kind, three probes a row of the answer, two more a row
@@ -75,121 +75,51 @@ begin
   order by s.queue desc, s.row_version desc
   limit 1;
   return query
-  with held as materialized (
-    select o.channel_id, o.messages
-    from fairqueue.fq_messages_out(p_queue, p_count) o
-  ),
-  told as materialized (
-    select f.channel_id, f.dequeue_at, f.added, f.freed, f.queue_freed
-    from fairqueue.fq_signal f
-    where f.queue = p_queue
-    order by f.queue, f.id
-    limit p_scan
-  ),
-  named as materialized (
-    select c.channel_id, c.since
-    from fairqueue.fq_named_channels(p_queue, p_channels, v_now, p_scan) c
-  ),
-  costs as materialized (
-    select r.channel_id, r.cost
-    from fairqueue.fq_recent_costs((case when v_queue.fair_by <> 'messages' then p_queue end)::text) r
-  ),
-  -- What is known of each channel. Of a ready channel the weight is read with the ready order, of others by a probe
-  -- each. One that is only named, or has only ended lately, is no rival.
-  known as materialized (
-    select k.channel_id, max(k.weight) as weight, max(k.messages) as messages, bool_or(k.due) as due,
-      sum(k.freed) as freed, sum(k.added) as added, bool_or(k.named) as named, max(k.since) as since,
-      max(k.cost) as cost
-    from (
-      (
-        select s.channel_id, s.weight, null::bigint as messages, true as due, 0 as freed, 0 as added, false as named,
-          null::bigint as since, null::bigint as cost
-        from fairqueue.fq_channel_state s
-        where s.queue = p_queue
-          and s.next_dequeue_at is not null
-          and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
-          and s.next_dequeue_at <= v_now
-        order by s.queue, s.next_dequeue_at
-        limit p_scan
-      )
-      union all
-      (
-        select h.channel_id, null, h.messages, true, 0, 0, false, null, null
-        from held h
-        order by h.messages desc, h.channel_id
-        limit p_scan
-      )
-      union all
-      select h.channel_id, null, h.messages, true, 0, 0, false, null, null
-      from held h
-      -- Hashed: as a bare "in" it would be a join, which compares all with all here.
-      where (h.channel_id in (select n.channel_id from named n)) is true
-      union all
-      select t.channel_id, null, null, (t.dequeue_at <= v_now) is true, t.freed, t.added, false, null, null
-      from told t
-      union all
-      select n.channel_id, null, null, n.since is not null, 0, 0, true, n.since, null
-      from named n
-      union all
-      select r.channel_id, null, null, false, 0, 0, false, null, r.cost
-      from costs r
-      where r.channel_id is not null
-    ) k
-    group by k.channel_id
+  with known as materialized (
+    select r.channel_id, r.weight, r.messages, r.due, r.added, r.freed, r.queue_freed, r.named, r.since, r.cost
+    from fairqueue.fq_rivals(
+      p_queue, p_channels, (case when v_queue.fair_by <> 'messages' then p_queue end)::text, v_now, p_scan, p_count
+    ) r
   ),
   whole as materialized (
-    select sum(
-      coalesce(
-        r.weight,
-        (
-          select w.weight
-          from fairqueue.fq_rival_weight(
-            r.channel_id, r.messages, r.due::boolean, r.freed::bigint, v_now
-          ) w
+    select
+      sum(
+        coalesce(
+          k.weight,
+          (
+            select w.weight
+            from fairqueue.fq_rival_weight(k.channel_id, k.messages::bigint, k.due::boolean, k.freed::bigint, v_now) w
+          )
         )
-      )
-    ) filter (where r.due or r.freed > 0) as rival_weight,
-    (select sum(h.messages)::bigint from held h) as messages_out,
-    exists (
-      select
-      from fairqueue.fq_lease e
-      where e.queue = p_queue
-        and e.expires_at > v_now
-    ) as consumers,
-    (select sum(t.queue_freed)::integer from told t) as queue_freed,
-    (select sum(r.cost)::bigint from costs r where num_nulls(r.channel_id) = 1) as cost
-    from known r
+      ) filter (where k.due or k.freed > 0) as rival_weight,
+      sum(k.messages)::bigint as messages_out, sum(k.queue_freed)::integer as queue_freed,
+      max(k.cost) filter (where num_nulls(k.channel_id) = 1) as cost
+    from known k
   ),
   listed as materialized (
-    (
-      select true as own, k.channel_id, k.messages, k.freed, k.added, k.since, k.cost
-      from known k
-      where k.named
-    )
+    select true as own, k.channel_id, k.messages, k.added, k.freed, k.since, k.cost
+    from known k
+    where k.named
     union all
     select true, null, null, null, null, null, null
-    where not exists (select from named n)
+    where not exists (select from known k where k.named)
     union all
     (
-      select false, k.channel_id, k.messages, null, null, null, null
+      select false, k.channel_id, k.messages, k.added, k.freed, k.since, k.cost
       from known k
       where k.messages > 0
       order by k.messages desc, k.channel_id
       limit p_limit
     )
   )
-  select c.name, l.own, case when l.own then greatest(0, s.backlog + l.added) end, coalesce(l.messages, 0), s.weight,
-    case when l.own then s.paused_at end,
-    case when l.own then (s.current_concurrency - l.freed)::integer end,
-    case when l.own then s.max_concurrency end, case when l.own then s.rate_interval end,
-    case when l.own then s.rate_burst end,
-    case when l.own then fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst) end,
-    l.since,
-    case when l.own then nullif(s.last_dequeue_at, 0) end,
-    case when l.own and w.cost is not null then coalesce(l.cost, 0)::bigint end,
-    v_queue.paused_at, v_queue_state.current_concurrency - coalesce(w.queue_freed, 0), v_queue.max_concurrency,
+  select c.name, l.own, greatest(0, s.backlog + l.added), coalesce(l.messages, 0), s.weight, s.paused_at,
+    (s.current_concurrency - l.freed)::integer, s.max_concurrency, s.rate_interval, s.rate_burst,
+    fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst), l.since, nullif(s.last_dequeue_at, 0),
+    case when w.cost is not null then coalesce(l.cost, 0) end, v_queue.paused_at,
+    v_queue_state.current_concurrency - coalesce(w.queue_freed, 0), v_queue.max_concurrency,
     fairqueue.fq_rate_allows_at(v_queue_state.rate_at, v_queue_state.rate_interval, v_queue_state.rate_burst),
-    w.consumers, coalesce(w.messages_out, 0), coalesce(w.rival_weight, 0), w.cost
+    exists (select from fairqueue.fq_lease e where e.queue = p_queue and e.expires_at > v_now),
+    coalesce(w.messages_out, 0), coalesce(w.rival_weight, 0), w.cost
   from listed l
   cross join whole w
   left join fairqueue.fq_channel c on c.id = l.channel_id
