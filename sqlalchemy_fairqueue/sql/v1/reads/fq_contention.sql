@@ -126,23 +126,21 @@ begin
       (select q.name from fairqueue.fq_queue q where q.name = p_queue and q.fair_by <> 'messages')::text
     ) r
   ),
-  ranked as (
-    select l.*, row_number() over (order by l.since, l.channel_id) as by_wait,
-      row_number() over (order by l.leased desc, l.channel_id) as by_leased,
-      row_number() over (partition by l.since is null and l.scheduled > 0 order by l.head, l.channel_id) as by_head
-    from looked l
+  shown as materialized (
+    (select l.* from looked l where l.since is not null order by l.since, l.channel_id limit p_limit)
+    union
+    (select l.* from looked l where l.leased > 0 order by l.leased desc, l.channel_id limit p_limit)
+    union
+    (select l.* from looked l where l.scheduled > 0 and l.since is null order by l.head, l.channel_id limit p_limit)
   )
   select c.name, s.ready, s.scheduled, s.leased, s.used, s.max_concurrency, s.rate_interval, s.rate_burst, s.weight,
     s.paused_at, s.since, s.served_at, s.allowed_at, w.waiting, w.rivals, coalesce(w.rival_weight, 0),
     w.messages_out::bigint, coalesce(w.waits, '{}'), case when a.cost is not null then coalesce(u.cost, 0) end, a.cost
-  from ranked s
+  from shown s
   join fairqueue.fq_channel c on c.id = s.channel_id
   cross join whole w
   left join costs u on u.channel_id = s.channel_id
   left join costs a on num_nulls(a.channel_id) = 1
-  where (s.since is not null and s.by_wait <= p_limit)
-    or (s.leased > 0 and s.by_leased <= p_limit)
-    or (s.since is null and s.scheduled > 0 and s.by_head <= p_limit)
   order by s.since, c.name;
 end
 $$;
