@@ -6,7 +6,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from sqlalchemy_fairqueue.sql import NEEDED_VERSION, functions, tables
+from sqlalchemy_fairqueue.sql import NEEDED_VERSION, function_roles, functions, tables
+from sqlalchemy_fairqueue.sql.files import triggers
 from tests.fixtures.database import Database
 from tests.fixtures.planted import PLANTED, plant_overloads
 from tests.sql.client import Kernel
@@ -122,6 +123,15 @@ def test_verbs_are_closed(database: Database) -> None:
     assert not [row.proname for row in found if row.open]
     assert {row.proconfig[0] for row in found if row.prosecdef} == {"search_path=pg_catalog, pg_temp"}
     assert {row.proname for row in found if row.prosecdef} >= {"fq_enqueue", "fq_dequeue", "fq_complete", "fq_merge"}
+
+
+def test_settings_are_pinned_by_the_outermost() -> None:
+    """A function that does not pin the search_path is called by functions of ours alone, where it is pinned."""
+    bare = {
+        name for name, text in _FILES.items() if "\nlanguage plpgsql" in text and "\nset search_path" not in text
+    }
+    assert {name for name in bare if function_roles(NEEDED_VERSION)[name]} == set()
+    assert [text for text in triggers(NEEDED_VERSION).values() if any(f".{name}(" in text for name in bare)] == []
 
 
 def test_an_overload_that_an_untyped_null_prefers(kernel: Kernel, database: Database) -> None:

@@ -8,7 +8,6 @@
 -- Locks: with p_replaces the message that has the key, which waits for who has it locked; the key, which waits for who
 -- adds or ends its message. Index: fq_message_dedupe_key, fq_message_pkey, fq_key_period_pkey, fq_key_period_message_ix.
 -- Errors: 40001.
--- Its callers pin the search_path and the settings of the planner: to set them again would take longer than the call.
 create function fairqueue.fq_add_message(
   p_queue text, p_channel text, p_channel_id bigint, p_room bigint, p_drop boolean, p_kind text, p_content bytea,
   p_headers jsonb, p_at bigint, p_priority integer, p_key text, p_max_attempts integer, p_on_duplicate text,

@@ -10,7 +10,6 @@ create function fairqueue.fq_add_open_transactions(
 returns bigint[]
 language plpgsql
 stable
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_half integer := cardinality(p_open) / 2;

@@ -3,7 +3,6 @@
 -- Returns false if a period that is not over belongs to another message; then nothing has changed.
 -- Locks: a row of fq_key_period that nobody else writes meanwhile but housekeeping, which waits for none.
 -- Index: fq_key_period_pkey, fq_message_pkey. Errors: 40001.
--- Its callers pin the search_path and the settings of the planner: to set them again would take longer than the call.
 create function fairqueue.fq_begin_period(
   p_queue text, p_channel text, p_key text, p_message_id bigint, p_unique_for bigint, p_from_end boolean
 )

@@ -5,7 +5,6 @@
 -- Locks: none, or for a new channel as fq_make_channels. Index: fq_channel_queue_name_key, fq_channel_state_newest_ix,
 -- fq_signal_bounded_ix.
 -- Errors: 40001 as fq_make_channels, and under SERIALIZABLE for two at one bounded channel.
--- Its callers pin the search_path and the settings of the planner: to set them again would take longer than the call.
 create function fairqueue.fq_channel_room(
   p_queue text, p_channel text, p_policy jsonb,
   out channel_id bigint, out max_backlog integer, out drop_when_full boolean, out priority_aging bigint,

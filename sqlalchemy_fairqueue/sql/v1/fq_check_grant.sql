@@ -9,7 +9,6 @@ create function fairqueue.fq_check_grant(p_kinds text[], p_queue text, p_channel
 returns void
 language plpgsql
 stable
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_caller name := fairqueue.fq_caller();

@@ -3,7 +3,6 @@
 -- Guarantees: as fq_complete. Messages that hold a slot of the queue alone leave one signal together, in the name of one
 -- of their channels: with a signal for each channel, the dispatcher would write the state of each for nothing.
 -- Locks: as fq_complete. Index: as fq_complete. Errors: as fq_complete.
--- Its caller pins the search_path and the settings of the planner: to set them again would take longer than the call.
 create function fairqueue.fq_complete_many(
   p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[], p_kept boolean[],
   p_results bytea[], p_problems text[]

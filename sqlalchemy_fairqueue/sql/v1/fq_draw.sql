@@ -8,14 +8,6 @@ create function fairqueue.fq_draw(p_queue text, p_limits text[], p_drawn integer
 returns bigint
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set enable_material = off
-set jit = off
 as $$
 declare
   c_patience constant bigint := 1000000;

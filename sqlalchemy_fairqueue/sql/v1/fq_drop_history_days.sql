@@ -8,9 +8,6 @@ create function fairqueue.fq_drop_history_days(p_history regclass, p_before bigi
 returns table (partition text, action text)
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
-set lock_timeout = '100ms'
-set timezone = 'UTC'
 as $$
 declare
   c_day constant bigint := 86400000000;

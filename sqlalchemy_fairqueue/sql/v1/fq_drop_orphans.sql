@@ -7,7 +7,6 @@ create function fairqueue.fq_drop_orphans(p_rows tid[], p_ids bigint[], p_channe
 returns integer
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_dropped integer;

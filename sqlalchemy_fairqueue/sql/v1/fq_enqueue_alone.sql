@@ -1,7 +1,6 @@
 -- fq_enqueue_alone: enqueue one message, whatever it needs, with arguments that fq_bad_argument has found good. It asks
 -- for no grant.
 -- Guarantees: as fq_enqueue. Locks: as fq_enqueue. Index: as fq_channel_room and fq_add_message. Errors: as these.
--- Its callers pin the search_path and the settings of the planner: to set them again would take longer than the call.
 create function fairqueue.fq_enqueue_alone(
   p_queue text, p_channel text, p_kind text, p_content bytea, p_headers jsonb, p_delay bigint, p_at bigint,
   p_priority integer, p_key text, p_max_attempts integer, p_policy jsonb, p_on_duplicate text, p_notify boolean,

@@ -6,7 +6,6 @@
 -- then all that are to be replaced are locked, and p_hold with them, by fq_lock_holders.
 -- Locks: as fq_enqueue. Index: as fq_channel_room, fq_add_message and fq_lock_holders. Errors: as these; QF099 unless
 -- p_is_last, see fq_lock_holders.
--- Its callers pin the search_path and the settings of the planner: to set them again would take longer than the call.
 create function fairqueue.fq_enqueue_in_order(
   p_queue text, p_channels text[], p_kinds text[], p_contents bytea[], p_headers jsonb[], p_delays bigint[],
   p_ats bigint[], p_priorities integer[], p_keys text[], p_max_attempts integer[], p_policy jsonb,

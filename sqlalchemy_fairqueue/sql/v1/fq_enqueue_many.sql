@@ -5,7 +5,6 @@
 -- when it waits.
 -- Locks: as fq_enqueue. Index: fq_channel_queue_name_key, and as fq_enqueue_in_order. Errors: QF001 bad argument, or a
 -- channel is gone; as fq_enqueue_in_order.
--- Its callers pin the search_path and the settings of the planner: to set them again would take longer than the call.
 create function fairqueue.fq_enqueue_many(
   p_queue text, p_channels text[], p_kinds text[], p_contents bytea[], p_headers jsonb[], p_delays bigint[],
   p_ats bigint[], p_priorities integer[], p_keys text[], p_max_attempts integer[], p_policy jsonb,

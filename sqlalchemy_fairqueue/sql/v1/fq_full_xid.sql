@@ -4,7 +4,6 @@ create function fairqueue.fq_full_xid(p_xid xid)
 returns xid8
 language plpgsql
 stable
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_next bigint := pg_snapshot_xmax(pg_current_snapshot())::text::bigint;

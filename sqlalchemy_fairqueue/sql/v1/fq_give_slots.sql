@@ -8,14 +8,6 @@ create function fairqueue.fq_give_slots(p_queue text, p_slot integer, p_channel_
 returns integer
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set enable_material = off
-set jit = off
 as $$
 declare
   v_given integer;

@@ -7,9 +7,6 @@ create function fairqueue.fq_make_history_days(p_history regclass, p_days bigint
 returns boolean
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
-set lock_timeout = '100ms'
-set timezone = 'UTC'
 as $$
 declare
   c_day constant bigint := 86400000000;

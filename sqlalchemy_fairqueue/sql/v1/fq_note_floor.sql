@@ -6,7 +6,6 @@
 create function fairqueue.fq_note_floor(out floor_xid xid8, out open_xids xid8[])
 language plpgsql
 stable
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin

@@ -8,8 +8,6 @@ create function fairqueue.fq_rebase_tags(p_queue text)
 returns boolean
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
 as $$
 declare
   c_step constant bigint := 8000000000000000000;

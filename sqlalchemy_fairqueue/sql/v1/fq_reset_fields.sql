@@ -6,7 +6,6 @@ create function fairqueue.fq_reset_fields(p_changes jsonb)
 returns text[]
 language plpgsql
 immutable
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   c_rate constant text[] := array['rate_interval', 'rate_burst'];

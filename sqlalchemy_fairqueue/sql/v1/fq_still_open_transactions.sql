@@ -7,7 +7,6 @@ create function fairqueue.fq_still_open_transactions(p_open bigint[], p_snapshot
 returns bigint[]
 language plpgsql
 stable
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_half integer := cardinality(p_open) / 2;

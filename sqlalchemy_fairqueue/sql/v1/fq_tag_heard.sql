@@ -12,7 +12,6 @@ create function fairqueue.fq_tag_heard(
 )
 language plpgsql
 immutable
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_weight bigint := greatest(1, p_weight);

@@ -6,14 +6,6 @@ create function fairqueue.fq_test_message(p_id bigint, p_row tid)
 returns text
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set enable_material = off
-set jit = off
 as $$
 begin
   -- Written over and over: the lease and its end are two versions, and a check of the table is asked for each.

@@ -8,7 +8,6 @@ returns table (
 )
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

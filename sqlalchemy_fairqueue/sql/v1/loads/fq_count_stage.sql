@@ -14,7 +14,6 @@ create function fairqueue.fq_count_stage(
 )
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_schema regnamespace := (select t.typnamespace from pg_type t where t.oid = pg_typeof(null::fairqueue.fq_load));

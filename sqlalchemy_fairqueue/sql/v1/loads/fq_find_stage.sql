@@ -6,7 +6,6 @@ create function fairqueue.fq_find_stage(p_stage text)
 returns regclass
 language plpgsql
 stable
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_schema text := fairqueue.fq_stage_schema();

@@ -12,7 +12,6 @@ create function fairqueue.fq_merge_in_order(
 returns table (created bigint, replaced bigint, duplicates bigint, dropped bigint)
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

@@ -18,7 +18,6 @@ create function fairqueue.fq_merge_plain(
 returns void
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_first_id bigint;

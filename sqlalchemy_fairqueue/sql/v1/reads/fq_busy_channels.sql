@@ -8,10 +8,6 @@ create function fairqueue.fq_busy_channels(p_queue text)
 returns setof bigint
 language plpgsql
 stable
-set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set enable_bitmapscan = off
-set jit = off
 as $$
 begin
   return query

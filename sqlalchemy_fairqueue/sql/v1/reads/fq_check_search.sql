@@ -6,7 +6,6 @@ create function fairqueue.fq_check_search(
 returns void
 language plpgsql
 immutable
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   if p_limit is null or p_limit < 1 or p_scan is null or p_scan < 1 then
