@@ -9,7 +9,6 @@ create function fairqueue.fq_changed_policy(p_policy jsonb, p_changes jsonb)
 returns jsonb
 language plpgsql
 immutable
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_policy jsonb;

@@ -5,7 +5,6 @@ create function fairqueue.fq_check_names(p_arguments text[], p_names text[])
 returns void
 language plpgsql
 immutable
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_argument text;

@@ -7,10 +7,6 @@ create function fairqueue.fq_end_members(p_ids bigint[], p_group_ids uuid[], p_f
 returns void
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set jit = off
 as $$
 begin
   insert into fairqueue.fq_group_note (id, group_id, done, failed)

@@ -12,7 +12,6 @@ create function fairqueue.fq_lock_holders(
 returns void
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_holders bigint[];

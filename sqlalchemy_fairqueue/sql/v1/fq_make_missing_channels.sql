@@ -10,7 +10,6 @@ create function fairqueue.fq_make_missing_channels(
 returns boolean
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_new text[];

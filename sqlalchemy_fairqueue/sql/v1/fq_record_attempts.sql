@@ -15,14 +15,6 @@ create function fairqueue.fq_record_attempts(
 returns void
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set enable_material = off
-set jit = off
 as $$
 declare
   v_finished_at bigint := coalesce(p_finished_at, fairqueue.fq_now());

@@ -25,76 +25,59 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
-  r record;
-  v_ids bigint[] := '{}';
-  v_channels bigint[] := '{}';
-  v_times bigint[] := '{}';
-  v_kinds text[] := '{}';
-  v_reasons text[] := '{}';
-  v_errors text[] := '{}';
-  v_kind text;
-  v_reason text;
-  v_error text;
+  v_id bigint;
+  v_unreadable bigint[] := '{}';
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   if p_limit is null or p_limit < 1 or p_ids is null or p_ids < 0 then
     raise exception 'fq_dead_letter_groups has limit %, ids %', p_limit, p_ids
       using errcode = 'QF001', hint = 'ask for 1 dead letter or more, with 0 ids or more of each group';
   end if;
-  begin
-    -- All of them in one statement, as long as all can be read.
-    return query
-    select u.kind, u.reason, u.error, count(*), count(distinct u.channel_id), min(u.died_at), max(u.died_at),
-      (array_agg(u.message_id order by u.died_at desc))[:p_ids]
-    from (
-      select d.message_id, d.channel_id, d.died_at, d.kind || '' as kind, left(d.reason, 200) as reason,
-        regexp_replace(
-          left(split_part(rtrim(right(d.error, 4000), E' \n\r\t'), E'\n', -1), 200), '\d+', '#', 'g'
-        ) as error
+  -- All of them in one statement. If one of them cannot be read, those are looked for first.
+  for v_pass in 1..2 loop
+    begin
+      return query
+      select u.kind, u.reason, u.error, count(*), count(distinct u.channel_id), min(u.died_at), max(u.died_at),
+        (array_agg(u.message_id order by u.died_at desc))[:p_ids]
+      from (
+        select d.message_id, d.channel_id, d.died_at,
+          case when d.message_id <> all (v_unreadable) then d.kind || '' end as kind,
+          case when d.message_id <> all (v_unreadable) then left(d.reason, 200) end as reason,
+          case
+            when d.message_id <> all (v_unreadable) then regexp_replace(
+              left(split_part(rtrim(right(d.error, 4000), E' \n\r\t'), E'\n', -1), 200), '\d+', '#', 'g'
+            )
+          end as error
+        from fairqueue.fq_dead_letter d
+        where d.queue = p_queue
+        order by d.queue desc, d.died_at desc
+        limit p_limit
+      ) u
+      group by u.kind, u.reason, u.error
+      order by count(*) desc, max(u.died_at) desc;
+      return;
+    exception
+      when data_exception or program_limit_exceeded or internal_error then
+        if v_pass = 2 then
+          raise;
+        end if;
+    end;
+    for v_id in
+      select d.message_id
       from fairqueue.fq_dead_letter d
       where d.queue = p_queue
       order by d.queue desc, d.died_at desc
       limit p_limit
-    ) u
-    group by u.kind, u.reason, u.error
-    order by count(*) desc, max(u.died_at) desc;
-    return;
-  exception
-    when data_exception or program_limit_exceeded or internal_error then
-      null;
-  end;
-  for r in
-    select d.message_id, d.channel_id, d.died_at
-    from fairqueue.fq_dead_letter d
-    where d.queue = p_queue
-    order by d.queue desc, d.died_at desc
-    limit p_limit
-  loop
-    begin
-      select d.kind || '', left(d.reason, 200),
-        regexp_replace(left(split_part(rtrim(right(d.error, 4000), E' \n\r\t'), E'\n', -1), 200), '\d+', '#', 'g')
-      into v_kind, v_reason, v_error
-      from fairqueue.fq_dead_letter d
-      where d.message_id = r.message_id;
-    exception
-      when data_exception or program_limit_exceeded or internal_error then
-        v_kind := null;
-        v_reason := null;
-        v_error := null;
-    end;
-    v_ids := v_ids || r.message_id;
-    v_channels := v_channels || r.channel_id;
-    v_times := v_times || r.died_at;
-    v_kinds := v_kinds || v_kind;
-    v_reasons := v_reasons || v_reason;
-    v_errors := v_errors || v_error;
+    loop
+      begin
+        perform d.kind || '', d.reason || '', d.error || ''
+        from fairqueue.fq_dead_letter d
+        where d.message_id = v_id;
+      exception
+        when data_exception or program_limit_exceeded or internal_error then
+          v_unreadable := v_unreadable || v_id;
+      end;
+    end loop;
   end loop;
-  return query
-  select u.kind, u.reason, u.error, count(*), count(distinct u.channel_id), min(u.died_at), max(u.died_at),
-    (array_agg(u.message_id order by u.ordinal))[:p_ids]
-  from unnest(v_ids, v_channels, v_times, v_kinds, v_reasons, v_errors)
-    with ordinality u(message_id, channel_id, died_at, kind, reason, error, ordinal)
-  group by u.kind, u.reason, u.error
-  order by count(*) desc, max(u.died_at) desc;
 end
 $$;

@@ -9,16 +9,9 @@
 -- Index: fq_dead_letter_died_ix, fq_dead_letter_kind_ix, fq_dead_letter_channel_ix or fq_dead_letter_pkey,
 -- fq_channel_pkey, fq_channel_queue_name_key. Errors: QF001 bad limit; QF007; none of a row's.
 create function fairqueue.fq_dead_letters(
-  p_queue text,
-  p_ids bigint[] default null,
-  p_channel text default null,
-  p_kind text default null,
-  p_died_at bigint default null,
-  p_message_id bigint default null,
-  p_limit integer default 100,
-  p_error text default null,
-  p_since bigint default null,
-  p_until bigint default null
+  p_queue text, p_ids bigint[] default null, p_channel text default null, p_kind text default null,
+  p_died_at bigint default null, p_message_id bigint default null, p_limit integer default 100,
+  p_error text default null, p_since bigint default null, p_until bigint default null
 )
 returns table (
   message_id bigint,
@@ -51,23 +44,18 @@ declare
   v_found integer := 0;
   v_matches boolean;
   v_channel_id bigint;
-  r record;
+  v_id bigint;
 begin
   if p_limit < 1 then
     raise exception 'fq_dead_letters has limit %', p_limit
       using errcode = 'QF001', hint = 'ask for 1 letter or more';
   end if;
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
-  if p_channel is not null then
-    select k.id into v_channel_id
-    from fairqueue.fq_channel k
-    where k.queue = p_queue
-      and k.name = p_channel;
-    if not found then
-      return;
-    end if;
+  v_channel_id := (select k.id from fairqueue.fq_channel k where k.queue = p_queue and k.name = p_channel);
+  if v_channel_id is null and p_channel is not null then
+    return;
   end if;
-  for r in
+  for v_id, channel, enqueued_at, attempts, max_attempts, deliveries, died_at in
     select d.message_id, c.name, d.enqueued_at, d.attempts, d.max_attempts, d.deliveries, d.died_at
     from fairqueue.fq_dead_letter d
     join fairqueue.fq_channel c on c.id = d.channel_id
@@ -86,7 +74,7 @@ begin
       begin
         select strpos(d.reason, p_error) > 0 or (strpos(d.error, p_error) > 0) is true into v_matches
         from fairqueue.fq_dead_letter d
-        where d.message_id = r.message_id;
+        where d.message_id = v_id;
       exception
         when data_exception or program_limit_exceeded or internal_error then
           v_matches := false;
@@ -94,29 +82,18 @@ begin
       continue when not v_matches;
       v_found := v_found + 1;
     end if;
-    message_id := r.message_id;
-    channel := r.name;
-    enqueued_at := r.enqueued_at;
-    attempts := r.attempts;
-    max_attempts := r.max_attempts;
-    deliveries := r.deliveries;
-    died_at := r.died_at;
+    message_id := v_id;
     begin
       -- A content that is stored apart is read here, and not when the row is sent.
       select d.kind || '', d.content || ''::bytea, d.headers::text,
         d.dedupe_key, d.reason || '', d.error || '', null
       into kind, content, headers, dedupe_key, reason, error, unreadable
       from fairqueue.fq_dead_letter d
-      where d.message_id = r.message_id;
+      where d.message_id = v_id;
     exception
       when data_exception or program_limit_exceeded or internal_error then
-        kind := null;
-        content := null;
-        headers := null;
-        dedupe_key := null;
-        reason := null;
-        error := null;
-        unreadable := left(sqlerrm, 1000);
+        select left(sqlerrm, 1000), null, null, null, null, null, null
+        into unreadable, kind, content, headers, dedupe_key, reason, error;
     end;
     return next;
   end loop;

@@ -42,14 +42,16 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
-  r record;
+  v_id bigint;
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   if p_limit is null or p_limit < 1 or p_bytes is null or p_bytes < 0 then
     raise exception 'fq_message_details has limit %, bytes %', p_limit, p_bytes
       using errcode = 'QF001', hint = 'ask for 1 message or more, with 0 bytes of each or more';
   end if;
-  for r in
+  for v_id, channel, enqueued_at, dequeue_at, delivered_at, returned_at, attempts, max_attempts, deliveries, cancelled,
+    consumer, expires_at
+  in
     with wanted as materialized (
       select n.id, 0 as step, n.id as ordinal
       from unnest(p_ids) n(id)
@@ -79,8 +81,9 @@ begin
         limit p_limit
       )
     )
-    select m.id, c.name, m.enqueued_at, m.dequeue_at, m.delivered_at, m.returned_at, m.attempts, m.max_attempts,
-      m.deliveries, m.cancelled, e.consumer, e.expires_at
+    -- The position of a prioritised message is negative: it is due since it was enqueued.
+    select m.id, c.name, m.enqueued_at, case when m.dequeue_at < 0 then m.enqueued_at else m.dequeue_at end,
+      m.delivered_at, m.returned_at, m.attempts, m.max_attempts, m.deliveries, m.cancelled, e.consumer, e.expires_at
     from wanted w
     join fairqueue.fq_message m on m.id = w.id
     join fairqueue.fq_channel c on c.id = m.channel_id
@@ -88,34 +91,17 @@ begin
     where c.queue = p_queue
     order by w.step, w.ordinal
   loop
-    message_id := r.id;
-    channel := r.name;
-    enqueued_at := r.enqueued_at;
-    -- The position of a prioritised message is negative: it is due since it was enqueued.
-    dequeue_at := case when r.dequeue_at < 0 then r.enqueued_at else r.dequeue_at end;
-    delivered_at := r.delivered_at;
-    returned_at := r.returned_at;
-    attempts := r.attempts;
-    max_attempts := r.max_attempts;
-    deliveries := r.deliveries;
-    cancelled := r.cancelled;
-    consumer := r.consumer;
-    expires_at := r.expires_at;
+    message_id := v_id;
     begin
       select m.kind || '', substring(m.content from 1 for p_bytes), octet_length(m.content), m.headers::text,
         m.dedupe_key, m.error || '', null
       into kind, content, content_size, headers, dedupe_key, error, unreadable
       from fairqueue.fq_message m
-      where m.id = r.id;
+      where m.id = v_id;
     exception
       when data_exception or program_limit_exceeded or internal_error then
-        kind := null;
-        content := null;
-        content_size := null;
-        headers := null;
-        dedupe_key := null;
-        error := null;
-        unreadable := left(sqlerrm, 1000);
+        select left(sqlerrm, 1000), null, null, null, null, null, null
+        into unreadable, kind, content, content_size, headers, dedupe_key, error;
     end;
     return next;
   end loop;
