@@ -127,9 +127,7 @@ def test_verbs_are_closed(database: Database) -> None:
 
 def test_settings_are_pinned_by_the_outermost() -> None:
     """A function that does not pin the search_path is called by functions of ours alone, where it is pinned."""
-    bare = {
-        name for name, text in _FILES.items() if "\nlanguage plpgsql" in text and "\nset search_path" not in text
-    }
+    bare = {name for name, text in _FILES.items() if "\nlanguage plpgsql" in text and "\nset search_path" not in text}
     assert {name for name in bare if function_roles(NEEDED_VERSION)[name]} == set()
     assert [text for text in triggers(NEEDED_VERSION).values() if any(f".{name}(" in text for name in bare)] == []
 
