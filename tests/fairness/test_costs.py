@@ -81,22 +81,6 @@ def test_who_was_served_alone_owes_nothing(kernel: Kernel, limit: int) -> None:
         kernel.drain()
 
 
-@pytest.mark.parametrize("limit", [1, 7])
-def test_a_step_of_the_clock_changes_no_order(kernel: Kernel, clock: Clock, limit: int) -> None:
-    """Messages that were due before an hour was put in or taken out come in the order in which they would have come."""
-    kernel.configure("b", weight=2)
-    kernel.enqueue(*["a", "b", "c"] * 40)
-    order = kernel.dequeue(limit, lease=10 * HOUR).channels
-    for step in (timedelta(hours=1), timedelta(hours=1), -timedelta(hours=1), timedelta()):
-        clock.advance(step)
-        order += kernel.dequeue(limit, lease=10 * HOUR).channels
-    served: Counter[str] = Counter()
-    for channel in order:
-        served[channel] += 1
-        assert max(served["a"], served["c"]) - min(served["a"], served["c"]) <= 1
-        assert abs(served["b"] / 2 - served["a"]) <= 1
-
-
 @pytest.mark.parametrize("actual", [1_000, 1], ids=["far more", "far less"])
 def test_what_was_not_known_is_paid_back(kernel: Kernel, actual: int) -> None:
     """A channel whose costs are off by a thousand times has its part in the end; meanwhile both are served."""

@@ -37,6 +37,8 @@ class Call:
     hints: list[int | None]
     due_in: int | None
     signals_after: int | None
+    taken_at: int = 0
+    """When they were taken, by the server's clock, while others could not take from their channels yet."""
 
     @property
     def ids(self) -> list[int]:

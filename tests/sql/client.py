@@ -117,7 +117,8 @@ class Kernel:
     ) -> Call:
         """fq_dequeue: the rows of its messages and the row about the call."""
         *taken, call = self.rows(
-            "select * from fq_dequeue(%(queue)s, %(limit)s, %(lease)s, %(name)s, %(lease_id)s::bigint,"
+            "select *, fq_now() as taken_at"
+            " from fq_dequeue(%(queue)s, %(limit)s, %(lease)s, %(name)s, %(lease_id)s::bigint,"
             " %(hints)s::bigint[])",
             queue=self.queue,
             limit=limit,
@@ -139,10 +140,8 @@ class Kernel:
             )
             for row in taken
         ]
-        return Call(
-            hands,
-            **{name: call[name] for name in ("lease_id", "lease_expires_at", "hints", "due_in", "signals_after")},
-        )
+        told = ("lease_id", "lease_expires_at", "hints", "due_in", "signals_after", "taken_at")
+        return Call(hands, **{name: call[name] for name in told})
 
     def hear(self, after: int | None = 0, limit: int | None = 10_000) -> Hearing:
         """fq_hear: one chunk of signals."""
