@@ -410,13 +410,25 @@ begin
       declare
         v_below_cost bigint;
         v_from bigint;
+        v_turn bigint;
       begin
         -- From the floor on there is nothing that this call could take. The next call begins at the first channel
         -- there, which is not due or is locked by another call. A scan below the floor reads all versions that were
         -- served while a snapshot is open, so it takes a thirtieth of the time at most.
         v_from := case when v_below then c_nothing else v_order_floor end;
         v_below_cost := -fairqueue.fq_now();
-        select s.next_dequeue_at into due_in
+        select s.next_dequeue_at,
+          fairqueue.fq_tag_after(
+            s.next_dequeue_at, s.tag_rest,
+            (
+              case
+                when v_by_cost then (select m.cost from fairqueue.fq_message m where m.id = s.head_message_id)
+                else 1
+              end
+            )::bigint,
+            s.weight
+          )
+        into due_in, v_turn
         from fairqueue.fq_channel_state s
         where s.queue = p_queue
           and s.next_dequeue_at is not null
@@ -434,9 +446,11 @@ begin
           v_whole_order := true;
         end if;
         if due_in > v_bound and due_in < 0 then
-          -- What was heard has moved the first channel on.
-          v_bound := null;
+          -- What was heard, or another call, has moved the first channel on.
+          v_first_tag := due_in;
+          v_bound := v_turn;
           v_bare := false;
+          v_empty := v_empty + 1;
           due_in := null;
           continue;
         end if;
