@@ -149,7 +149,10 @@ def test_a_gate_that_somebody_waits_for(
 
     [told] = findings("gates")
 
-    waiting = database.value("select pid from pg_stat_activity where application_name = :name", name=changing.name)
+    waiting = database.value(
+        "select pid from pg_stat_activity where datname = current_database() and application_name = :name",
+        name=changing.name,
+    )
     assert (told["values"]["pid"], told["values"]["alone"], told["values"]["waiting"]) == (pid, False, waiting)
     assert f"shares its gate, for which backend {waiting} waits, and its transaction" in told["message"]
     sharing.commit()
