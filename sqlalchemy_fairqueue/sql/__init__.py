@@ -1,12 +1,13 @@
 """The SQL of every version of the schema, as text: what to send, in which order, to have it or to be rid of it.
 
-A function is one file, ``vN/<function>.sql``; those that people and dashboards read with are in ``vN/reads/``, those of
-bulk loads in ``vN/loads/``. One that roles may execute pins the search_path and the settings of the planner; those that
-only ours call run under these. A table with its indexes is one file, ``vN/tables/<table>.sql``. Version N of an object
-is the newest file in v1..vN, and a released file never changes: so every version can be put together for ever, and a
-migration never reads the models, which move. What changes tables that an earlier version made is in ``vN/upgrade.sql``
-and, back, ``vN/downgrade.sql``. The statements are pure functions of versions and a schema, and are sent by others;
-:func:`find_drift` alone asks a database whether it is still what they made.
+A function is one file, ``vN/<function>.sql``. Functions that only read, for people and dashboards, are in
+``vN/reads/``; functions that only bulk loads call are in ``vN/loads/``. A function that roles may execute pins the
+search_path and the settings of the planner; one that only such functions call runs under their settings. A table with
+its indexes is one file, ``vN/tables/<table>.sql``. Version N of an object is the newest file in v1..vN, and a released
+file never changes: so every version can be put together for ever, and a migration never reads the models, which move.
+What changes tables that an earlier version made is in ``vN/upgrade.sql`` and, back, ``vN/downgrade.sql``. The
+statements are pure functions of versions and a schema, and are sent by others; :func:`find_drift` alone asks a database
+whether it is still what they made.
 """
 
 from __future__ import annotations

@@ -54,10 +54,7 @@ declare
   v_configured boolean;
   c_rate constant text[] := array['rate_interval', 'rate_burst'];
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   if jsonb_typeof(p_changes) <> 'object' then
     perform fairqueue.fq_changed_policy(null::jsonb, p_changes);
   end if;

@@ -2,8 +2,9 @@
 -- in the caller's transaction. A dequeue does so by itself.
 -- heard: signals applied; seen: signals read; first_id, last_id: their least and greatest id; scheduled_at: earliest
 -- position of a channel heard of.
--- Guarantees: as fq_hear_signals; the next dequeue moves channels that it finds due into the ready order. Call again with p_after = last_id while seen = p_limit, so that signals of channels
--- that somebody else holds never fill every chunk.
+-- Guarantees: as fq_hear_signals; the next dequeue moves channels that it finds due into the ready order. Call again
+-- with p_after = last_id while seen = p_limit, so that signals of channels that somebody else holds never fill every
+-- chunk.
 -- Locks, index: as fq_hear_signals. Errors: QF001 bad argument; QF007.
 create function fairqueue.fq_hear(
   p_queue text,
@@ -28,10 +29,7 @@ set enable_material = off
 set jit = off
 as $$
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[]);
   if p_queue is null or p_after is null or p_limit is null or p_limit < 1 then
     raise exception 'fq_hear has queue %, after %, limit %', left(p_queue, 80), p_after, p_limit
       using errcode = 'QF001',

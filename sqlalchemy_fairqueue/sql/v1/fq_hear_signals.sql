@@ -1,7 +1,7 @@
 -- fq_hear_signals: apply one chunk of signals of a queue to the state of their channels: lower the head, schedule idle
 -- channels, free slots, count. Results as fq_hear. p_virtual_time: where a channel that becomes ready stands at the
--- earliest, so that it saves nothing up while it is idle; null: none becomes ready, the next dequeue moves it. By what messages cost more than was charged the tag of their
--- channel moves, see fq_tag_heard.
+-- earliest, so that it saves nothing up while it is idle; null: none becomes ready, the next dequeue moves it. What
+-- messages cost more than was charged moves the tag of their channel, see fq_tag_heard.
 -- Guarantees: a signal is dropped only together with its effect, while its channel's state row is locked; signals of a
 -- channel that somebody else holds stay. Slots of the queue's limit are freed while the queue's state row is locked,
 -- whether their signal's channel can be locked or not. The head of a paused channel is lowered, but it does not become

@@ -33,10 +33,7 @@ declare
   v_more boolean := false;
   v_visited boolean;
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['operator', 'consumer']::text[], p_queue, null::text[])
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['operator', 'consumer']::text[], p_queue, null::text[]);
   if p_queue is null or p_limit is null or p_limit not between 1 and 1000000 then
     raise exception 'fq_spread_plans has queue % and limit %', left(p_queue, 80), p_limit
       using errcode = 'QF001', hint = 'name a queue, and visit 1 to 1000000 channels at once';
