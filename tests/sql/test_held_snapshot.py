@@ -46,9 +46,6 @@ def test_no_call_walks_over_dead_versions_of_states(kernel: Kernel, open_kernel:
     """
     for sql in _QUEUES[queue]:
         kernel.rows(sql)
-    # An analyze in between would have the plans made anew, which then sort all dead versions of a channel's state.
-    for table in ("fq_channel_state", "fq_message", "fq_signal", "fq_lease", "fq_queue_state"):
-        kernel.rows(f"alter table {table} set (autovacuum_enabled = false)")
     kernel.enqueue(*_CHANNELS)
     consumer, other = _Consumer(kernel), open_kernel()
 
@@ -65,7 +62,7 @@ def test_no_call_walks_over_dead_versions_of_states(kernel: Kernel, open_kernel:
         consumer.drain()
         return read
 
-    def measured() -> dict[str, int]:
+    def measure() -> dict[str, int]:
         read = {
             "hear one": hear_beside_another("a"),
             "hear several": hear_beside_another(*_CHANNELS),
@@ -90,7 +87,11 @@ def test_no_call_walks_over_dead_versions_of_states(kernel: Kernel, open_kernel:
             ),
         }
 
-    measured()
+    def measured() -> dict[str, int]:
+        """The least of three: what others do to the server's catalogs makes a call read those, and plan, once more."""
+        times = [measure() for _ in range(3)]
+        return {call: min(read[call] for read in times) for call in times[0]}
+
     before = measured()
     open_kernel(isolation="REPEATABLE_READ").value("select count(*) from fq_channel_state")
     for _ in range(150):
