@@ -41,7 +41,7 @@ from sqlalchemy_fairqueue.database.dead_letters import (
     purge_dead,
     redrive,
 )
-from sqlalchemy_fairqueue.database.deliveries import DeliveredMessage, Dequeued, Heard, Hint, Hints, dequeue, hear
+from sqlalchemy_fairqueue.database.deliveries import DeliveredMessage, Dequeued, dequeue, hear
 from sqlalchemy_fairqueue.database.details import dead_letter_groups, message_attempts, message_details
 from sqlalchemy_fairqueue.database.enqueues import (
     EncodedMessage,
@@ -162,9 +162,6 @@ __all__ = [
     "Folded",
     "Follower",
     "FoundResult",
-    "Heard",
-    "Hint",
-    "Hints",
     "Member",
     "MessageFilter",
     "MessagePosition",

@@ -1,7 +1,7 @@
 """Consumers of a queue: the memory of one process between two dequeues.
 
-It holds a lease that the next dequeue can use again, hints on where the last scan found messages, and whether more
-signals were waiting. A dequeue is right without any of it: after a connection error the consumer forgets everything.
+It holds leases that the next dequeue can use again. A dequeue is right without them: after a connection error the
+consumer forgets everything.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.codecs import Codec
-    from sqlalchemy_fairqueue.database import DeliveredMessage, Dequeued, Hints, SetAside, Target
+    from sqlalchemy_fairqueue.database import DeliveredMessage, Dequeued, SetAside, Target
     from sqlalchemy_fairqueue.values import Delivery, Lease
 
 log = logging.getLogger("sqlalchemy_fairqueue.queue")
@@ -40,9 +40,7 @@ _OUTCOMES = {
     "mended": "made anew",
 }
 _MOST_REASON = 150
-_CHUNK = 10_000
 _CHUNKS = 5
-_ALL = -1
 # For callers that ask for a long lease and a short one in turn.
 _LEASES = 4
 
@@ -85,8 +83,6 @@ class Consumer:
         self.name: str = self._given_name or f"{socket.gethostname()}:{self._process}:{secrets.token_hex(4)}"
         # By how long they were asked for, the last one first; replaced whole, for threads may share them.
         self._leases: tuple[tuple[timedelta, int], ...] = ()
-        self._hints: Hints | None = None
-        self._signals_after: int | None = None
         self.is_held_up: bool = False
 
     @property
@@ -107,10 +103,14 @@ class Consumer:
 
         Not during a dequeue.
         """
-        self._hear(connection, self._signals_after or 0, _CHUNKS)
+        for _ in range(_CHUNKS):
+            has_more = database.hear(connection, self._target)
+            connection.commit()
+            if not has_more:
+                return
 
     def dequeue(self, connection: Connection, limit: int, lease: timedelta, max_bytes: int | None = None) -> Batch:
-        """One dequeue, committed when it returns; first the signals that the last call left waiting are heard."""
+        """One dequeue, committed when it returns."""
         if self._process != os.getpid():
             self._forget()
         database.check_installed(connection, self._target.schema)
@@ -118,7 +118,7 @@ class Consumer:
             known: set[SetAside] = set()
             while True:
                 try:
-                    return self._dequeue(connection, limit, lease, max_bytes)
+                    return self._call(connection, limit, lease, max_bytes)
                 except DBAPIError as error:
                     if not is_about_data(error):
                         raise
@@ -131,21 +131,10 @@ class Consumer:
             self._forget()
             raise
 
-    def _dequeue(self, connection: Connection, limit: int, lease: timedelta, max_bytes: int | None) -> Batch:
-        if (after := self._signals_after) is not None:
-            self._hear(connection, after)
-        batch = self._call(connection, limit, lease, max_bytes)
-        if not batch and (after := self._signals_after) is not None:
-            self._hear(connection, after)
-            batch = self._call(connection, limit, lease, max_bytes)
-        return batch
-
     def _set_aside(self, connection: Connection, limit: int, error: DBAPIError) -> list[SetAside]:
         connection.rollback()
         found = database.set_aside(connection, self._target, limit=limit)
         connection.commit()
-        # It heard signals too: a channel may stand below the floor of the hints now, and is found by a full scan.
-        self._hints = None
         self._log(found, logged(error))
         return found
 
@@ -161,17 +150,6 @@ class Consumer:
                 extra={"queue": self._target.queue, "message_id": one.message_id, "channel_id": one.channel_id},
             )
 
-    def _hear(self, connection: Connection, after: int, chunks: int = _ALL) -> None:
-        seen = _CHUNK
-        while seen == _CHUNK and chunks:
-            chunks -= 1
-            heard = database.hear(connection, self._target, after=after, limit=_CHUNK)
-            connection.commit()
-            seen = heard.seen
-            after = heard.last_id
-            self._hints = heard.after(self._hints)
-        self._signals_after = after if seen == _CHUNK else None
-
     def _call(self, connection: Connection, limit: int, lease: timedelta, max_bytes: int | None) -> Batch:
         sent_at = monotonic()
         # One that was made for longer would keep from others for longer what is taken under it.
@@ -183,14 +161,11 @@ class Consumer:
             lease=lease,
             consumer=self.name,
             lease_id=lease_id,
-            hints=self._hints,
             max_bytes=max_bytes,
         )
         connection.commit()
         self._remember(lease, dequeued.lease_id, lease_id)
-        self._hints = dequeued.hints
-        self._signals_after = dequeued.signals_after
-        self.is_held_up = dequeued.is_locked
+        self.is_held_up = dequeued.is_held
         held = dequeued.lease
         if dequeued.unreadable:
             problem = dequeued.unreadable[0][1]

@@ -425,7 +425,7 @@ def _dequeue(  # noqa: PLR0917 - numba compiles no keyword-only parameters
     limit: int,
 ) -> int:
     """Hear of what was noted, and fill *assigned* from *begin* on in the order of start tags. Returns the end."""
-    virtual_time, noted = _virtual_time(dispatcher, costs), costs.noted
+    virtual_time, noted = _virtual_time(dispatcher, costs) + 1, costs.noted
     for i in range(1, noted[0] + 1):
         _hear_costs(dispatcher, costs, noted[i], virtual_time, now)
     noted[0] = 0

@@ -27,9 +27,6 @@ for _ in range(30):
 
 
 @pytest.mark.whole
-@pytest.mark.xfail(
-    reason="a consumer that begins has no hints: it reads all dead versions", raises=AssertionError, strict=True
-)
 def test_a_consumer_that_begins_under_a_held_snapshot(engine: Engine, connect: Connect) -> None:
     """After 200,000 messages of 500 channels were served, none of its first 30 calls fails at 50 ms a statement."""
     queue = Queue("documents")

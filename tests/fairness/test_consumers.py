@@ -28,7 +28,7 @@ def test_calls_at_the_same_time_keep_the_turns(
     kernel.enqueue(*names * (CONSUMERS * limit * rounds // channels + 2))
     kernel.ready()
     # The first delivery of a queue makes its gate; until it commits, others take nothing.
-    kernel.rows("select fq_make_gate('q')")
+    kernel.rows("select fq_open_queue('q')")
     start = Barrier(CONSUMERS, timeout=60)
 
     def consume(consumer: Kernel) -> list[list[str]]:
@@ -139,7 +139,7 @@ def test_consumers_that_share_few_channels(  # noqa: PLR0917 - parameters
             if handler:
                 time.wait(handler * len(call.hands) or 1)
             consumer.complete(*call.hands)
-            call = consumer.dequeue(limit, lease_id=call.lease_id, hints=call.hints)
+            call = consumer.dequeue(limit, lease_id=call.lease_id)
         time.leave()
 
     for rival in [waits.start(on(consume)) for _ in range(rivals)]:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from sqlalchemy_fairqueue.database import Hint
 from tests.sql.client import Kernel, OpenKernel
 
 SERVED = 200
@@ -15,28 +14,18 @@ SERVED = 200
 
 
 class Follower:
-    """A consumer that keeps its hints."""
+    """A consumer that finds that what it passes by has stood still for a second, and holds it back no longer."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self.hints: list[int | None] | None = None
 
     def dequeue(self, limit: int) -> list[str]:
         """Take up to so many messages; their channels."""
-        call = self.kernel.dequeue(limit, hints=self.hints)
-        self.hints = call.hints
-        # What it passes by has stood still for a second, and holds it back no longer.
-        self.hints[Hint.LOCKED_SINCE] = 0
-        return call.channels
-
-    def scan_next(self, at: Hint) -> None:
-        """Have the next call make such a scan, and no other."""
-        assert self.hints is not None
-        for one in (Hint.FULL_SCAN_AT, Hint.BELOW_SCAN_AT):
-            self.hints[one] = 0 if one is at else self.kernel.value("select fq_now() + 50000000")
-
-
-SCANS = {"full": Hint.FULL_SCAN_AT, "below the floor": Hint.BELOW_SCAN_AT, "from the floor": Hint.LEASE_FLOOR}
+        self.kernel.rows(
+            "update fq_queue_state q set still_since = 0, ready_floor = f.tag, ready_channel = f.channel_id"
+            " from fq_first_ready('q'::text, '-9223372036854775808'::bigint, 0::bigint) f"
+        )
+        return self.kernel.dequeue(limit).channels
 
 
 @pytest.fixture
@@ -74,11 +63,10 @@ def _shares(consumer: Follower, *names: str, limit: int) -> Counter[str]:
 
 
 @pytest.mark.parametrize("limit", [1, 10])
-@pytest.mark.parametrize("scan", SCANS)
 def test_newcomers_do_not_start_where_the_locked_channel_stands(
-    kernel: Kernel, consumer: Follower, lock: Callable[[], Kernel], scan: str, limit: int
+    kernel: Kernel, consumer: Follower, lock: Callable[[], Kernel], limit: int
 ) -> None:
-    """Each newcomer shares with who has been served meanwhile, whichever scan its call makes; the locked channel
+    """Each newcomer shares with who has been served meanwhile; the locked channel
     catches up.
     """
     business = lock()
@@ -90,18 +78,15 @@ def test_newcomers_do_not_start_where_the_locked_channel_stands(
     consumer.dequeue(limit)
     for newcomer in ("one", "two", "three"):
         kernel.enqueue(*[newcomer] * 40)
-        consumer.scan_next(SCANS[scan])
         served = _shares(consumer, "a", "b", "one", "two", "three", limit=limit)
         assert served[newcomer] - served["a"] <= 2, (newcomer, served)
     business.rollback()
-    consumer.scan_next(Hint.FULL_SCAN_AT)
     assert consumer.dequeue(SERVED - 10) == ["locked"] * (SERVED - 10)
 
 
 @pytest.mark.parametrize("limit", [1, 10])
-@pytest.mark.parametrize("scan", SCANS)
 def test_who_comes_back_finds_the_virtual_time_behind_nobody(
-    kernel: Kernel, consumer: Follower, lock: Callable[[], Kernel], scan: str, limit: int
+    kernel: Kernel, consumer: Follower, lock: Callable[[], Kernel], limit: int
 ) -> None:
     """While the locked channel alone is ready, the virtual time is the greatest tag; it is found once it is free."""
     business = lock()
@@ -109,10 +94,8 @@ def test_who_comes_back_finds_the_virtual_time_behind_nobody(
     while consumer.dequeue(100):
         pass
     for _ in range(3):
-        consumer.scan_next(SCANS[scan])
         assert consumer.dequeue(limit) == []
     kernel.enqueue(*["new"] * 100)
-    consumer.scan_next(SCANS[scan])
     assert consumer.dequeue(limit) == ["new"] * limit
     kernel.enqueue(*["a"] * 100)
     served = _shares(consumer, "a", "new", limit=limit)
@@ -120,5 +103,4 @@ def test_who_comes_back_finds_the_virtual_time_behind_nobody(
     while consumer.dequeue(100):
         pass
     business.rollback()
-    consumer.scan_next(Hint.BELOW_SCAN_AT)
     assert consumer.dequeue(10) == ["locked"] * 10

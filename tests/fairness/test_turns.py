@@ -24,11 +24,9 @@ def test_equal_channels_differ_by_one_turn_at_most(
     each = max(30, 3 * limit // 10 + limit)
     kernel.enqueue(*CHANNELS * each)
     kernels = [open_kernel(autocommit=True, name=f"consumer {number}") for number in range(consumers)]
-    hints: list[list[int | None] | None] = [None] * consumers
     served: Counter[str] = Counter()
     for turn in range(each * len(CHANNELS) // limit):
-        call = kernels[turn % consumers].dequeue(limit, hints=hints[turn % consumers])
-        hints[turn % consumers] = call.hints
+        call = kernels[turn % consumers].dequeue(limit)
         assert len(call.hands) == limit
         for channel in call.channels:
             served[channel] += 1

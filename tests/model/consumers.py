@@ -30,23 +30,22 @@ class Consuming(Spoiling):
         consumer=st.integers(0, CONSUMERS - 1),
         limit=LIMITS,
         lease=LEASES,
-        hints=st.sampled_from(["full", "kept", "forgotten"]),
+        is_new=st.booleans(),
         max_bytes=BYTES,
     )
     @precondition(lambda self: self.books.messages)
-    def dequeue(self, consumer: int, limit: int, lease: timedelta, hints: str, max_bytes: int) -> None:
+    def dequeue(self, consumer: int, limit: int, lease: timedelta, is_new: bool, max_bytes: int) -> None:
         """Take what the model allows, no less and no more, without ever waiting."""
-        self.take(consumer, limit, lease, hints, max_bytes)
+        self.take(consumer, limit, lease, is_new, max_bytes)
 
-    def take(self, consumer: int, limit: int, lease: timedelta, hints: str, max_bytes: int = MAX_BYTES) -> Batch:
+    def take(self, consumer: int, limit: int, lease: timedelta, is_new: bool, max_bytes: int = MAX_BYTES) -> Batch:
         """The same, in the course of something longer."""
         self.wait_for_quiet()
         self.world.pass_by((one.expires_at for one in self.books.leases.values()), 8 * TICK)
-        self.world.set_hints(consumer, hints)
+        if is_new:
+            self.world.forget(consumer)
         # A bad row holds its channel back.
         hidden = {self.books.messages[one].channel for one in self.books.spoilt}
-        if hints == "kept":
-            hidden |= self.world.hidden_from(consumer)
         kept = self.world.lease_of(consumer, lease)
         now = self.world.now() + TICK
         others = self.others()
@@ -170,7 +169,7 @@ class Consuming(Spoiling):
     def hear(self) -> None:
         """A heartbeat hears signals and takes nothing."""
         with self.world.engine.begin() as connection:
-            connection.execute(text("select fq_hear(:queue, 0, 3)"), {"queue": QUEUE})
+            connection.execute(text("select fq_hear(:queue)"), {"queue": QUEUE})
 
     @rule(which=st.integers(0, 8), lease=LEASES, late=st.booleans())
     @precondition(lambda self: self.given)

@@ -25,7 +25,7 @@ class Stories(Consuming):
     @precondition(lambda self: self.books.messages)
     def take_again(self, consumer: int, verb: Verb) -> None:
         """A consumer gives back what it took and takes it again under the same lease: the first tokens are lost."""
-        batch = self.take(consumer, 2, timedelta(seconds=30), "full")
+        batch = self.take(consumer, 2, timedelta(seconds=30), False)
         if batch:
             self.settle_in(None, batch, verb, timedelta(), now=True)
             self.take(consumer, 20, timedelta(seconds=1), "full")
@@ -39,7 +39,7 @@ class Stories(Consuming):
         """A message with a key is tried in vain and asked for again; if it died, it is redriven besides."""
         channel, key, when, on_duplicate = message
         self.commit_messages([self.wanted(channel, key, When(priority=9))])
-        batch = self.take(0, 5, timedelta(seconds=30), "full")
+        batch = self.take(0, 5, timedelta(seconds=30), False)
         tried = [one for one in batch if self.books.messages[one.message_id].key is not None]
         if tried and taken != "no":
             self.settle_in(None, tried, verb if taken == "tried" else Verb.RELEASE, timedelta(), now=True)
@@ -72,7 +72,7 @@ class Stories(Consuming):
         """A channel gets a bound and is filled, a message at a time; then what somebody holds is asked for again."""
         channel, key, when, on_duplicate = message
         self.commit_messages([self.wanted(channel, key, When(priority=9))])
-        self.take(0, 5, timedelta(seconds=30), "full")
+        self.take(0, 5, timedelta(seconds=30), False)
         self.configure(None, channel, bound, now=True)
         for _ in range(count):
             self.commit_messages([self.wanted(channel, None, NOW)])

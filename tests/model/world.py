@@ -11,7 +11,6 @@ from alembic.operations import Operations
 from psycopg.rows import namedtuple_row
 from sqlalchemy import NullPool, create_engine, event, text
 
-from sqlalchemy_fairqueue.database import Hint
 from tests.fixtures.clock import install_clock
 from tests.fixtures.database import Database
 from tests.fixtures.drivers import DRIVER
@@ -63,8 +62,6 @@ class World:
         install_clock(database)
         database.execute(f"alter sequence public.test_clock increment by {TICK}")
         database.execute(_TICKING)
-        # The floor of the signals rises past open transactions where that saves many ids.
-        database.execute("alter sequence fq_signal_id_seq increment by 150")
         self.failures = 0
         self.sends_with_commit = driver == "psycopg"
         self._face = face_of(driver)
@@ -191,30 +188,10 @@ class World:
             name=channel,
         )[0]
 
-    def hidden_from(self, consumer: int) -> set[str]:
-        """The channels whose turn order is below what the consumer's hint lets it see."""
-        hints = self._face.consumer(self.queues[consumer], self.engine)._hints
-        if hints is None or hints[Hint.READY_FLOOR] is None:
-            return set()
-        found = self.rows(
-            "select c.name from fq_channel_state s join fq_channel c on c.id = s.channel_id "
-            "where s.next_dequeue_at < %(floor)s",
-            floor=hints[Hint.READY_FLOOR],
-        )
-        return {row[0] for row in found}
-
     def lease_of(self, consumer: int, asked: timedelta) -> int | None:
         """The lease that a consumer would use again for as long as is asked."""
         return dict(self._face.consumer(self.queues[consumer], self.engine)._leases).get(asked)
 
-    def set_hints(self, consumer: int, hints: str) -> None:
-        """Make a consumer's next call a full scan, one that keeps to its hints, or one that has forgotten all."""
-        found = self._face.consumer(self.queues[consumer], self.engine)
-        if hints == "forgotten":
-            found._forget()
-        elif found._hints is not None:
-            found._hints[Hint.FULL_SCAN_AT] = self.now() + 50_000_000 if hints == "kept" else 0
-            # Each scan moves the clock; tests/sql/test_dequeue_hints.py puts off the scan of what a hint hides.
-            found._hints[Hint.BELOW_SCAN_AT] = 0
-            # As if what is locked was just met; tests/sql/test_locked_for_long.py waits ever longer for it.
-            found._hints[Hint.LOCKED_SINCE] = found._hints[Hint.LOCKED] = None
+    def forget(self, consumer: int) -> None:
+        """Let a consumer's next call be as its first one."""
+        self._face.consumer(self.queues[consumer], self.engine)._forget()

@@ -116,7 +116,6 @@ def test_a_row_whose_lease_expired(
     spoil(database, bad or 0)
     expire_leases(database)
     failures = _failures(engine)
-    # Another consumer, whose hints do not say that the lease is good.
     [delivery] = Queue("documents").dequeue(engine, limit=10)
     assert delivery.message_id == good
     assert len(failures) <= 1
@@ -317,7 +316,7 @@ def test_a_locked_channel_is_left_alone(queue: Queue, engine: Engine, database: 
     bad = queue.enqueue_now(engine, channel="a", payload=1) or 0
     good = queue.enqueue_now(engine, channel="b", payload=2)
     queue.enqueue_now(engine, channel="locked", payload=3)
-    database.execute("select fq_hear('documents', 0, 10)")
+    database.execute("select fq_hear('documents')")
     _plant(database, bad, attempts="2147483647")
     holder = connect()
     holder.exec_driver_sql(

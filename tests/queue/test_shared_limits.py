@@ -139,7 +139,7 @@ def test_a_queue_that_nobody_consumes_any_more(engine: Engine, database: Databas
     _share(engine, A, B, max_concurrency=3)
     one, *_ = _take(engine, A)
     A.complete(engine, one)
-    database.execute("update fq_lease set expires_at = 0")
+    database.execute("update fq_lease set expires_at = fq_now()")
     assert len(_take(engine, B)) == 3
     assert A.limits(engine)[0].current_concurrency == 3
 

@@ -261,7 +261,6 @@ class KernelRun:
         """One that is idle asks. Returns when to ask again."""
         worker = next(worker for worker in range(self.program.workers) if worker not in self._ends)
         call = self.kernel.dequeue(self.program.batch, lease=_YEAR)
-        assert call.signals_after is None
         for hand in call.hands:
             self.deliveries.append((self.now, self._numbers[hand.id], self._attempts.setdefault(hand.id, 0)))
         if call.hands:

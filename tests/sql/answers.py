@@ -34,9 +34,11 @@ class Call:
     hands: list[Hand]
     lease_id: int | None
     lease_expires_at: int | None
-    hints: list[int | None]
     due_in: int | None
-    signals_after: int | None
+    is_held: bool
+    holds_slots: bool
+    is_timed: bool
+    keeps_results: bool
     taken_at: int = 0
     """When they were taken, by the server's clock, while others could not take from their channels yet."""
 
@@ -49,14 +51,3 @@ class Call:
     def channels(self) -> list[str]:
         """The channels of the messages, in the order in which they came."""
         return [hand.channel for hand in self.hands]
-
-
-@dataclass(frozen=True, slots=True)
-class Hearing:
-    """What one fq_hear returned."""
-
-    heard: int
-    seen: int
-    first_id: int | None
-    last_id: int | None
-    scheduled_at: int | None

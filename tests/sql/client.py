@@ -4,7 +4,7 @@ through.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Self, TypeVar
 
 import psycopg
@@ -15,7 +15,7 @@ from psycopg.types.json import Jsonb
 from sqlalchemy import Engine
 
 from tests.fixtures.database import Database
-from tests.sql.answers import Added, Call, Hand, Hearing
+from tests.sql.answers import Added, Call, Hand
 
 T = TypeVar("T")
 OpenKernel = Callable[..., "Kernel"]
@@ -113,19 +113,15 @@ class Kernel:
         *,
         lease: int | None = 5 * 60 * SECOND,
         lease_id: int | None = None,
-        hints: Sequence[int | None] | None = None,
     ) -> Call:
         """fq_dequeue: the rows of its messages and the row about the call."""
         *taken, call = self.rows(
-            "select *, fq_now() as taken_at"
-            " from fq_dequeue(%(queue)s, %(limit)s, %(lease)s, %(name)s, %(lease_id)s::bigint,"
-            " %(hints)s::bigint[])",
+            "select *, fq_now() as taken_at from fq_dequeue(%(queue)s, %(limit)s, %(lease)s, %(name)s, %(lease_id)s::bigint)",
             queue=self.queue,
             limit=limit,
             lease=lease,
             name=self.name,
             lease_id=lease_id,
-            hints=None if hints is None else list(hints),
         )
         hands = [
             Hand(
@@ -140,22 +136,24 @@ class Kernel:
             )
             for row in taken
         ]
-        told = ("lease_id", "lease_expires_at", "hints", "due_in", "signals_after", "taken_at")
-        return Call(hands, **{name: call[name] for name in told})
+        return Call(
+            hands,
+            **{one.name: call[one.name] for one in fields(Call) if one.name != "hands"},
+        )
 
-    def hear(self, after: int | None = 0, limit: int | None = 10_000) -> Hearing:
-        """fq_hear: one chunk of signals."""
-        with self.connection.cursor(row_factory=class_row(Hearing)) as cursor:
-            cursor.execute("select * from fq_hear(%s, %s, %s)", (self.queue, after, limit))
-            hearing = cursor.fetchone()
-        assert hearing is not None
-        return hearing
+    def hear(self) -> int:
+        """fq_hear, until there are no more signals; how many were heard."""
+        heard, more = 0, True
+        while more:
+            [row] = self.rows("select * from fq_hear(%(queue)s)", queue=self.queue)
+            heard, more = heard + row["heard"], row["has_more"]
+        return heard
 
     def ready(self) -> None:
         """Hear everything, and move what is due into the ready order, as the dequeue of a paused queue does."""
         self.rows("select fq_pause(%(queue)s)", queue=self.queue)
         due = "select from fq_channel_state where queue = %(queue)s and next_dequeue_at between 0 and fq_now()"
-        while self.dequeue().signals_after is not None or self.value(f"select exists ({due})", queue=self.queue):
+        while self.hear() or self.value(f"select exists ({due})", queue=self.queue):
             pass
         self.rows("select fq_resume(%(queue)s)", queue=self.queue)
 
@@ -263,7 +261,7 @@ class Kernel:
         drained: list[Hand] = []
         for _ in range(calls):
             call = self.dequeue(limit)
-            if not call.hands and call.signals_after is None:
+            if not call.hands and call.due_in != 0:
                 return drained
             assert self.complete(*call.hands) == {}
             drained += call.hands

@@ -15,7 +15,7 @@ from tests.sql.load.loads import copy
 
 _TYPES = (
     r"(?:bigint|integer|text|boolean|jsonb|regclass|tid|bytea|smallint|xid8|xid|name|oid|uuid|pg_snapshot"
-    r"|interval|timestamptz)(?:\[\])?"
+    r"|interval|timestamptz|fairqueue\.fq_\w+)(?:\[\])?"
 )
 _CALL = re.compile(r"(?:fairqueue|%s)\.(fq_\w+)\(")
 _SIGNATURE = re.compile(
@@ -96,7 +96,7 @@ def test_calls_are_exact() -> None:
     """A function passes every argument to others in its position, each in the type of the parameter."""
     for name, body in _FILES.items():
         declared: dict[str, set[str]] = {}
-        for variable, type_ in re.findall(rf"\b([pvc]_\w+) (?:constant )?({_TYPES})(?=[;,\s:)])", body):
+        for variable, type_ in re.findall(rf"\b((?:[pvc]_)?\w+) (?:constant )?({_TYPES})(?=[;,\s:)])", body):
             declared.setdefault(variable, set()).add(type_)
         for called, arguments in _calls(body):
             assert len(arguments) == len(_PARAMETERS[called]), (name, called, arguments)
@@ -141,7 +141,7 @@ def test_an_overload_that_an_untyped_null_prefers(kernel: Kernel, database: Data
         "create function fq_return_messages(text, bigint[], tid[], text, text, int, text) returns void "
         f"language plpgsql as $$ begin raise exception '{PLANTED}'; end $$"
     )
-    database.execute("update fq_lease set expires_at = 1")
+    database.execute("update fq_lease set expires_at = fq_now()")
     assert [hand.id for hand in kernel.dequeue().hands] == [added.message_id]
 
 

@@ -3,7 +3,6 @@
 import psycopg
 import pytest
 
-from sqlalchemy_fairqueue.database import Hint
 from tests.fixtures.waits import Waits
 from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, on
 
@@ -22,7 +21,7 @@ def test_a_delivery_carries_its_token(kernel: Kernel) -> None:
 def test_an_empty_queue_has_nothing_due(kernel: Kernel) -> None:
     """On an empty queue nothing is handed out, no lease is made and due_in is null: the caller may wait."""
     call = kernel.dequeue(10)
-    assert (call.hands, call.lease_id, call.due_in, call.signals_after) == ([], None, None, None)
+    assert (call.hands, call.lease_id, call.due_in) == ([], None, None)
     assert kernel.value("select count(*) from fq_lease") == 0
 
 
@@ -34,16 +33,6 @@ def test_a_live_lease_is_used_again(kernel: Kernel) -> None:
     other = kernel.dequeue(lease=2 * HOUR, lease_id=first.lease_id)
     assert other.lease_id not in {None, first.lease_id}
     assert kernel.value("select count(*) from fq_lease") == 2
-
-
-def test_the_hint_stays_at_the_start_of_the_call(kernel: Kernel) -> None:
-    """A batch that needs a second scan of the ready order hints at no time after its start, where work became due."""
-    kernel.enqueue(*["a"] * 5, *["b"] * 5)
-    call = kernel.dequeue(7, lease=HOUR)
-    started = kernel.value("select expires_at from fq_lease") - HOUR - HOUR // 8
-    assert call.hints is not None
-    assert call.hints[Hint.READY_FLOOR] is not None
-    assert call.hints[Hint.READY_FLOOR] <= started
 
 
 def test_a_lease_of_another_queue_is_not_used(kernel: Kernel) -> None:
@@ -65,12 +54,12 @@ def test_due_in_is_the_end_of_the_next_lease(kernel: Kernel) -> None:
 
 
 def test_a_channel_held_by_another_counts_as_due_now(kernel: Kernel, open_kernel: OpenKernel) -> None:
-    """While another consumer's call holds the only ready channel, nothing is handed out and due_in is zero."""
+    """While another consumer's call holds the only ready channel, nothing is handed out and due_in is short."""
     kernel.enqueue("a", "a")
     holder = open_kernel()
     assert len(holder.dequeue().hands) == 1
     call = kernel.dequeue()
-    assert (call.hands, call.due_in) == ([], 0)
+    assert (call.hands, call.due_in) == ([], 10_000)
     holder.commit()
     assert len(kernel.dequeue().hands) == 1
 
@@ -89,34 +78,22 @@ def test_consumers_never_get_the_same(kernel: Kernel, open_kernel: OpenKernel, e
     assert kernel.state("a")["current_concurrency"] == 4
 
 
-def test_hints_only_speed_up(kernel: Kernel, open_kernel: OpenKernel) -> None:
-    """With the hints of the call before, a consumer still finds what others heard, configured and freed meanwhile."""
+def test_what_others_did_meanwhile_is_found(kernel: Kernel, open_kernel: OpenKernel) -> None:
+    """A consumer finds what others heard, configured and freed meanwhile."""
     consumer = open_kernel(autocommit=True)
     kernel.configure("tight", 1)
     kernel.enqueue(*["a", "b", "tight"] * 3)
     hands = []
-    hints = None
     for _ in range(30):
-        call = consumer.dequeue(1, hints=hints)
-        hints = call.hints
+        call = consumer.dequeue(1)
         hands += call.hands
         if kernel.enqueue("late")[0].created and len(hands) % 2:
             kernel.hear()
     assert kernel.complete(*[hand for hand in hands if hand.channel == "tight"]) == {}
-    while (call := consumer.dequeue(7, hints=hints)).hands:
-        hints = call.hints
+    while (call := consumer.dequeue(7)).hands:
         hands += call.hands
     assert kernel.value("select count(*) from fq_message where lease_id is null") == 1
     assert kernel.value("select count(*) from fq_signal") == 0
-
-
-def test_wrong_hints_hide_nothing(kernel: Kernel) -> None:
-    """Hints of another life (a failover, a clock that went back) do not hide a ready channel."""
-    hints: list[list[int | None]] = [[], [None] * 5, [2**63 - 1] * 5, [-(2**63)] * 5, [0, 2**62, 0, 0, 2**62]]
-    for number, wrong in enumerate(hints):
-        one = Kernel(kernel.connection, queue=f"q{number}")
-        one.enqueue("a")
-        assert one.dequeue(hints=wrong).channels == ["a"], wrong
 
 
 def test_bad_arguments_are_refused(kernel: Kernel) -> None:
@@ -144,7 +121,7 @@ def test_a_large_batch_is_one_call(kernel: Kernel) -> None:
     """Ten thousand messages of five thousand channels are heard and handed out in one call each, in sensible time."""
     kernel.rows("set statement_timeout = '60s'")
     kernel.enqueue(*[f"channel {number}" for number in range(5_000)] * 2)
-    assert kernel.hear().heard == 5_000
+    assert kernel.hear() == 5_000
     hands = kernel.dequeue(10_000).hands
     assert len({hand.id for hand in hands}) == 10_000
     assert kernel.complete(*hands) == {}
@@ -154,7 +131,7 @@ def test_concurrent_calls_pass_each_other_by(kernel: Kernel, open_kernel: OpenKe
     """While one call holds two of three channels, another gets the third at once."""
     kernel.enqueue("a", "b", "c", "c")
     kernel.ready()
-    kernel.rows("select fq_make_gate('q')")
+    kernel.rows("select fq_open_queue('q')")
     holder = open_kernel()
     assert holder.dequeue(2).channels == ["a", "b"]
     assert waits.unhindered(on(lambda rival: rival.dequeue(2).channels)) == ["c"]

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from sqlalchemy_fairqueue.database import Hint
 from sqlalchemy_fairqueue.sql import NEEDED_VERSION, functions, in_schema
 from tests.fixtures.clock import install_clock
 from tests.fixtures.database import Database, MakeDatabase
@@ -21,13 +20,13 @@ START = 1_700_000_000 * SECOND
 # The limit asked for, the function, and how a short way in it is closed.
 _ONLY = (
     "fq_dequeue",
-    "  v_several := v_limit > 1 and (v_several or v_seen > 1);\n",
-    "  v_several := true;\n  v_width := coalesce(v_width, v_limit);\n",
+    "  v_alone := v_left = 1 or v_hearer and v_first_tag is null and v_changed = 1;\n",
+    "  v_alone := false;\n",
 )
 WAYS = {
     "one": (1, *_ONLY),
     "few": (4, *_ONLY),
-    "one signal": (1, "fq_hear_signals", "  if not v_only then\n", "  if true then\n"),
+    "one signal": (1, "fq_hear_signals", "  if seen = 1 and not v_freeing then\n", "  if false then\n"),
 }
 Way = tuple[int, str, str, str]
 STILL = """
@@ -51,7 +50,7 @@ class Twin:
         assert text.count(open_way) == 1
         if closed:
             self.kernel.rows(in_schema(text.replace(open_way, closed_way), "public"))
-        self.call = Call([], None, None, [], None, None)
+        self.call = Call([], None, None, None, False, False, False, False)
         self.hands: list[Hand] = []
 
     def close(self) -> None:
@@ -59,19 +58,15 @@ class Twin:
         self.bystander.connection.close()
         self.kernel.connection.close()
 
-    def dequeue(self, *, hinted: bool) -> list[object]:
+    def dequeue(self) -> list[object]:
         """Take what the limit allows; what came, but for what chance or the server's other databases decide."""
-        hints = None
-        if hinted and self.call.hints:
-            hints = [*self.call.hints[: Hint.FULL_SCAN_AT], self.kernel.value("select fq_now()") + SECOND]
-        self.call = self.kernel.dequeue(self.limit, lease=HOUR, lease_id=self.call.lease_id, hints=hints)
+        self.call = self.kernel.dequeue(self.limit, lease=HOUR, lease_id=self.call.lease_id)
         self.hands += self.call.hands
         return [
             *((hand.id, hand.channel, hand.content, hand.attempt, hand.deliveries) for hand in self.call.hands),
-            self.call.hints[Hint.READY_FLOOR],
             self.call.lease_expires_at,
             self.call.due_in,
-            self.call.signals_after,
+            self.call.is_held,
         ]
 
     def lock(self, table: str, among: int) -> None:
@@ -82,9 +77,10 @@ class Twin:
     def rows(self) -> Sequence[dict[str, Any]]:
         """The state of every channel and message, but for the names of leases."""
         return [
-            *self.kernel.rows("select * from fq_channel_state order by channel_id"),
+            *self.kernel.rows("select *, 0 as row_version from fq_channel_state order by channel_id"),
             *self.kernel.rows("select *, 0 as lease_id from fq_message order by id"),
-            *self.kernel.rows("select * from fq_signal order by id"),
+            *self.kernel.rows("select *, null as xid from fq_signal order by id"),
+            *self.kernel.rows("select *, 0 as row_version, null as heard_below, null as heard_open from fq_queue_state"),
         ]
 
 
@@ -134,7 +130,7 @@ def _step(twin: Twin, chance: Random) -> object:
         case "unlock":
             twin.bystander.rollback()
         case "dequeue":
-            return twin.dequeue(hinted=chance.random() < 0.7)
+            return twin.dequeue()
     return None
 
 
@@ -150,7 +146,7 @@ _every_way = pytest.mark.parametrize("way", WAYS.values(), ids=list(WAYS))
 @_every_way
 @pytest.mark.parametrize("seed", range(8))
 def test_a_short_way_does_what_the_long_one_does(twins: list[Twin], seed: int) -> None:
-    """By either way: the same messages in the same order, the same hints, the same rows left, whatever the channels'
+    """By either way: the same messages in the same order, the same rows left, whatever the channels'
     weights, limits and rates, whatever is locked.
     """
     program = [Random(seed) for _ in twins]  # noqa: S311 - both twins draw the same
@@ -173,9 +169,9 @@ def test_what_one_call_brought_is_taken_as_the_long_way_would(
         for twin in twins:
             twin.kernel.rows("select setval('test_clock', last_value + %(by)s) from test_clock", by=SECOND)
             twin.kernel.configure(f"c{number}", slots, interval=interval, burst=3, weight=weight)
-            twin.dequeue(hinted=True)
+            twin.dequeue()
             twin.kernel.enqueue(*[f"c{number}"] * count)
-        ours, theirs = [twin.dequeue(hinted=True) for twin in twins]
+        ours, theirs = [twin.dequeue() for twin in twins]
         assert ours == theirs
         assert len(twins[0].call.hands) >= 1
         assert twins[0].rows() == twins[1].rows()
@@ -197,22 +193,14 @@ def test_a_locked_message_is_passed_by_and_stays_the_head(kernel: Kernel, open_k
     assert kernel.dequeue().ids == [first.message_id]
 
 
-def test_one_finds_what_lies_before_its_hint(kernel: Kernel) -> None:
-    """A hint past everything that is ready costs a second scan, not the message."""
-    (only,) = kernel.enqueue("a")
-    later = kernel.value("select fq_now()")
-    assert kernel.dequeue(hints=[later + SECOND, 0, None, None, later + SECOND]).ids == [only.message_id]
-
-
 def test_a_call_that_finds_nothing_writes_nothing(open_kernel: OpenKernel) -> None:
-    """Its commit has nothing to wait for, under a lease or without one, with hints or without."""
+    """Its commit has nothing to wait for, under a lease or without one."""
     kernel = open_kernel()
     kernel.enqueue("a")
     took = kernel.dequeue(lease=HOUR)
     kernel.complete(*took.hands)
     kernel.commit()
     for limit in (1, 7):
-        for hints in (took.hints, None):
-            found = kernel.dequeue(limit, lease=HOUR, lease_id=took.lease_id, hints=hints)
-            assert (found.hands, found.lease_id) == ([], took.lease_id)
-            assert kernel.value("select pg_current_xact_id_if_assigned()") is None
+        found = kernel.dequeue(limit, lease=HOUR, lease_id=took.lease_id)
+        assert (found.hands, found.lease_id) == ([], took.lease_id)
+        assert kernel.value("select pg_current_xact_id_if_assigned()") is None

@@ -34,7 +34,7 @@ def _warm(kernel: Kernel) -> None:
         kernel.bury(three)
         kernel.extend(one.lease_id, HOUR, *rest)
         kernel.complete(*rest)
-        kernel.rows("update fq_lease set expires_at = 0")
+        kernel.rows("update fq_lease set expires_at = fq_now()")
         kernel.drain()
 
 
@@ -56,6 +56,7 @@ def _fill(kernel: Kernel, messages: int, channels: int) -> None:
         messages=messages,
         channels=channels,
     )
+    kernel.rows("update fq_queue_state set ready_floor = '-9223372036854775808', ready_channel = 0")
     # A head is a lower bound: zero will do.
     kernel.rows(
         "insert into fq_channel_state (channel_id, queue, head_dequeue_at, head_message_id, tag, next_dequeue_at)"
@@ -78,13 +79,13 @@ def test_every_verb_is_frugal_on_a_fresh_install_with_many_messages(
     assert_frugal(kernel, BOUND, lambda: kernel.enqueue(*names))
     assert_frugal(kernel, BOUND, lambda: kernel.enqueue(*names, keys=names))
     assert_frugal(kernel, BOUND, lambda: kernel.enqueue("new"))
-    assert_frugal(kernel, BOUND, lambda: kernel.hear(limit=3 * BATCH))
+    assert_frugal(kernel, BOUND, lambda: kernel.hear())
     batches = []
     for limit in (1, BATCH):
         assert_frugal(kernel, BOUND, lambda: batches.append(kernel.dequeue(limit, lease=HOUR)))  # noqa: B023 - called at once
     hands = batches[1].hands
     assert len(hands) == BATCH
-    assert_frugal(kernel, BOUND, lambda: kernel.dequeue(BATCH, lease_id=hands[0].lease_id, hints=batches[1].hints))
+    assert_frugal(kernel, BOUND, lambda: kernel.dequeue(BATCH, lease_id=hands[0].lease_id))
     assert_frugal(kernel, BOUND, lambda: kernel.extend(hands[0].lease_id, HOUR, *hands))
     assert_frugal(kernel, BOUND, lambda: kernel.release(*hands[:3]))
     assert_frugal(kernel, BOUND, lambda: kernel.retry(*hands[3:5]))
@@ -92,7 +93,7 @@ def test_every_verb_is_frugal_on_a_fresh_install_with_many_messages(
     assert_frugal(kernel, BOUND, lambda: kernel.complete(*hands[7:]))
     assert_frugal(kernel, BOUND, lambda: kernel.cancel(*range(messages // 2, messages // 2 + BATCH)))
     assert_frugal(kernel, BOUND, lambda: kernel.configure("c1", 5))
-    kernel.rows("update fq_lease set expires_at = 0")
+    kernel.rows("update fq_lease set expires_at = fq_now()")
     assert_frugal(kernel, BOUND, lambda: kernel.dequeue(BATCH))
 
 
@@ -132,6 +133,6 @@ def test_reclaim_reads_expired_leases_only(kernel: Kernel) -> None:
         "insert into fq_message (channel_id, kind, content, dequeue_at, enqueued_at, max_attempts, lease_id)"
         " select 1, 'work', '', 0, 0, 20, 1 + i % 1000 from generate_series(1, 10000) i"
     )
-    kernel.rows("update fq_lease set expires_at = 1 where id = 7")
+    kernel.rows("update fq_lease set expires_at = fq_now() where id = 7")
     assert_frugal(kernel, BOUND, lambda: kernel.rows("select fq_reclaim('q', 1000)"))
     assert kernel.value("select count(*) from fq_message where lease_id = 7") == 0

@@ -45,7 +45,7 @@ _TABLES = {
     "fq_queue_state": Table(
         {"queue": "'q'"},
         _POLICY | {"row_version": ("-1",), "current_concurrency": ("-1",), "rate_at": ("-1", _LATER)},
-        ("insert into fq_queue (name) values ('q')",),
+        ("insert into fq_gate (queue, part) values ('q', 0)",),
     ),
     "fq_channel_plan": Table(
         {"channel_id": "7", "queue": "'q'"},

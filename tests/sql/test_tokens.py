@@ -102,6 +102,6 @@ def test_no_correction_leaves_virtual_time(kernel: Kernel) -> None:
 def test_nobody_sets_the_virtual_time(kernel: Kernel) -> None:
     """A consumer that hears signals does not say where virtual time is."""
     with pytest.raises(psycopg.errors.UndefinedFunction):
-        kernel.rows("select fq_hear('q', 0, 10, -1)")
+        kernel.rows("select fq_hear('q', -1)")
     roles = "select pg_catalog.has_function_privilege('public', oid, 'execute') as may from pg_proc where proname = "
     assert kernel.value(f"{roles} 'fq_hear_signals'") is False

@@ -2,7 +2,6 @@
 
 import pytest
 
-from sqlalchemy_fairqueue.database import Hint
 from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel
 from tests.sql.plans import assert_frugal
 
@@ -30,13 +29,10 @@ def test_many_messages_in_one_channel(kernel: Kernel, open_kernel: OpenKernel, c
         "insert into fq_signal (queue, channel_id, dequeue_at, message_id)"
         " select 'q', channel_id, dequeue_at, id from fq_message order by id limit 1"
     )
-    hints = None
     for _ in range(300):
-        call = kernel.dequeue(hints=hints)
-        hints = call.hints
+        call = kernel.dequeue()
         assert kernel.complete(*call.hands) == {}
-    assert_frugal(kernel, A_FEW, lambda: kernel.complete(*kernel.dequeue(hints=hints).hands))
-    assert_frugal(kernel, A_FEW, kernel.dequeue)
+    assert_frugal(kernel, A_FEW, lambda: kernel.complete(*kernel.dequeue().hands))
 
 
 @pytest.mark.parametrize("count", [50_000, pytest.param(1_000_000, marks=pytest.mark.whole)])
@@ -53,30 +49,20 @@ def test_many_signals_do_not_stand_before_one(kernel: Kernel, count: int) -> Non
         count=count,
     )
     kernel.enqueue("small")
-    after = kernel.dequeue().signals_after
-    chunks = 0
-    while after is not None:
-        hearing = kernel.hear(after, 25_000)
-        after = hearing.last_id if hearing.seen == 25_000 else None
-        chunks += 1
-    assert chunks <= count // 25_000 + 1
+    assert kernel.hear() == count + 2
     assert kernel.value("select count(*) from fq_signal") == 0
     assert "small" in kernel.dequeue(2).channels
 
 
 def test_an_open_snapshot_does_not_make_calls_dearer(kernel: Kernel, open_kernel: OpenKernel) -> None:
-    """Under a snapshot that keeps every old version, the hints let a call start where the last one found something.
+    """Under a snapshot that keeps every old version, a call starts where the ready order begins.
 
-    Without them each call would walk the versions of all calls before: thousands of index entries instead of a few.
+    Without a floor each call would walk the versions of all calls before: thousands of index entries instead of a few.
     """
-    hints = _age(kernel, open_kernel(isolation="REPEATABLE_READ"), left=300)
+    _age(kernel, open_kernel(isolation="REPEATABLE_READ"), left=300)
     before = _entries_read(kernel)
     for _ in range(20):
-        # Hints of the call before, and the next full scan far away: it is made now and then, for a tenth of the time.
-        hints[Hint.FULL_SCAN_AT] = kernel.value("select fq_now() + 50000000")
-        call = kernel.dequeue(hints=hints)
-        hints = call.hints
-        assert len(call.hands) == 1
+        assert len(kernel.dequeue().hands) == 1
     assert _entries_read(kernel) - before <= 20 * A_FEW
 
 
@@ -84,33 +70,30 @@ def test_an_open_snapshot_does_not_make_calls_dearer(kernel: Kernel, open_kernel
 def test_an_open_snapshot_does_not_make_the_end_of_the_line_dearer(
     kernel: Kernel, open_kernel: OpenKernel, *, locked: bool
 ) -> None:
-    """A call that gets less than it asks for searches what is next from where it found the last, and says so in its
-    hints, also when all that is left is locked.
+    """A call that gets less than it asks for searches what is next from where the order begins, also when all that is
+    left is locked.
     """
-    hints = _age(kernel, open_kernel(isolation="REPEATABLE_READ"))
+    _age(kernel, open_kernel(isolation="REPEATABLE_READ"))
     before = _entries_read(kernel)
     for _ in range(20):
-        # Both full scans far away: each takes a thirtieth of the time.
-        hints[Hint.FULL_SCAN_AT] = hints[Hint.BELOW_SCAN_AT] = kernel.value("select fq_now() + 50000000")
         kernel.enqueue("a")
         other = open_kernel()
         if locked:
             kernel.hear()
             other.rows("select from fq_channel_state for update")
-        call = kernel.dequeue(50, hints=hints)
+        call = kernel.dequeue(50)
         assert len(call.hands) == (not locked)
         assert call.due_in is not None
         other.rollback()
-        hints = call.hints
         if locked:
-            call = kernel.dequeue(50, hints=hints)
+            call = kernel.dequeue(50)
             assert len(call.hands) == 1
         assert kernel.complete(*call.hands) == {}
     assert _entries_read(kernel) - before <= 20 * 3 * A_FEW
 
 
 def test_dead_leases_do_not_make_an_empty_dequeue_dearer(kernel: Kernel, open_kernel: OpenKernel) -> None:
-    """Under a snapshot that keeps 200,000 ended leases an empty dequeue reads fewer than 100 buffers, by its hints."""
+    """Under a snapshot that keeps 200,000 ended leases an empty dequeue reads fewer than 100 buffers."""
     kernel.enqueue("a")
     kernel.complete(*kernel.dequeue().hands)
     kernel.rows(
@@ -120,12 +103,12 @@ def test_dead_leases_do_not_make_an_empty_dequeue_dearer(kernel: Kernel, open_ke
     reader = open_kernel(isolation="REPEATABLE_READ")
     reader.value("select count(*) from fq_lease")
     kernel.rows("delete from fq_lease where expires_at < fq_now()")
-    hints = kernel.dequeue().hints
-    hints[Hint.FULL_SCAN_AT] = hints[Hint.BELOW_SCAN_AT] = kernel.value("select fq_now() + 50000000")
+    kernel.enqueue("a")
+    kernel.complete(*kernel.dequeue().hands)
+    kernel.enqueue("a")
+    kernel.complete(*kernel.dequeue(10).hands)
     plan = kernel.value(
-        "explain (analyze, buffers, format json)"
-        " select * from fq_dequeue('q', 10, 30000000, 'me', null::bigint, %(hints)s::bigint[])",
-        hints=hints,
+        "explain (analyze, buffers, format json) select * from fq_dequeue('q', 10, 30000000, 'me')"
     )
     assert plan[0]["Plan"]["Shared Hit Blocks"] + plan[0]["Plan"]["Shared Read Blocks"] < 100
     reader.rollback()
@@ -133,33 +116,25 @@ def test_dead_leases_do_not_make_an_empty_dequeue_dearer(kernel: Kernel, open_ke
 
 @pytest.mark.parametrize("late", [SECOND, HOUR], ids=["a second", "an hour"])
 def test_a_lease_that_was_committed_after_its_end_is_found(kernel: Kernel, late: int) -> None:
-    """A lease whose transaction took longer than the lease is found at once, or, below the floor, by a full scan."""
+    """A lease whose transaction took longer than the lease is found at once, or a tenth of a second later."""
     kernel.enqueue("a")
-    call = kernel.dequeue(lease=HOUR)
-    (taken,) = call.hands
-    hints = kernel.dequeue(hints=call.hints).hints
-    hints[Hint.FULL_SCAN_AT] = kernel.value("select fq_now() + 50000000")
+    (taken,) = kernel.dequeue(lease=HOUR).hands
+    kernel.dequeue()
     kernel.rows("update fq_lease set expires_at = fq_now() - %(late)s", late=late)
-    call = kernel.dequeue(hints=hints)
-    assert call.ids == ([taken.id] if late == SECOND else [])
-    hints = call.hints
-    hints[Hint.FULL_SCAN_AT] = 0
-    assert (call.ids or kernel.dequeue(hints=hints).ids) == [taken.id]
+    if late == HOUR:
+        kernel.rows("update fq_queue_state set swept_at = swept_at - %(later)s", later=SECOND)
+    assert kernel.dequeue().ids == [taken.id]
 
 
-def _age(kernel: Kernel, reader: Kernel, *, left: int = 0) -> list[int | None]:
-    """Serve 450 messages of three channels one by one while the reader's snapshot keeps every version of their rows;
-    give the hints of the last call. So many messages more are left ready.
+def _age(kernel: Kernel, reader: Kernel, *, left: int = 0) -> None:
+    """Serve 450 messages of three channels one by one while the reader's snapshot keeps every version of their rows.
+    So many messages more are left ready.
     """
     kernel.enqueue(*["a", "b", "c"] * (150 + left // 3))
     kernel.hear()
     reader.value("select count(*) from fq_message")
-    call = kernel.dequeue()
-    assert kernel.complete(*call.hands) == {}
-    for _ in range(449):
-        call = kernel.dequeue(hints=call.hints)
-        assert kernel.complete(*call.hands) == {}
-    return call.hints
+    for _ in range(450):
+        assert kernel.complete(*kernel.dequeue().hands) == {}
 
 
 def _entries_read(kernel: Kernel) -> int:

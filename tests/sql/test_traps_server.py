@@ -22,7 +22,7 @@ def test_a_publication_of_all_tables_hinders_nothing(kernel: Kernel) -> None:
     one, two, three, four, *_ = kernel.dequeue(7).hands
     assert kernel.extend(one.lease_id, 60_000_000) is not None
     assert kernel.complete(one) == kernel.release(two) == kernel.retry(three) == kernel.bury(four) == {}
-    kernel.rows("update fq_lease set expires_at = 0")
+    kernel.rows("update fq_lease set expires_at = fq_now()")
     assert len(kernel.drain()) == 5
     assert kernel.value("select count(*) from fq_signal") <= 1
 

@@ -115,7 +115,7 @@ def test_a_lost_lease(page: Any, engine: Engine, waits: Waits, database: Databas
     with Session(engine) as session:
         page.index_customer(delivery, session)
         session.flush()
-        database.execute("update fq_lease set expires_at = 1")
+        database.execute("update fq_lease set expires_at = fq_now()")
         again = _take(SimpleNamespace(queue=Queue(page.queue.name)), engine)
         assert again.message_id == delivery.message_id
         other = waits.start(partial(_handle, page, again)).blocked()

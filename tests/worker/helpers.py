@@ -95,7 +95,7 @@ def count_effects(database: Database) -> int:
 
 def expire_leases(database: Database) -> None:
     """Let all leases end, as if their holders had been away for too long."""
-    database.execute("update fq_lease set expires_at = 1")
+    database.execute("update fq_lease set expires_at = fq_now()")
 
 
 def outlive(lease: timedelta, clock: Clock, *workers: Worker | AsyncWorker) -> None:

@@ -3,7 +3,9 @@
 -- message that is left.
 -- Guarantees: the tag moves by the costs divided by the weight. A channel without a message that is due, at its limit
 -- or held back by its rate leaves the ready order, and comes back at the virtual time; so does one whose messages
--- others have locked, in 10 ms. A credit ends with the backlog.
+-- others have locked, in 10 ms. A credit ends with the backlog. A call that does not attend to the queue
+-- leaves a signal of each channel that waits for a time: the hearer keeps a floor of such times.
+-- p_dispatcher: the state of the queue; p_hearer: whether the caller attends to it.
 -- Locks: only rows that the caller holds. Index: none, rows by ctid. Errors: none.
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996); generic cell rate algorithm (ITU-T I.371).
 create function fairqueue.fq_charge(
@@ -14,7 +16,8 @@ create function fairqueue.fq_charge(
   p_heads_at bigint[],
   p_head_ids bigint[],
   p_now bigint,
-  p_signal_floor bigint
+  p_dispatcher fairqueue.fq_queue_state,
+  p_hearer boolean
 )
 returns void
 language plpgsql
@@ -29,10 +32,11 @@ set enable_material = off
 set jit = off
 as $$
 begin
+  with moved as (
   update fairqueue.fq_channel_state s
   set row_version = s.row_version + 1,
     current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else n.got end,
-    backlog = fairqueue.fq_backlog_after(s.backlog, n.got::integer, n.head_at::bigint, p_queue, p_signal_floor),
+    backlog = fairqueue.fq_backlog_after(s.backlog, n.got::integer, n.head_at::bigint, p_queue, p_dispatcher),
     rate_at = n.rate_at,
     head_dequeue_at = n.head_at,
     head_message_id = n.head_id,
@@ -54,6 +58,13 @@ begin
     ) t
     where u.got is not null
   ) n
-  where s.ctid = n.row;
+  where s.ctid = n.row
+  returning s.channel_id, s.next_dequeue_at
+  )
+  insert into fairqueue.fq_signal (queue, channel_id)
+  select p_queue, m.channel_id
+  from moved m
+  where m.next_dequeue_at >= 0
+    and not p_hearer;
 end
 $$;

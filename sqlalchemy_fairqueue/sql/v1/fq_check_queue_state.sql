@@ -1,10 +1,10 @@
--- fq_check_queue_state: refuse a state row of a queue that is not configured, or that has one, and values out of their
+-- fq_check_queue_state: refuse a state row of a queue that has no gate, or that has a state row, and values out of their
 -- bounds. The trigger of fq_queue_state calls it for each row that is inserted.
--- Guarantees: of two transactions that insert a state row of one queue the second is refused: it waits for the row of
--- the queue, which the first has locked.
--- Locks: the row of fq_queue, for no key update; fq_limit_queue has it already. Index: fq_queue_pkey,
+-- Guarantees: of two transactions that insert a state row of one queue the second is refused: it waits for a part of
+-- the gate, which the first has locked.
+-- Locks: a part of the gate, for no key update. Index: fq_gate_pkey,
 -- fq_queue_state_newest_ix.
--- Errors: 23503 the queue has no row; 23505 it has a state row; 23514 a bad value; QF003 above READ COMMITTED, as
+-- Errors: 23503 the queue has no gate; 23505 it has a state row; 23514 a bad value; QF003 above READ COMMITTED, as
 -- fq_limit_queue.
 create function fairqueue.fq_check_queue_state()
 returns trigger
@@ -19,7 +19,7 @@ begin
   if (
     new.row_version >= 0 and new.max_concurrency >= 1 and new.current_concurrency >= 0
     and new.rate_interval between 0 and 31536000000000 and new.rate_burst between 1 and 1000000
-    and new.rate_at between 0 and 253402300799999999
+    and new.rate_at between 0 and 253402300799999999 and new.due_floor >= 0 and new.noted_at >= 0
   ) is false then
     raise exception 'a state row of queue % has a bad value', left(new.queue, 80)
       using errcode = '23514', table = 'fq_queue_state', detail = to_jsonb(new)::text,
@@ -31,12 +31,13 @@ begin
       using errcode = 'QF003', hint = 'insert it in a READ COMMITTED transaction';
   end if;
   perform
-  from fairqueue.fq_queue q
-  where q.name = new.queue
+  from fairqueue.fq_gate g
+  where g.queue = new.queue
+    and g.part = 0
   for no key update;
   if not found then
-    raise exception 'queue % is not configured', left(new.queue, 80)
-      using errcode = '23503', table = 'fq_queue_state', hint = 'give it a limit with fq_limit_queue';
+    raise exception 'queue % has no gate', left(new.queue, 80)
+      using errcode = '23503', table = 'fq_queue_state', hint = 'dequeue from it, or give it a limit';
   end if;
   -- A new statement, which sees the commit that it waited for.
   perform

@@ -88,7 +88,7 @@ begin
         )
     loop
       begin
-        perform fairqueue.fq_reclaim(v_abandoned, 1000::integer, 0::bigint);
+        perform fairqueue.fq_reclaim(v_abandoned, 1000::integer);
         perform fairqueue.fq_free_slots(v_abandoned);
       exception
         when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then

@@ -4,7 +4,7 @@
 -- Guarantees: until the caller's transaction ends, nobody sets the first limit of the queue. A limit that was set since
 -- the caller began is read from the row that is locked here. The first delivery of a queue makes the gate.
 -- Locks: one of the 64 parts of the gate for no key update, skip locked; where all of them are locked, one for key
--- share; fq_make_gate waits 5 ms at most.
+-- share; fq_open_queue waits 5 ms at most.
 -- Index: fq_gate_pkey. Errors: none.
 create function fairqueue.fq_enter_gate(p_queue text)
 returns boolean
@@ -58,7 +58,7 @@ begin
         from fairqueue.fq_gate g
         where g.queue = p_queue
       );
-      exit when not fairqueue.fq_make_gate(p_queue);
+      exit when not fairqueue.fq_open_queue(p_queue);
     end loop;
   end if;
   if v_limited is distinct from false then

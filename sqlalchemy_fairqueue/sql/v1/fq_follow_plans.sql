@@ -1,12 +1,12 @@
 -- fq_follow_plans: give channels of a queue the policy of the plan that they follow, where that has changed since they
 -- got it; fields that are configured for a channel alone stay. followed: how many got it. deferred: how many must wait,
 -- because their plan brings a first max_concurrency, see fq_begin_limits.
--- Guarantees: exact as fq_configure_channel: leased messages are counted when a channel gets a max_concurrency. Of the
--- channels that come to be ready earlier, a signal lets the next hearing find the first and those behind it.
+-- Guarantees: exact as fq_configure_channel: leased messages are counted when a channel gets a max_concurrency. A
+-- channel that waits for a time leaves a signal, unless the caller attends to the queue (p_hearer).
 -- Locks: state rows, then what fq_begin_limits locks, all for no key update and skip locked: it waits for none.
 -- Index: fq_channel_plan_pkey, fq_plan_pkey, fq_channel_state_newest_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_follow_plans(
-  p_queue text, p_channel_ids bigint[], out followed integer, out deferred integer
+  p_queue text, p_channel_ids bigint[], p_hearer boolean, out followed integer, out deferred integer
 )
 language plpgsql
 volatile
@@ -56,7 +56,7 @@ begin
         )
     ),
     wanted as materialized (
-      select o.ctid as row, c.row as noted, o.channel_id, p.revision, o.rate_at, o.next_dequeue_at as next_before,
+      select o.ctid as row, c.row as noted, o.channel_id, p.revision, o.rate_at,
         o.max_concurrency is null or o.current_concurrency < o.max_concurrency as served_before,
         case when 'max_concurrency' = any (c.overridden) then o.max_concurrency else p.max_concurrency end
           as max_concurrency,
@@ -99,7 +99,7 @@ begin
         rate_at = least(s.rate_at, v_now + w.rate_burst * w.rate_interval),
         next_dequeue_at = case
           when s.next_dequeue_at is null then null
-          when s.next_dequeue_at <= v_now then greatest(s.next_dequeue_at, t.allowed_at)
+          when s.next_dequeue_at <= v_now and w.served_before then greatest(s.next_dequeue_at, t.allowed_at)
           else greatest(0, s.head_dequeue_at, t.allowed_at)
         end
       from wanted w
@@ -111,9 +111,7 @@ begin
       ) t
       where s.ctid = w.row
         and not w.first
-      returning s.channel_id, s.head_dequeue_at, s.head_message_id, s.next_dequeue_at,
-        (w.max_concurrency is null or s.current_concurrency < w.max_concurrency)
-          and (not w.served_before or s.next_dequeue_at < w.next_before) as freed
+      returning s.channel_id, s.next_dequeue_at
     ),
     noted as (
       update fairqueue.fq_channel_plan o
@@ -123,13 +121,11 @@ begin
         and not w.first
     ),
     signalled as (
-      insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id)
-      select p_queue, a.channel_id, a.head_dequeue_at, a.head_message_id
+      insert into fairqueue.fq_signal (queue, channel_id)
+      select p_queue, a.channel_id
       from applied a
-      where a.freed
-        and a.next_dequeue_at is not null
-      order by a.next_dequeue_at
-      limit 1
+      where a.next_dequeue_at >= 0
+        and not p_hearer
     )
     select (select count(*) from applied a), array_agg(w.channel_id) filter (where w.first)
     into v_followed, v_ids
@@ -137,6 +133,11 @@ begin
     followed := followed + v_followed;
     exit when v_ids is null or v_pass = 2;
     deferred := fairqueue.fq_begin_limits(p_queue, v_ids);
+    if not p_hearer then
+      insert into fairqueue.fq_signal (queue, channel_id)
+      select p_queue, u.id
+      from unnest(v_ids) u(id);
+    end if;
   end loop;
 end
 $$;

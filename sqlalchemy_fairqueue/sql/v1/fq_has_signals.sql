@@ -1,6 +1,6 @@
--- fq_has_signals: whether a queue has a signal above p_after that nobody has heard.
+-- fq_has_signals: whether a queue has a signal that nobody has heard: p_below and p_open as in fq_queue_state.
 -- Guarantees: as the statement that calls it sees them. Locks: none. Index: fq_signal_pkey. Errors: none.
-create function fairqueue.fq_has_signals(p_queue text, p_after bigint)
+create function fairqueue.fq_has_signals(p_queue text, p_below xid8, p_open xid8[])
 returns boolean
 language plpgsql
 stable
@@ -13,7 +13,12 @@ begin
     select
     from fairqueue.fq_signal g
     where g.queue = p_queue
-      and g.id > p_after
+      and g.xid >= p_below
+  ) or exists (
+    select
+    from fairqueue.fq_signal g
+    where g.queue = p_queue
+      and g.xid = any (p_open)
   );
 end
 $$;

@@ -1,21 +1,8 @@
--- fq_hear: apply one chunk of a queue's signals to the state of their channels, up to p_limit with an id above p_after,
--- in the caller's transaction. A dequeue does so by itself.
--- heard: signals applied; seen: signals read; first_id, last_id: their least and greatest id; scheduled_at: earliest
--- position of a channel heard of.
--- Guarantees: as fq_hear_signals; the next dequeue moves channels that it finds due into the ready order. Call again
--- with p_after = last_id while seen = p_limit, so that signals of channels that somebody else holds never fill every
--- chunk.
--- Locks, index: as fq_hear_signals. Errors: QF001 bad argument; QF007.
-create function fairqueue.fq_hear(
-  p_queue text,
-  p_after bigint,
-  p_limit integer,
-  out heard integer,
-  out seen integer,
-  out first_id bigint,
-  out last_id bigint,
-  out scheduled_at bigint
-)
+-- fq_hear: apply signals of a queue to the state of their channels, 1,000 at most, and move channels that are due into
+-- the ready order. A dequeue does so by itself. heard: signals applied; has_more: there are others.
+-- Guarantees, locks, index: as fq_attend. Nothing, where another call attends to the queue or there is nothing to do.
+-- Errors: QF001 bad argument; QF003 wrong isolation level; QF007.
+create function fairqueue.fq_hear(p_queue text, out heard integer, out has_more boolean)
 language plpgsql
 volatile
 security definer
@@ -28,15 +15,39 @@ set enable_mergejoin = off
 set enable_material = off
 set jit = off
 as $$
+declare
+  v_now bigint := fairqueue.fq_now();
+  v_sight record;
+  v_attended record;
 begin
+  heard := 0;
+  has_more := false;
   perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[]);
-  if p_queue is null or p_after is null or p_limit is null or p_limit < 1 then
-    raise exception 'fq_hear has queue %, after %, limit %', left(p_queue, 80), p_after, p_limit
-      using errcode = 'QF001',
-        hint = 'name a queue, a signal id to go on after (0: from the first) and a limit of 1 or more';
+  if p_queue is null then
+    raise exception 'fq_hear has no queue'
+      using errcode = 'QF001', hint = 'name a queue';
   end if;
-  select h.heard, h.seen, h.first_id, h.last_id, h.scheduled_at
-  into heard, seen, first_id, last_id, scheduled_at
-  from fairqueue.fq_hear_signals(p_queue, p_after, p_limit, null::bigint) h;
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'fq_hear runs in a % transaction', current_setting('transaction_isolation')
+      using errcode = 'QF003', hint = 'run it in a READ COMMITTED transaction of its own';
+  end if;
+  select l.* into v_sight
+  from fairqueue.fq_look(p_queue, v_now) l;
+  if not (v_sight.is_signalled or v_sight.is_due) then
+    return;
+  end if;
+  if (v_sight.state).queue is null then
+    perform fairqueue.fq_open_queue(p_queue);
+  end if;
+  select a.* into v_attended
+  from fairqueue.fq_attend(
+    p_queue, v_now, 1000::integer, v_sight.settings::fairqueue.fq_queue, v_sight.is_signalled::boolean,
+    false::boolean, false::boolean, v_sight.is_due::boolean, false::boolean
+  ) a;
+  if v_attended.heard + v_attended.moved > 0 or v_attended.must_note then
+    perform fairqueue.fq_note(v_attended.row_id::tid, v_attended.state::fairqueue.fq_queue_state, v_now);
+  end if;
+  heard := v_attended.heard;
+  has_more := v_attended.has_more;
 end
 $$;

@@ -1,7 +1,7 @@
--- fq_move_due: move up to p_limit channels of a queue that is fair by cost, whose time has come, into the ready order.
+-- fq_move_due: move up to p_limit channels of a queue, whose time has come, into the ready order.
 -- They waited for their first message, for their rate, for a limit, or were configured. p_from: times before it are
 -- passed over; p_virtual_time: where they start at the earliest.
--- Guarantees: moved says how many became ready, first_tag where the first of them stands.
+-- Guarantees: returns how many became ready.
 -- Locks: state rows for no key update, skip locked: it waits for none.
 -- Index: fq_channel_state_ready_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_move_due(
@@ -9,10 +9,9 @@ create function fairqueue.fq_move_due(
   p_now bigint,
   p_from bigint,
   p_limit integer,
-  p_virtual_time bigint,
-  out moved integer,
-  out first_tag bigint
+  p_virtual_time bigint
 )
+returns integer
 language plpgsql
 volatile
 set search_path = pg_catalog, pg_temp
@@ -24,6 +23,8 @@ set enable_mergejoin = off
 set enable_material = off
 set jit = off
 as $$
+declare
+  v_moved integer;
 begin
   -- A row that changed since the snapshot fails the join on row_version when PostgreSQL checks it again.
   with due as materialized (
@@ -57,9 +58,9 @@ begin
     where s.ctid = d.row
     returning s.next_dequeue_at
   )
-  select count(*), min(w.next_dequeue_at)
-  into moved, first_tag
+  select count(*) into v_moved
   from waited w
   where w.next_dequeue_at < 0;
+  return v_moved;
 end
 $$;

@@ -1,11 +1,11 @@
--- fq_promote: give up to p_limit messages of a queue that have a priority and came due from p_after to p_until the
+-- fq_promote: give up to p_limit messages of a queue that have a priority and came due until p_until the
 -- position of their priority.
 -- Guarantees: a message whose due time changed meanwhile stays where it is. returned_at tells since when the message is
 -- ready: since it came due. One signal a channel carries the least of them. A message that somebody else has locked is
 -- left for the next call.
 -- Locks: promotions for update and messages for no key update, all skip locked: it waits for none.
 -- Index: fq_promotion_due_ix, fq_message_pkey, fq_channel_state_newest_ix. Errors: none.
-create function fairqueue.fq_promote(p_queue text, p_limit integer, p_after bigint, p_until bigint)
+create function fairqueue.fq_promote(p_queue text, p_limit integer, p_until bigint)
 returns void
 language plpgsql
 volatile
@@ -22,7 +22,7 @@ begin
     select g.ctid as row, g.message_id, g.due_at
     from fairqueue.fq_promotion g
     where g.queue = p_queue
-      and g.due_at between p_after and p_until
+      and g.due_at <= p_until
     order by g.queue, g.due_at, g.message_id
     limit p_limit
     for update skip locked

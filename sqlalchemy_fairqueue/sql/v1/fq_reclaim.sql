@@ -1,5 +1,4 @@
 -- fq_reclaim: take back up to p_limit messages whose lease has expired, and drop expired leases that hold nothing more.
--- p_after: leases that ended before are passed over.
 -- Guarantees: a message goes back into its own channel, where it stood, its attempt counted; after max_attempts it is a
 -- dead letter; one that was cancelled is gone; its slot is freed by a signal. A message that a completing transaction
 -- has locked is passed by. Where a letter has the id of a message already, those of the call that are out of attempts
@@ -7,7 +6,7 @@
 -- Locks: leases for update skip locked (dequeue holds its own for key share), messages for update skip locked. Never
 -- waits.
 -- Index: fq_lease_expires_ix, fq_message_lease_ix. Errors: none.
-create function fairqueue.fq_reclaim(p_queue text, p_limit integer, p_after bigint default 0)
+create function fairqueue.fq_reclaim(p_queue text, p_limit integer)
 returns integer
 language plpgsql
 volatile
@@ -17,7 +16,7 @@ declare
   v_leases bigint[];
   v_consumers text[];
   v_taken integer;
-  v_after_at bigint := p_after - 1;
+  v_after_at bigint := -1;
   v_after_id bigint := -1;
   v_ids bigint[];
   v_rows tid[];

@@ -51,10 +51,8 @@ begin
   )
   select sum(t.queue_freed) filter (where t.queue_freed > 0), max(t.id) into v_queue_freed, v_heard
   from told t;
-  if v_queue_freed > 0 then
-    insert into fairqueue.fq_signal (queue, channel_id, queue_freed)
-    values (p_queue, p_channel_id, least(v_queue_freed, 1000000));
-  end if;
+  insert into fairqueue.fq_signal (queue, channel_id, queue_freed)
+  values (p_queue, p_channel_id, coalesce(least(v_queue_freed, 1000000), 0));
   if v_row is null then
     return true;
   end if;

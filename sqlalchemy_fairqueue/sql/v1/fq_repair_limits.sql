@@ -15,21 +15,31 @@ declare
   v_states tid[];
   v_shares tid[];
   v_problem text;
+  v_now bigint := fairqueue.fq_now();
+  v_state fairqueue.fq_queue_state;
+  v_drawn boolean;
   r record;
 begin
   select q.limits into v_limits
   from fairqueue.fq_queue q
   where q.name = p_queue;
   begin
-    select m.state, m.rate_at, m.rate_interval into r
-    from fairqueue.fq_queue_room(p_queue, v_limits, 1::integer, fairqueue.fq_now()) m;
-    update fairqueue.fq_queue_state s
-    set row_version = s.row_version + 1,
-      current_concurrency = s.current_concurrency + 1,
-      rate_at = greatest(r.rate_at, fairqueue.fq_now()) + r.rate_interval
-    where s.ctid = r.state;
-    if found and v_limits is not null then
-      perform fairqueue.fq_draw(p_queue, v_limits, 1::integer, true::boolean);
+    select s.ctid as row, s as state into r
+    from fairqueue.fq_queue_state s
+    where s.queue = p_queue
+    order by s.queue desc, s.row_version desc
+    limit 1
+    for no key update skip locked;
+    if found then
+      v_state := r.state;
+      select m.is_drawn into v_drawn
+      from fairqueue.fq_queue_room(p_queue, v_limits, 1::integer, v_state, v_now) m;
+      v_state.current_concurrency := v_state.current_concurrency + 1;
+      v_state.rate_at := greatest(v_state.rate_at, v_now) + v_state.rate_interval;
+      perform fairqueue.fq_note(r.row::tid, v_state, v_now);
+      if v_drawn then
+        perform fairqueue.fq_draw(p_queue, v_limits, 1::integer, true::boolean);
+      end if;
     end if;
     raise exception using errcode = 'QF099', message = 'it is undone';
   exception

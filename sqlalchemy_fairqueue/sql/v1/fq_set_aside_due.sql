@@ -51,8 +51,8 @@ begin
     end if;
   end loop;
   begin
-    perform fairqueue.fq_reclaim(p_queue, 1000::integer, 0::bigint);
-    perform fairqueue.fq_promote(p_queue, 1000::integer, 0::bigint, p_now);
+    perform fairqueue.fq_reclaim(p_queue, 1000::integer);
+    perform fairqueue.fq_promote(p_queue, 1000::integer, p_now);
   exception
     when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
       -- The search goes on. If it finds nothing, the dequeue that is tried again fails with this error.

@@ -58,10 +58,8 @@ class Clients:
         kernel = self.open(autocommit=True, name=f"consumer {number}")
 
         def run(stop: Event) -> None:
-            hints = None
             while not stop.is_set():
-                call = kernel.dequeue(self.limit, hints=hints)
-                hints = call.hints
+                call = kernel.dequeue(self.limit)
                 back = [hand for hand in call.hands if hand.deliveries == 1 and hand.id % 3 == 0]
                 done = [hand for hand in call.hands if hand not in back]
                 if back:

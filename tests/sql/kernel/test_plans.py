@@ -26,7 +26,7 @@ VERBS: dict[str, Callable[[Kernel], object]] = {
     "dequeue": lambda kernel: kernel.dequeue(),
     "complete": lambda kernel: kernel.complete(*kernel.dequeue(OUT).hands),
     "dequeue more": lambda kernel: kernel.dequeue(10),
-    "hear": lambda kernel: kernel.hear(limit=20),
+    "hear": lambda kernel: kernel.hear(),
     "configure": lambda kernel: kernel.configure("c2", 5),
     "bound": lambda kernel: bound(kernel, "c3", 5),
     "lift": lambda kernel: limit(kernel, None),
@@ -40,7 +40,7 @@ def test_every_verb_is_frugal_on_a_fresh_install_with_a_backlog(kernel: Kernel, 
     for _ in range(2):
         for verb in VERBS.values():
             verb(kernel)
-    kernel.rows("update fq_lease set expires_at = 0")
+    kernel.rows("update fq_lease set expires_at = fq_now()")
     kernel.drain()
     filler = open_kernel(autocommit=True)
     names = [f"c{number}" for number in range(2_000)]

@@ -31,7 +31,8 @@ WAITING = {
     *product(QUEUE, QUEUE),
     # a limit counts the messages that are out, and a dequeue under way is taking some
     *product(SETTLING | {"configure", "dequeue"}, {"limit"}),
-    ("dequeue", "unlimit"),
+    *product({"dequeue", "hear"}, {"unlimit"}),
+    ("hear", "limit"),
     *product({"limit"}, SETTLING | {"configure"}),
 }
 

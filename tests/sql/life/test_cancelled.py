@@ -31,7 +31,7 @@ def test_a_heartbeat_extends_what_is_alive(kernel: Kernel, clock: Clock) -> None
     enqueue(kernel, "a", "a", "a")
     long, short, gone = (kernel.dequeue(lease=lease).lease_id for lease in (24 * HOUR, HOUR // 4, HOUR // 4))
     before = kernel.value("select expires_at from fq_lease where id = %(id)s", id=long)
-    kernel.rows("update fq_lease set expires_at = 1 where id = %(id)s", id=gone)
+    kernel.rows("update fq_lease set expires_at = fq_now() where id = %(id)s", id=gone)
     beats = {beat.lease_id: beat for beat in heartbeat(kernel, short, gone, long, None, 7, short, lease=HOUR)}
     assert list(beats) == sorted([long or 0, short or 0, gone or 0, 7])
     assert beats[long or 0].expires_at == before

@@ -62,7 +62,7 @@ def _warm(kernel: Kernel) -> None:
         kernel.bury(*kernel.dequeue(BATCH).hands)
         purge_dead(kernel, three.id)
         purge_dead(kernel, kind="none")
-        kernel.rows("update fq_lease set expires_at = 0")
+        kernel.rows("update fq_lease set expires_at = fq_now()")
         kernel.drain()
 
 
@@ -140,7 +140,7 @@ def test_every_verb_is_frugal_on_a_fresh_install_with_many_messages(
     frugal(lambda: purge_dead(kernel, before=5 * BATCH))
     enqueue(kernel, *["small"] * BATCH)
     frugal(lambda: purge_channel(kernel, "small"))
-    kernel.rows("update fq_lease set expires_at = 0 where queue = 'q'")
+    kernel.rows("update fq_lease set expires_at = fq_now() where queue = 'q'")
     frugal(lambda: kernel.dequeue(BATCH))
 
 

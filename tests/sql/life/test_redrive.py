@@ -6,7 +6,6 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from sqlalchemy_fairqueue.database import Hint
 from tests.fixtures.clock import Clock
 from tests.fixtures.waits import Waits
 from tests.sql.answers import Hand
@@ -107,8 +106,7 @@ def test_a_purge_waits_for_a_dequeue_and_hinders_none(kernel: Kernel, open_kerne
 def test_a_purge_passes_by_what_is_locked(
     kernel: Kernel, open_kernel: OpenKernel, waits: Waits, clock: Clock, fair_by: str
 ) -> None:
-    """A message that somebody has locked is passed by, stays ready and is delivered, wherever the hints of a consumer
-    let it begin to search; the purge goes on.
+    """A message that somebody has locked is passed by, stays ready and is delivered; the purge goes on.
     """
     kernel.set_queue(fair_by=fair_by)
     one, two, three = enqueue(kernel, *["a"] * 3)
@@ -120,9 +118,7 @@ def test_a_purge_passes_by_what_is_locked(
     assert waits.unhindered(on(lambda operator: purge_channel(operator, "a"))) == 1
     holder.rollback()
     assert unbalanced(kernel) == []
-    assert call.hints is not None
-    call.hints[Hint.FULL_SCAN_AT] = kernel.value("select fq_now() + 50000000")
-    assert kernel.dequeue(10, hints=call.hints).ids == [two.message_id]
+    assert kernel.dequeue(10).ids == [two.message_id]
     assert unbalanced(kernel) == []
     assert three.created
 

@@ -6,6 +6,7 @@ create table fairqueue.fq_lease (
   consumer text not null,
   expires_at bigint not null,
   waiting_until bigint,
+  epoch bigint not null default 0,
   constraint fq_lease_pkey primary key (id)
 )
 with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 100, autovacuum_vacuum_cost_delay = 0);

@@ -1,6 +1,14 @@
--- The count of a queue that has, or once had, a limit or a rate of all its channels together, and when its rate allows
--- the next message: one live row a queue, made by fq_limit_queue. Versioned like fq_channel_state and for the same
--- reasons: no unique index, every update sets row_version = row_version + 1, the newest version is found first.
+-- What the dispatcher of a queue knows: one live row a queue, made by its first delivery or its first limit. Who hears
+-- the signals of the queue has it locked until its transaction ends; others pass it by, and nobody waits for it.
+-- heard_below, heard_open: the last complete hearing has heard what transactions below the one left, but for those of
+-- the others, which were open. ready_floor, ready_channel: the ready order begins there or behind; still_since: since
+-- when it does. due_floor: no channel is due before; lease_floor: no
+-- lease ends before, but for one whose transaction lasted longer: ten times a second, from swept_at
+-- on, all are looked at. held_since: since when something is due that nobody can take,
+-- because it is locked. noted_at: when this was written. current_concurrency and rate_at are of a queue that has, or
+-- once had, a limit or a rate of all its channels together; max_concurrency and the rate are those of fq_queue.
+-- Versioned like fq_channel_state and for the same reasons: no unique index, every update sets row_version =
+-- row_version + 1, the newest version is found first.
 create table fairqueue.fq_queue_state (
   queue text collate "C" not null,
   row_version bigint not null default 0,
@@ -8,7 +16,17 @@ create table fairqueue.fq_queue_state (
   current_concurrency integer not null default 0,
   rate_interval bigint not null default 0,
   rate_burst integer not null default 1,
-  rate_at bigint not null default 0
+  rate_at bigint not null default 0,
+  heard_below xid8 not null default '0',
+  heard_open xid8[] not null default '{}',
+  ready_floor bigint not null default -9223372036854775808,
+  ready_channel bigint not null default 0,
+  still_since bigint not null default 0,
+  due_floor bigint not null default 0,
+  lease_floor bigint not null default 0,
+  swept_at bigint not null default 0,
+  held_since bigint,
+  noted_at bigint not null default 0
 )
 with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 100, autovacuum_vacuum_cost_delay = 0);
 alter table fairqueue.fq_queue_state replica identity full;

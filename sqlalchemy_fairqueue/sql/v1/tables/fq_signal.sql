@@ -1,8 +1,11 @@
 -- The append-only notes that transactions leave for the dispatcher: "this channel has a message at (dequeue_at,
 -- message_id)", "this channel has n slots free again", "so many were added, and so many dropped",
 -- "its messages cost so much more than was charged" (cost).
+-- xid: the transaction that left it. New are the signals of transactions that the last complete hearing did not see:
+-- fq_queue_state has the snapshot of it.
 create table fairqueue.fq_signal (
   queue text collate "C" not null,
+  xid xid8 not null default pg_current_xact_id(),
   id bigint generated always as identity,
   channel_id bigint not null,
   dequeue_at bigint,
@@ -13,7 +16,7 @@ create table fairqueue.fq_signal (
   dropped integer not null default 0,
   bounded boolean not null default false,
   cost bigint,
-  constraint fq_signal_pkey primary key (queue, id)
+  constraint fq_signal_pkey primary key (queue, xid, id)
 )
 with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 create index fq_signal_bounded_ix on fairqueue.fq_signal (channel_id, id) where bounded;

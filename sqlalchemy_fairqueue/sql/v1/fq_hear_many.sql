@@ -1,21 +1,23 @@
--- fq_hear_chunk: what fq_hear_signals does where a queue has several signals, or one that frees a slot of the queue.
--- Arguments and results are the same.
--- Guarantees: as fq_hear_signals. Slots of the queue's limit are freed while the queue's state row is locked, whether
--- their signal's channel can be locked or not.
--- Locks: the newest row of the queue's state, then state rows of channels, for no key update, then signals for update,
--- all skip locked. Index: as fq_hear_signals. Errors: none.
--- Its caller sets how its statements are planned. It is one function: signals that are applied in another one cost 3 to
--- 4 % of a dequeue of two messages.
-create function fairqueue.fq_hear_chunk(
+-- fq_hear_many: apply signals to the states of their channels: lower the head, schedule idle channels, free slots, count.
+-- By signal, in the order of p_channels: its row, id and channel. p_noting, p_must: whether those of
+-- channels that somebody has locked may, and must be put back. seen: p_rows without the signals that were put back; the others as fq_hear_signals.
+-- Guarantees: as fq_hear_signals. The head of a paused channel is lowered, but it does not become ready. A channel keeps
+-- the greatest id that it was told by, heard_id: a sum of what signals will still add to its backlog begins there. What
+-- messages cost more than was charged moves the tag, see fq_tag_heard. Signals of a channel that is gone are deleted.
+-- Locks: state rows for no key update, signals for update, both skip locked. Index: as fq_hear_signals. Errors: none.
+-- Its caller sets how its statements are planned.
+create function fairqueue.fq_hear_many(
   p_queue text,
-  p_after bigint,
-  p_limit integer,
+  p_rows tid[],
+  p_ids bigint[],
+  p_channels bigint[],
   p_virtual_time bigint,
+  p_noting boolean,
+  p_must boolean,
   out heard integer,
   out seen integer,
-  out first_id bigint,
-  out last_id bigint,
-  out scheduled_at bigint
+  out freed bigint,
+  out first_due bigint
 )
 language plpgsql
 volatile
@@ -23,63 +25,23 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
-  v_rows tid[];
-  v_ids bigint[];
-  v_channels bigint[];
   v_states tid[];
   v_firsts bigint[];
   v_counts bigint[];
-  v_freeing bigint;
-  -- channels that are not there, and their signals
   v_lost bigint;
   v_orphans integer := 0;
-  v_queue_state tid;
-  v_queue_heard bigint;
-  v_queue_freed bigint;
+  v_back bigint;
+  v_freed bigint;
   v_now bigint := fairqueue.fq_now();
 begin
-  heard := 0;
-  select array_agg(s.row), array_agg(s.id), array_agg(s.channel_id), count(*), min(s.id), max(s.id),
-    count(*) filter (where s.queue_freed > 0)
-  into v_rows, v_ids, v_channels, seen, first_id, last_id, v_freeing
-  from (
-    select c.*
-    from (
-      select g.ctid as row, g.id, g.channel_id, g.queue_freed
-      from fairqueue.fq_signal g
-      where g.queue = p_queue
-        and g.id > p_after
-      order by g.queue, g.id
-      limit p_limit
-    ) c
-    order by c.channel_id
-  ) s;
-  if seen = 0 then
-    return;
-  end if;
-
-  if v_freeing > 0 then
-    select s.ctid into v_queue_state
-    from (
-      select n.ctid as row, n.row_version
-      from fairqueue.fq_queue_state n
-      where n.queue = p_queue
-      order by n.queue desc, n.row_version desc
-      limit 1
-    ) newest
-    join fairqueue.fq_queue_state s on s.ctid = newest.row and s.row_version is not distinct from newest.row_version
-    for no key update of s skip locked;
-  end if;
-
   -- A channel's signals are a stretch of the arrays. (Finding them by channel would be a nested loop: quadratic.) A
-  -- state row that changed since the snapshot fails the join on row_version when PostgreSQL checks it again: its holder
-  -- heard a moment ago. ("is not distinct from" is no index condition: the planner reaches rows by ctid and never by an
-  -- index.)
+  -- state row that changed since the snapshot fails the join on row_version when PostgreSQL checks it again. ("is not
+  -- distinct from" is no index condition: the planner reaches rows by ctid and never by an index.)
   with known as materialized (
     select c.id, c.first, c.signals, newest.row, newest.row_version
     from (
       select u.id, min(u.ord) as first, count(*) as signals
-      from unnest(v_channels) with ordinality u(id, ord)
+      from unnest(p_channels) with ordinality u(id, ord)
       group by u.id
     ) c
     left join lateral (
@@ -103,24 +65,15 @@ begin
     for no key update of s skip locked
   ) l;
   if v_lost > 0 then
-    v_orphans := fairqueue.fq_drop_orphans(v_rows, v_ids, v_channels);
-  end if;
-  if v_states is null and v_queue_state is null then
-    heard := v_orphans;
-    return;
+    v_orphans := fairqueue.fq_drop_orphans(p_rows, p_ids, p_channels);
   end if;
 
-  -- A new statement, whose snapshot is younger than the locks: what another hearing applied before is not seen again.
-  -- Only the holder of the state row deletes signals. Skip locked is for sessions that lock them by hand, since dequeue
-  -- waits for nobody.
+  -- A new statement, whose snapshot is younger than the locks. Skip locked is for sessions that lock signals by hand.
   with claimed as materialized (
     select l.state, g.ctid as row
     from unnest(v_states, v_firsts, v_counts) l(state, first, signals)
     cross join lateral generate_series(l.first, l.first + l.signals - 1) i
-    join fairqueue.fq_signal g
-      on g.ctid = v_rows[i.i]
-      and g.id is not distinct from v_ids[i.i]
-      and (g.queue_freed = 0 or v_queue_state is not null)
+    join fairqueue.fq_signal g on g.ctid = p_rows[i.i] and g.id is not distinct from p_ids[i.i]
     for update of g skip locked
   ),
   dropped as (
@@ -130,12 +83,11 @@ begin
     returning c.state, g.id, g.dequeue_at, g.message_id, g.freed, g.queue_freed, g.added, g.dropped, g.cost
   ),
   told as materialized (
-    select d.state, d.signals, d.last_id, d.freed, d.queue_signals, d.queue_freed, d.added, d.dropped, d.cost,
+    select d.state, d.signals, d.last_id, d.freed, d.queue_freed, d.added, d.dropped, d.cost,
       d.least[1] as dequeue_at, d.least[2] as message_id
     from (
       select d.state, count(*) as signals, max(d.id) as last_id, sum(d.freed) as freed,
-        count(*) filter (where d.queue_freed > 0) as queue_signals, sum(d.queue_freed) as queue_freed,
-        sum(d.added) as added, sum(d.dropped) as dropped, sum(d.cost) as cost,
+        sum(d.queue_freed) as queue_freed, sum(d.added) as added, sum(d.dropped) as dropped, sum(d.cost) as cost,
         min(array[d.dequeue_at, d.message_id]) filter (where d.message_id is not null) as least
       from dropped d
       group by d.state
@@ -161,17 +113,16 @@ begin
     cross join lateral (
       select l.*,
         case
-          when l.next_at < 0 then l.next_at
+          when l.was_ready then l.next_at
           when l.is_ready then greatest(l.tag_before, p_virtual_time)
           else l.tag_before
         end as tag
       from (
         select u.*,
           (
-            u.next_at < 0
+            u.was_ready
             or (
-              p_virtual_time is not null
-              and (u.next_at is not null or (u.lower and u.until is not null))
+              (u.next_at is not null or (u.lower and u.until is not null))
               and (u.max_concurrency is null or u.current_concurrency - t.freed < u.max_concurrency)
               and u.until <= v_now
             )
@@ -179,6 +130,9 @@ begin
         from (
           select o.next_dequeue_at as next_at, o.max_concurrency, o.current_concurrency, o.weight, o.tag as tag_before,
             o.tag_rest as rest, b.lower,
+            -- A channel that was at its limit is placed anew.
+            o.next_dequeue_at < 0
+              and (o.max_concurrency is null or o.current_concurrency < o.max_concurrency) as was_ready,
             case when b.lower then t.dequeue_at else o.head_dequeue_at end as head_at,
             case when b.lower then t.message_id else o.head_message_id end as head_id,
             case
@@ -199,31 +153,23 @@ begin
       ) l
     ) n
     left join lateral fairqueue.fq_tag_heard(
-      n.next_at::bigint, n.tag_before::bigint, n.rest::bigint, n.weight::integer, t.cost::bigint, n.is_ready::boolean,
+      (case when n.was_ready then n.next_at end)::bigint, n.tag_before::bigint, n.rest::bigint, n.weight::integer, t.cost::bigint, n.is_ready::boolean,
       p_virtual_time
     ) h on t.cost <> 0 or (n.is_ready and n.rest < 0)
     where s.ctid = t.state
     returning s.next_dequeue_at, s.max_concurrency is null or s.current_concurrency < s.max_concurrency as served
   )
   select
-    (select coalesce(sum(t.signals), 0) from told t),
-    (select coalesce(sum(t.queue_signals), 0) from told t),
+    (select coalesce(sum(t.signals), 0) from told t) + v_orphans,
     (select coalesce(sum(t.queue_freed), 0) from told t),
-    -- Of each channel heard of, changed or not: configuration sends a signal when a channel is ready again.
-    (select min(a.next_dequeue_at) from applied a where a.served)
-  into heard, v_queue_heard, v_queue_freed, scheduled_at;
-  heard := heard + v_orphans;
-
-  if v_queue_state is null then
-    return;
+    (select min(a.next_dequeue_at) filter (where a.served and a.next_dequeue_at >= 0) from applied a)
+  into heard, freed, first_due;
+  seen := cardinality(p_rows);
+  if heard < seen and (p_must or (p_noting and heard > 0)) then
+    select b.signals, b.freed into v_back, v_freed
+    from fairqueue.fq_put_back(p_queue, p_rows, p_ids) b;
+    seen := seen - v_back;
+    freed := freed + v_freed;
   end if;
-  if v_queue_heard < v_freeing then
-    v_queue_freed := v_queue_freed + fairqueue.fq_free_queue_slots(v_rows, v_ids);
-  end if;
-  update fairqueue.fq_queue_state q
-  set row_version = q.row_version + 1,
-    current_concurrency = q.current_concurrency - v_queue_freed
-  where q.ctid = v_queue_state
-    and v_queue_freed > 0;
 end
 $$;

@@ -1,0 +1,150 @@
+-- fq_choose: channels to take messages from, and messages of them, in the order of start tags. From p_state's floor on,
+-- up to p_width channels and p_limit messages; p_bound: where a message starts at the latest if others have channels
+-- locked (null: anywhere); p_pass: how many passes found fewer messages than they were asked for; p_bytes, p_first,
+-- p_skip: as fq_cut_batch; p_hearer: whether the caller attends to the queue.
+-- By channel, in ready order: its row, whether it has a limit, and what fq_charge takes. By message: its row, and the
+-- how many-th channel it is of. sizes: bytes of them all; found: channels; width, passed: whether that many channels
+-- were found, and whether others have ready ones locked; skip: the messages that were found locked, too; is_cut: as
+-- fq_cut_batch. states null: nothing is ready, or was not brought to its plan yet (followed).
+-- Guarantees: no message of these channels that is left starts before the last one that is given, unless somebody has it
+-- locked; none starts beyond the channels that were not looked at, or beyond the bound.
+-- Locks: state rows, then messages, for no key update, skip locked. Index: fq_channel_state_ready_ix,
+-- fq_message_ready_ix; rows by ctid. Errors: none. Its caller sets how its statements are planned.
+create function fairqueue.fq_choose(
+  p_queue text, p_settings fairqueue.fq_queue, p_state fairqueue.fq_queue_state, p_bound bigint, p_hearer boolean,
+  p_width integer, p_limit integer, p_pass integer, p_bytes bigint, p_first boolean, p_skip bigint[], p_now bigint,
+  out states tid[], out limited boolean[], out gots integer[], out charges bigint[], out next_heads_at bigint[],
+  out next_head_ids bigint[], out rows tid[], out ords integer[], out bytes bigint, out passed boolean,
+  out skip bigint[], out is_cut boolean, out followed boolean
+)
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_channels bigint[];
+  v_rooms integer[];
+  v_heads_at bigint[];
+  v_head_ids bigint[];
+  v_tags bigint[];
+  v_rests bigint[];
+  v_weights integer[];
+  v_found integer;
+  v_upto bigint;
+  v_depth integer;
+  v_ids bigint[];
+  v_costs bigint[];
+  v_sizes bigint[];
+  v_locked integer[];
+begin
+  followed := false;
+  -- As fq_choose_one.
+  select array_agg(o.row), array_agg(o.channel_id), array_agg(o.limited), array_agg(o.room),
+    array_agg(o.head_dequeue_at), array_agg(o.head_message_id), array_agg(o.next_dequeue_at), array_agg(o.tag_rest),
+    array_agg(o.weight), count(*)
+  into states, v_channels, limited, v_rooms, v_heads_at, v_head_ids, v_tags, v_rests, v_weights, v_found
+  from (
+    select s.ctid as row, s.channel_id, s.weight, s.next_dequeue_at, s.tag_rest, s.head_dequeue_at, s.head_message_id,
+      s.max_concurrency is not null as limited,
+      least(
+        p_limit, s.max_concurrency - s.current_concurrency,
+        fairqueue.fq_rate_room(p_now, s.rate_at, s.rate_interval, s.rate_burst)
+      )::integer as room
+    from (
+      select r.ctid as row, r.row_version, r.next_dequeue_at, r.channel_id
+      from fairqueue.fq_channel_state r
+      where r.queue = p_queue
+        and r.next_dequeue_at is not null
+        and (r.max_concurrency is null or r.current_concurrency < r.max_concurrency)
+        and (r.next_dequeue_at, r.channel_id) >= (p_state.ready_floor, p_state.ready_channel)
+        and r.next_dequeue_at < 0
+        and r.head_dequeue_at <= p_now
+        and (fairqueue.fq_rate_allows_at(r.rate_at, r.rate_interval, r.rate_burst) <= p_now) is not false
+      order by r.queue, r.next_dequeue_at, r.channel_id
+    ) ready
+    join fairqueue.fq_channel_state s
+      on s.ctid = ready.row
+      and s.row_version is not distinct from ready.row_version
+      and s.channel_id is not distinct from ready.channel_id
+    order by ready.next_dequeue_at, ready.channel_id
+    limit p_width
+    for no key update of s skip locked
+  ) o;
+  if v_found = 0 then
+    return;
+  end if;
+  -- What follows a plan that has changed gets the new values before anything is taken from it.
+  if p_settings.plans then
+    select f.followed + f.deferred > 0 into followed
+    from fairqueue.fq_follow_plans(p_queue, v_channels, p_hearer) f;
+    if followed then
+      states := null;
+      return;
+    end if;
+  end if;
+
+  passed := v_found < p_width and v_found < (
+    select count(*)
+    from (
+      select
+      from fairqueue.fq_channel_state r
+      where r.queue = p_queue
+        and r.next_dequeue_at is not null
+        and (r.max_concurrency is null or r.current_concurrency < r.max_concurrency)
+        and (r.next_dequeue_at, r.channel_id) >= (p_state.ready_floor, p_state.ready_channel)
+        and r.next_dequeue_at < 0
+        and r.head_dequeue_at <= p_now
+        and (fairqueue.fq_rate_allows_at(r.rate_at, r.rate_interval, r.rate_burst) <= p_now) is not false
+      limit p_width
+    ) x
+  );
+  if v_found = p_width or (passed and p_bound is not null) then
+    v_upto := least(v_tags[v_found], case when passed then p_bound end);
+  end if;
+  -- While others may be ready beyond these channels, one message of each is read, otherwise twice as many as its part
+  -- would be; and in each further pass twice as many.
+  v_depth := case when v_upto is null then 2 * p_limit / v_found + 2 else 1 end;
+  v_depth := least(v_depth::bigint << least(p_pass, 16), 100000);
+  select c.rows, c.ids, c.ords, c.costs, c.sizes, c.gots, c.charges, c.next_heads_at, c.next_head_ids, c.is_cut
+  into rows, v_ids, ords, v_costs, v_sizes, gots, charges, next_heads_at, next_head_ids, is_cut
+  from fairqueue.fq_cut_batch(
+    v_channels, v_heads_at, v_head_ids, v_rooms, v_tags, v_rests, v_weights,
+    ((p_settings.fair_by <> 'messages') is true)::boolean, v_upto, v_depth, p_limit, p_bytes, p_first, p_skip, p_now
+  ) c;
+  select array_agg(l.number order by l.number) into v_locked
+  from (
+    select u.number
+    from unnest(rows, v_ids) with ordinality u(row, id, number)
+    join fairqueue.fq_message x
+      on x.ctid = u.row
+      and x.id is not distinct from u.id
+      and num_nulls(x.lease_id) = 1
+    for no key update of x skip locked
+  ) l;
+  if coalesce(cardinality(v_locked), 0) < cardinality(v_ids) then
+    -- Others have messages of these locked: the next pass goes on behind them.
+    skip := p_skip || v_ids;
+    is_cut := false;
+    select array_agg(rows[n]), array_agg(ords[n]), array_agg(v_costs[n]), array_agg(v_sizes[n])
+    into rows, ords, v_costs, v_sizes
+    from unnest(v_locked) n;
+    select array_agg(case when g.got > 0 then t.got else g.got end order by g.ord),
+      array_agg(coalesce(t.charge, 0) order by g.ord)
+    into gots, charges
+    from unnest(gots) with ordinality g(got, ord)
+    left join (
+      select u.ord, count(*)::integer as got, sum(u.cost)::bigint as charge
+      from unnest(ords, v_costs) u(ord, cost)
+      group by u.ord
+    ) t on t.ord = g.ord;
+  end if;
+  skip := coalesce(skip, p_skip);
+  if cardinality(skip) > 0 then
+    select h.heads_at, h.head_ids into next_heads_at, next_head_ids
+    from fairqueue.fq_find_heads(v_channels, v_heads_at, v_head_ids) h;
+  end if;
+  select sum(z.size) into bytes
+  from unnest(v_sizes) z(size);
+end
+$$;

@@ -1,0 +1,48 @@
+-- fq_choose_one: the first ready channel of a queue that nobody has locked, from the floor of p_state on and up to the
+-- bound (null: any tag): its row, its id, whether it has a limit, its head. p_settings: of the queue; p_hearer: whether
+-- the caller attends to it. state null: there is none; followed: the channel was brought to its plan, look again.
+-- Guarantees: until the transaction ends nobody else serves the channel. A row that changed since the snapshot fails the
+-- join on row_version when PostgreSQL checks it again, since its place changed too. ("is not distinct from" is no index
+-- condition, so the planner reaches rows by ctid and never by an index.)
+-- Locks: the state row, for no key update, skip locked. Index: fq_channel_state_ready_ix; rows by ctid. Errors: none.
+-- Its caller sets how its statements are planned.
+create function fairqueue.fq_choose_one(
+  p_queue text, p_settings fairqueue.fq_queue, p_state fairqueue.fq_queue_state, p_bound bigint, p_hearer boolean,
+  p_now bigint,
+  out state tid, out channel_id bigint, out is_limited boolean, out head_at bigint, out head_id bigint,
+  out followed boolean
+)
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+begin
+  select s.ctid, s.channel_id, s.max_concurrency is not null, s.head_dequeue_at, s.head_message_id
+  into state, channel_id, is_limited, head_at, head_id
+  from (
+    select r.ctid as row, r.row_version, r.next_dequeue_at, r.channel_id
+    from fairqueue.fq_channel_state r
+    where r.queue = p_queue
+      and r.next_dequeue_at is not null
+      and (r.max_concurrency is null or r.current_concurrency < r.max_concurrency)
+      and (r.next_dequeue_at, r.channel_id) >= (p_state.ready_floor, p_state.ready_channel)
+      and r.next_dequeue_at <= coalesce(p_bound, -1)
+      and r.head_dequeue_at <= p_now
+      and (fairqueue.fq_rate_allows_at(r.rate_at, r.rate_interval, r.rate_burst) <= p_now) is not false
+    order by r.queue, r.next_dequeue_at, r.channel_id
+  ) ready
+  join fairqueue.fq_channel_state s
+    on s.ctid = ready.row
+    and s.row_version is not distinct from ready.row_version
+    and s.channel_id is not distinct from ready.channel_id
+  order by ready.next_dequeue_at, ready.channel_id
+  limit 1
+  for no key update of s skip locked;
+  followed := false;
+  if found and p_settings.plans then
+    select f.followed + f.deferred > 0 into followed
+    from fairqueue.fq_follow_plans(p_queue, array[channel_id]::bigint[], p_hearer) f;
+  end if;
+end
+$$;

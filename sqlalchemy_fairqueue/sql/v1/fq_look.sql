@@ -1,0 +1,88 @@
+-- fq_look: what a dequeue finds before it writes anything: the settings of the queue, the newest state of its
+-- dispatcher, the epoch of the server; whether there are signals that nobody has heard, expired leases, promotions and
+-- channels that are due, changed plans that are not with all of their channels; the first ready channel, and where it will stand after one message. All null: there is none.
+-- Guarantees: one statement, one snapshot. A state that came out of a dump may name transactions of another server: its
+-- row is not younger than they are, and all signals count as unheard then.
+-- Locks: none. Index: fq_queue_pkey, fq_queue_state_newest_ix, fq_signal_pkey, fq_lease_expires_ix, fq_promotion_due_ix,
+-- fq_channel_state_ready_ix, fq_message_pkey. Errors: none.
+create function fairqueue.fq_look(p_queue text, p_now bigint)
+returns table (
+  settings fairqueue.fq_queue, state fairqueue.fq_queue_state, epoch bigint, is_signalled boolean, has_expired boolean,
+  has_promotions boolean, is_due boolean, has_plans boolean, first_tag bigint, first_channel bigint, turn bigint
+)
+language plpgsql
+volatile
+rows 1
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+#variable_conflict use_column
+begin
+  return query
+  select q, d.state, (select e.value from fairqueue.fq_epoch e where e.one and e.xmin = e.written_by),
+    exists (
+      select
+      from fairqueue.fq_signal g
+      where g.queue = p_queue
+        and g.xid >= coalesce(d.heard_below, '0')
+    )
+    or exists (
+      select
+      from fairqueue.fq_signal g
+      where g.queue = p_queue
+        and g.xid = any (d.heard_open)
+    ),
+    exists (
+      select
+      from fairqueue.fq_lease e
+      where e.queue = p_queue
+        and e.expires_at >= case when d.swept_at > p_now - 100000 then d.lease_floor else 0 end
+        and e.expires_at <= p_now
+    ),
+    exists (
+      select
+      from fairqueue.fq_promotion o
+      where o.queue = p_queue
+        and o.due_at <= p_now
+    ),
+    exists (
+      select
+      from fairqueue.fq_channel_state s
+      where s.queue = p_queue
+        and s.next_dequeue_at is not null
+        and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
+        and s.next_dequeue_at >= coalesce(least(d.due_floor, p_now), 0)
+        and s.next_dequeue_at <= p_now
+    ),
+    q.plans is true and exists (
+      select
+      from fairqueue.fq_plan n
+      where n.queue = p_queue
+        and num_nonnulls(n.spread_after) = 1
+    ),
+    f.tag, f.channel_id,
+    fairqueue.fq_turn(f.tag, f.tag_rest, f.weight, f.head_message_id, (q.fair_by <> 'messages')::boolean)
+  from (values (p_queue)) asked (name)
+  left join fairqueue.fq_queue q on q.name = asked.name
+  left join lateral (
+    select n as state, n.heard_open, n.ready_floor, n.ready_channel, n.due_floor, n.lease_floor, n.swept_at,
+      case
+        when n.heard_below <= pg_snapshot_xmax(pg_current_snapshot()) and age(n.xmin) <= age(n.heard_below::xid) then
+          n.heard_below
+      end as heard_below
+    from fairqueue.fq_queue_state n
+    where n.queue = asked.name
+    order by n.queue desc, n.row_version desc
+    limit 1
+  ) d on true
+  left join lateral fairqueue.fq_first_ready(
+    asked.name, coalesce(d.ready_floor, '-9223372036854775808')::bigint, coalesce(d.ready_channel, 0)::bigint
+  ) f on true;
+end
+$$;

@@ -1,0 +1,58 @@
+-- fq_note: write the state of a queue's dispatcher, which the caller has locked: row and state as fq_attend gave them.
+-- Guarantees: the floor of what is due rises to the first channel that waits, and never beyond p_now: who places a
+-- channel at a time without being the hearer leaves a signal, by which the floor falls again.
+-- Locks: only the row that the caller holds. Index: fq_channel_state_ready_ix,
+-- fq_lease_expires_ix; the row by ctid. Errors: none.
+create function fairqueue.fq_note(p_row tid, p_state fairqueue.fq_queue_state, p_now bigint)
+returns void
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+begin
+  update fairqueue.fq_queue_state s
+  set row_version = s.row_version + 1,
+    current_concurrency = p_state.current_concurrency,
+    rate_at = p_state.rate_at,
+    heard_below = p_state.heard_below,
+    heard_open = p_state.heard_open,
+    ready_floor = p_state.ready_floor,
+    ready_channel = p_state.ready_channel,
+    still_since = p_state.still_since,
+    due_floor = least(
+      p_now,
+      (
+        select w.next_dequeue_at
+        from fairqueue.fq_channel_state w
+        where w.queue = p_state.queue
+          and w.next_dequeue_at is not null
+          and (w.max_concurrency is null or w.current_concurrency < w.max_concurrency)
+          and w.next_dequeue_at >= greatest(0, p_state.due_floor)
+        order by w.queue, w.next_dequeue_at
+        limit 1
+      )
+    ),
+    lease_floor = least(
+      p_now - 10000000,
+      (
+        select e.expires_at
+        from fairqueue.fq_lease e
+        where e.queue = p_state.queue
+          and e.expires_at >= s.lease_floor
+        order by e.queue, e.expires_at
+        limit 1
+      )
+    ),
+    swept_at = case when s.swept_at between p_now - 100000 and p_now then s.swept_at else p_now end,
+    held_since = p_state.held_since,
+    noted_at = p_now
+  where s.ctid = p_row;
+end
+$$;

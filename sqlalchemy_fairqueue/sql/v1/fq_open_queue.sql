@@ -1,0 +1,55 @@
+-- fq_open_queue: make the gate and the state of a queue that has none, and the epoch of a server that has none, for a
+-- delivery. False: another transaction that makes them has not ended within a few milliseconds; nothing was made.
+-- Guarantees: they are there, and the caller sees them. Nobody waits for longer than 5 ms.
+-- Locks: a part of the gate; the first delivery of a queue, or after a crash, waits that long for another transaction
+-- that makes them. Index: fq_gate_pkey, fq_queue_state_newest_ix, fq_epoch_pkey. Errors: none.
+create function fairqueue.fq_open_queue(p_queue text)
+returns boolean
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+set lock_timeout = '5ms'
+as $$
+begin
+  delete from fairqueue.fq_epoch e
+  where e.xmin is distinct from e.written_by;
+  insert into fairqueue.fq_epoch (value)
+  values (hashtextextended(gen_random_uuid()::text, 0))
+  on conflict do nothing;
+  -- The new version has the xmin of the one that it reads, in a subtransaction too.
+  update fairqueue.fq_epoch e
+  set written_by = e.xmin
+  where num_nulls(e.written_by) = 1;
+  insert into fairqueue.fq_gate (queue, part)
+  select p_queue, i.i
+  from generate_series(-1, 63) i(i)
+  on conflict (queue, part) do nothing;
+  perform
+  from fairqueue.fq_gate g
+  where g.queue = p_queue
+    and g.part = 0
+  for no key update;
+  -- A new statement: it sees the row of who had the part.
+  insert into fairqueue.fq_queue_state (queue)
+  select p_queue
+  where (
+      select s.queue
+      from fairqueue.fq_queue_state s
+      where s.queue = p_queue
+      order by s.queue desc, s.row_version desc
+      limit 1
+    ) is null;
+  return true;
+exception
+  when lock_not_available then
+    return false;
+end
+$$;

@@ -1,0 +1,46 @@
+-- fq_put_back: make one new signal a channel of those of some signals that are still there, since somebody has their
+-- channels: it is heard later, and nobody walks over what was heard before. Returns how many signals that were, and the
+-- slots of the queue that they give back: a channel that is locked for long must not keep these.
+-- Guarantees: nothing of what they tell is lost. The caller has the state of the queue locked.
+-- Locks: signals for update, skip locked. Index: none, rows by ctid. Errors: none.
+create function fairqueue.fq_put_back(p_queue text, p_rows tid[], p_ids bigint[], out signals bigint, out freed bigint)
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+begin
+  with claimed as materialized (
+    select g.ctid as row
+    from unnest(p_rows, p_ids) u(row, id)
+    join fairqueue.fq_signal g on g.ctid = u.row and g.id is not distinct from u.id
+    for update of g skip locked
+  ),
+  gone as (
+    delete from fairqueue.fq_signal g
+    using claimed c
+    where g.ctid = c.row
+    returning g.channel_id, g.bounded, g.dequeue_at, g.message_id, g.added, g.freed, g.queue_freed, g.dropped, g.cost
+  ),
+  back as (
+    insert into fairqueue.fq_signal (
+      queue, channel_id, bounded, dequeue_at, message_id, added, freed, dropped, cost
+    )
+    select p_queue, t.channel_id, t.bounded, t.least[1], t.least[2], t.added, t.freed, t.dropped, t.cost
+    from (
+      select g.channel_id, g.bounded, sum(g.added) as added, sum(g.freed) as freed, sum(g.dropped) as dropped,
+        sum(g.cost) as cost, min(array[g.dequeue_at, g.message_id]) filter (where g.message_id is not null) as least
+      from gone g
+      group by g.channel_id, g.bounded
+    ) t
+  )
+  select count(*), coalesce(sum(g.queue_freed), 0) into signals, freed
+  from gone g;
+end
+$$;

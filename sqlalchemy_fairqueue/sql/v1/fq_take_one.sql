@@ -1,0 +1,89 @@
+-- fq_take_one: lease the first message of a channel that fq_choose_one has locked, and charge the channel, as fq_dequeue
+-- does for many: half the cost. p_limited_queue: whether the queue has a limit, p_dispatcher, p_hearer: as fq_charge.
+-- Returns the message, and has_more: whether the channel has another one that is due. message_id null: others have all
+-- that is due locked, and the channel is due again in 10 ms.
+-- Guarantees: the next head is the least message that was not taken, even if another transaction has locked it.
+-- Locks: the message, for no key update, skip locked. Index: fq_message_ready_ix; rows by ctid. Errors: none.
+-- Its caller sets how its statements are planned.
+create function fairqueue.fq_take_one(
+  p_queue text, p_settings fairqueue.fq_queue, p_dispatcher fairqueue.fq_queue_state, p_state tid, p_channel_id bigint, p_is_limited boolean,
+  p_head_at bigint, p_head_id bigint, p_limited_queue boolean, p_lease_id bigint, p_hearer boolean,
+  p_now bigint,
+  out message_id bigint, out row_id tid, out channel text, out kind text, out content bytea, out headers jsonb,
+  out enqueued_at bigint, out attempt integer, out max_attempts integer, out deliveries integer, out has_more boolean
+)
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_cost bigint;
+  v_got integer;
+  v_next bigint[];
+  v_place bigint;
+begin
+  update fairqueue.fq_message m
+  set lease_id = p_lease_id,
+    attempts = m.attempts + 1,
+    deliveries = m.deliveries + 1,
+    slots = case when p_is_limited then 1 else 0 end + case when p_limited_queue then 2 else 0 end,
+    delivered_at = case when p_settings.history then p_now end
+  where m.ctid = (
+      select x.ctid
+      from fairqueue.fq_message x
+      where x.channel_id = p_channel_id
+        and x.lease_id is null
+        and (x.dequeue_at, x.id) >= (p_head_at, p_head_id)
+        and x.dequeue_at <= p_now
+      order by x.channel_id, x.dequeue_at, x.id
+      limit 1
+      for no key update skip locked
+    )
+    and num_nulls(m.lease_id) = 1
+  returning m.id, m.ctid, (select c.name from fairqueue.fq_channel c where c.id = p_channel_id),
+    m.kind, m.content, m.headers, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries,
+    case when p_settings.fair_by <> 'messages' then greatest(0, coalesce(m.cost, 1)) else 1 end,
+    (
+      select array[x.dequeue_at, x.id]
+      from fairqueue.fq_message x
+      where x.channel_id = p_channel_id
+        and x.lease_id is null
+        and (x.dequeue_at, x.id) >= (p_head_at, p_head_id)
+        and x.id <> m.id
+      order by x.channel_id, x.dequeue_at, x.id
+      limit 1
+    )
+  into message_id, row_id, channel, kind, content, headers, enqueued_at, attempt, max_attempts, deliveries, v_cost,
+    v_next;
+  v_got := found::integer;
+  if v_got = 0 then
+    v_cost := 0;
+    select array[h.heads_at[1], h.head_ids[1]] into v_next
+    from fairqueue.fq_find_heads(array[p_channel_id]::bigint[], array[p_head_at]::bigint[], array[p_head_id]::bigint[]) h;
+  end if;
+  has_more := v_got = 1 and v_next[1] <= p_now;
+  -- As fq_charge, whose start would cost more than its run.
+  update fairqueue.fq_channel_state s
+  set row_version = s.row_version + 1,
+    current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else v_got end,
+    backlog = fairqueue.fq_backlog_after(s.backlog, v_got, v_next[1]::bigint, p_queue, p_dispatcher),
+    rate_at = case when v_got > 0 then greatest(s.rate_at, p_now) + s.rate_interval else s.rate_at end,
+    head_dequeue_at = v_next[1],
+    head_message_id = v_next[2],
+    last_dequeue_at = case when v_got > 0 then p_now else s.last_dequeue_at end,
+    tag = fairqueue.fq_tag_after(s.next_dequeue_at, s.tag_rest, v_cost, s.weight),
+    tag_rest = fairqueue.fq_tag_rest(s.tag_rest, v_cost, s.weight, v_next[1]::bigint),
+    next_dequeue_at = fairqueue.fq_next_dequeue_at(
+      fairqueue.fq_tag_after(s.next_dequeue_at, s.tag_rest, v_cost, s.weight), v_got, v_next[1]::bigint, p_now,
+      (case when v_got > 0 then greatest(s.rate_at, p_now) + s.rate_interval else s.rate_at end)::bigint,
+      s.rate_interval, s.rate_burst, (s.current_concurrency + v_got < s.max_concurrency)::boolean
+    )
+  where s.ctid = p_state
+  returning s.next_dequeue_at into v_place;
+  if not p_hearer and v_place >= 0 then
+    insert into fairqueue.fq_signal (queue, channel_id)
+    values (p_queue, p_channel_id);
+  end if;
+end
+$$;

@@ -1,0 +1,131 @@
+"""What the state of a queue's dispatcher says holds, whoever wrote it, and whatever happened since."""
+
+import pytest
+
+from tests.fixtures.clock import install_clock
+from tests.fixtures.database import Database
+from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel
+from tests.sql.kernel.verbs import limit
+
+
+@pytest.mark.parametrize("polls", [0, 1], ids=["at once", "after a poll that found nothing"])
+def test_what_an_open_transaction_signalled_lies_below_no_floor(
+    kernel: Kernel, open_kernel: OpenKernel, polls: int
+) -> None:
+    """A transaction with the newest id of all, and a signal below one that was heard, commits late: its message is
+    found at once.
+    """
+    kernel.enqueue("a", "b")
+    call = kernel.dequeue(7, lease=2 * HOUR)
+    kernel.complete(*call.hands)
+    older, newer = open_kernel(), open_kernel()
+    older.rows("select pg_current_xact_id()")
+    (late,) = newer.enqueue("a")
+    for _ in range(polls):
+        # Under a lease that is alive, as a worker that holds messages does.
+        call = kernel.dequeue(7, lease=HOUR, lease_id=call.lease_id)
+    (early,) = older.enqueue("b")
+    older.commit()
+    found = []
+    for _ in range(3):
+        call = kernel.dequeue(7, lease=HOUR, lease_id=call.lease_id)
+        found += call.ids
+    newer.commit()
+    call = kernel.dequeue(7, lease=HOUR, lease_id=call.lease_id)
+    assert [*found, *call.ids] == [early.message_id, late.message_id]
+
+
+@pytest.mark.parametrize("size", [1, 3, 10])
+@pytest.mark.parametrize("limited", ["no", "channel", "queue"])
+def test_whether_slots_are_held_is_told(kernel: Kernel, size: int, limited: str) -> None:
+    """holds_slots is true where the end of what was taken frees a slot, whichever way it was taken."""
+    kernel.enqueue("a", "b", "c", "c", "c", "c")
+    if limited == "channel":
+        kernel.configure("c", max_concurrency=2)
+    elif limited == "queue":
+        limit(kernel, 5)
+    told = []
+    while (call := kernel.dequeue(size)).hands:
+        held = kernel.value("select count(*) from fq_message where id = any(%(ids)s) and slots > 0", ids=call.ids)
+        assert call.holds_slots >= (held > 0)
+        told.append(call.holds_slots)
+    assert any(told) == (limited != "no")
+
+
+@pytest.mark.parametrize("most", [None, 5], ids=["no limit", "the queue's limit"])
+def test_who_looked_in_vain_many_times_is_due_again(
+    database: Database, kernel: Kernel, open_kernel: OpenKernel, most: int | None
+) -> None:
+    """A call ends after 32 passes that found locked messages only: it says that there are some, whatever the queue's
+    limit.
+    """
+    limit(kernel, most)
+    kernel.enqueue("a")
+    bystander = open_kernel()
+    bystander.rows("select from fq_message for update")
+    install_clock(database)
+    # Each read of the clock takes longer than a channel whose messages were locked is left alone.
+    kernel.rows(
+        "create or replace function fq_now() returns bigint language sql volatile as $$"
+        " select 4000000000000000 + 20000 * nextval('public.test_clock') $$"
+    )
+    call = kernel.dequeue(10)
+    assert call.hands == []
+    assert call.due_in is not None
+
+
+def test_a_channel_in_other_hands_is_not_forgotten_for_one_that_is_taken(
+    kernel: Kernel, open_kernel: OpenKernel
+) -> None:
+    """What stands first and is locked stays the floor, and is polled again at once."""
+    kernel.enqueue("a", "a")
+    kernel.enqueue("b")
+    kernel.ready()
+    kernel.rows("select fq_open_queue('q')")
+    holder = open_kernel()
+    holder.rows("select from fq_channel_state where channel_id = (select id from fq_channel where name = 'a') for update")
+    call = kernel.dequeue(4)
+    assert call.channels == ["b"]
+    assert call.due_in == 0
+    holder.rollback()
+    assert kernel.dequeue(4).channels == ["a", "a"]
+
+
+def test_after_a_crash_a_lease_is_new(kernel: Kernel) -> None:
+    """The epoch is gone, as after a crash, or came out of a dump: nothing is taken under a lease of before."""
+    kernel.enqueue(*"abcde")
+    leases = [kernel.dequeue(lease=2 * HOUR).lease_id]
+    for end in ("truncate fq_epoch", "update fq_epoch set value = 1, written_by = '3'"):
+        kernel.rows(end)
+        call = kernel.dequeue(lease=HOUR, lease_id=leases[-1])
+        assert len(call.hands) == 1
+        assert kernel.dequeue(lease=HOUR, lease_id=call.lease_id).lease_id == call.lease_id
+        leases.append(call.lease_id)
+    assert len(set(leases)) == 3
+
+
+def test_a_state_that_came_out_of_a_dump_hides_no_signal(kernel: Kernel) -> None:
+    """It names a transaction that this server has not come to yet: all signals count as new."""
+    kernel.enqueue("a")
+    kernel.complete(*kernel.dequeue().hands)
+    kernel.rows("update fq_queue_state set heard_below = '4000000000'")
+    for _ in range(3):
+        kernel.enqueue("a")
+        assert kernel.dequeue().channels == ["a"]
+    assert kernel.value("select heard_below::text::bigint < 4000000000 from fq_queue_state")
+
+
+def test_a_dequeue_that_stays_open_stops_no_other_but_hearing(kernel: Kernel, open_kernel: OpenKernel) -> None:
+    """Others take what is ready meanwhile, and hear what came as soon as it has ended."""
+    kernel.enqueue(*"aabb")
+    kernel.ready()
+    frozen = open_kernel()
+    kernel.enqueue("d")
+    assert frozen.dequeue().channels == ["a"]
+    kernel.enqueue("c")
+    assert kernel.dequeue(10).channels == ["b"]
+    assert kernel.dequeue(10).channels == ["b"]
+    call = kernel.dequeue(10)
+    assert (call.hands, call.is_held) == ([], True)
+    frozen.rollback()
+    assert sorted(kernel.dequeue(10).channels) == ["a", "a", "c", "d"]
