@@ -9,6 +9,8 @@ from sqlalchemy_fairqueue import Batch
 from tests.model.books import POLL_AGAIN, Books, Message
 from tests.model.work import Effects
 
+_STILL = 1_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class Offer:
@@ -116,6 +118,9 @@ def check_due_in(batch: Batch, limit: int, books: Books, others: Effects, now: i
     waits += [
         books.leases[one.lease_id].expires_at - now for one in books.messages.values() if one.lease_id is not None
     ]
+    if others.states:
+        # Nobody gets ahead of who may have one of these, until it has stood still for a second.
+        waits = [max(wait, _STILL) for wait in waits]
     if waits:
         assert batch.due_in is not None, "nothing is said to be scheduled, but messages are there"
         due_in = round(batch.due_in.total_seconds() * 1_000_000)

@@ -38,7 +38,7 @@ class Consuming(Spoiling):
         """Take what the model allows, no less and no more, without ever waiting."""
         self.take(consumer, limit, lease, is_new, max_bytes)
 
-    def take(self, consumer: int, limit: int, lease: timedelta, is_new: bool, max_bytes: int = MAX_BYTES) -> Batch:
+    def take(self, consumer: int, limit: int, lease: timedelta, is_new: bool = False, max_bytes: int = MAX_BYTES) -> Batch:
         """The same, in the course of something longer."""
         self.wait_for_quiet()
         self.world.pass_by((one.expires_at for one in self.books.leases.values()), 8 * TICK)
@@ -50,10 +50,8 @@ class Consuming(Spoiling):
         now = self.world.now() + TICK
         others = self.others()
         self._reclaim(now, others)
-        if others.queue_state and self.books.limits.limited and not self.books.paused:
-            return self._turned_away(consumer, limit, lease)
-        if others.gate and not self.books.paused:
-            return self._at_a_closed_gate(consumer, limit, lease, now)
+        if (others.queue_state and self.books.limits.limited or others.gate) and not self.books.paused:
+            return self._turned_away(consumer, limit, lease, now)
         room, shared = self.books.room(limit, now), self.shared_room()
 
         failures = self.world.failures
@@ -123,18 +121,10 @@ class Consuming(Spoiling):
         if len(batch) == room < limit:
             self.saw("dequeue came to the queue's limit")
 
-    def _turned_away(self, consumer: int, limit: int, lease: timedelta) -> Batch:
-        """Somebody is changing what the queue's limit counts: nothing is taken, and the next poll is soon."""
-        batch: Batch = self.world.queues[consumer].dequeue(self.world.engine, limit=limit, lease=lease)
-        assert list(batch) == []
-        # Ever later, up to a second, while the same transaction is open.
-        assert batch.due_in is not None
-        assert timedelta(milliseconds=10) <= batch.due_in <= timedelta(seconds=1)
-        self.saw("dequeue was turned away")
-        return batch
-
-    def _at_a_closed_gate(self, consumer: int, limit: int, lease: timedelta, now: int) -> Batch:
-        """Somebody is setting the queue's limit: what is found is left, and the next poll is soon."""
+    def _turned_away(self, consumer: int, limit: int, lease: timedelta, now: int) -> Batch:
+        """Somebody is setting the queue's limit, or changing what it counts: what is found is left, and the next poll
+        is soon.
+        """
         failures = self.world.failures
         batch: Batch = self.world.queues[consumer].dequeue(self.world.engine, limit=limit, lease=lease)
         self.note_set_aside(self.world.failures - failures)
@@ -142,7 +132,7 @@ class Consuming(Spoiling):
         if batch.due_in is not None and batch.due_in >= timedelta(milliseconds=10):
             self.saw("dequeue was turned away")
         else:
-            # Nothing was found, so that the gate was not asked for.
+            # Nothing was found, so that nothing was asked for.
             check_due_in(batch, limit, self.books, self.others(), now, has_room=self._has_room(now))
         return batch
 

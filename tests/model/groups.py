@@ -133,7 +133,7 @@ class GroupsMachine(FairQueueMachine):
         self._make(_MAKER, urgent, followed, channel)
         self.commit_or_roll_back(_MAKER)
         for end in ends:
-            batch = [one for one in self.take(0, 2, lease, False) if (one.headers or {}).get("group")]
+            batch = [one for one in self.take(0, 2, lease) if (one.headers or {}).get("group")]
             if cancels and self.books.groups:
                 self.cancel_group(len(self.books.groups) - 1)
             for delivery in batch:

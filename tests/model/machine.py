@@ -104,7 +104,7 @@ class FairQueueMachine(Granted):
         often, until that lease has ended.
         """
         for look in range(_LOOKS):
-            batch = self.take(0, 20, timedelta(seconds=1), False)
+            batch = self.take(0, 20, timedelta(seconds=1))
             if batch or batch.due_in is None:
                 return batch
             self.world.advance(max(batch.due_in, timedelta(milliseconds=2**look)))

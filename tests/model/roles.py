@@ -95,7 +95,7 @@ class Granted(Stories):
         refusal = self._refusal(role, {"consumer"})
         with self.world.acting(role):
             if refusal is None:
-                self.take(0, limit, lease, False)
+                self.take(0, limit, lease)
             else:
                 self._is_refused(refusal, partial(self.world.queues[0].dequeue, self.world.engine, limit=limit))
 

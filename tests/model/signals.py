@@ -23,11 +23,11 @@ class Signals:
     """The signals of the last inspection, and what was committed since.
 
     Attributes:
-        known: Their ids, and whether each was below the last one of its channel that was heard.
+        known: By their ids. A signal of a channel that somebody has locked may be put back under a new id.
         unbounded: Channels without a bound to which messages were added since the last inspection.
     """
 
-    known: dict[int, bool] = field(default_factory=dict)
+    known: dict[int, Signal] = field(default_factory=dict)
     unbounded: set[str] = field(default_factory=set)
 
     def committed(self, added: Iterable[Addition]) -> None:
@@ -40,13 +40,14 @@ class Signals:
         It was sent when its channel had no bound; or a later one was heard first, for it committed late, or it frees
         slots of the queue, whose count somebody had locked.
         """
+        uncounted = self.unbounded | {one.channel for one in self.known.values() if not one.bounded}
         for one in unheard:
             if not one.added:
                 continue
             if one.id not in self.known:
-                counts = one.bounded or one.channel in self.unbounded
+                counts = one.bounded or one.channel in uncounted
                 assert counts, f"I21: signal {one.id} of channel {one.channel} does not count"
-            elif one.passed and not self.known[one.id]:
+            elif one.passed and not self.known[one.id].passed:
                 assert one.queue_freed, f"I21: signal {one.id} of channel {one.channel} was passed over"
-        self.known = {one.id: one.passed for one in unheard}
+        self.known = {one.id: one for one in unheard}
         self.unbounded = set()

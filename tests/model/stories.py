@@ -25,10 +25,10 @@ class Stories(Consuming):
     @precondition(lambda self: self.books.messages)
     def take_again(self, consumer: int, verb: Verb) -> None:
         """A consumer gives back what it took and takes it again under the same lease: the first tokens are lost."""
-        batch = self.take(consumer, 2, timedelta(seconds=30), False)
+        batch = self.take(consumer, 2, timedelta(seconds=30))
         if batch:
             self.settle_in(None, batch, verb, timedelta(), now=True)
-            self.take(consumer, 20, timedelta(seconds=1), "full")
+            self.take(consumer, 20, timedelta(seconds=1))
 
     @rule(
         message=KEYED,
@@ -39,7 +39,7 @@ class Stories(Consuming):
         """A message with a key is tried in vain and asked for again; if it died, it is redriven besides."""
         channel, key, when, on_duplicate = message
         self.commit_messages([self.wanted(channel, key, When(priority=9))])
-        batch = self.take(0, 5, timedelta(seconds=30), False)
+        batch = self.take(0, 5, timedelta(seconds=30))
         tried = [one for one in batch if self.books.messages[one.message_id].key is not None]
         if tried and taken != "no":
             self.settle_in(None, tried, verb if taken == "tried" else Verb.RELEASE, timedelta(), now=True)
@@ -52,7 +52,7 @@ class Stories(Consuming):
     def work(self, count: int, verb: Verb) -> None:
         """A consumer that goes round: one message at a time, each completed or buried at once."""
         for _ in range(count):
-            batch = self.take(0, 1, timedelta(seconds=1), "full")
+            batch = self.take(0, 1, timedelta(seconds=1))
             if batch:
                 self.settle_in(None, batch, verb, timedelta(), now=True)
 
@@ -61,7 +61,7 @@ class Stories(Consuming):
         """An urgent message comes to a channel that is paused, and somebody hears of it; it may be resumed."""
         self.pause(None, channel, paused=True, now=True)
         self.commit_messages([self.wanted(channel, None, When(priority=9))])
-        self.take(1, 3, timedelta(seconds=30), "kept")
+        self.take(1, 3, timedelta(seconds=30))
         if resumed:
             self.pause(None, channel, paused=False, now=True)
 
@@ -72,7 +72,7 @@ class Stories(Consuming):
         """A channel gets a bound and is filled, a message at a time; then what somebody holds is asked for again."""
         channel, key, when, on_duplicate = message
         self.commit_messages([self.wanted(channel, key, When(priority=9))])
-        self.take(0, 5, timedelta(seconds=30), False)
+        self.take(0, 5, timedelta(seconds=30))
         self.configure(None, channel, bound, now=True)
         for _ in range(count):
             self.commit_messages([self.wanted(channel, None, NOW)])
