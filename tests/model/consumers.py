@@ -105,7 +105,11 @@ class Consuming(Spoiling):
         return self.shared_room().least(self.books.room(1, now), now) > 0
 
     def _reclaim(self, now: int, others: Effects) -> None:
-        """What a dequeue does first: expired leases are taken back, and messages that came due promoted."""
+        """What a dequeue does first, unless somebody has the state of the queue: expired leases are taken back, and
+        messages that came due promoted.
+        """
+        if others.queue_state:
+            return
         self.books.reclaim(now, others.messages, others.leases)
         if self.books.promote(now, others.messages):
             self.saw("a scheduled message got the position of its priority")
