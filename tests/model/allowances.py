@@ -20,13 +20,13 @@ class Offer:
         ready: Its messages that are due and in nobody's way, in the order in which they must come.
         most: How many of them its limits allow now.
         due: Whether it must be looked at: it was not put off a moment ago because all of its messages were locked.
-        skipped: Whether somebody has a message of it locked that is due.
+        locked: Its messages that are due and that somebody has locked.
     """
 
     ready: list[Message]
     most: int
     due: bool
-    skipped: bool
+    locked: list[Message]
 
 
 def offers(books: Books, others: Effects, now: int) -> dict[str, Offer]:
@@ -43,7 +43,7 @@ def offers(books: Books, others: Effects, now: int) -> dict[str, Offer]:
         rate = channel.cell.allows(now)
         if rate is not None:
             limits.append(rate)
-        found[name] = Offer(ready, min(limits), now >= channel.put_off_until, len(due) > len(ready))
+        found[name] = Offer(ready, min(limits), now >= channel.put_off_until, [one for one in due if one not in ready])
     return found
 
 
@@ -74,6 +74,8 @@ def check_batch(
     assert taken <= max_bytes or len(batch) == 1, f"{taken} bytes, at most {max_bytes} were asked for"
     # The next message in turn is the first one that some channel has not given.
     left = [offer.ready[len(given[name])] for name, offer in offered.items() if len(given[name]) < offer.most]
+    # Whether somebody has a message locked is found only where it would have room.
+    left += [one for offer in offered.values() for one in offer.locked]
     was_cut = 0 < len(batch) < limit and any(taken + _size_of(one.number, one.headers) > max_bytes for one in left)
     if len(batch) < least and not was_cut:
         for name, offer in offered.items():
@@ -87,7 +89,7 @@ def check_batch(
 def put_off(books: Books, offered: dict[str, Offer], now: int) -> None:
     """Note which channels were found with locked messages: they may be left alone for a moment."""
     for name, offer in offered.items():
-        if offer.skipped:
+        if offer.locked:
             books.channels[name].put_off_until = now + POLL_AGAIN
 
 
@@ -96,7 +98,7 @@ def unhindered(books: Books, offered: dict[str, Offer]) -> dict[str, int]:
     return {
         name: len(offer.ready)
         for name, offer in offered.items()
-        if offer.due and not offer.skipped and books.channels[name].unlimited
+        if offer.due and not offer.locked and books.channels[name].unlimited
     }
 
 

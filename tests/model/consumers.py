@@ -70,6 +70,8 @@ class Consuming(Spoiling):
         self.note_drawn(len(batch), now)
         self.saw("dequeue was cut by its bytes" if was_cut else "dequeue ended by itself")
         self._check_lease(batch, consumer, kept if kept not in others.leases else None, span, microseconds(lease))
+        if not batch:
+            self._note_empty_lease(consumer, lease)
         for delivery in batch:
             message = self.books.deliver(delivery.message_id, delivery.lease.id, delivery.deliveries)
             assert (delivery.payload, delivery.attempt) == (message.number, message.attempts)
@@ -118,7 +120,7 @@ class Consuming(Spoiling):
         if batch:
             note(f"    -> {[(one.channel, one.message_id) for one in batch]}")
         self.saw(f"dequeue gave {'nothing' if not batch else 'a full batch' if len(batch) == limit else 'some'}")
-        if any(offer.skipped for offer in offered.values()):
+        if any(offer.locked for offer in offered.values()):
             self.saw("dequeue passed by a locked message")
         if len(offered) < len(self.books.channels):
             self.saw("dequeue passed by a locked channel")
@@ -139,6 +141,12 @@ class Consuming(Spoiling):
             # Nothing was found, so that nothing was asked for.
             check_due_in(batch, limit, self.books, self.others(), now, has_room=self._has_room(now))
         return batch
+
+    def _note_empty_lease(self, consumer: int, asked: timedelta) -> None:
+        """A channel that looked ready had nothing: its lease is there for the next call."""
+        lease_id = self.world.lease_of(consumer, asked)
+        for [expires_at] in self.world.rows("select expires_at from fq_lease where id = %(id)s", id=lease_id):
+            self.books.leases.setdefault(lease_id, Lease(consumer, expires_at))
 
     def _check_lease(self, batch: Batch, consumer: int, kept: int | None, now: tuple[int, int], lease: int) -> None:
         """*now*: the first and the last instant at which the dequeue may have been."""

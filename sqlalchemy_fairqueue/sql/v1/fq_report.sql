@@ -35,10 +35,12 @@ begin
   end if;
   if p_got = p_wanted or p_more or (p_stop in ('cut', 'again')) then
     due_in := 0;
-  elsif p_stop = 'locked' or (p_limit is null and p_settings.paused_at is null) then
+  elsif p_settings.paused_at is not null then
+    due_in := null;
+  elsif p_stop = 'locked' or p_limit is null then
     due_in := 10000;
     is_held := p_stop is not null;
-  elsif p_settings.paused_at is null then
+  else
     if v_full then
       v_opens_at := greatest(
         v_opens_at, fairqueue.fq_rate_allows_at(p_state.rate_at, p_state.rate_interval, p_state.rate_burst)
