@@ -127,7 +127,7 @@ begin
     select h.heard, h.seen, h.freed, h.first_due, h.below, h.open
     into heard, seen, v_freed, v_first_due, v_below, v_open
     from fairqueue.fq_hear_signals(
-      p_queue, state.heard_below, state.heard_open::xid8[], c_chunk, v_virtual_time,
+      p_queue, state.heard_below, state.heard_open::xid8[], c_chunk, v_virtual_time, p_now,
       (must_note or p_limit >= 10 or p_now not between state.noted_at and state.noted_at + 10000)::boolean
     ) h;
     has_more := seen = c_chunk;

@@ -12,6 +12,7 @@ create function fairqueue.fq_hear_many(
   p_ids bigint[],
   p_channels bigint[],
   p_virtual_time bigint,
+  p_now bigint,
   p_noting boolean,
   p_must boolean,
   out heard integer,
@@ -32,7 +33,6 @@ declare
   v_orphans integer := 0;
   v_back bigint;
   v_freed bigint;
-  v_now bigint := fairqueue.fq_now();
 begin
   -- A channel's signals are a stretch of the arrays. (Finding them by channel would be a nested loop: quadratic.) A
   -- state row that changed since the snapshot fails the join on row_version when PostgreSQL checks it again. ("is not
@@ -124,7 +124,7 @@ begin
             or (
               (u.next_at is not null or (u.lower and u.until is not null))
               and (u.max_concurrency is null or u.current_concurrency - t.freed < u.max_concurrency)
-              and u.until <= v_now
+              and u.until <= p_now
             )
           ) is true as is_ready
         from (

@@ -8,6 +8,7 @@ create function fairqueue.fq_hear_one(
   p_id bigint,
   p_channel_id bigint,
   p_virtual_time bigint,
+  p_now bigint,
   out heard integer,
   out freed bigint,
   out first_due bigint
@@ -18,7 +19,6 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
-  v_now bigint := fairqueue.fq_now();
   v_state tid;
   s record;
   g fairqueue.fq_signal;
@@ -89,7 +89,7 @@ begin
       s.paused_at is null
       and (s.next_dequeue_at is not null or v_lower)
       and v_has_room
-      and v_until <= v_now
+      and v_until <= p_now
     );
   if g.cost <> 0 or (v_is_ready and s.tag_rest < 0) then
     select h.tag, h.rest into s.tag, s.tag_rest

@@ -15,6 +15,7 @@ create function fairqueue.fq_hear_signals(
   p_open xid8[],
   p_limit integer,
   p_virtual_time bigint,
+  p_now bigint,
   p_noting boolean,
   out heard integer,
   out seen integer,
@@ -79,12 +80,12 @@ begin
   p_noting := p_noting or seen >= 100;
   if seen = 1 and not v_freeing then
     select h.heard, h.freed, h.first_due into heard, freed, first_due
-    from fairqueue.fq_hear_one(v_rows[1]::tid, v_ids[1]::bigint, v_channels[1]::bigint, p_virtual_time) h;
+    from fairqueue.fq_hear_one(v_rows[1]::tid, v_ids[1]::bigint, v_channels[1]::bigint, p_virtual_time, p_now) h;
     v_left := 1 - heard;
   elsif seen > 0 then
     select h.heard, h.freed, h.first_due, h.seen - h.heard into heard, freed, first_due, v_left
     from fairqueue.fq_hear_many(
-      p_queue, v_rows, v_ids, v_channels, p_virtual_time, p_noting, (v_freeing or seen = p_limit)::boolean
+      p_queue, v_rows, v_ids, v_channels, p_virtual_time, p_now, p_noting, (v_freeing or seen = p_limit)::boolean
     ) h;
   end if;
   if p_noting and (v_left > 0) is not true then
