@@ -1,6 +1,6 @@
 -- fq_virtual_time: the virtual time of a queue: the least start tag of its ready channels or, while none is ready, the
 -- greatest tag of all. p_after: ready channels up to it are passed over, since somebody has them locked.
--- Guarantees: as of the statement that calls it; below 0. A channel that becomes ready starts there, or at its own tag
+-- Guarantees: as of the statement that calls it; below 0, and never before p_after. A channel that becomes ready starts there, or at its own tag
 -- if that is greater: it saves nothing up while it is idle, and a newcomer does not starve who was served alone.
 -- Locks: none. Index: fq_channel_state_ready_ix; that of fq_greatest_tag. Errors: none.
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996).
@@ -25,6 +25,6 @@ as $$
       order by s.queue, s.next_dequeue_at
       limit 1
     ),
-    fairqueue.fq_greatest_tag(p_queue)
+    greatest(p_after, fairqueue.fq_greatest_tag(p_queue))
   )
 $$;
