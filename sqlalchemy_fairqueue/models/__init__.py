@@ -31,7 +31,7 @@ from sqlalchemy_fairqueue.models.messages import (
     SignalMixin,
 )
 from sqlalchemy_fairqueue.models.plans import ChannelPlanMixin, PlanMixin
-from sqlalchemy_fairqueue.models.queues import GateMixin, QueueConfigMixin, QueueStateMixin
+from sqlalchemy_fairqueue.models.queues import EpochMixin, GateMixin, QueueConfigMixin, QueueStateMixin
 from sqlalchemy_fairqueue.models.read_only import ReadOnlyModel
 from sqlalchemy_fairqueue.models.results import ResultMixin, ResultWaitMixin
 from sqlalchemy_fairqueue.models.schedules import ScheduleMixin, ScheduleSlotMixin
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         ChannelPlan,
         ChannelState,
         DeadLetter,
+        Epoch,
         Forgetting,
         Gate,
         Grant,
@@ -85,6 +86,8 @@ __all__ = [
     "DeadLetter",
     "DeadLetterMixin",
     "Duration",
+    "Epoch",
+    "EpochMixin",
     "FairqueueMixin",
     "Forgetting",
     "ForgettingMixin",

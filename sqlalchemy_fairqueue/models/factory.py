@@ -30,7 +30,7 @@ from sqlalchemy_fairqueue.models.messages import (
     SignalMixin,
 )
 from sqlalchemy_fairqueue.models.plans import ChannelPlanMixin, PlanMixin
-from sqlalchemy_fairqueue.models.queues import GateMixin, QueueConfigMixin, QueueStateMixin
+from sqlalchemy_fairqueue.models.queues import EpochMixin, GateMixin, QueueConfigMixin, QueueStateMixin
 from sqlalchemy_fairqueue.models.results import ResultMixin, ResultWaitMixin
 from sqlalchemy_fairqueue.models.schedules import ScheduleMixin, ScheduleSlotMixin
 from sqlalchemy_fairqueue.models.stop_requests import StopRequestMixin
@@ -55,6 +55,7 @@ class Models:
         ChannelPlan: See :class:`ChannelPlanMixin`.
         ChannelState: See :class:`ChannelStateMixin`.
         DeadLetter: See :class:`DeadLetterMixin`.
+        Epoch: See :class:`EpochMixin`.
         Forgetting: See :class:`ForgettingMixin`.
         Gate: See :class:`GateMixin`.
         Grant: See :class:`GrantMixin`.
@@ -91,6 +92,7 @@ class Models:
     ChannelPlan: type[ChannelPlanMixin]
     ChannelState: type[ChannelStateMixin]
     DeadLetter: type[DeadLetterMixin]
+    Epoch: type[EpochMixin]
     Forgetting: type[ForgettingMixin]
     Gate: type[GateMixin]
     Grant: type[GrantMixin]
@@ -125,6 +127,7 @@ _MIXINS: dict[str, type[Any]] = {
     "ChannelPlan": ChannelPlanMixin,
     "ChannelState": ChannelStateMixin,
     "DeadLetter": DeadLetterMixin,
+    "Epoch": EpochMixin,
     "Forgetting": ForgettingMixin,
     "Gate": GateMixin,
     "Grant": GrantMixin,

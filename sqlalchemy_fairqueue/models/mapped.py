@@ -24,7 +24,7 @@ from sqlalchemy_fairqueue.models.messages import (
     SignalMixin,
 )
 from sqlalchemy_fairqueue.models.plans import ChannelPlanMixin, PlanMixin
-from sqlalchemy_fairqueue.models.queues import GateMixin, QueueConfigMixin, QueueStateMixin
+from sqlalchemy_fairqueue.models.queues import EpochMixin, GateMixin, QueueConfigMixin, QueueStateMixin
 from sqlalchemy_fairqueue.models.results import ResultMixin, ResultWaitMixin
 from sqlalchemy_fairqueue.models.schedules import ScheduleMixin, ScheduleSlotMixin
 from sqlalchemy_fairqueue.models.stop_requests import StopRequestMixin
@@ -53,8 +53,12 @@ class Gate(GateMixin, _Base):
     """A part of the gate of a queue, in the connection's default schema."""
 
 
+class Epoch(EpochMixin, _Base):
+    """The history that the server writes, in the connection's default schema."""
+
+
 class QueueState(QueueStateMixin, _Base):
-    """The concurrency of a queue that has a limit, in the connection's default schema."""
+    """What the dispatcher of a queue knows, in the connection's default schema."""
 
 
 class Channel(ChannelMixin, _Base):

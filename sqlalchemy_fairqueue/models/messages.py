@@ -35,7 +35,7 @@ from sqlalchemy.sql.elements import conv
 from sqlalchemy_fairqueue.codecs import JsonCodec
 from sqlalchemy_fairqueue.models.base import FairqueueMixin
 from sqlalchemy_fairqueue.models.relationships import Related
-from sqlalchemy_fairqueue.models.types import Instant
+from sqlalchemy_fairqueue.models.types import Instant, Xid8
 from sqlalchemy_fairqueue.times import instant
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ class PromotionMixin(FairqueueMixin):
 
 
 class SignalMixin(FairqueueMixin):
-    """A note of a transaction for the dispatcher, until it is heard.
+    """A note of the transaction ``xid`` for the dispatcher, until it is heard.
 
     Attributes:
         channel: The channel.
@@ -280,6 +280,7 @@ class SignalMixin(FairqueueMixin):
         channel: Mapped[Any]
 
     queue: Mapped[str] = mapped_column(Text(collation="C"))
+    xid: Mapped[int] = mapped_column(Xid8, server_default=text("pg_current_xact_id()"))
     id: Mapped[int] = mapped_column(BigInteger, Identity(always=True))
     channel_id: Mapped[int] = mapped_column(BigInteger)
     dequeue_at: Mapped[int | None] = mapped_column(BigInteger)
@@ -295,14 +296,14 @@ class SignalMixin(FairqueueMixin):
     def __table_args__(cls) -> tuple[Any, ...]:
         """Constraints under the names that the installation gives them."""
         return (
-            PrimaryKeyConstraint("queue", "id", name=conv("fq_signal_pkey")),
+            PrimaryKeyConstraint("queue", "xid", "id", name=conv("fq_signal_pkey")),
             Index(conv("fq_signal_bounded_ix"), "channel_id", "id", postgresql_where=text("bounded")),
             {"schema": cls.__fairqueue_schema__},
         )
 
 
 class LeaseMixin(FairqueueMixin):
-    """A consumer's lease of messages, until ``expires_at``.
+    """A consumer's lease of messages, until ``expires_at``; ``epoch`` is the value of :class:`EpochMixin` then.
 
     Attributes:
         messages: The messages held under the lease.
@@ -321,6 +322,7 @@ class LeaseMixin(FairqueueMixin):
     consumer: Mapped[str] = mapped_column(Text)
     expires_at: Mapped[datetime] = mapped_column(Instant)
     waiting_until: Mapped[datetime | None] = mapped_column(Instant)
+    epoch: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
 
     @declared_attr.directive
     def __table_args__(cls) -> tuple[Any, ...]:

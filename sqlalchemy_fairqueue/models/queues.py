@@ -1,4 +1,4 @@
-"""Mixins of queues: their configuration, their gates, and the concurrency of queues that limit it."""
+"""Mixins of queues: their configuration, their gates, the state of their dispatchers, and the epoch of the server."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from sqlalchemy import (
     Text,
     false,
     text,
+    true,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.hybrid import hybrid_property
@@ -26,7 +27,7 @@ from sqlalchemy.sql.elements import conv
 
 from sqlalchemy_fairqueue.models.base import FairqueueMixin
 from sqlalchemy_fairqueue.models.relationships import Related
-from sqlalchemy_fairqueue.models.types import Duration, Instant
+from sqlalchemy_fairqueue.models.types import Duration, Instant, Xid, Xid8, Xid8Array
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
@@ -45,7 +46,7 @@ class QueueConfigMixin(FairqueueMixin):
 
     Attributes:
         channels: The queue's channels.
-        state: The concurrency of a queue that has, or once had, a limit for the whole queue; or None.
+        state: What the dispatcher of the queue knows; None before the first delivery and the first limit.
     """
 
     __fairqueue_verbs__ = "use queue.configure(session, ...)"
@@ -140,8 +141,33 @@ class GateMixin(FairqueueMixin):
         )
 
 
+class EpochMixin(FairqueueMixin):
+    """The history that the server writes, as a random number: gone after a crash, a failover, a restore of files."""
+
+    __fairqueue_verbs__ = "the first queue.dequeue(engine, ...) after a crash makes it"
+    __tablename__ = "fq_epoch"
+
+    one: Mapped[bool] = mapped_column(Boolean, server_default=true())
+    value: Mapped[int] = mapped_column(BigInteger)
+    written_by: Mapped[int | None] = mapped_column(Xid)
+
+    @declared_attr.directive
+    def __table_args__(cls) -> tuple[Any, ...]:
+        """Constraints under the names that the installation gives them."""
+        return (
+            PrimaryKeyConstraint("one", name=conv("fq_epoch_pkey")),
+            CheckConstraint("one", name=conv("fq_epoch_check")),
+            {"schema": cls.__fairqueue_schema__, "prefixes": ["UNLOGGED"]},
+        )
+
+
 class QueueStateMixin(FairqueueMixin):
-    """The number of leased messages of a queue that has a limit or a rate of its own, and when its rate allows more.
+    """What the dispatcher of a queue knows, and the concurrency of a queue that has a limit.
+
+    Signals are heard but for those of transactions from ``heard_below`` on and of ``heard_open``. The ready order
+    begins at ``ready_floor`` and ``ready_channel``, since ``still_since``. No channel is due before ``due_floor``, and
+    no lease ended before ``lease_floor`` when all of them were looked at last, at ``swept_at``. Since ``held_since``
+    all that is due is locked. The row is as it was ``noted_at``.
 
     One row a queue is the key; the table has no unique index, by design.
 
@@ -164,6 +190,16 @@ class QueueStateMixin(FairqueueMixin):
     rate_interval: Mapped[timedelta] = mapped_column(Duration, server_default=text("0"))
     rate_burst: Mapped[int] = mapped_column(Integer, server_default=text("1"))
     rate_at: Mapped[datetime] = mapped_column(Instant, server_default=text("0"))
+    heard_below: Mapped[int] = mapped_column(Xid8, server_default=text("'0'"))
+    heard_open: Mapped[list[int]] = mapped_column(Xid8Array, server_default=text("'{}'"))
+    ready_floor: Mapped[int] = mapped_column(BigInteger, server_default=text("'-9223372036854775808'"))
+    ready_channel: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    still_since: Mapped[datetime] = mapped_column(Instant, server_default=text("0"))
+    due_floor: Mapped[datetime] = mapped_column(Instant, server_default=text("0"))
+    lease_floor: Mapped[datetime] = mapped_column(Instant, server_default=text("0"))
+    swept_at: Mapped[datetime] = mapped_column(Instant, server_default=text("0"))
+    held_since: Mapped[datetime | None] = mapped_column(Instant)
+    noted_at: Mapped[datetime] = mapped_column(Instant, server_default=text("0"))
 
     @declared_attr.directive
     def __mapper_args__(cls) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Column types: BIGINT microseconds in the database, aware datetimes and timedeltas in Python; transaction ids; roles.
 
-Importing this module registers the types xid8 and regrole with SQLAlchemy's PostgreSQL dialects, which would else warn
-of them when they reflect the history and the grants.
+Importing this module registers the types xid, xid8 and regrole with SQLAlchemy's PostgreSQL dialects, which would else
+warn of them when they reflect the tables.
 """
 
 from __future__ import annotations
@@ -11,7 +11,19 @@ from datetime import datetime, timedelta
 from operator import sub
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, ColumnElement, Date, DateTime, Interval, cast, extract, literal_column, type_coerce
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    ColumnElement,
+    Date,
+    DateTime,
+    Interval,
+    Text,
+    cast,
+    extract,
+    literal_column,
+    type_coerce,
+)
 from sqlalchemy.dialects.postgresql import INTERVAL
 from sqlalchemy.dialects.postgresql.base import ischema_names
 from sqlalchemy.types import TypeDecorator, UserDefinedType
@@ -196,6 +208,27 @@ class Xid8(UserDefinedType[int]):
         return int
 
 
+class Xid8Array(TypeDecorator[list[int]]):
+    """Ids of transactions: a list of int in Python."""
+
+    impl = ARRAY(Xid8)
+    cache_ok = True
+
+    def column_expression(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
+        """The ids as numbers, because not every driver reads an array of xid8."""
+        return cast(cast(column, ARRAY(Text)), ARRAY(BigInteger))
+
+
+class Xid(Xid8):
+    """The id of a transaction as row versions have it, which wraps around."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **given: Any) -> str:
+        """Its name in PostgreSQL."""
+        return "xid"
+
+
 class RoleName(UserDefinedType[str]):
     """A role: its name in Python, as PostgreSQL prints it, in quotes where it needs them."""
 
@@ -213,4 +246,5 @@ class RoleName(UserDefinedType[str]):
 
 
 ischema_names.setdefault("xid8", Xid8)
+ischema_names.setdefault("xid", Xid)
 ischema_names.setdefault("regrole", RoleName)

@@ -23,7 +23,7 @@ _SUBJECTS = ("", "reads", "loads")
 # A statement ends with a semicolon at the end of a line, those within a body apart.
 _STATEMENT = re.compile(r"(?:\$\$.*?\$\$|.)*?(?:;[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 _RELATION = re.compile(
-    r"^\s*(?:create (?:unique )?index|create table fairqueue\.|create sequence fairqueue\."
+    r"^\s*(?:create (?:unique )?index|create (?:unlogged )?table fairqueue\.|create sequence fairqueue\."
     r"|(?:.*\badd )?constraint) ?(\w+)(.*)$",
     re.MULTILINE,
 )

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _SIGNATURE = re.compile(r"^create function .*?(?=^language)", re.MULTILINE | re.DOTALL)
 _IN_SQL = re.compile(r"^language sql\b", re.MULTILINE)
+_OF_TRIGGER = re.compile(r"^returns trigger\b", re.MULTILINE)
 _CALLED = re.compile(r"fairqueue\.(\w+)\(")
 
 
@@ -103,10 +104,15 @@ def drop_statements(version: int, schema: str | None) -> Iterator[str]:
     yield installed_guard(version, schema)
     yield drop_stage_schema(schema)
     yield take_usage(schema)
-    # Triggers go with their tables, and need their functions until then.
+    # A function may take a row of a table, and goes before it. Triggers go with their tables, and need their functions
+    # until then.
+    texts = functions(version)
+    of_triggers = [name for name, text in texts.items() if _OF_TRIGGER.search(text)]
+    for name in sorted(texts.keys() - set(of_triggers)):
+        yield in_schema(_drop("function", name), schema)
     for name in tables(version):
         yield in_schema(_drop("table", name), schema)
-    for name in functions(version):
+    for name in of_triggers:
         yield in_schema(_drop("function", name), schema)
 
 

@@ -80,7 +80,7 @@ def test_columns_of_the_users_in_a_new_table(project: Project, make_database: Ma
         project,
         """
         class Note(Base):
-            __tablename__ = "fq_note"
+            __tablename__ = "fq_annotation"
             id = sa.orm.mapped_column(sa.BigInteger, sa.Identity(always=True), primary_key=True)
             message_id = sa.orm.mapped_column(sa.BigInteger, nullable=False)
             note = sa.orm.mapped_column(sa.Text, nullable=False)

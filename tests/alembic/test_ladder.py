@@ -108,9 +108,9 @@ def test_a_step_that_cannot_be_made_is_refused(project: Project, empty_database:
     assert said == "schema public holds fairqueue version 1, not 2; bring it to version 2 first"
     ladder(project, empty_database)
     project.run("stamp", "one")
-    empty_database.execute("create table fq_note (id int)")
+    empty_database.execute("create table fq_annotation (id int)")
     before = catalog(empty_database)
-    with pytest.raises(SchemaMismatch, match="not fairqueue's under names that it needs: fq_note; rename them"):
+    with pytest.raises(SchemaMismatch, match="not fairqueue's under names that it needs: fq_annotation; rename them"):
         project.run("upgrade", "two")
     assert catalog(empty_database) == before
 

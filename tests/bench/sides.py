@@ -15,7 +15,6 @@ from tests.bench.wire import (
     INT4_ARRAY,
     INT8,
     INT8_ARRAY,
-    NO_INT8S,
     TEXT,
     TID_ARRAY,
     Statement,
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
 QUEUE: Final = b"bench"
 LEASE: Final = int8(30_000_000)
-HEAR_CHUNK: Final = 10_000
 
 
 @dataclass(slots=True)
@@ -67,27 +65,23 @@ class Side(Protocol):
 
 @dataclass(slots=True)
 class Fair:
-    """The library's functions, called as its consumer calls them: the lease and the scan hints go from call to call."""
+    """The library's functions, called as its consumer calls them: the lease goes from call to call."""
 
     wire: Wire
     consumer: bytes
     _lease: bytes = field(init=False, default=int8(0))
-    _hints: bytes = field(init=False, default=NO_INT8S)
 
     def take(self, limit: int) -> Taken:
         """See `Side`."""
-        answer = self.wire.call(_FAIR_DEQUEUE, QUEUE, int4(limit), LEASE, self.consumer, self._lease, self._hints)
+        answer = self.wire.call(_FAIR_DEQUEUE, QUEUE, int4(limit), LEASE, self.consumer, self._lease)
         last = answer.ntuples - 1
         self._lease = answer.get_value(last, 11) or int8(0)
-        self._hints = answer.get_value(last, 12) or NO_INT8S
-        if after := answer.get_value(last, 14):
-            hear(self.wire, number(after) or 0)
         return Taken(
             column(answer, 0, last),
             column(answer, 1, last),
             [self._lease] * last,
             column(answer, 10, last),
-            more=last > 0 or number(answer.get_value(last, 13)) == 0,
+            more=last > 0 or number(answer.get_value(last, 12)) == 0,
         )
 
     def finish(self, taken: Taken) -> None:
@@ -107,12 +101,10 @@ class Fair:
         self.wire.call(_FAIR_ENQUEUE, int4(count), int4(channels))
 
 
-def hear(wire: Wire, after: int = 0) -> None:
-    """Hear the waiting signals above *after*, chunk by chunk, each in a transaction of its own."""
-    seen: int | None = HEAR_CHUNK
-    while seen == HEAR_CHUNK:
-        answer = wire.call(_FAIR_HEAR, QUEUE, int8(after), int4(HEAR_CHUNK))
-        seen, after = number(answer.get_value(0, 0)), number(answer.get_value(0, 1)) or 0
+def hear(wire: Wire) -> None:
+    """Hear the waiting signals, chunk by chunk, each in a transaction of its own."""
+    while number(wire.call(_FAIR_HEAR, QUEUE).get_value(0, 0)):
+        pass
 
 
 @dataclass(slots=True)
@@ -156,15 +148,15 @@ SIDES: Final[dict[str, Callable[[Wire, bytes], Side]]] = {
 _FAIR_DEQUEUE: Final = Statement(
     b"dequeue",
     b"select message_id, row_id, channel_id, channel, kind, content, headers, enqueued_at, attempt, max_attempts,"
-    b" deliveries, lease_id, hints, due_in, signals_after from fairqueue.fq_dequeue($1, $2, $3, $4, $5, $6)",
-    (TEXT, INT4, INT8, TEXT, INT8, INT8_ARRAY),
+    b" deliveries, lease_id, due_in from fairqueue.fq_dequeue($1, $2, $3, $4, $5)",
+    (TEXT, INT4, INT8, TEXT, INT8),
 )
 _FAIR_COMPLETE: Final = Statement(
     b"complete",
     b"select message_id from fairqueue.fq_complete($1, $2, $3, $4, $5)",
     (TEXT, INT8_ARRAY, TID_ARRAY, INT8_ARRAY, INT4_ARRAY),
 )
-_FAIR_HEAR: Final = Statement(b"hear", b"select seen, last_id from fairqueue.fq_hear($1, $2, $3)", (TEXT, INT8, INT4))
+_FAIR_HEAR: Final = Statement(b"hear", b"select cast(has_more as integer) from fairqueue.fq_hear($1)", (TEXT,))
 _CHANCE: Final = (
     b" (select 1 + floor(random() * $2)::bigint as channel_id, convert_to('{\"upload\": \"' || repeat('x', 80) || i"
     b" || '\"}', 'UTF8') as content from generate_series(1, $1) i) g"

@@ -54,10 +54,6 @@ def int4(value: int) -> bytes:
     return struct.pack("!i", value)
 
 
-NO_INT8S: Final = struct.pack("!iii", 0, 0, INT8)
-"""An empty array of bigints."""
-
-
 def number(value: bytes | None) -> int | None:
     """A number that the server sent, of whatever width."""
     return None if value is None else int.from_bytes(value, "big", signed=True)

@@ -42,7 +42,7 @@ _OF_REPORTS = (
 # Mapped classes of rows that only the functions of the database and workers work with.
 _ROWS_OF_THE_KERNEL = {
     *("ChannelState", "Forgetting", "Gate", "GroupFold", "GroupFollowup", "GroupNote", "LimitShare", "LimitState"),
-    *("Promotion", "QueueState", "ResultWait", "Signal"),
+    *("Epoch", "Promotion", "QueueState", "ResultWait", "Signal"),
 }
 # What SQLAlchemy calls of a type, and types that no query names.
 _OF_TYPES = {"FairqueueMixin", "RoleName", "Xid8"}

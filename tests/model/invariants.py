@@ -50,6 +50,35 @@ select format('I8: channel %s is put off until %s, head %s, rate %s',
 from state s
 where s.next_dequeue_at > greatest(s.head_dequeue_at, (select last_value from public.test_clock) + 11000, s.rate_at)
 union all
+select format('I8: channel %s stands at %s, before the floor (%s, %s)',
+  s.name, s.next_dequeue_at, d.ready_floor, d.ready_channel)
+from state s
+join fq_queue_state d on d.queue = s.queue
+where s.next_dequeue_at < 0
+  and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
+  and (s.next_dequeue_at, s.channel_id) < (d.ready_floor, d.ready_channel)
+union all
+select format('I8: channel %s waits until %s, before the floor %s, and no signal tells of it',
+  s.name, s.next_dequeue_at, d.due_floor)
+from state s
+join fq_queue_state d on d.queue = s.queue
+where s.next_dequeue_at >= 0
+  and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
+  and s.next_dequeue_at < least(d.due_floor, (select last_value from public.test_clock))
+  and not exists (
+    select
+    from fq_signal g
+    where g.channel_id = s.channel_id
+  )
+union all
+select format('I8: a signal of transaction %s is below the floor %s, and not one of %s',
+  g.xid, d.heard_below, d.heard_open)
+from fq_signal g
+join fq_queue_state d on d.queue = g.queue
+where g.queue = 'model'
+  and g.xid < d.heard_below
+  and g.xid <> all (d.heard_open)
+union all
 select format('I4: channel %s stands at %s, and its start tag is %s', s.name, s.next_dequeue_at, s.tag)
 from state s
 where s.next_dequeue_at < 0

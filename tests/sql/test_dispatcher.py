@@ -1,10 +1,12 @@
 """What the state of a queue's dispatcher says holds, whoever wrote it, and whatever happened since."""
 
+from datetime import timedelta
+
 import pytest
 
-from tests.fixtures.clock import install_clock
+from tests.fixtures.clock import Clock, install_clock
 from tests.fixtures.database import Database
-from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel
+from tests.sql.client import HOUR, Kernel, OpenKernel
 from tests.sql.kernel.verbs import limit
 
 
@@ -83,12 +85,28 @@ def test_a_channel_in_other_hands_is_not_forgotten_for_one_that_is_taken(
     kernel.ready()
     kernel.rows("select fq_open_queue('q')")
     holder = open_kernel()
-    holder.rows("select from fq_channel_state where channel_id = (select id from fq_channel where name = 'a') for update")
+    holder.rows(
+        "select from fq_channel_state where channel_id = (select id from fq_channel where name = 'a') for update"
+    )
     call = kernel.dequeue(4)
     assert call.channels == ["b"]
     assert call.due_in == 0
     holder.rollback()
     assert kernel.dequeue(4).channels == ["a", "a"]
+
+
+def test_who_comes_while_the_only_ready_channel_stands_still_is_not_forgotten(kernel: Kernel, clock: Clock) -> None:
+    """Nobody dequeues for longer than a second: a channel that becomes ready then stands behind the floor."""
+    kernel.enqueue("b")
+    kernel.complete(*kernel.dequeue().hands)
+    kernel.enqueue(*"aaaa")
+    for _ in range(3):
+        kernel.complete(*kernel.dequeue().hands)
+    kernel.enqueue("a")
+    kernel.hear()
+    clock.advance(timedelta(seconds=2))
+    kernel.enqueue("b")
+    assert sorted(hand.channel for hand in kernel.drain(1)) == ["a", "a", "b"]
 
 
 def test_after_a_crash_a_lease_is_new(kernel: Kernel) -> None:

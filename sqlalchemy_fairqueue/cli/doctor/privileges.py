@@ -17,6 +17,7 @@ ALL_TABLES = (
     "fq_channel_plan",
     "fq_channel_state",
     "fq_dead_letter",
+    "fq_epoch",
     "fq_forgetting",
     "fq_gate",
     "fq_grant",

@@ -1,6 +1,7 @@
--- fq_hear_many: apply signals to the states of their channels: lower the head, schedule idle channels, free slots, count.
--- By signal, in the order of p_channels: its row, id and channel. p_noting, p_must: whether those of
--- channels that somebody has locked may, and must be put back. seen: p_rows without the signals that were put back; the others as fq_hear_signals.
+-- fq_hear_many: apply signals to the states of their channels: lower the head, schedule idle channels, free slots and
+-- count. By signal, in the order of p_channels: its row, id and channel. p_noting, p_must: whether those of channels that
+-- somebody has locked may, and must be put back. seen: p_rows without the signals that were put back; the others as
+-- fq_hear_signals.
 -- Guarantees: as fq_hear_signals. The head of a paused channel is lowered, but it does not become ready. A channel keeps
 -- the greatest id that it was told by, heard_id: a sum of what signals will still add to its backlog begins there. What
 -- messages cost more than was charged moves the tag, see fq_tag_heard. Signals of a channel that is gone are deleted.

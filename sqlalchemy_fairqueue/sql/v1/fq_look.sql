@@ -1,10 +1,11 @@
 -- fq_look: what a dequeue finds before it writes anything: the settings of the queue, the newest state of its
 -- dispatcher, the epoch of the server; whether there are signals that nobody has heard, expired leases, promotions and
--- channels that are due, changed plans that are not with all of their channels; the first ready channel, and where it will stand after one message. All null: there is none.
+-- channels that are due, changed plans that are not with all of their channels; the first ready channel, and where it
+-- will stand after one message (null: there is none).
 -- Guarantees: one statement, one snapshot. A state that came out of a dump may name transactions of another server: its
 -- row is not younger than they are, and all signals count as unheard then.
--- Locks: none. Index: fq_queue_pkey, fq_queue_state_newest_ix, fq_signal_pkey, fq_lease_expires_ix, fq_promotion_due_ix,
--- fq_channel_state_ready_ix, fq_message_pkey. Errors: none.
+-- Locks: none. Index: fq_queue_pkey, fq_queue_state_newest_ix, fq_signal_pkey, fq_lease_expires_ix,
+-- fq_promotion_due_ix, fq_channel_state_ready_ix, fq_message_pkey. Errors: none.
 create function fairqueue.fq_look(p_queue text, p_now bigint)
 returns table (
   settings fairqueue.fq_queue, state fairqueue.fq_queue_state, epoch bigint, is_signalled boolean, has_expired boolean,
@@ -42,7 +43,7 @@ begin
       select
       from fairqueue.fq_lease e
       where e.queue = p_queue
-        and e.expires_at >= case when d.swept_at > p_now - 100000 then d.lease_floor else 0 end
+        and e.expires_at >= case when d.swept_at between p_now - 100000 and p_now then d.lease_floor else 0 end
         and e.expires_at <= p_now
     ),
     exists (

@@ -2,11 +2,11 @@
 -- the signals of the queue has it locked until its transaction ends; others pass it by, and nobody waits for it.
 -- heard_below, heard_open: the last complete hearing has heard what transactions below the one left, but for those of
 -- the others, which were open. ready_floor, ready_channel: the ready order begins there or behind; still_since: since
--- when it does. due_floor: no channel is due before; lease_floor: no
--- lease ends before, but for one whose transaction lasted longer: ten times a second, from swept_at
--- on, all are looked at. held_since: since when something is due that nobody can take,
--- because it is locked. noted_at: when this was written. current_concurrency and rate_at are of a queue that has, or
--- once had, a limit or a rate of all its channels together; max_concurrency and the rate are those of fq_queue.
+-- when it does. due_floor: no channel is due before. lease_floor: no lease ends before, but for one whose transaction
+-- lasted longer; so all are looked at ten times a second, last at swept_at. held_since: since when something is due that
+-- nobody can take, because it is locked. noted_at: when this was written. current_concurrency and rate_at are of a queue
+-- that has, or once had, a limit or a rate of all its channels together; max_concurrency and the rate are those of
+-- fq_queue.
 -- Versioned like fq_channel_state and for the same reasons: no unique index, every update sets row_version =
 -- row_version + 1, the newest version is found first.
 create table fairqueue.fq_queue_state (

@@ -10,7 +10,7 @@ begin
   update fairqueue.fq_message m
   set note = p_note
   where m.id = any (p_ids);
-  insert into fairqueue.fq_note (message_id, note)
+  insert into fairqueue.fq_annotation (message_id, note)
   select u.id, p_note
   from unnest(p_ids) u(id);
 end
