@@ -164,8 +164,8 @@ begin
       select x.*
       into message_id, row_id, channel, kind, content, headers, enqueued_at, attempt, max_attempts, deliveries, v_alone
       from fairqueue.fq_take_one(
-        p_queue, v_queue, v_state, o.state::tid, o.channel_id, o.is_limited::boolean, o.head_at::bigint, o.head_id::bigint, v_limited, v_lease_id,
-        v_hearer, v_now
+        p_queue, v_queue, v_state, o.state::tid, o.channel_id, o.is_limited::boolean, o.head_at::bigint,
+        o.head_id::bigint, v_limited, v_lease_id, v_hearer, v_now
       ) x;
       if message_id is null then
         v_alone := v_limit = 1;

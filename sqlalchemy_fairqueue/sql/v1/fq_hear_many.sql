@@ -154,8 +154,8 @@ begin
       ) l
     ) n
     left join lateral fairqueue.fq_tag_heard(
-      (case when n.was_ready then n.next_at end)::bigint, n.tag_before::bigint, n.rest::bigint, n.weight::integer, t.cost::bigint, n.is_ready::boolean,
-      p_virtual_time
+      (case when n.was_ready then n.next_at end)::bigint, n.tag_before::bigint, n.rest::bigint, n.weight::integer,
+      t.cost::bigint, n.is_ready::boolean, p_virtual_time
     ) h on t.cost <> 0 or (n.is_ready and n.rest < 0)
     where s.ctid = t.state
     returning s.next_dequeue_at, s.max_concurrency is null or s.current_concurrency < s.max_concurrency as served

@@ -27,7 +27,9 @@ begin
     limit 1000
   loop
     begin
-      perform fairqueue.fq_hear_one(r.row::tid, r.id::bigint, r.channel_id::bigint, '-9000000000000000000'::bigint, fairqueue.fq_now());
+      perform fairqueue.fq_hear_one(
+        r.row::tid, r.id::bigint, r.channel_id::bigint, '-9000000000000000000'::bigint, fairqueue.fq_now()
+      );
       raise exception using errcode = 'QF099', message = 'it is undone';
     exception
       when sqlstate 'QF099' then

@@ -6,9 +6,9 @@
 -- Locks: the message, for no key update, skip locked. Index: fq_message_ready_ix; rows by ctid. Errors: none.
 -- Its caller sets how its statements are planned.
 create function fairqueue.fq_take_one(
-  p_queue text, p_settings fairqueue.fq_queue, p_dispatcher fairqueue.fq_queue_state, p_state tid, p_channel_id bigint, p_is_limited boolean,
-  p_head_at bigint, p_head_id bigint, p_limited_queue boolean, p_lease_id bigint, p_hearer boolean,
-  p_now bigint,
+  p_queue text, p_settings fairqueue.fq_queue, p_dispatcher fairqueue.fq_queue_state, p_state tid, p_channel_id bigint,
+  p_is_limited boolean, p_head_at bigint, p_head_id bigint, p_limited_queue boolean, p_lease_id bigint,
+  p_hearer boolean, p_now bigint,
   out message_id bigint, out row_id tid, out channel text, out kind text, out content bytea, out headers jsonb,
   out enqueued_at bigint, out attempt integer, out max_attempts integer, out deliveries integer, out has_more boolean
 )
@@ -60,7 +60,9 @@ begin
   if v_got = 0 then
     v_cost := 0;
     select array[h.heads_at[1], h.head_ids[1]] into v_next
-    from fairqueue.fq_find_heads(array[p_channel_id]::bigint[], array[p_head_at]::bigint[], array[p_head_id]::bigint[]) h;
+    from fairqueue.fq_find_heads(
+      array[p_channel_id]::bigint[], array[p_head_at]::bigint[], array[p_head_id]::bigint[]
+    ) h;
   end if;
   has_more := v_got = 1 and v_next[1] <= p_now;
   -- As fq_charge, whose start would cost more than its run.
