@@ -38,28 +38,30 @@ _KERNEL = [
     ),
     Mutation(
         "a returned message lowers no head",
-        "fq_hear_chunk",
+        "fq_hear_many",
         "(t.dequeue_at, t.message_id) <",
         "(t.dequeue_at, t.message_id) >",
     ),
     Mutation("a batch is cut after what is too much", "fq_cut_batch", "p.place < t.place", "p.place <= t.place"),
     Mutation("a channel that gives nothing is put off", "fq_cut_batch", "is not true then 0", "is not null then 0"),
-    Mutation("the limit is not read", "fq_dequeue", "  s.max_concurrency - s.current_concurrency,", ""),
+    Mutation("the limit is not read", "fq_choose", "p_limit, s.max_concurrency - s.current_concurrency,", "p_limit,"),
     Mutation("an old hand-out completes", "fq_complete_many", "and m.deliveries = u.deliveries", "", slow=True),
 ]
-_FLOOR = [
+_FLOORS = [
     Mutation(
         "an open transaction is forgotten when the floor of the signals rises past it",
-        "fq_signal_floor_after",
-        "fairqueue.fq_add_open_transactions(\n"
-        "        coalesce(p_open, '{}')::bigint[], p_snapshot, p_floor_xid, p_floor\n      )",
-        "p_open",
+        "fq_hear_signals",
+        "from pg_snapshot_xip(v_snapshot) x(xid)\n      where x.xid < below",
+        "from pg_snapshot_xip(v_snapshot) x(xid)\n      where false",
     ),
+    Mutation("what a locked channel was told is put back without its message", "fq_put_back", "t.least[1]", "null"),
+    Mutation("a due channel is forgotten", "fq_move_due", "r.next_dequeue_at <= p_now", "r.next_dequeue_at < 0"),
     Mutation(
-        "what an ended transaction signalled is not searched",
-        "fq_dequeue",
-        "least(v_signal_floor, v_open[1])",
-        "v_signal_floor",
+        "who becomes ready beside a channel that stands still is hidden by the floor",
+        "fq_virtual_time",
+        "greatest(p_after, fairqueue.fq_greatest_tag(p_queue))",
+        "fairqueue.fq_greatest_tag(p_queue)",
+        slow=True,
     ),
 ]
 _COSTS = [
@@ -70,7 +72,6 @@ _COSTS = [
         "o.tag_rest, 0, o.weight) as tag",
     ),
     Mutation("a batch is filled channel by channel", "fq_cut_batch", "p.start, p.rank, p.ord", "p.ord, p.rank"),
-    Mutation("a due channel is forgotten", "fq_dequeue", "  if v_waited_at is not null then", "  if false then"),
 ]
 _PRIORITY = [
     Mutation("a retry forgets the priority", "fq_return_messages", "    where r.is_promotable\n", "    where false\n"),
@@ -92,29 +93,29 @@ _PRIORITY = [
 ]
 _SERVING = [
     Mutation(
-        "a limit does not close the gate",
-        "fq_limit_queue",
-        "perform fairqueue.fq_lock_gate(p_queue, v_limited);",
-        "",
+        "a closed gate is passed",
+        "fq_enter_gate",
+        "if v_limited is distinct from false then",
+        "if false then",
     ),
     Mutation(
         "the queue's limit is not read",
         "fq_queue_room",
-        "        p_limit,\n        s.max_concurrency - s.current_concurrency,\n",
-        "        p_limit,\n",
+        "      p_limit,\n      p_state.max_concurrency - p_state.current_concurrency,\n",
+        "      p_limit,\n",
     ),
     Mutation("what is out is not marked", "fq_give_slots", "set slots = m.slots | p_slot", "set slots = m.slots"),
     Mutation(
         "the queue's slots are not freed",
-        "fq_hear_chunk",
-        "q.current_concurrency - v_queue_freed",
-        "q.current_concurrency",
+        "fq_attend",
+        "state.current_concurrency - v_freed",
+        "state.current_concurrency",
     ),
-    Mutation("a paused channel is scheduled", "fq_hear_chunk", "o.paused_at is null then", "true then"),
+    Mutation("a paused channel is scheduled", "fq_hear_many", "when o.paused_at is null then", "when true then"),
     Mutation(
         "a resumed channel has no turn order", "fq_resume", "when s.head_dequeue_at is not null then", "when false then"
     ),
-    Mutation("a backlog never grows", "fq_hear_chunk", "backlog = s.backlog + t.added", "backlog = s.backlog"),
+    Mutation("a backlog never grows", "fq_hear_many", "backlog = s.backlog + t.added", "backlog = s.backlog"),
     Mutation("a withdrawn message stays", "fq_return_messages", "      and h.cancelled\n", "      and false\n"),
     Mutation(
         "a purge forgets what is locked",
@@ -196,7 +197,7 @@ _BOUNDS = [
         "0 as dropped",
     ),
     Mutation(
-        "what was dropped is not heard", "fq_hear_chunk", "dropped = s.dropped + t.dropped", "dropped = s.dropped"
+        "what was dropped is not heard", "fq_hear_many", "dropped = s.dropped + t.dropped", "dropped = s.dropped"
     ),
     Mutation(
         "what nobody has heard of takes no room",
@@ -219,7 +220,7 @@ _BOUNDS = [
     Mutation("a call takes no room", "fq_enqueue_in_order", "        v_state.room := v_state.room - 1;\n", ""),
     Mutation(
         "a channel hears what was not told",
-        "fq_hear_chunk",
+        "fq_hear_many",
         "heard_id = greatest(s.heard_id, t.last_id)",
         "heard_id = t.last_id + 1",
     ),
@@ -341,8 +342,8 @@ _LIMITS = [
     Mutation(
         "what other queues have out takes no room in a shared limit",
         "fq_draw_room",
-        "select sum(x.messages_out) as messages_out,",
-        "select sum(x.messages_out) filter (where x.queue = p_queue) as messages_out,",
+        "else x.messages_out end",
+        "else 0 end",
         limits=True,
     ),
     Mutation(
@@ -431,6 +432,6 @@ _RESULTS = [
 ]
 
 MUTATIONS = [
-    *(*_KERNEL, *_FLOOR, *_COSTS, *_PRIORITY, *_SERVING, *_KEYS, *_BOUNDS, *_ROLES, *_SPOILT, *_LIMITS),
+    *(*_KERNEL, *_FLOORS, *_COSTS, *_PRIORITY, *_SERVING, *_KEYS, *_BOUNDS, *_ROLES, *_SPOILT, *_LIMITS),
     *(*_GROUPS, *_RESULTS),
 ]
