@@ -22,6 +22,17 @@ FOLDERS: list[Traversable] = [files(__package__) / folder for folder in ("v1",)]
 _SUBJECTS = ("", "reads", "loads")
 # A statement ends with a semicolon at the end of a line, those within a body apart.
 _STATEMENT = re.compile(r"(?:\$\$.*?\$\$|.)*?(?:;[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
+# What pins the plans of a function, and the names in it, whatever the session has set. Generic plans are made without
+# statistics of the moment: by the indexes, which keep a call as short with a long backlog, and beside an old snapshot.
+_SETTINGS = """
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off"""
 _RELATION = re.compile(
     r"^\s*(?:create (?:unique )?index|create (?:unlogged )?table fairqueue\.|create sequence fairqueue\."
     r"|(?:.*\badd )?constraint) ?(\w+)(.*)$",
@@ -51,6 +62,9 @@ def folder(version: int) -> Traversable:
 def functions(version: int) -> Mapping[str, str]:
     """The functions of a version: ``create function`` by name, with the literal qualifier ``fairqueue.``.
 
+    Those that roles and triggers call have the settings of all of them, unless their files name a search path and what
+    else they need; what they call runs with theirs.
+
     Raises:
         ValueError: The version is not known.
     """
@@ -58,7 +72,7 @@ def functions(version: int) -> Mapping[str, str]:
     for step in range(1, checked_version(version) + 1):
         for subject in _SUBJECTS:
             texts |= _texts(step, subject)
-    return MappingProxyType({name: text.removesuffix(";") for name, text in sorted(texts.items())})
+    return MappingProxyType({name: _with_settings(text.removesuffix(";")) for name, text in sorted(texts.items())})
 
 
 def tables(version: int) -> Mapping[str, tuple[str, ...]]:
@@ -120,6 +134,15 @@ def checked_version(version: int) -> int:
         )
         raise ValueError(problem)
     return version
+
+
+def _with_settings(text: str) -> str:
+    header, start, body = text.partition("\nas $$")
+    called_from_outside = "\nsecurity definer" in header or "\nreturns trigger" in header
+    if not called_from_outside or "\nset search_path" in header:
+        return text
+    signature, more, own = header.partition("\nset ")
+    return signature + _SETTINGS + more + own + start + body
 
 
 @cache

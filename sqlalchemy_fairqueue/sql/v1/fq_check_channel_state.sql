@@ -12,14 +12,6 @@ create function fairqueue.fq_check_channel_state()
 returns trigger
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set enable_material = off
-set jit = off
 as $$
 declare
   c_last constant bigint := 253402300799999999;

@@ -7,7 +7,6 @@ create function fairqueue.fq_check_dequeue(
 returns void
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then

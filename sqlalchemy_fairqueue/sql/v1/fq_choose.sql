@@ -9,7 +9,7 @@
 -- Guarantees: no message of these channels that is left starts before the last one that is given, unless somebody has it
 -- locked; none starts beyond the channels that were not looked at, or beyond the bound.
 -- Locks: state rows, then messages, for no key update, skip locked. Index: fq_channel_state_ready_ix,
--- fq_message_ready_ix; rows by ctid. Errors: none. Its caller sets how its statements are planned.
+-- fq_message_ready_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_choose(
   p_queue text, p_settings fairqueue.fq_queue, p_state fairqueue.fq_queue_state, p_bound bigint, p_hearer boolean,
   p_width integer, p_limit integer, p_pass integer, p_bytes bigint, p_first boolean, p_skip bigint[], p_now bigint,
@@ -19,7 +19,6 @@ create function fairqueue.fq_choose(
 )
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

@@ -5,7 +5,6 @@
 -- join on row_version when PostgreSQL checks it again, since its place changed too. ("is not distinct from" is no index
 -- condition, so the planner reaches rows by ctid and never by an index.)
 -- Locks: the state row, for no key update, skip locked. Index: fq_channel_state_ready_ix; rows by ctid. Errors: none.
--- Its caller sets how its statements are planned.
 create function fairqueue.fq_choose_one(
   p_queue text, p_settings fairqueue.fq_queue, p_state fairqueue.fq_queue_state, p_bound bigint, p_hearer boolean,
   p_now bigint,
@@ -14,7 +13,6 @@ create function fairqueue.fq_choose_one(
 )
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin

@@ -39,14 +39,6 @@ create function fairqueue.fq_cut_batch(
 )
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set enable_material = off
-set jit = off
 as $$
 begin
   -- The snapshot of this statement is younger than the locks of the channels: a message whose signal was heard before

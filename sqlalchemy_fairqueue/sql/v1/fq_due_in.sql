@@ -4,14 +4,12 @@
 -- is_held: something is due, and only its holder can say how long.
 -- Guarantees: what is held is due again after as long as it has been so, 10 ms at least and a second at most.
 -- Locks: none. Index: fq_channel_state_ready_ix, fq_lease_expires_ix. Errors: none.
--- Its caller sets how its statements are planned.
 create function fairqueue.fq_due_in(
   p_queue text, p_state fairqueue.fq_queue_state, p_held boolean, p_ready boolean, p_opens_at bigint, p_now bigint,
   out due_in bigint, out is_held boolean
 )
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_first_tag bigint;

@@ -6,7 +6,6 @@
 -- the greatest id that it was told by, heard_id: a sum of what signals will still add to its backlog begins there. What
 -- messages cost more than was charged moves the tag, see fq_tag_heard. Signals of a channel that is gone are deleted.
 -- Locks: state rows for no key update, signals for update, both skip locked. Index: as fq_hear_signals. Errors: none.
--- Its caller sets how its statements are planned.
 create function fairqueue.fq_hear_many(
   p_queue text,
   p_rows tid[],
@@ -23,7 +22,6 @@ create function fairqueue.fq_hear_many(
 )
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

@@ -15,7 +15,6 @@ create function fairqueue.fq_hear_one(
 )
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

@@ -9,7 +9,6 @@ create function fairqueue.fq_lease_for(
 )
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin

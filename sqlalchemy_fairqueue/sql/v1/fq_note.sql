@@ -7,14 +7,6 @@ create function fairqueue.fq_note(p_row tid, p_state fairqueue.fq_queue_state, p
 returns void
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set enable_material = off
-set jit = off
 as $$
 begin
   update fairqueue.fq_queue_state s

@@ -6,14 +6,6 @@
 create function fairqueue.fq_put_back(p_queue text, p_rows tid[], p_ids bigint[], out signals bigint, out freed bigint)
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set enable_material = off
-set jit = off
 as $$
 begin
   with claimed as materialized (

@@ -7,14 +7,6 @@ create function fairqueue.fq_quarantine(p_queue text, p_id bigint, p_row tid, p_
 returns text
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set enable_material = off
-set jit = off
 as $$
 declare
   v_undelivered boolean;

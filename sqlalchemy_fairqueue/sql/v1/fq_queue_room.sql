@@ -13,7 +13,6 @@ create function fairqueue.fq_queue_room(
 )
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   is_drawn := false;

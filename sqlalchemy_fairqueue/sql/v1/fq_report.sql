@@ -6,7 +6,7 @@
 -- there are signals that it did not hear, since they are locked; p_more: there are others.
 -- Returns as fq_due_in. Guarantees: the state is written every 10 ms at most where it need not be, and fewer than
 -- 10 messages were taken.
--- Locks: as fq_draw. Index: as fq_due_in and fq_note. Errors: none. Its caller sets how its statements are planned.
+-- Locks: as fq_draw. Index: as fq_due_in and fq_note. Errors: none.
 create function fairqueue.fq_report(
   p_queue text, p_settings fairqueue.fq_queue, p_state fairqueue.fq_queue_state, p_row tid, p_wanted integer,
   p_limit integer, p_got integer, p_stop text, p_drawn boolean, p_progress boolean, p_must_note boolean,
@@ -15,7 +15,6 @@ create function fairqueue.fq_report(
 )
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_full boolean := p_got = p_limit and p_limit < p_wanted;

@@ -13,14 +13,6 @@ create function fairqueue.fq_spread_plans(
 language plpgsql
 volatile
 security definer
-set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set enable_material = off
-set jit = off
 as $$
 declare
   c_again constant bigint := 20000;

@@ -4,7 +4,6 @@
 -- that is due locked, and the channel is due again in 10 ms.
 -- Guarantees: the next head is the least message that was not taken, even if another transaction has locked it.
 -- Locks: the message, for no key update, skip locked. Index: fq_message_ready_ix; rows by ctid. Errors: none.
--- Its caller sets how its statements are planned.
 create function fairqueue.fq_take_one(
   p_queue text, p_settings fairqueue.fq_queue, p_dispatcher fairqueue.fq_queue_state, p_state tid, p_channel_id bigint,
   p_is_limited boolean, p_head_at bigint, p_head_id bigint, p_limited_queue boolean, p_lease_id bigint,
@@ -14,7 +13,6 @@ create function fairqueue.fq_take_one(
 )
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

@@ -18,7 +18,6 @@ returns table (
 language plpgsql
 volatile
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin
