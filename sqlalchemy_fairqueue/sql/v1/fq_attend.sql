@@ -44,10 +44,8 @@ declare
   v_locked record;
   v_virtual_time bigint;
   v_followed integer;
-  v_freed bigint;
   v_first_due bigint;
-  v_below xid8;
-  v_open xid8[];
+  h record;
 begin
   must_note := false;
   heard := 0;
@@ -116,25 +114,26 @@ begin
     end if;
   end if;
   if p_signalled or p_expired or p_promotions or v_followed > 0 then
-    select h.heard, h.seen, h.freed, h.first_due, h.below, h.open
-    into heard, seen, v_freed, v_first_due, v_below, v_open
-    from fairqueue.fq_hear_signals(
+    h := fairqueue.fq_hear_signals(
       p_queue, state.heard_below, state.heard_open::xid8[], c_chunk, v_virtual_time, p_now,
       (must_note or p_limit >= 10 or p_now not between state.noted_at and state.noted_at + 10000)::boolean
-    ) h;
+    );
+    heard := h.heard;
+    seen := h.seen;
     has_more := seen = c_chunk;
     must_note := must_note or seen >= 100;
-    if v_freed > 0 then
-      state.current_concurrency := state.current_concurrency - v_freed;
+    if h.freed > 0 then
+      state.current_concurrency := state.current_concurrency - h.freed;
       must_note := true;
     end if;
+    v_first_due := h.first_due;
     if v_first_due < state.due_floor then
       state.due_floor := v_first_due;
       must_note := true;
     end if;
-    if v_below is not null then
-      state.heard_below := v_below;
-      state.heard_open := v_open;
+    if h.below is not null then
+      state.heard_below := h.below;
+      state.heard_open := h.open;
     end if;
   end if;
   if p_due or v_followed > 0 or v_first_due <= p_now then

@@ -36,12 +36,14 @@ declare
   v_now bigint := fairqueue.fq_now();
   v_queue fairqueue.fq_queue;
   v_state fairqueue.fq_queue_state;
-  -- what fq_look, fq_choose_one and fq_choose have found
+  -- what the steps return
   l record;
   a record;
   v_work boolean;
   o record;
   c record;
+  e record;
+  r record;
   v_lease_id bigint;
   v_limited boolean;
   -- what fq_attend did: not null if this call attends to the queue
@@ -68,8 +70,7 @@ begin
 
   -- Look.
   for v_try in 1..2 loop
-    select x.* into l
-    from fairqueue.fq_look(p_queue, v_now) x;
+    l := fairqueue.fq_look(p_queue, v_now);
     v_work := l.is_signalled or l.has_expired or l.has_promotions or l.is_due or l.has_plans;
     exit when not v_work and l.first_tag is null or num_nulls((l.state).queue, l.epoch) = 0;
     v_stop := case when v_try = 2 or not fairqueue.fq_open_queue(p_queue) then 'locked' end;
@@ -88,11 +89,10 @@ begin
     or (v_first_tag, l.first_channel) <> (v_state.ready_floor, v_state.ready_channel)
       and (p_limit >= 10 or v_now not between v_state.noted_at and v_state.noted_at + 10000)
   ) then
-    select x.* into a
-    from fairqueue.fq_attend(
+    a := fairqueue.fq_attend(
       p_queue, v_now, p_limit, v_queue, l.is_signalled::boolean, l.has_expired::boolean, l.has_promotions::boolean,
       l.is_due::boolean, l.has_plans::boolean
-    ) x;
+    );
     if num_nulls(a.row_id) = 0 then
       v_hearer := true;
       v_row := a.row_id;
@@ -115,8 +115,9 @@ begin
 
   -- Room.
   if v_limited and v_hearer and num_nulls(v_queue.paused_at) = 1 then
-    select r.room, r.is_drawn into v_limit, v_drawn
-    from fairqueue.fq_queue_room(p_queue, v_queue.limits::text[], p_limit, v_state, v_now) r;
+    r := fairqueue.fq_queue_room(p_queue, v_queue.limits::text[], p_limit, v_state, v_now);
+    v_limit := r.room;
+    v_drawn := r.is_drawn;
   elsif v_limited and not v_work and num_nulls(v_first_tag) = 1 then
     v_limit := greatest(0, least(p_limit, v_state.max_concurrency - v_state.current_concurrency));
   end if;
@@ -130,24 +131,23 @@ begin
     exit when v_left = 0;
     -- Choose.
     if v_alone then
-      select x.* into o
-      from fairqueue.fq_choose_one(p_queue, v_queue, v_state, v_bound, v_hearer, v_now) x;
+      o := fairqueue.fq_choose_one(p_queue, v_queue, v_state, v_bound, v_hearer, v_now);
       continue when o.followed;
       exit when o.state is null;
     else
-      select x.* into c
-      from fairqueue.fq_choose(
+      c := fairqueue.fq_choose(
         p_queue, v_queue, v_state, v_bound, v_hearer, v_width, v_left, v_pass::integer, v_bytes, (v_got = 0)::boolean,
         v_skip, v_now
-      ) x;
+      );
       continue when c.followed;
       exit when c.states is null;
     end if;
     if v_lease_id is null then
       v_stop := case when not v_limited and not fairqueue.fq_enter_gate(p_queue) then 'locked' end;
       exit when v_stop is not null;
-      select e.id, e.expires_at into v_lease_id, lease_expires_at
-      from fairqueue.fq_lease_for(p_queue, p_lease_id, p_lease, p_consumer, l.epoch, v_now) e;
+      e := fairqueue.fq_lease_for(p_queue, p_lease_id, p_lease, p_consumer, l.epoch::bigint, v_now);
+      v_lease_id := e.id;
+      lease_expires_at := e.expires_at;
     end if;
 
     -- Take, and charge the channels.
@@ -208,13 +208,13 @@ begin
     v_state.current_concurrency := v_state.current_concurrency + v_got;
     v_state.rate_at := greatest(v_state.rate_at, v_now) + v_got * v_state.rate_interval;
   end if;
-  select r.due_in, r.is_held into due_in, is_held
-  from fairqueue.fq_report(
+  r := fairqueue.fq_report(
     p_queue, v_queue, v_state, v_row, p_limit, v_limit, v_got, v_stop, v_drawn,
     (v_got + v_changed > 0)::boolean, (v_must_note or v_limited and v_got > 0)::boolean,
     coalesce(v_unheard, v_work)::boolean, v_more, v_now
-  ) r;
-  due_in := least(due_in, v_spread_in);
+  );
+  due_in := least(r.due_in, v_spread_in);
+  is_held := r.is_held;
   -- The row about the call must not repeat the columns of the message that was returned last, which may be large.
   message_id := null;
   content := null;

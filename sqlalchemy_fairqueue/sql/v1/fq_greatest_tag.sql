@@ -5,23 +5,19 @@
 -- Locks: none. Index: the last entry of fq_channel_state_tag_ix. Errors: none.
 create function fairqueue.fq_greatest_tag(p_queue text)
 returns bigint
-language sql
-stable
-set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_bitmapscan = off
+language plpgsql
+volatile
 as $$
-  select coalesce(
-    (
-      select s.tag
-      from fairqueue.fq_channel_state s
-      where s.queue = p_queue
-        and s.tag is not null
-        and (s.next_dequeue_at is null or s.next_dequeue_at >= 0)
-      order by s.queue desc, s.tag desc
-      limit 1
-    ),
-    -9000000000000000000
-  )
+declare
+  v_tag bigint;
+begin
+  select s.tag into v_tag
+  from fairqueue.fq_channel_state s
+  where s.queue = p_queue
+    and s.tag is not null
+    and (s.next_dequeue_at is null or s.next_dequeue_at >= 0)
+  order by s.queue desc, s.tag desc
+  limit 1;
+  return coalesce(v_tag, -9000000000000000000);
+end
 $$;

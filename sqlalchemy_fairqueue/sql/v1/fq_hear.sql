@@ -23,19 +23,17 @@ begin
     raise exception 'fq_hear runs in a % transaction', current_setting('transaction_isolation')
       using errcode = 'QF003', hint = 'run it in a READ COMMITTED transaction of its own';
   end if;
-  select l.* into v_sight
-  from fairqueue.fq_look(p_queue, v_now) l;
+  v_sight := fairqueue.fq_look(p_queue, v_now);
   if not (v_sight.is_signalled or v_sight.is_due) then
     return;
   end if;
   if (v_sight.state).queue is null then
     perform fairqueue.fq_open_queue(p_queue);
   end if;
-  select a.* into v_attended
-  from fairqueue.fq_attend(
+  v_attended := fairqueue.fq_attend(
     p_queue, v_now, 1000::integer, v_sight.settings::fairqueue.fq_queue, v_sight.is_signalled::boolean,
     false::boolean, false::boolean, v_sight.is_due::boolean, false::boolean
-  ) a;
+  );
   if v_attended.heard + v_attended.moved > 0 or v_attended.must_note then
     perform fairqueue.fq_note(v_attended.row_id::tid, v_attended.state::fairqueue.fq_queue_state, v_now);
   end if;

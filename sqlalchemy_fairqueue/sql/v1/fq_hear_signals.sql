@@ -36,6 +36,7 @@ declare
   v_snapshot pg_snapshot;
   v_left integer;
   v_freeing boolean;
+  h record;
 begin
   heard := 0;
   select array_agg(s.row), array_agg(s.id), array_agg(s.channel_id), count(*), max(s.xid), sum(s.queue_freed) > 0,
@@ -71,14 +72,18 @@ begin
   ) s;
   p_noting := p_noting or seen >= 100;
   if seen = 1 and not v_freeing then
-    select h.heard, h.freed, h.first_due into heard, freed, first_due
-    from fairqueue.fq_hear_one(v_rows[1]::tid, v_ids[1]::bigint, v_channels[1]::bigint, p_virtual_time, p_now) h;
-    v_left := 1 - heard;
+    h := fairqueue.fq_hear_one(v_rows[1]::tid, v_ids[1]::bigint, v_channels[1]::bigint, p_virtual_time, p_now);
+    v_left := 1 - h.heard;
   elsif seen > 0 then
-    select h.heard, h.freed, h.first_due, h.seen - h.heard into heard, freed, first_due, v_left
-    from fairqueue.fq_hear_many(
+    h := fairqueue.fq_hear_many(
       p_queue, v_rows, v_ids, v_channels, p_virtual_time, p_now, p_noting, (v_freeing or seen = p_limit)::boolean
-    ) h;
+    );
+    v_left := h.seen - h.heard;
+  end if;
+  if seen > 0 then
+    heard := h.heard;
+    freed := h.freed;
+    first_due := h.first_due;
   end if;
   if p_noting and (v_left > 0) is not true then
     -- Transactions from the snapshot's xmax on can be open, and it does not name them.

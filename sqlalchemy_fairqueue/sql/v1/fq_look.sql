@@ -7,18 +7,15 @@
 -- Locks: none. Index: fq_queue_pkey, fq_queue_state_newest_ix, fq_signal_pkey, fq_lease_expires_ix,
 -- fq_promotion_due_ix, fq_channel_state_ready_ix, fq_message_pkey. Errors: none.
 create function fairqueue.fq_look(p_queue text, p_now bigint)
-returns table (
-  settings fairqueue.fq_queue, state fairqueue.fq_queue_state, epoch bigint, is_signalled boolean, has_expired boolean,
-  has_promotions boolean, is_due boolean, has_plans boolean, first_tag bigint, first_channel bigint, turn bigint
-)
+returns record
 language plpgsql
 volatile
-rows 1
 as $$
-#variable_conflict use_column
+declare
+  v_sight record;
 begin
-  return query
-  select q, d.state, (select e.value from fairqueue.fq_epoch e where e.one and e.xmin = e.written_by),
+  select q as settings, d.state,
+    (select e.value from fairqueue.fq_epoch e where e.one and e.xmin = e.written_by) as epoch,
     exists (
       select
       from fairqueue.fq_signal g
@@ -30,20 +27,20 @@ begin
       from fairqueue.fq_signal g
       where g.queue = p_queue
         and g.xid = any (d.heard_open)
-    ),
+    ) as is_signalled,
     exists (
       select
       from fairqueue.fq_lease e
       where e.queue = p_queue
         and e.expires_at >= case when d.swept_at between p_now - 100000 and p_now then d.lease_floor else 0 end
         and e.expires_at <= p_now
-    ),
+    ) as has_expired,
     exists (
       select
       from fairqueue.fq_promotion o
       where o.queue = p_queue
         and o.due_at <= p_now
-    ),
+    ) as has_promotions,
     exists (
       select
       from fairqueue.fq_channel_state s
@@ -52,15 +49,16 @@ begin
         and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
         and s.next_dequeue_at >= coalesce(least(d.due_floor, p_now), 0)
         and s.next_dequeue_at <= p_now
-    ),
+    ) as is_due,
     q.plans is true and exists (
       select
       from fairqueue.fq_plan n
       where n.queue = p_queue
         and num_nonnulls(n.spread_after) = 1
-    ),
-    f.tag, f.channel_id,
-    fairqueue.fq_turn(f.tag, f.tag_rest, f.weight, f.head_message_id, (q.fair_by <> 'messages')::boolean)
+    ) as has_plans,
+    f.tag as first_tag, f.channel_id as first_channel,
+    fairqueue.fq_turn(f.tag, f.tag_rest, f.weight, f.head_message_id, (q.fair_by <> 'messages')::boolean) as turn
+  into v_sight
   from (values (p_queue)) asked (name)
   left join fairqueue.fq_queue q on q.name = asked.name
   left join lateral (
@@ -77,5 +75,6 @@ begin
   left join lateral fairqueue.fq_first_ready(
     asked.name, coalesce(d.ready_floor, '-9223372036854775808')::bigint, coalesce(d.ready_channel, 0)::bigint
   ) f on true;
+  return v_sight;
 end
 $$;

@@ -20,6 +20,7 @@ declare
   v_full boolean := p_got = p_limit and p_limit < p_wanted;
   v_contends boolean;
   v_opens_at bigint;
+  d record;
 begin
   is_held := false;
   if p_drawn then
@@ -45,11 +46,12 @@ begin
         v_opens_at, fairqueue.fq_rate_allows_at(p_state.rate_at, p_state.rate_interval, p_state.rate_burst)
       );
     end if;
-    select d.due_in, d.is_held into due_in, is_held
-    from fairqueue.fq_due_in(
+    d := fairqueue.fq_due_in(
       p_queue, p_state, ((p_unheard or p_stop = 'passed') is true)::boolean, (v_full is not true)::boolean,
       (case when v_opens_at > p_now then v_opens_at end)::bigint, p_now
-    ) d;
+    );
+    due_in := d.due_in;
+    is_held := d.is_held;
     if is_held and p_got > 0 then
       due_in := 0;
       is_held := false;

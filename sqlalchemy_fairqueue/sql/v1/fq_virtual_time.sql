@@ -7,25 +7,21 @@
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996).
 create function fairqueue.fq_virtual_time(p_queue text, p_after bigint)
 returns bigint
-language sql
-stable
-set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_bitmapscan = off
+language plpgsql
+volatile
 as $$
-  select coalesce(
-    (
-      select s.next_dequeue_at
-      from fairqueue.fq_channel_state s
-      where s.queue = p_queue
-        and s.next_dequeue_at is not null
-        and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
-        and s.next_dequeue_at > p_after
-        and s.next_dequeue_at < 0
-      order by s.queue, s.next_dequeue_at
-      limit 1
-    ),
-    greatest(p_after, fairqueue.fq_greatest_tag(p_queue))
-  )
+declare
+  v_tag bigint;
+begin
+  select s.next_dequeue_at into v_tag
+  from fairqueue.fq_channel_state s
+  where s.queue = p_queue
+    and s.next_dequeue_at is not null
+    and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
+    and s.next_dequeue_at > p_after
+    and s.next_dequeue_at < 0
+  order by s.queue, s.next_dequeue_at
+  limit 1;
+  return coalesce(v_tag, greatest(p_after, fairqueue.fq_greatest_tag(p_queue)));
+end
 $$;
