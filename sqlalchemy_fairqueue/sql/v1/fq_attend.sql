@@ -116,12 +116,7 @@ begin
   end if;
   if p_plans then
     select p.followed, p.due_in into v_followed, spread_in
-    from fairqueue.fq_spread_plans(p_queue, c_chunk, true::boolean) p;
-    if v_followed > 0 then
-      -- What waited at a limit that has been raised may have done so for long.
-      state.due_floor := 0;
-      must_note := true;
-    end if;
+    from fairqueue.fq_spread_plans(p_queue, c_chunk) p;
   end if;
   if p_signalled or p_expired or p_promotions or v_followed > 0 then
     select h.heard, h.seen, h.freed, h.first_due, h.below, h.open
@@ -145,7 +140,7 @@ begin
       state.heard_open := v_open;
     end if;
   end if;
-  if p_due or v_followed > 0 or v_first_due <= p_now then
+  if p_due or v_first_due <= p_now then
     moved := fairqueue.fq_move_due(
       p_queue, p_now, state.due_floor, greatest(c_chunk, p_limit)::integer, v_virtual_time
     );
