@@ -263,9 +263,7 @@ def _deliveries(session: Session, queue: Queue, limit: int) -> Iterator[Delivery
         send_recorded(session)
         connection = connection_of(session, target)
         database.check_installed(connection, target.schema)
-        dequeued = database.dequeue(
-            connection, target, limit=1, lease=_LEASE, consumer=consumer.name, lease_id=None, hints=None
-        )
+        dequeued = database.dequeue(connection, target, limit=1, lease=_LEASE, consumer=consumer.name, lease_id=None)
         if dequeued.lease is None:
             folded = database.fold_groups(connection, target.schema, limit=100_000, groups=1_000, notify=False)
             if folded is not None and folded.finished:

@@ -182,11 +182,11 @@ def test_a_limit_that_is_set_while_a_dequeue_is_under_way(
     A.configure_limit(engine, "api", max_concurrency=2)
     A.configure(engine, **before)
     holder = connect()
-    # A dequeue reads the limits before it deletes the signals that it hears.
-    holder.exec_driver_sql("lock table fq_signal in share mode")
+    # A dequeue reads the limits before it locks the state of the queue.
+    holder.exec_driver_sql("lock table fq_queue_state in exclusive mode")
     rival = waits.start(lambda other: Queue("a").dequeue(other, limit=20)).blocked()
-    A.configure(engine, limits=["api"])
-    holder.rollback()
+    A.configure(holder, limits=["api"])
+    holder.commit()
     batch = rival.result()
     assert (batch, batch.due_in is not None and batch.due_in <= timedelta(milliseconds=10)) == ([], True)
     assert len(_take(engine, A)) == 2

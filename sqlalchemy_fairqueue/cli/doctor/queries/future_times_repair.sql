@@ -52,6 +52,11 @@ from (
 ) n
 where rate_at > n.now + rate_burst * rate_interval;
 
+update fairqueue.fq_queue_state
+set row_version = row_version + 1,
+  due_floor = 0,
+  swept_at = 0;
+
 update fairqueue.fq_limit_state s
 set row_version = s.row_version + 1,
   rate_at = n.now + l.rate_burst * l.rate_interval
