@@ -34,7 +34,7 @@ begin
     )
   );
   if p_limits is not null and room > 0 then
-    room := fairqueue.fq_draw_room(p_queue, p_limits, room);
+    room := fairqueue.fq_draw_room(p_queue, p_limits, room, p_state.current_concurrency);
     is_drawn := room is not null;
   end if;
 end
