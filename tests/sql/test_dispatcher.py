@@ -1,5 +1,7 @@
 """What the state of a queue's dispatcher says holds, whoever wrote it, and whatever happened since."""
 
+from datetime import timedelta
+
 import pytest
 
 from tests.fixtures.clock import install_clock
@@ -113,6 +115,24 @@ def test_a_state_that_came_out_of_a_dump_hides_no_signal(kernel: Kernel) -> None
         kernel.enqueue("a")
         assert kernel.dequeue().channels == ["a"]
     assert kernel.value("select heard_below::text::bigint < 4000000000 from fq_queue_state")
+
+
+def test_a_lease_that_was_made_after_the_clock_fell_back_ends(
+    database: Database, kernel: Kernel, open_kernel: OpenKernel
+) -> None:
+    """What was noted by the clock of before hides no lease that expires by the clock of after."""
+    clock = install_clock(database)
+    kernel.enqueue("a", "a")
+    clock.advance(timedelta(hours=1))
+    kernel.complete(*kernel.dequeue().hands)
+    kernel.hear()
+    clock.advance(-timedelta(hours=1))
+    attending = open_kernel()
+    attending.rows("select from fq_queue_state for no key update")
+    (held,) = kernel.dequeue(lease=SECOND).hands
+    attending.rollback()
+    clock.advance(timedelta(seconds=2))
+    assert kernel.dequeue().ids == [held.id]
 
 
 def test_a_dequeue_that_stays_open_stops_no_other_but_hearing(kernel: Kernel, open_kernel: OpenKernel) -> None:

@@ -42,7 +42,7 @@ begin
       select
       from fairqueue.fq_lease e
       where e.queue = p_queue
-        and e.expires_at >= case when d.swept_at > p_now - 100000 then d.lease_floor else 0 end
+        and e.expires_at >= case when d.swept_at between p_now - 100000 and p_now then d.lease_floor else 0 end
         and e.expires_at <= p_now
     ),
     exists (
