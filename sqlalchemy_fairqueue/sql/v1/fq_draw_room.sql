@@ -1,5 +1,5 @@
--- fq_draw_room: how many of p_wanted messages the shared limits of a queue let its dequeue take now, which knows that
--- p_out are out of its queue; null: another transaction has one of the limits.
+-- fq_draw_room: how many of p_wanted messages the shared limits of a queue let its dequeue take now, which has p_out
+-- out; null: another transaction has one of the limits.
 -- Guarantees: what it returns may be taken in this transaction, and is written down by fq_draw: until it ends nobody
 -- else draws from these limits. If a limit held a queue back, no other queue gets ahead of it by more than its own part
 -- of that limit: two queues that always have messages get equal parts. What a queue does not use is for the others.
@@ -61,7 +61,7 @@ begin
         limit 1
       ) n
       cross join lateral (
-        select p_out + coalesce(sum(x.messages_out) filter (where x.queue <> p_queue), 0) as messages_out,
+        select sum(case when x.queue = p_queue then p_out else x.messages_out end) as messages_out,
           min(x.tag) filter (where x.queue = p_queue) as own_tag,
           min(x.tag) filter (where x.queue <> p_queue and x.contends_until > v_now) as others_tag,
           greatest(1, count(*) filter (where x.queue = p_queue or x.contends_until > v_now)) as contenders
