@@ -93,6 +93,22 @@ def test_a_channel_in_other_hands_is_not_forgotten_for_one_that_is_taken(
     assert kernel.dequeue(4).channels == ["a", "a"]
 
 
+def test_more_locked_channels_than_a_call_hears_of_are_no_busy_loop(kernel: Kernel, open_kernel: OpenKernel) -> None:
+    """While all that a call hears of is locked, the next one is due later; once it is not, all is delivered."""
+    names = [f"c{number}" for number in range(1_100)]
+    kernel.enqueue(*names)
+    while hands := kernel.dequeue(1_000).hands:
+        kernel.complete(*hands)
+    bystander = open_kernel()
+    bystander.rows("select from fq_channel_state for update")
+    kernel.enqueue(*names)
+    for _ in range(3):
+        call = kernel.dequeue(1_000)
+        assert (call.hands, call.is_held, (call.due_in or 0) >= 10_000) == ([], True, True)
+    bystander.rollback()
+    assert sum(len(kernel.dequeue(1_000).hands) for _ in range(3)) == len(names)
+
+
 def test_after_a_crash_a_lease_is_new(kernel: Kernel) -> None:
     """The epoch is gone, as after a crash, or came out of a dump: nothing is taken under a lease of before."""
     kernel.enqueue(*"abcde")

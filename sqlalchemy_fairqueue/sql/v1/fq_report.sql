@@ -33,7 +33,7 @@ begin
       v_opens_at := coalesce(v_opens_at, p_now + 20000);
     end if;
   end if;
-  if p_got = p_wanted or p_more or (p_stop in ('cut', 'again')) then
+  if p_got = p_wanted or (p_more and p_progress) or p_stop in ('cut', 'again') then
     due_in := 0;
   elsif p_stop = 'locked' or (p_limit is null and p_settings.paused_at is null) then
     due_in := 10000;
@@ -46,7 +46,7 @@ begin
     end if;
     select d.due_in, d.is_held into due_in, is_held
     from fairqueue.fq_due_in(
-      p_queue, p_state, ((p_unheard or p_stop = 'passed') is true)::boolean, (v_full is not true)::boolean,
+      p_queue, p_state, ((p_unheard or p_more or p_stop = 'passed') is true)::boolean, (v_full is not true)::boolean,
       (case when v_opens_at > p_now then v_opens_at end)::bigint, p_now
     ) d;
     if is_held and p_got > 0 then
