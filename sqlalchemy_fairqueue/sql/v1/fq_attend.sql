@@ -62,7 +62,7 @@ begin
   seen := 0;
   has_more := false;
   moved := 0;
-  select s.ctid as row, s as state,
+  select s.ctid as row, (s.*)::fairqueue.fq_queue_state as state,
     s.heard_below <= pg_snapshot_xmax(pg_current_snapshot()) and age(s.xmin) <= age(s.heard_below::xid) as is_trusted
   into v_locked
   from (
