@@ -109,6 +109,29 @@ def test_more_locked_channels_than_a_call_hears_of_are_no_busy_loop(kernel: Kern
     assert sum(len(kernel.dequeue(1_000).hands) for _ in range(3)) == len(names)
 
 
+@pytest.mark.parametrize("most", [None, 1], ids=["no limit", "the queue's limit"])
+def test_an_expired_lease_whose_messages_are_being_ended_is_no_busy_loop(
+    database: Database, kernel: Kernel, open_kernel: OpenKernel, most: int | None
+) -> None:
+    """While a transaction that ends them is open, the next call is due later, and later still."""
+    clock = install_clock(database)
+    limit(kernel, most)
+    kernel.enqueue("a")
+    hands = kernel.dequeue(lease=SECOND).hands
+    ending = open_kernel()
+    ending.complete(*hands)
+    clock.advance(timedelta(seconds=2))
+    first = kernel.dequeue()
+    clock.advance(timedelta(seconds=2))
+    second = kernel.dequeue()
+    assert [(call.hands, call.is_held, call.due_in or 0) for call in (first, second)] == [
+        ([], True, 10_000),
+        ([], True, SECOND),
+    ]
+    ending.rollback()
+    assert len(kernel.dequeue().hands) == 1
+
+
 def test_after_a_crash_a_lease_is_new(kernel: Kernel) -> None:
     """The epoch is gone, as after a crash, or came out of a dump: nothing is taken under a lease of before."""
     kernel.enqueue(*"abcde")

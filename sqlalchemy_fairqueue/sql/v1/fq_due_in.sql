@@ -42,7 +42,10 @@ begin
     order by x.queue, x.expires_at
     limit 1
   ) e on true;
-  is_held := (p_ready and (p_held or v_first_tag is not null or v_due_at <= p_now)) is true;
+  -- A lease is still there after it has expired if somebody has its messages locked.
+  is_held := (
+    (p_ready and (p_held or v_first_tag is not null or v_due_at <= p_now)) or v_expires_at <= p_now
+  ) is true;
   if is_held then
     v_since := least(
       case when v_first_tag = p_state.ready_floor then p_state.still_since end, p_state.held_since, p_now
