@@ -168,7 +168,7 @@ begin
         v_hearer, v_now
       ) x;
       if message_id is null then
-        v_alone := v_limit = 1;
+        v_alone := false;
         continue;
       end if;
       return next;
