@@ -109,6 +109,26 @@ def test_more_locked_channels_than_a_call_hears_of_are_no_busy_loop(kernel: Kern
     assert sum(len(kernel.dequeue(1_000).hands) for _ in range(3)) == len(names)
 
 
+def test_a_channel_that_becomes_ready_while_the_only_one_stands_still_is_served(
+    database: Database, kernel: Kernel
+) -> None:
+    """It starts behind the floor, also where no other ready channel says at which place."""
+    clock = install_clock(database)
+    limit(kernel, 3)
+    kernel.enqueue("a")
+    kernel.complete(*kernel.dequeue().hands)
+    kernel.enqueue(*"bbbbb")
+    held = kernel.dequeue(10).hands
+    assert len(held) == 3
+    clock.advance(timedelta(seconds=1))
+    # The queue is full: "b" stays first, and stands still.
+    assert kernel.dequeue(10).hands == []
+    clock.advance(timedelta(seconds=2))
+    kernel.complete(*held)
+    kernel.enqueue("a")
+    assert sorted(kernel.dequeue(10).channels) == ["a", "b", "b"]
+
+
 @pytest.mark.parametrize("most", [None, 1], ids=["no limit", "the queue's limit"])
 def test_an_expired_lease_whose_messages_are_being_ended_is_no_busy_loop(
     database: Database, kernel: Kernel, open_kernel: OpenKernel, most: int | None

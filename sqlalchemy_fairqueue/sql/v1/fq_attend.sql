@@ -103,7 +103,7 @@ begin
   state.still_since := least(state.still_since, p_now);
   state.due_floor := least(state.due_floor, p_now);
   if first_tag is not null and state.still_since <= p_now - c_still then
-    v_virtual_time := fairqueue.fq_virtual_time(p_queue, first_tag::bigint);
+    v_virtual_time := greatest(first_tag, fairqueue.fq_virtual_time(p_queue, first_tag::bigint));
   end if;
   -- Who becomes ready stands behind the floor, whatever its id.
   v_virtual_time := v_virtual_time + 1;
