@@ -85,7 +85,9 @@ def test_a_channel_in_other_hands_is_not_forgotten_for_one_that_is_taken(
     kernel.ready()
     kernel.rows("select fq_open_queue('q')")
     holder = open_kernel()
-    holder.rows("select from fq_channel_state where channel_id = (select id from fq_channel where name = 'a') for update")
+    holder.rows(
+        "select from fq_channel_state where channel_id = (select id from fq_channel where name = 'a') for update"
+    )
     call = kernel.dequeue(4)
     assert call.channels == ["b"]
     assert call.due_in == 0

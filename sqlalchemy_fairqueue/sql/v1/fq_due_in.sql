@@ -37,7 +37,10 @@ begin
     select x.expires_at
     from fairqueue.fq_lease x
     where x.queue = asked.name
-      and x.expires_at >= case when p_state.swept_at between p_now - 100000 and p_now then p_state.lease_floor else 0 end
+      and x.expires_at >= case
+        when p_state.swept_at between p_now - 100000 and p_now then p_state.lease_floor
+        else 0
+      end
       and (x.waiting_until is null or x.waiting_until < x.expires_at)
     order by x.queue, x.expires_at
     limit 1

@@ -25,7 +25,8 @@ as $$
 #variable_conflict use_column
 begin
   return query
-  select (q.*)::fairqueue.fq_queue, d.state, (select e.value from fairqueue.fq_epoch e where e.one and e.xmin = e.written_by),
+  select (q.*)::fairqueue.fq_queue, d.state,
+    (select e.value from fairqueue.fq_epoch e where e.one and e.xmin = e.written_by),
     exists (
       select
       from fairqueue.fq_signal g
@@ -71,7 +72,8 @@ begin
   from (values (p_queue)) asked (name)
   left join fairqueue.fq_queue q on q.name = asked.name
   left join lateral (
-    select (n.*)::fairqueue.fq_queue_state as state, n.heard_open, n.ready_floor, n.ready_channel, n.due_floor, n.lease_floor, n.swept_at,
+    select (n.*)::fairqueue.fq_queue_state as state, n.heard_open, n.ready_floor, n.ready_channel, n.due_floor,
+      n.lease_floor, n.swept_at,
       case
         when n.heard_below <= pg_snapshot_xmax(pg_current_snapshot()) and age(n.xmin) <= age(n.heard_below::xid) then
           n.heard_below
