@@ -131,6 +131,31 @@ def test_a_channel_that_becomes_ready_while_the_only_one_stands_still_is_served(
     assert sorted(kernel.dequeue(10).channels) == ["a", "b", "b"]
 
 
+def test_a_call_that_began_before_the_last_one_that_attended_places_nothing_below_the_floor(
+    database: Database, kernel: Kernel, open_kernel: OpenKernel
+) -> None:
+    """By its clock a channel is due again before the time that was noted, and is found all the same."""
+    clock = install_clock(database)
+    limit(kernel, 5)
+    kernel.enqueue("a")
+    kernel.hear()
+    bystander = open_kernel()
+    bystander.rows("select from fq_channel_state for update")
+    later = timedelta(seconds=0.5)
+    for name, step in (("b", timedelta()), ("c", later)):
+        clock.advance(step)
+        kernel.enqueue(name)
+        kernel.complete(*kernel.dequeue(10).hands)
+        kernel.hear()
+    bystander.rollback()
+    clock.advance(-later)
+    bystander.rows("select from fq_message for update")
+    assert kernel.dequeue().hands == []
+    bystander.rollback()
+    clock.advance(timedelta(milliseconds=20))
+    assert kernel.dequeue().channels == ["a"]
+
+
 @pytest.mark.parametrize("most", [None, 1], ids=["no limit", "the queue's limit"])
 def test_an_expired_lease_whose_messages_are_being_ended_is_no_busy_loop(
     database: Database, kernel: Kernel, open_kernel: OpenKernel, most: int | None

@@ -101,7 +101,11 @@ begin
     state.still_since := p_now;
   end if;
   state.still_since := least(state.still_since, p_now);
-  state.due_floor := least(state.due_floor, p_now);
+  if state.due_floor > p_now then
+    -- A call that began later has attended before: what is placed from now on may be due earlier.
+    state.due_floor := p_now;
+    must_note := true;
+  end if;
   if first_tag is not null and state.still_since <= p_now - c_still then
     v_virtual_time := greatest(first_tag, fairqueue.fq_virtual_time(p_queue, first_tag::bigint));
   end if;
