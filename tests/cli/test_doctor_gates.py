@@ -127,12 +127,21 @@ def test_advisory_locks_stop_nothing(engine: Engine, database: Database, waits: 
             assert database.value("select count(*) from fq_keep_history()") > 0
 
 
-def test_a_dequeue_that_nobody_waits_for(findings: Findings, engine: Engine, connect: Connect) -> None:
-    """A dequeue in an open transaction shares the gate, which is in order while nobody waits for it."""
-    enqueue(engine, "a")
-    assert lease(engine)
-    enqueue(engine, "a")
-    assert len(connect().exec_driver_sql("select from fq_dequeue('documents', 1, 60000000, 'me')").all()) == 2
+def test_dequeues_that_stay_open(findings: Findings, engine: Engine, connect: Connect, meanwhile: Meanwhile) -> None:
+    """The one that attends to the queue is told: nobody else hears of messages. Others share the gate, as they may."""
+    enqueue(engine, "a", "b", "c")
+    assert len(lease(engine, 1)) == 1
+    enqueue(engine, "d")
+    for dequeuing in (attending := connect(), connect()):
+        assert len(dequeuing.exec_driver_sql("select from fq_dequeue('documents', 1, 60000000, 'me')").all()) == 2
+
+    [told] = findings("gates")
+
+    values = {name: told["values"][name] for name in ("pid", "alone", "waiting")}
+    assert values == {"pid": attending.exec_driver_sql(_PID).scalar_one(), "alone": False, "waiting": None}
+    assert "attends to it and its transaction is open for" in told["message"]
+    assert "nobody hears of its new messages" in told["message"]
+    meanwhile(attending.commit)
     assert levels(findings("gates")) == ["ok"]
 
 

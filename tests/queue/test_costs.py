@@ -71,10 +71,13 @@ def test_a_lost_delivery_corrects_nothing(queue: Queue, engine: Engine, database
 def test_messages_are_what_counts_at_first(queue: Queue, engine: Engine, database: Database) -> None:
     """A queue that was not configured is fair by messages: costs have no effect, and nobody is told of them."""
     queue.enqueue_now(engine, channel="a", payload=1, cost=50)
+    queue.enqueue_now(engine, channel="a", payload=1, cost=50)
     [delivery] = queue.dequeue(engine)
+    tag = database.value("select tag from fq_channel_state")
     queue.complete(engine, delivery, cost=9)
     assert _corrections(database) == []
-    assert database.value("select tag + 9000000000000000000 from fq_channel_state") == 2520
+    queue.dequeue(engine)
+    assert database.value("select tag from fq_channel_state") == tag + 2520
 
 
 _RECORDED = "select channel, outcome, cost from fq_history order by message_id, attempt"

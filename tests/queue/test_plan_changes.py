@@ -2,10 +2,11 @@
 
 from datetime import timedelta
 
+import pytest
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import ChannelPolicy, Queue
+from sqlalchemy_fairqueue import ChannelPolicy, Queue, Rate
 from sqlalchemy_fairqueue.times import instant
 from sqlalchemy_fairqueue.unit_of_work import send_recorded
 from tests.fixtures.clock import Clock
@@ -185,3 +186,21 @@ def test_a_channel_made_by_an_older_transaction(queue: Queue, engine: Engine, co
     queue.configure_plan(engine, "gold", max_concurrency=2)
     late.commit()
     assert len(take(engine, queue)) == 2
+
+
+@pytest.mark.parametrize("burst", [1, 3])
+def test_a_first_rate_of_a_ready_channel(queue: Queue, engine: Engine, connect: Connect, burst: int) -> None:
+    """A plan that brings a rate leaves a channel, of which the rate allows a message, in its place in the order."""
+    queue.configure_plan(engine, "gold", ChannelPolicy())
+    queue.configure(engine, default_plan="gold")
+    queue.configure_channel(engine, "other", plan=None)
+    seed(engine, queue, "other", count=10)
+    take(engine, queue, limit=1)
+    late = connect()
+    for number in range(5):
+        queue.enqueue_now(late, channel="late", payload=number)
+    queue.configure_plan(engine, "gold", rate=Rate(1, per=HOUR, burst=burst))
+    late.commit()
+    taken = [one.channel for _ in range(2 * burst) for one in take(engine, queue, limit=1)]
+    assert taken.count("late") == burst
+    assert [one.channel for one in take(engine, queue)] == ["other"] * (9 - burst)

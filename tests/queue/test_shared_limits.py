@@ -54,6 +54,16 @@ def test_a_limit_holds_over_all_queues(engine: Engine) -> None:
     assert found.queues == ("a", "b")
 
 
+def test_slots_that_a_dequeue_hears_of_are_for_itself(engine: Engine) -> None:
+    """What a queue gives back of a shared limit is taken again by the call that hears of it."""
+    _seed(engine, A, 10)
+    _share(engine, A, max_concurrency=3)
+    for _ in range(3):
+        held = _take(engine, A)
+        assert len(held) == 3
+        A.complete(engine, held)
+
+
 def test_what_is_out_counts_from_the_start(engine: Engine) -> None:
     """A queue that begins to draw brings what it has out; a limit that is lowered or lifted holds for the next."""
     for queue in (A, B):
@@ -181,12 +191,13 @@ def test_a_limit_that_is_set_while_a_dequeue_is_under_way(
     A.configure_limit(engine, "other", max_concurrency=100)
     A.configure_limit(engine, "api", max_concurrency=2)
     A.configure(engine, **before)
+    A.complete(engine, _take(engine, A, limit=1))
     holder = connect()
-    # A dequeue reads the limits before it deletes the signals that it hears.
-    holder.exec_driver_sql("lock table fq_signal in share mode")
+    # A dequeue reads the limits before it locks the state of the queue.
+    holder.exec_driver_sql("lock table fq_queue_state in exclusive mode")
     rival = waits.start(lambda other: Queue("a").dequeue(other, limit=20)).blocked()
-    A.configure(engine, limits=["api"])
-    holder.rollback()
+    A.configure(holder, limits=["api"])
+    holder.commit()
     batch = rival.result()
     assert (batch, batch.due_in is not None and batch.due_in <= timedelta(milliseconds=10)) == ([], True)
     assert len(_take(engine, A)) == 2

@@ -95,18 +95,88 @@ def test_a_channel_in_other_hands_is_not_forgotten_for_one_that_is_taken(
     assert kernel.dequeue(4).channels == ["a", "a"]
 
 
-def test_who_comes_while_the_only_ready_channel_stands_still_is_not_forgotten(kernel: Kernel, clock: Clock) -> None:
-    """Nobody dequeues for longer than a second: a channel that becomes ready then stands behind the floor."""
-    kernel.enqueue("b")
-    kernel.complete(*kernel.dequeue().hands)
-    kernel.enqueue(*"aaaa")
+def test_more_locked_channels_than_a_call_hears_of_are_no_busy_loop(kernel: Kernel, open_kernel: OpenKernel) -> None:
+    """While all that a call hears of is locked, the next one is due later; once it is not, all is delivered."""
+    names = [f"c{number}" for number in range(1_100)]
+    kernel.enqueue(*names)
+    while hands := kernel.dequeue(1_000).hands:
+        kernel.complete(*hands)
+    bystander = open_kernel()
+    bystander.rows("select from fq_channel_state for update")
+    kernel.enqueue(*names)
     for _ in range(3):
-        kernel.complete(*kernel.dequeue().hands)
+        call = kernel.dequeue(1_000)
+        assert (call.hands, call.is_held, (call.due_in or 0) >= 10_000) == ([], True, True)
+    bystander.rollback()
+    assert sum(len(kernel.dequeue(1_000).hands) for _ in range(3)) == len(names)
+
+
+def test_a_channel_that_becomes_ready_while_the_only_one_stands_still_is_served(
+    database: Database, kernel: Kernel
+) -> None:
+    """It starts behind the floor, also where no other ready channel says at which place."""
+    clock = install_clock(database)
+    limit(kernel, 3)
+    kernel.enqueue("a")
+    kernel.complete(*kernel.dequeue().hands)
+    kernel.enqueue(*"bbbbb")
+    held = kernel.dequeue(10).hands
+    assert len(held) == 3
+    clock.advance(timedelta(seconds=1))
+    # The queue is full: "b" stays first, and stands still.
+    assert kernel.dequeue(10).hands == []
+    clock.advance(timedelta(seconds=2))
+    kernel.complete(*held)
+    kernel.enqueue("a")
+    assert sorted(kernel.dequeue(10).channels) == ["a", "b", "b"]
+
+
+def test_a_call_that_began_before_the_last_one_that_attended_places_nothing_below_the_floor(
+    database: Database, kernel: Kernel, open_kernel: OpenKernel
+) -> None:
+    """By its clock a channel is due again before the time that was noted, and is found all the same."""
+    clock = install_clock(database)
+    limit(kernel, 5)
     kernel.enqueue("a")
     kernel.hear()
+    bystander = open_kernel()
+    bystander.rows("select from fq_channel_state for update")
+    later = timedelta(seconds=0.5)
+    for name, step in (("b", timedelta()), ("c", later)):
+        clock.advance(step)
+        kernel.enqueue(name)
+        kernel.complete(*kernel.dequeue(10).hands)
+        kernel.hear()
+    bystander.rollback()
+    clock.advance(-later)
+    bystander.rows("select from fq_message for update")
+    assert kernel.dequeue().hands == []
+    bystander.rollback()
+    clock.advance(timedelta(milliseconds=20))
+    assert kernel.dequeue().channels == ["a"]
+
+
+@pytest.mark.parametrize("most", [None, 1], ids=["no limit", "the queue's limit"])
+def test_an_expired_lease_whose_messages_are_being_ended_is_no_busy_loop(
+    database: Database, kernel: Kernel, open_kernel: OpenKernel, most: int | None
+) -> None:
+    """While a transaction that ends them is open, the next call is due later, and later still."""
+    clock = install_clock(database)
+    limit(kernel, most)
+    kernel.enqueue("a")
+    hands = kernel.dequeue(lease=SECOND).hands
+    ending = open_kernel()
+    ending.complete(*hands)
     clock.advance(timedelta(seconds=2))
-    kernel.enqueue("b")
-    assert sorted(hand.channel for hand in kernel.drain(1)) == ["a", "a", "b"]
+    first = kernel.dequeue()
+    clock.advance(timedelta(seconds=2))
+    second = kernel.dequeue()
+    assert [(call.hands, call.is_held, call.due_in or 0) for call in (first, second)] == [
+        ([], True, 10_000),
+        ([], True, SECOND),
+    ]
+    ending.rollback()
+    assert len(kernel.dequeue().hands) == 1
 
 
 def test_after_a_crash_a_lease_is_new(kernel: Kernel) -> None:
@@ -131,6 +201,24 @@ def test_a_state_that_came_out_of_a_dump_hides_no_signal(kernel: Kernel) -> None
         kernel.enqueue("a")
         assert kernel.dequeue().channels == ["a"]
     assert kernel.value("select heard_below::text::bigint < 4000000000 from fq_queue_state")
+
+
+def test_a_lease_that_was_made_after_the_clock_fell_back_ends(
+    database: Database, kernel: Kernel, open_kernel: OpenKernel
+) -> None:
+    """What was noted by the clock of before hides no lease that expires by the clock of after."""
+    clock = install_clock(database)
+    kernel.enqueue("a", "a")
+    clock.advance(timedelta(hours=1))
+    kernel.complete(*kernel.dequeue().hands)
+    kernel.hear()
+    clock.advance(-timedelta(hours=1))
+    attending = open_kernel()
+    attending.rows("select from fq_queue_state for no key update")
+    (held,) = kernel.dequeue(lease=SECOND).hands
+    attending.rollback()
+    clock.advance(timedelta(seconds=2))
+    assert kernel.dequeue().ids == [held.id]
 
 
 def test_a_dequeue_that_stays_open_stops_no_other_but_hearing(kernel: Kernel, open_kernel: OpenKernel) -> None:

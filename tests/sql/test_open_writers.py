@@ -158,7 +158,7 @@ def test_what_commits_late_and_in_another_order_is_never_missed(
 
 
 def test_signals_of_a_locked_channel_make_no_dequeue_dearer(kernel: Kernel, open_kernel: OpenKernel) -> None:
-    """While a transaction keeps a channel locked that has unheard signals, a dequeue reads as little as before."""
+    """While a transaction keeps a channel locked that has unheard signals, a dequeue reads no more for their number."""
     kernel.enqueue("a", "locked")
     consumer = Follower(kernel)
     while consumer.dequeue():
@@ -173,6 +173,7 @@ def test_signals_of_a_locked_channel_make_no_dequeue_dearer(kernel: Kernel, open
     for _ in range(10):
         _signal(kernel, 1000)
         assert consumer.dequeue() == []
-    assert min(consumer.buffers() for _ in range(3)) < 1.5 * before
+    # One signal of the channel is heard in vain and, every 10 ms, put back.
+    assert min(consumer.buffers() for _ in range(3)) < 2 * before
     business.rollback()
     assert consumer.dequeue() == [late.message_id]

@@ -1,6 +1,7 @@
 """Gates of queues: rows that each dequeue of a queue without a limit locks one of, and a change of the limit all of.
 
-While a transaction that changes the limit is open, or waits for a dequeue that is, the queue delivers nothing.
+While a transaction that changes the limit is open, or waits for a dequeue that is, the queue delivers nothing. While a
+dequeue that attends to the queue is open, nobody else hears of new messages.
 """
 
 from __future__ import annotations
@@ -34,15 +35,21 @@ def check_gates(context: CheckContext) -> Iterator[Finding]:
 
 
 def _held(context: CheckContext) -> list[Row[Any]]:
-    # A change of a limit holds the gate for a moment only.
+    # A change of a limit holds the gate for a moment only, and so does a dequeue.
     return persistent_rows(
         context.connection,
-        lambda: {(row.queue, row.pid, row.gid): row for row in context.execute("gates", queue=context.queue)},
+        lambda: {(row.queue, row.holder): row for row in context.execute("gates", queue=context.queue)},
     )
 
 
 def _finding(row: Row[Any], role: str) -> Finding:
-    keeps = "holds its gate" if row.alone else f"shares its gate, for which backend {row.waiting} waits,"
+    until = "nothing can be dequeued until it lets go"
+    if row.alone:
+        keeps = "holds its gate"
+    elif row.waiting is not None:
+        keeps = f"shares its gate, for which backend {row.waiting} waits,"
+    else:
+        keeps, until = "attends to it", "nobody hears of its new messages until it lets go"
     if row.pid is None:
         name = quoted_literal(str(row.gid))
         who = f"transaction {row.gid!r} of {row.role!r}"
@@ -53,7 +60,7 @@ def _finding(row: Row[Any], role: str) -> Finding:
     return Finding(
         "gates",
         Level.PROBLEM if row.since is not None and row.since >= _PROBLEM_AGE else Level.WARNING,
-        f"queue {row.queue!r}: {who} {keeps} {_since(row, role)}: nothing can be dequeued until it lets go",
+        f"queue {row.queue!r}: {who} {keeps} {_since(row, role)}: {until}",
         remedy,
         {
             "queue": row.queue, "pid": row.pid, "gid": row.gid, "user": row.role, "application": row.application_name,

@@ -52,7 +52,7 @@ begin
   seen := 0;
   has_more := false;
   moved := 0;
-  select s.ctid as row, s as state,
+  select s.ctid as row, (s.*)::fairqueue.fq_queue_state as state,
     s.heard_below <= pg_snapshot_xmax(pg_current_snapshot()) and age(s.xmin) <= age(s.heard_below::xid) as is_trusted
   into v_locked
   from (
@@ -91,7 +91,11 @@ begin
     state.still_since := p_now;
   end if;
   state.still_since := least(state.still_since, p_now);
-  state.due_floor := least(state.due_floor, p_now);
+  if state.due_floor > p_now then
+    -- A call that began later has attended before: what is placed from now on may be due earlier.
+    state.due_floor := p_now;
+    must_note := true;
+  end if;
   if first_tag is not null and state.still_since <= p_now - c_still then
     v_virtual_time := fairqueue.fq_virtual_time(p_queue, first_tag::bigint);
   end if;
@@ -106,12 +110,7 @@ begin
   end if;
   if p_plans then
     select p.followed, p.due_in into v_followed, spread_in
-    from fairqueue.fq_spread_plans(p_queue, c_chunk, true::boolean) p;
-    if v_followed > 0 then
-      -- What waited at a limit that has been raised may have done so for long.
-      state.due_floor := 0;
-      must_note := true;
-    end if;
+    from fairqueue.fq_spread_plans(p_queue, c_chunk) p;
   end if;
   if p_signalled or p_expired or p_promotions or v_followed > 0 then
     h := fairqueue.fq_hear_signals(
@@ -136,7 +135,7 @@ begin
       state.heard_open := h.open;
     end if;
   end if;
-  if p_due or v_followed > 0 or v_first_due <= p_now then
+  if p_due or v_first_due <= p_now then
     moved := fairqueue.fq_move_due(
       p_queue, p_now, state.due_floor, greatest(c_chunk, p_limit)::integer, v_virtual_time
     );

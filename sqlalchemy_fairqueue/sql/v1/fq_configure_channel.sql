@@ -6,7 +6,7 @@
 -- Guarantees: takes effect on the next dequeue after the commit. The locked state row is changed, so concurrent changes
 -- of different fields both last. No limit is broken: leased messages are counted when max_concurrency is set, and each
 -- frees what its own row says it holds, so that the count is right however the limit is set, lowered and lifted. A
--- signal lets the next hearing find the channel, whatever hints the consumers keep. When max_backlog is set, the
+-- signal lets the next hearing find the channel. When max_backlog is set, the
 -- backlog is counted anew. A channel that gets no plan and has all fields reset is one that was never configured: it is
 -- forgotten when it is idle. p_notify: wake waiting consumers.
 -- Locks: the plan that is named, for key share; the channel's state row; if max_concurrency is set, its leased messages

@@ -160,7 +160,7 @@ begin
         o.head_id::bigint, v_limited, v_lease_id, v_hearer, v_now
       ) x;
       if message_id is null then
-        v_alone := v_limit = 1;
+        v_alone := false;
         continue;
       end if;
       return next;

@@ -35,12 +35,18 @@ begin
     select x.expires_at
     from fairqueue.fq_lease x
     where x.queue = asked.name
-      and x.expires_at >= case when p_state.swept_at between p_now - 100000 and p_now then p_state.lease_floor else 0 end
+      and x.expires_at >= case
+        when p_state.swept_at between p_now - 100000 and p_now then p_state.lease_floor
+        else 0
+      end
       and (x.waiting_until is null or x.waiting_until < x.expires_at)
     order by x.queue, x.expires_at
     limit 1
   ) e on true;
-  is_held := (p_ready and (p_held or v_first_tag is not null or v_due_at <= p_now)) is true;
+  -- A lease is still there after it has expired if somebody has its messages locked.
+  is_held := (
+    (p_ready and (p_held or v_first_tag is not null or v_due_at <= p_now)) or v_expires_at <= p_now
+  ) is true;
   if is_held then
     v_since := least(
       case when v_first_tag = p_state.ready_floor then p_state.still_since end, p_state.held_since, p_now

@@ -2,7 +2,7 @@
 -- got it; fields that are configured for a channel alone stay. followed: how many got it. deferred: how many must wait,
 -- because their plan brings a first max_concurrency, see fq_begin_limits.
 -- Guarantees: exact as fq_configure_channel: leased messages are counted when a channel gets a max_concurrency. A
--- channel that waits for a time leaves a signal, unless the caller attends to the queue (p_hearer).
+-- channel that waits for a time leaves a signal, unless the caller attends to the queue and found it ready (p_hearer).
 -- Locks: state rows, then what fq_begin_limits locks, all for no key update and skip locked: it waits for none.
 -- Index: fq_channel_plan_pkey, fq_plan_pkey, fq_channel_state_newest_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_follow_plans(
@@ -91,7 +91,7 @@ begin
         rate_at = least(s.rate_at, v_now + w.rate_burst * w.rate_interval),
         next_dequeue_at = case
           when s.next_dequeue_at is null then null
-          when s.next_dequeue_at <= v_now and w.served_before then greatest(s.next_dequeue_at, t.allowed_at)
+          when s.next_dequeue_at < 0 and w.served_before and (t.allowed_at <= v_now) is not false then s.next_dequeue_at
           else greatest(0, s.head_dequeue_at, t.allowed_at)
         end
       from wanted w

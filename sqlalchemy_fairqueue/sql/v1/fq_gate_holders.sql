@@ -1,9 +1,10 @@
 -- fq_gate_holders: the transactions that last locked the gates of queues. alone: with the door, as a change of the
--- limit does. p_queue null: of all queues. A transaction that has ended may be among them.
--- Guarantees: as the statement that calls it sees them. Locks: none. Index: none; reads the table, which has 65 rows a
--- queue. Errors: none.
+-- limit does; attends: with the state of the queue, as the dequeue that hears its signals. p_queue null: of all queues.
+-- A transaction that has ended may be among them.
+-- Guarantees: as the statement that calls it sees them. Locks: none. Index: none; reads the tables, which have 66 rows
+-- a queue. Errors: none.
 create function fairqueue.fq_gate_holders(p_queue text default null)
-returns table (queue text, holder xid, alone boolean)
+returns table (queue text, holder xid, alone boolean, attends boolean)
 language plpgsql
 stable
 security definer
@@ -11,11 +12,17 @@ set search_path = pg_catalog, pg_temp
 as $$
 begin
   return query
-  select g.queue, g.xmax, bool_or(g.part = -1)
-  from fairqueue.fq_gate g
-  where g.xmax <> 0
-    and g.queue <> ''
-    and (p_queue is null or g.queue = p_queue)
-  group by g.queue, g.xmax;
+  select l.queue, l.holder, bool_or(l.door), bool_or(l.state)
+  from (
+    select g.queue, g.xmax, g.part = -1, false
+    from fairqueue.fq_gate g
+    union all
+    select s.queue, s.xmax, false, true
+    from fairqueue.fq_queue_state s
+  ) l (queue, holder, door, state)
+  where l.holder <> 0
+    and l.queue <> ''
+    and (p_queue is null or l.queue = p_queue)
+  group by l.queue, l.holder;
 end
 $$;

@@ -14,7 +14,7 @@ as $$
 declare
   v_sight record;
 begin
-  select q as settings, d.state,
+  select (q.*)::fairqueue.fq_queue as settings, d.state,
     (select e.value from fairqueue.fq_epoch e where e.one and e.xmin = e.written_by) as epoch,
     exists (
       select
@@ -62,7 +62,8 @@ begin
   from (values (p_queue)) asked (name)
   left join fairqueue.fq_queue q on q.name = asked.name
   left join lateral (
-    select n as state, n.heard_open, n.ready_floor, n.ready_channel, n.due_floor, n.lease_floor, n.swept_at,
+    select (n.*)::fairqueue.fq_queue_state as state, n.heard_open, n.ready_floor, n.ready_channel, n.due_floor,
+      n.lease_floor, n.swept_at,
       case
         when n.heard_below <= pg_snapshot_xmax(pg_current_snapshot()) and age(n.xmin) <= age(n.heard_below::xid) then
           n.heard_below

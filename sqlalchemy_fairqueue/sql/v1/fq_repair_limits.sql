@@ -24,7 +24,7 @@ begin
   from fairqueue.fq_queue q
   where q.name = p_queue;
   begin
-    select s.ctid as row, s as state into r
+    select s.ctid as row, (s.*)::fairqueue.fq_queue_state as state into r
     from fairqueue.fq_queue_state s
     where s.queue = p_queue
     order by s.queue desc, s.row_version desc

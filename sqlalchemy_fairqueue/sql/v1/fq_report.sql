@@ -33,7 +33,7 @@ begin
       v_opens_at := coalesce(v_opens_at, p_now + 20000);
     end if;
   end if;
-  if p_got = p_wanted or p_more or (p_stop in ('cut', 'again')) then
+  if p_got = p_wanted or (p_more and p_progress) or p_stop in ('cut', 'again') then
     due_in := 0;
   elsif p_settings.paused_at is not null then
     due_in := null;
@@ -47,7 +47,7 @@ begin
       );
     end if;
     d := fairqueue.fq_due_in(
-      p_queue, p_state, ((p_unheard or p_stop = 'passed') is true)::boolean, (v_full is not true)::boolean,
+      p_queue, p_state, ((p_unheard or p_more or p_stop = 'passed') is true)::boolean, (v_full is not true)::boolean,
       (case when v_opens_at > p_now then v_opens_at end)::bigint, p_now
     );
     due_in := d.due_in;

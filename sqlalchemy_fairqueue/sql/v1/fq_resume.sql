@@ -1,7 +1,7 @@
 -- fq_resume: let a paused queue, or a paused channel, be delivered again, in the caller's transaction. False: it was
 -- not paused.
 -- Guarantees: takes effect on the next dequeue after the commit: a signal lets the next hearing find the channel,
--- whatever hints the consumers keep. The position of the channel is that of a channel that was idle: it follows from
+-- however long it was paused. The position of the channel is that of a channel that was idle: it follows from
 -- its first message and its rate, whichever is the later. p_notify: wake waiting consumers (a
 -- transaction that notifies cannot be prepared for two-phase commit).
 -- Locks: as fq_pause. Index: fq_queue_pkey, fq_channel_state_newest_ix. Errors: QF008 no such channel; 40001; QF007.

@@ -52,7 +52,7 @@ begin
   from fairqueue.fq_set_aside_due(p_queue, v_now) d;
   v_found := found;
   begin
-    perform fairqueue.fq_spread_plans(p_queue, 1000::integer, false::boolean);
+    perform fairqueue.fq_spread_plans(p_queue, 1000::integer);
   exception
     when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
       null;

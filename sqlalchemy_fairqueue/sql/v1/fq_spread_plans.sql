@@ -7,9 +7,7 @@
 -- be older than its locks.
 -- Locks: the plan's row and what fq_follow_plans locks, all skip locked: it waits for none.
 -- Index: fq_plan_pkey, fq_channel_plan_followers_ix, fq_channel_plan_pkey. Errors: QF001 bad limit; QF007.
-create function fairqueue.fq_spread_plans(
-  p_queue text, p_limit integer, p_hearer boolean default false, out followed integer, out due_in bigint
-)
+create function fairqueue.fq_spread_plans(p_queue text, p_limit integer, out followed integer, out due_in bigint)
 language plpgsql
 volatile
 security definer
@@ -64,7 +62,7 @@ begin
     end if;
     if v_ids <> '{}' then
       select f.followed into followed
-      from fairqueue.fq_follow_plans(p_queue, v_ids, p_hearer) f;
+      from fairqueue.fq_follow_plans(p_queue, v_ids, false::boolean) f;
       if followed < cardinality(v_ids) then
         select array_agg(u.id) into v_left
         from unnest(v_ids) u(id)

@@ -42,7 +42,7 @@ def add_columns(kernel: Kernel, kind: str) -> None:
         bodies = kernel.value(_READ_BY.format(table=table, argument=table.removeprefix("fq_"))) or ""
         words = re.findall(r"[a-z_][a-z0-9_]*", re.sub(r"--.*", "", bodies))
         names = {word for word in words if not _ours.match(word)}
-        assert table != "fq_message" or {"message_id", "row", "ord", "first_id"} < names
+        assert table != "fq_message" or {"message_id", "row", "ord"} < names
         there = kernel.value(f"select array_agg(attname::text) from pg_attribute where attrelid = '{table}'::regclass")
         added = ", ".join(f'add column "{name}" {kind}' for name in sorted(names.difference(there)))
         kernel.rows(f"alter table {table} {added}")

@@ -94,6 +94,8 @@ def _fill(kernel: Kernel, messages: int) -> None:
         "insert into fq_channel_state (channel_id, queue, head_dequeue_at, head_message_id, tag, next_dequeue_at)"
         " select id, 'q', 0, 0, id - 9000000000000000000, id - 9000000000000000000 from fq_channel where name like 'c%'"
     )
+    # These channels came without signals, and the state of the queue knows of none that is ready.
+    kernel.rows("update fq_queue_state set row_version = row_version + 1, ready_floor = -9223372036854775808")
     kernel.rows(
         "update fq_channel_state s set row_version = row_version + 1, max_backlog = 1000000 from fq_channel c"
         " where c.id = s.channel_id and c.name in ('c5', 'c6')"

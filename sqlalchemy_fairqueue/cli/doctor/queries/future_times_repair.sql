@@ -46,11 +46,12 @@ where last_dequeue_at > n.now
 
 update fairqueue.fq_queue_state
 set row_version = row_version + 1,
-  rate_at = n.now + rate_burst * rate_interval
+  rate_at = least(rate_at, n.now + rate_burst * rate_interval),
+  due_floor = 0,
+  swept_at = 0
 from (
   select fairqueue.fq_now() as now
-) n
-where rate_at > n.now + rate_burst * rate_interval;
+) n;
 
 update fairqueue.fq_limit_state s
 set row_version = s.row_version + 1,

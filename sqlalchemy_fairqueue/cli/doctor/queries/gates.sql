@@ -1,11 +1,13 @@
 -- Sessions and prepared transactions that hold the gate of a queue: all of its rows (alone), or, as a dequeue does, one
--- of them, while another session waits for it: then the queue delivers nothing.
+-- of them, while another session waits for it: then the queue delivers nothing. And those that attend to a queue: while
+-- they do, nobody else hears its signals.
 -- Another role's session may hide its state and its age. A prepared transaction has no session: it is found by the lock
 -- on its transaction id, whose virtual transaction is that of its session, and another one after a restart.
 -- Reads fq_gate_holders, pg_locks, pg_stat_activity and pg_prepared_xacts; :queue null is all queues.
 select
   g.queue,
   l.pid,
+  g.holder,
   g.alone,
   p.gid,
   coalesce(a.usename, p.owner) as role,
@@ -38,7 +40,7 @@ where (l.pid is not null or p.gid is not null)
   and (
     w.pid is not null
     or (
-      g.alone
+      (g.alone or g.attends)
       and not exists (
         select
         from pg_locks b

@@ -69,7 +69,7 @@ as $$
         null
       from fairqueue.fq_signal g
       where g.queue = p_queue
-      order by g.queue, g.id
+      order by g.queue, g.xid, g.id
       limit p_scan
     )
     union all
