@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from tests.fixtures.clock import Clock, install_clock
+from tests.fixtures.clock import install_clock
 from tests.fixtures.database import Database
-from tests.sql.client import HOUR, Kernel, OpenKernel
+from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel
 from tests.sql.kernel.verbs import limit
 
 
