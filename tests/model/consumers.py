@@ -34,11 +34,13 @@ class Consuming(Spoiling):
         max_bytes=BYTES,
     )
     @precondition(lambda self: self.books.messages)
-    def dequeue(self, consumer: int, limit: int, lease: timedelta, is_new: bool, max_bytes: int) -> None:
+    def dequeue(self, consumer: int, limit: int, lease: timedelta, *, is_new: bool, max_bytes: int) -> None:
         """Take what the model allows, no less and no more, without ever waiting."""
-        self.take(consumer, limit, lease, is_new, max_bytes)
+        self.take(consumer, limit, lease, is_new=is_new, max_bytes=max_bytes)
 
-    def take(self, consumer: int, limit: int, lease: timedelta, is_new: bool = False, max_bytes: int = MAX_BYTES) -> Batch:
+    def take(
+        self, consumer: int, limit: int, lease: timedelta, *, is_new: bool = False, max_bytes: int = MAX_BYTES
+    ) -> Batch:
         """The same, in the course of something longer."""
         self.wait_for_quiet()
         self.world.pass_by((one.expires_at for one in self.books.leases.values()), 8 * TICK)
@@ -50,7 +52,7 @@ class Consuming(Spoiling):
         now = self.world.now() + TICK
         others = self.others()
         self._reclaim(now, others)
-        if (others.queue_state and self.books.limits.limited or others.gate) and not self.books.paused:
+        if ((others.queue_state and self.books.limits.limited) or others.gate) and not self.books.paused:
             return self._turned_away(consumer, limit, lease, now)
         room, shared = self.books.room(limit, now), self.shared_room()
 

@@ -196,9 +196,7 @@ _BOUNDS = [
         "count(*) filter (where u.outcome = 'dropped') as dropped",
         "0 as dropped",
     ),
-    Mutation(
-        "what was dropped is not heard", "fq_hear_many", "dropped = s.dropped + t.dropped", "dropped = s.dropped"
-    ),
+    Mutation("what was dropped is not heard", "fq_hear_many", "dropped = s.dropped + t.dropped", "dropped = s.dropped"),
     Mutation(
         "what nobody has heard of takes no room",
         "fq_channel_room",

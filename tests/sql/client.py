@@ -116,7 +116,8 @@ class Kernel:
     ) -> Call:
         """fq_dequeue: the rows of its messages and the row about the call."""
         *taken, call = self.rows(
-            "select *, fq_now() as taken_at from fq_dequeue(%(queue)s, %(limit)s, %(lease)s, %(name)s, %(lease_id)s::bigint)",
+            "select *, fq_now() as taken_at"
+            " from fq_dequeue(%(queue)s, %(limit)s, %(lease)s, %(name)s, %(lease_id)s::bigint)",
             queue=self.queue,
             limit=limit,
             lease=lease,

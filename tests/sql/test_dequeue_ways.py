@@ -80,7 +80,9 @@ class Twin:
             *self.kernel.rows("select *, 0 as row_version from fq_channel_state order by channel_id"),
             *self.kernel.rows("select *, 0 as lease_id from fq_message order by id"),
             *self.kernel.rows("select *, null as xid from fq_signal order by id"),
-            *self.kernel.rows("select *, 0 as row_version, null as heard_below, null as heard_open from fq_queue_state"),
+            *self.kernel.rows(
+                "select *, 0 as row_version, null as heard_below, null as heard_open from fq_queue_state"
+            ),
         ]
 
 

@@ -53,7 +53,7 @@ def test_no_call_walks_over_dead_versions_of_states(kernel: Kernel, open_kernel:
             "select from fq_channel_state where channel_id in (select id from fq_channel where name in ('a', 'b'))"
             " for update"
         )
-        read = buffers(kernel, lambda: kernel.hear())
+        read = buffers(kernel, kernel.hear)
         other.rollback()
         consumer.drain()
         return read

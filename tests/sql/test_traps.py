@@ -66,7 +66,7 @@ def test_a_signal_stays_while_its_channel_is_being_emptied(kernel: Kernel, open_
 
 
 def test_signals_of_a_locked_channel_do_not_fill_the_chunks(kernel: Kernel, open_kernel: OpenKernel) -> None:
-    """What is read of a locked channel is put back behind the others: 10,001 signals of a locked channel do not hide one of another
+    """What is read of a locked channel is put back behind the others: 10,001 signals of one hide none of another
     channel.
     """
     kernel.enqueue("locked")

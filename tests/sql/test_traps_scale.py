@@ -107,9 +107,7 @@ def test_dead_leases_do_not_make_an_empty_dequeue_dearer(kernel: Kernel, open_ke
     kernel.complete(*kernel.dequeue().hands)
     kernel.enqueue("a")
     kernel.complete(*kernel.dequeue(10).hands)
-    plan = kernel.value(
-        "explain (analyze, buffers, format json) select * from fq_dequeue('q', 10, 30000000, 'me')"
-    )
+    plan = kernel.value("explain (analyze, buffers, format json) select * from fq_dequeue('q', 10, 30000000, 'me')")
     assert plan[0]["Plan"]["Shared Hit Blocks"] + plan[0]["Plan"]["Shared Read Blocks"] < 100
     reader.rollback()
 

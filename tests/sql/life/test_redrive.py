@@ -106,8 +106,7 @@ def test_a_purge_waits_for_a_dequeue_and_hinders_none(kernel: Kernel, open_kerne
 def test_a_purge_passes_by_what_is_locked(
     kernel: Kernel, open_kernel: OpenKernel, waits: Waits, clock: Clock, fair_by: str
 ) -> None:
-    """A message that somebody has locked is passed by, stays ready and is delivered; the purge goes on.
-    """
+    """A message that somebody has locked is passed by, stays ready and is delivered; the purge goes on."""
     kernel.set_queue(fair_by=fair_by)
     one, two, three = enqueue(kernel, *["a"] * 3)
     clock.advance(timedelta(minutes=1))
