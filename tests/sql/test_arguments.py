@@ -14,7 +14,7 @@ from tests.sql.client import Kernel
 from tests.sql.load.loads import copy
 
 _TYPES = (
-    r"(?:bigint|integer|text|boolean|jsonb|regclass|tid|bytea|smallint|xid8|xid|name|oid|uuid|pg_snapshot"
+    r"(?:bigint|integer|text|boolean|jsonb|record|regclass|tid|bytea|smallint|xid8|xid|name|oid|uuid|pg_snapshot"
     r"|interval|timestamptz|fairqueue\.fq_\w+)(?:\[\])?"
 )
 _CALL = re.compile(r"(?:fairqueue|%s)\.(fq_\w+)\(")

@@ -39,22 +39,12 @@ declare
   -- what the steps return
   l record;
   a record;
-  v_work boolean;
   o record;
   c record;
   e record;
   r record;
   v_lease_id bigint;
-  v_limited boolean;
-  -- what fq_attend did: not null if this call attends to the queue
-  v_row tid;
-  v_hearer boolean := false;
-  v_must_note boolean;
-  v_changed integer := 0;
-  v_unheard boolean;
-  v_more boolean;
-  v_spread_in bigint;
-  v_first_tag bigint;
+  v_hearer boolean;
   v_bound bigint;
   v_limit integer := p_limit;
   v_left integer;
@@ -71,62 +61,40 @@ begin
   -- Look.
   for v_try in 1..2 loop
     l := fairqueue.fq_look(p_queue, v_now);
-    v_work := l.is_signalled or l.has_expired or l.has_promotions or l.is_due or l.has_plans;
-    exit when not v_work and l.first_tag is null or num_nulls((l.state).queue, l.epoch) = 0;
+    exit when not l.has_work and l.first_tag is null or num_nulls((l.state).queue, l.epoch) = 0;
     v_stop := case when v_try = 2 or not fairqueue.fq_open_queue(p_queue) then 'locked' end;
     exit when v_stop is not null;
   end loop;
   v_queue := l.settings;
-  v_state := l.state;
-  v_first_tag := l.first_tag;
-  v_bound := l.turn;
-  v_limited := (num_nonnulls(v_queue.max_concurrency, v_queue.limits) > 0 or v_queue.rate_interval > 0) is true;
 
-  -- Attend to the queue, where there is something to do, or its floor has moved.
-  if v_stop is null and (
-    v_work
-    or v_limited and v_first_tag < 0
-    or (v_first_tag, l.first_channel) <> (v_state.ready_floor, v_state.ready_channel)
-      and (p_limit >= 10 or v_now not between v_state.noted_at and v_state.noted_at + 10000)
-  ) then
-    a := fairqueue.fq_attend(
-      p_queue, v_now, p_limit, v_queue, l.is_signalled::boolean, l.has_expired::boolean, l.has_promotions::boolean,
-      l.is_due::boolean, l.has_plans::boolean
-    );
-    if num_nulls(a.row_id) = 0 then
-      v_hearer := true;
-      v_row := a.row_id;
-      v_state := a.state;
-      v_first_tag := a.first_tag;
-      v_bound := a.turn;
-      v_unheard := a.heard < a.seen;
-      v_changed := a.heard + a.moved;
-      v_must_note := a.must_note;
-      v_more := a.has_more;
-      v_spread_in := a.spread_in;
-    elsif v_limited then
-      v_limit := null;
-    end if;
-  end if;
-  if v_first_tag = v_state.ready_floor and v_state.still_since <= v_now - 1000000 then
+  -- Attend to the queue, or take beside the call that does.
+  a := fairqueue.fq_attend(p_queue, p_limit, l, v_now);
+  v_state := a.state;
+  v_hearer := num_nulls(a.row_id) = 0;
+  v_bound := a.turn;
+  if a.first_tag = v_state.ready_floor and v_state.still_since <= v_now - 1000000 then
     -- Whoever holds the first ready channel may do so for long.
     v_bound := null;
   end if;
 
   -- Room.
-  if v_limited and v_hearer and num_nulls(v_queue.paused_at) = 1 then
-    r := fairqueue.fq_queue_room(p_queue, v_queue.limits::text[], p_limit, v_state, v_now);
-    v_limit := r.room;
-    v_drawn := r.is_drawn;
-  elsif v_limited and not v_work and num_nulls(v_first_tag) = 1 then
-    v_limit := greatest(0, least(p_limit, v_state.max_concurrency - v_state.current_concurrency));
+  if l.is_limited and num_nulls(v_queue.paused_at) = 1 then
+    if v_hearer then
+      r := fairqueue.fq_queue_room(p_queue, v_queue.limits::text[], p_limit, v_state, v_now);
+      v_limit := r.room;
+      v_drawn := r.is_drawn;
+    elsif l.has_work or a.first_tag < 0 then
+      v_limit := null;
+    else
+      v_limit := greatest(0, least(p_limit, v_state.max_concurrency - v_state.current_concurrency));
+    end if;
   end if;
   v_left := coalesce(v_limit, 0);
-  if v_queue.paused_at is not null or v_stop is not null or not (v_work or v_first_tag < 0) is true then
+  if v_queue.paused_at is not null or v_stop is not null or not (l.has_work or a.first_tag < 0) is true then
     v_left := 0;
   end if;
   v_width := v_left;
-  v_alone := v_left = 1 or v_hearer and v_first_tag is null and v_changed = 1;
+  v_alone := v_left = 1 or v_hearer and a.first_tag is null and a.heard + a.moved = 1;
   for v_pass in 0..31 loop
     exit when v_left = 0;
     -- Choose.
@@ -143,7 +111,7 @@ begin
       exit when c.states is null;
     end if;
     if v_lease_id is null then
-      v_stop := case when not v_limited and not fairqueue.fq_enter_gate(p_queue) then 'locked' end;
+      v_stop := case when not l.is_limited and not fairqueue.fq_enter_gate(p_queue) then 'locked' end;
       exit when v_stop is not null;
       e := fairqueue.fq_lease_for(p_queue, p_lease_id, p_lease, p_consumer, l.epoch::bigint, v_now);
       v_lease_id := e.id;
@@ -157,7 +125,7 @@ begin
       into message_id, row_id, channel, kind, content, headers, enqueued_at, attempt, max_attempts, deliveries, v_alone
       from fairqueue.fq_take_one(
         p_queue, v_queue, v_state, o.state::tid, o.channel_id, o.is_limited::boolean, o.head_at::bigint,
-        o.head_id::bigint, v_limited, v_lease_id, v_hearer, v_now
+        o.head_id::bigint, l.is_limited::boolean, v_lease_id, v_hearer, v_now
       ) x;
       if message_id is null then
         v_alone := false;
@@ -178,7 +146,7 @@ begin
       set lease_id = v_lease_id,
         attempts = m.attempts + 1,
         deliveries = m.deliveries + 1,
-        slots = case when c.limited[u.ord] then 1 else 0 end + case when v_limited then 2 else 0 end,
+        slots = case when c.limited[u.ord] then 1 else 0 end + case when l.is_limited then 2 else 0 end,
         delivered_at = case when v_queue.history then v_now end
       from unnest(c.rows, c.ords) u(row, ord)
       where m.ctid = u.row
@@ -204,23 +172,15 @@ begin
   end loop;
 
   -- Report.
-  if v_limited and v_got > 0 then
-    v_state.current_concurrency := v_state.current_concurrency + v_got;
-    v_state.rate_at := greatest(v_state.rate_at, v_now) + v_got * v_state.rate_interval;
-  end if;
-  r := fairqueue.fq_report(
-    p_queue, v_queue, v_state, v_row, p_limit, v_limit, v_got, v_stop, v_drawn,
-    (v_got + v_changed > 0)::boolean, (v_must_note or v_limited and v_got > 0)::boolean,
-    coalesce(v_unheard, v_work)::boolean, v_more, v_now
-  );
-  due_in := least(r.due_in, v_spread_in);
+  r := fairqueue.fq_report(p_queue, p_limit, l, a, v_limit, v_drawn, v_got, v_stop, v_now);
+  due_in := r.due_in;
   is_held := r.is_held;
   -- The row about the call must not repeat the columns of the message that was returned last, which may be large.
   message_id := null;
   content := null;
   headers := null;
   lease_id := coalesce(v_lease_id, p_lease_id);
-  holds_slots := holds_slots is true or v_limited;
+  holds_slots := holds_slots is true or l.is_limited;
   is_timed := (v_queue.fair_by = 'seconds') is true;
   keeps_results := v_queue.result_retention is not null;
   return next;

@@ -24,16 +24,17 @@ begin
       using errcode = 'QF003', hint = 'run it in a READ COMMITTED transaction of its own';
   end if;
   v_sight := fairqueue.fq_look(p_queue, v_now);
-  if not (v_sight.is_signalled or v_sight.is_due) then
+  v_sight.has_expired := false;
+  v_sight.has_promotions := false;
+  v_sight.has_plans := false;
+  v_sight.has_work := v_sight.is_signalled or v_sight.is_due;
+  if not v_sight.has_work then
     return;
   end if;
   if (v_sight.state).queue is null then
     perform fairqueue.fq_open_queue(p_queue);
   end if;
-  v_attended := fairqueue.fq_attend(
-    p_queue, v_now, 1000::integer, v_sight.settings::fairqueue.fq_queue, v_sight.is_signalled::boolean,
-    false::boolean, false::boolean, v_sight.is_due::boolean, false::boolean
-  );
+  v_attended := fairqueue.fq_attend(p_queue, 1000::integer, v_sight, v_now);
   if v_attended.heard + v_attended.moved > 0 or v_attended.must_note then
     perform fairqueue.fq_note(v_attended.row_id::tid, v_attended.state::fairqueue.fq_queue_state, v_now);
   end if;

@@ -1,7 +1,8 @@
 -- fq_look: what a dequeue finds before it writes anything: the settings of the queue, the newest state of its
 -- dispatcher, the epoch of the server; whether there are signals that nobody has heard, expired leases, promotions and
--- channels that are due, changed plans that are not with all of their channels; the first ready channel, and where it
--- will stand after one message (null: there is none).
+-- channels that are due, changed plans that are not with all of their channels; has_work: whether there is any of these;
+-- is_limited: whether the queue has a limit; the first ready channel, and where it will stand after one message (null:
+-- there is none).
 -- Guarantees: one statement, one snapshot. A state that came out of a dump may name transactions of another server: its
 -- row is not younger than they are, and all signals count as unheard then.
 -- Locks: none. Index: fq_queue_pkey, fq_queue_state_newest_ix, fq_signal_pkey, fq_lease_expires_ix,
@@ -56,6 +57,7 @@ begin
       where n.queue = p_queue
         and num_nonnulls(n.spread_after) = 1
     ) as has_plans,
+    false as has_work, (num_nonnulls(q.max_concurrency, q.limits) > 0 or q.rate_interval > 0) is true as is_limited,
     f.tag as first_tag, f.channel_id as first_channel,
     fairqueue.fq_turn(f.tag, f.tag_rest, f.weight, f.head_message_id, (q.fair_by <> 'messages')::boolean) as turn
   into v_sight
@@ -76,6 +78,8 @@ begin
   left join lateral fairqueue.fq_first_ready(
     asked.name, coalesce(d.ready_floor, '-9223372036854775808')::bigint, coalesce(d.ready_channel, 0)::bigint
   ) f on true;
+  v_sight.has_work := v_sight.is_signalled or v_sight.has_expired or v_sight.has_promotions or v_sight.is_due
+    or v_sight.has_plans;
   return v_sight;
 end
 $$;
