@@ -117,9 +117,9 @@ def check_due_in(batch: Batch, limit: int, books: Books, others: Effects, now: i
         unlocked = [one for one in books.of_channel(name) if one.id not in others.messages]
         if name not in others.states and unlocked and not full and channel.unlimited:
             waits.append(max(unlocked[0].dequeue_at - now, channel.put_off_until - now, 0))
-    waits += [
-        books.leases[one.lease_id].expires_at - now for one in books.messages.values() if one.lease_id is not None
-    ]
+    leases = [books.leases[one.lease_id].expires_at for one in books.messages.values() if one.lease_id is not None]
+    # What has expired and is still there is in somebody's hands.
+    waits += [expires_at - now if expires_at > now else _STILL for expires_at in leases]
     if others.states:
         # Nobody gets ahead of who may have one of these, until it has stood still for a second.
         waits = [max(wait, _STILL) for wait in waits]

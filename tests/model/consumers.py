@@ -146,8 +146,8 @@ class Consuming(Spoiling):
 
     def _note_empty_lease(self, consumer: int, asked: timedelta) -> None:
         """A channel that looked ready had nothing: its lease is there for the next call."""
-        lease_id = self.world.lease_of(consumer, asked)
-        for [expires_at] in self.world.rows("select expires_at from fq_lease where id = %(id)s", id=lease_id):
+        made = self.world.lease_of(consumer, asked)
+        for lease_id, expires_at in self.world.rows("select id, expires_at from fq_lease where id = %(id)s", id=made):
             self.books.leases.setdefault(lease_id, Lease(consumer, expires_at))
 
     def _check_lease(self, batch: Batch, consumer: int, kept: int | None, now: tuple[int, int], lease: int) -> None:
