@@ -149,9 +149,9 @@ _KEYS = [
     ),
     Mutation(
         "one of several that are replaced is told to nobody",
-        "fq_enqueue_in_order",
-        "where u.outcome in ('created', 'replaced', 'dropped')",
-        "where u.outcome in ('created', 'dropped')",
+        "fq_enqueue_many",
+        "where u.created or u.outcome in ('replaced', 'dropped')",
+        "where u.created or u.outcome = 'dropped'",
     ),
     Mutation(
         "a message that is out is rewritten",
@@ -167,14 +167,14 @@ _KEYS = [
     ),
     Mutation(
         "one of several that are replaced counts twice",
-        "fq_enqueue_in_order",
-        "count(*) filter (where u.outcome = 'created') as added",
+        "fq_enqueue_many",
+        "count(*) filter (where u.created) as added",
         "count(*) filter (where u.outcome <> 'dropped') as added",
     ),
     Mutation(
         "a duplicate is told before what replaces",
         "fq_enqueue_in_order",
-        "if r.key = v_later_key and not v_is_late then",
+        "if not v_is_late and channel_ids[i - 1] = channel_ids[i] and v_later[i - 1] = r.key then",
         "if false then",
         slow=True,
     ),
@@ -192,8 +192,8 @@ _BOUNDS = [
     ),
     Mutation(
         "one of several that was dropped is not counted",
-        "fq_enqueue_in_order",
-        "count(*) filter (where u.outcome = 'dropped') as dropped",
+        "fq_enqueue_many",
+        "count(*) filter (where not u.created and u.outcome = 'dropped') as dropped",
         "0 as dropped",
     ),
     Mutation("what was dropped is not heard", "fq_hear_many", "dropped = s.dropped + t.dropped", "dropped = s.dropped"),
@@ -211,11 +211,16 @@ _BOUNDS = [
     ),
     Mutation(
         "no signal of several messages takes room",
-        "fq_enqueue_in_order",
-        "t.added > 0 and t.bounded",
+        "fq_enqueue_many",
+        "t.added > 0 and t.channel_id = any (v_added.bounded_ids)",
         "false",
     ),
-    Mutation("a call takes no room", "fq_enqueue_in_order", "        v_state.room := v_state.room - 1;\n", ""),
+    Mutation(
+        "a call takes no room",
+        "fq_enqueue_in_order",
+        "        v_state.room := v_state.room - created[i]::integer;\n",
+        "",
+    ),
     Mutation(
         "a channel hears what was not told",
         "fq_hear_many",

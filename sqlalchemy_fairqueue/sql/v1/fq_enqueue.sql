@@ -58,14 +58,14 @@ begin
   end if;
   -- One good message, as most transactions send. Bounds are checked, so that an element that another subscript hides is
   -- never passed over.
-  if (array_dims(p_channels), array_dims(p_kinds), array_dims(p_contents), array_dims(p_headers), array_dims(p_delays),
-      array_dims(p_ats), array_dims(p_priorities), array_dims(p_keys), array_dims(p_max_attempts))
-     = ('[1:1]', '[1:1]', '[1:1]', '[1:1]', '[1:1]', '[1:1]', '[1:1]', '[1:1]', '[1:1]')
-    and (p_on_duplicates is null or array_dims(p_on_duplicates) = '[1:1]')
-    and (p_costs is null or array_dims(p_costs) = '[1:1]')
-    and (p_groups is null or array_dims(p_groups) = '[1:1]')
-    and (p_unique_fors is null or array_dims(p_unique_fors) = '[1:1]')
-    and (p_from_ends is null or array_dims(p_from_ends) = '[1:1]')
+  if concat(
+      array_dims(p_channels), array_dims(p_kinds), array_dims(p_contents), array_dims(p_headers), array_dims(p_delays),
+      array_dims(p_ats), array_dims(p_priorities), array_dims(p_keys), array_dims(p_max_attempts)
+    ) = repeat('[1:1]', 9)
+    and concat(
+      array_dims(p_on_duplicates), array_dims(p_costs), array_dims(p_groups), array_dims(p_unique_fors),
+      array_dims(p_from_ends)
+    ) = repeat('[1:1]', num_nonnulls(p_on_duplicates, p_costs, p_groups, p_unique_fors, p_from_ends))
     and not p_counts_members
     and fairqueue.fq_bad_argument(
       p_channels[1]::text, p_kinds[1]::text, p_contents[1]::bytea, p_headers[1]::jsonb, p_delays[1]::bigint,
