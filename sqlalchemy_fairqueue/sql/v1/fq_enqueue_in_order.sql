@@ -4,9 +4,10 @@
 -- channels that have a bound.
 -- Guarantees and outcomes: as fq_enqueue; the caller tells the channels. Messages that replace those that have their
 -- keys, and those of the same key that come after them, are put off: first all are added whose keys are free, then all
--- that are to be replaced are locked, and p_hold with them, by fq_lock_holders.
--- Locks: as fq_enqueue. Index: as fq_channel_room, fq_add_message and fq_lock_holders. Errors: as these; QF099 unless
--- p_is_last, see fq_lock_holders.
+-- that are to be replaced are locked, and p_hold with them: all at once by id, so that transactions that settle or
+-- cancel messages and those that replace them never wait for each other. One that has ended before it was locked leaves
+-- its key free, which must not be waited for while the others are held: QF099. With p_is_last it is passed over.
+-- Locks: as fq_enqueue and fq_lock_messages. Index: as fq_channel_room and fq_add_message. Errors: as these; QF099.
 create function fairqueue.fq_enqueue_in_order(
   p_queue text, p_channels text[], p_kinds text[], p_contents bytea[], p_headers jsonb[], p_delays bigint[],
   p_ats bigint[], p_priorities integer[], p_keys text[], p_max_attempts integer[], p_policy jsonb,
@@ -27,6 +28,9 @@ declare
   -- of each message in that order: its key, if it is put off
   i integer;
   v_later text[];
+  -- who has the keys of these, before and after they are locked
+  v_holders bigint[];
+  v_held bigint[];
   r record;
 begin
   -- Keys are unique across transactions, so adding one can wait: each channel is made and filled before the next, its
@@ -103,7 +107,28 @@ begin
       end if;
     end loop;
     exit when v_is_late or num_nonnulls(variadic v_later) = 0;
-    perform fairqueue.fq_lock_holders(channel_ids, v_later, p_hold, p_is_last);
+    for v_round in 1..2 loop
+      v_holders := array(
+        select h.id
+        from unnest(channel_ids, v_later) with ordinality u(channel_id, key, ord)
+        left join lateral (
+          select m.id
+          from fairqueue.fq_message m
+          where m.channel_id = u.channel_id
+            and m.dedupe_key = u.key
+          limit 1
+        ) h on true
+        where u.key is not null
+        order by u.ord
+      );
+      if not p_is_last and (array_position(v_holders, null) > 0 or v_holders <> v_held) then
+        raise exception using errcode = 'QF099', message = 'a message to replace has ended';
+      end if;
+      exit when v_round = 2;
+      v_held := v_holders;
+      perform fairqueue.fq_lock_messages((p_hold || v_held)::bigint[]);
+      exit when p_is_last;
+    end loop;
   end loop;
 end
 $$;
