@@ -143,9 +143,9 @@ _KEYS = [
     Mutation("a replaced message keeps its turn order", "fq_add_message", "dequeue_at = p_at,\n", ""),
     Mutation(
         "a replaced message is told to nobody",
-        "fq_enqueue_alone",
-        "if v_added.outcome in ('created', 'replaced') then",
-        "if v_added.outcome = 'created' then",
+        "fq_enqueue",
+        "if outcome in ('created', 'replaced', 'dropped') then",
+        "if outcome in ('created', 'dropped') then",
     ),
     Mutation(
         "one of several that are replaced is told to nobody",
@@ -161,9 +161,9 @@ _KEYS = [
     ),
     Mutation(
         "a replaced message counts twice",
-        "fq_enqueue_alone",
-        "(v_added.outcome = 'created')::integer",
-        "1",
+        "fq_enqueue",
+        "created::integer",
+        "(outcome <> 'dropped')::integer",
     ),
     Mutation(
         "one of several that are replaced counts twice",
@@ -186,9 +186,9 @@ _KEYS = [
 _BOUNDS = [
     Mutation(
         "what was dropped is not counted",
-        "fq_enqueue_alone",
-        "values (p_queue, v_channel.channel_id, 1);",
-        "values (p_queue, v_channel.channel_id, 0);",
+        "fq_enqueue",
+        "(outcome = 'dropped')::integer",
+        "0",
     ),
     Mutation(
         "one of several that was dropped is not counted",
@@ -205,8 +205,8 @@ _BOUNDS = [
     ),
     Mutation(
         "no signal takes room",
-        "fq_enqueue_alone",
-        "v_added.outcome = 'created' and v_channel.max_backlog is not null",
+        "fq_enqueue",
+        "created and v_channel.max_backlog is not null",
         "false",
     ),
     Mutation(
