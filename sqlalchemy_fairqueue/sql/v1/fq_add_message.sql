@@ -1,13 +1,13 @@
--- fq_add_message: add one message to a channel that is there, or find out why not; p_at is its position, p_room how
--- many messages the channel still takes (null: any number). With p_replaces it may take the place of the message that
--- has its key; p_is_rewritten: another message of the call will at once.
+-- fq_add_message: add one message to a channel that is there, or find out why not. p_at: its position. p_room: how many
+-- messages the channel still takes (null: any number). With p_replaces it may take the place of the message that has
+-- its key; p_is_rewritten: another message of the call will at once.
 -- Guarantees: the id and the outcome as in fq_enqueue; without p_replaces also 'later': it is to replace a message that
 -- waits. The caller tells the channel. A period of the key is looked at first, and written once the transaction has the
--- key: where another message has it by then, the message is deleted again. That is no savepoint: who waits for the key
--- would not go on when a savepoint of the caller is rolled back.
+-- key, so that nobody else writes it: where another message has it by then, the message is deleted again. That is no
+-- savepoint: who waits for the key would not go on when a savepoint of the caller is rolled back.
 -- Locks: with p_replaces the message that has the key, which waits for who has it locked; the key, which waits for who
--- adds or ends its message. Index: fq_message_dedupe_key, fq_message_pkey, fq_key_period_pkey, fq_key_period_message_ix.
--- Errors: 40001.
+-- adds or ends its message; the row of its period, where only housekeeping comes in between, which waits for none.
+-- Index: fq_message_dedupe_key, fq_message_pkey, fq_key_period_pkey, fq_key_period_message_ix. Errors: 40001.
 create function fairqueue.fq_add_message(
   p_queue text, p_channel text, p_channel_id bigint, p_room bigint, p_drop boolean, p_kind text, p_content bytea,
   p_headers jsonb, p_at bigint, p_priority integer, p_key text, p_max_attempts integer, p_on_duplicate text,
@@ -27,10 +27,12 @@ declare
   -- the message that has the key
   v_holder bigint;
   v_lease_id bigint;
-  v_message_id bigint;
+  -- the new message
+  v_added bigint;
 begin
   loop
     v_holder := null;
+    v_added := null;
     if v_is_replacing and p_replaces then
       select m.id, m.lease_id into v_holder, v_lease_id
       from fairqueue.fq_message m
@@ -60,21 +62,9 @@ begin
         p_cost, p_group_id, case when p_unique_for > 0 and p_from_end then true end
       )
       on conflict (channel_id, dedupe_key) where dedupe_key is not null do nothing
-      returning id into v_message_id;
-      if found then
-        outcome := 'created';
-        exit when p_unique_for is null;
-        exit when fairqueue.fq_begin_period(p_queue, p_channel, p_key, v_message_id, p_unique_for, p_from_end);
-        delete from fairqueue.fq_message m
-        where m.id = v_message_id;
-        delete from fairqueue.fq_group_note n
-        where n.xid = pg_current_xact_id()
-          and n.id = v_message_id
-          and n.group_id = p_group_id;
-        continue;
-      end if;
+      returning id into v_added;
     end if;
-    if v_holder is null and p_key is not null then
+    if v_added is null and v_holder is null and p_key is not null then
       select m.id, m.lease_id into v_holder, v_lease_id
       from fairqueue.fq_message m
       where m.channel_id = p_channel_id
@@ -83,14 +73,14 @@ begin
       continue when found and v_is_replacing and p_replaces;
     end if;
 
-    v_message_id := v_holder;
-    if v_owner is not null and (v_is_replacing and v_owner = v_holder and v_lease_id is null) is not true then
-      v_message_id := v_owner;
+    message_id := coalesce(v_added, v_holder);
+    if message_id = v_added then
+      outcome := 'created';
+    elsif v_owner is not null and (v_is_replacing and v_owner = v_holder and v_lease_id is null) is not true then
+      message_id := v_owner;
       outcome := 'duplicate';
-    elsif v_holder is not null and not v_is_replacing then
-      outcome := 'duplicate';
-    elsif v_holder is not null and not p_replaces then
-      outcome := 'later';
+    elsif v_holder is not null and not (v_is_replacing and p_replaces) then
+      outcome := case when v_is_replacing then 'later' else 'duplicate' end;
     elsif v_holder is not null and v_lease_id is null then
       outcome := 'replaced';
       -- A version of the row for each of many that replace it would be one more for each to pass by.
@@ -120,10 +110,8 @@ begin
           end
         where m.id = v_holder;
       end if;
-      perform fairqueue.fq_begin_period(p_queue, p_channel, p_key, v_holder, p_unique_for, p_from_end)
-      where p_unique_for is not null;
     elsif p_room <= 0 then
-      v_message_id := null;
+      message_id := null;
       outcome := case when p_drop then 'dropped' else 'full' end;
     else
       -- One that is leased gives up its key; without one, the message that had it has just ended, or was added: again.
@@ -132,12 +120,30 @@ begin
       where m.id = v_holder;
       continue;
     end if;
-    exit;
+    exit when p_unique_for is null or outcome not in ('created', 'replaced');
+    v_now := fairqueue.fq_now();
+    insert into fairqueue.fq_key_period as k (queue, channel, dedupe_key, message_id, unique_for, expires_at)
+    values (
+      p_queue, p_channel, p_key, message_id, p_unique_for, case when p_from_end is not true then v_now + p_unique_for end
+    )
+    on conflict on constraint fq_key_period_pkey do update
+    set message_id = excluded.message_id,
+      unique_for = excluded.unique_for,
+      expires_at = excluded.expires_at
+    where k.message_id = excluded.message_id
+      or k.expires_at <= v_now
+      or (k.expires_at is null and not exists (select from fairqueue.fq_message m where m.id = k.message_id));
+    exit when found or v_added is null;
+    delete from fairqueue.fq_message m
+    where m.id = v_added;
+    delete from fairqueue.fq_group_note n
+    where n.xid = pg_current_xact_id()
+      and n.id = v_added
+      and n.group_id = p_group_id;
   end loop;
-  message_id := v_message_id;
   if p_priority is not null and p_at > p_now and outcome in ('created', 'replaced') then
     insert into fairqueue.fq_promotion (queue, due_at, message_id)
-    values (p_queue, p_at, v_message_id);
+    values (p_queue, p_at, message_id);
   end if;
 end
 $$;

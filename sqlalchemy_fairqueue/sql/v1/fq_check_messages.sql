@@ -15,6 +15,7 @@ declare
   v_ordinal bigint;
   v_argument text;
   v_value text;
+  v_wanted text;
 begin
   if (cardinality(p_kinds), cardinality(p_contents), cardinality(p_delays), cardinality(p_ats),
       cardinality(p_priorities), cardinality(p_keys), cardinality(p_max_attempts))
@@ -30,22 +31,7 @@ begin
       using errcode = 'QF001', hint = 'pass arrays of one length, with null where a message has no value';
   end if;
 
-  select u.ord, bad.argument,
-    case bad.argument
-      when 'channel' then fairqueue.fq_shown(u.channel::text)
-      when 'kind' then fairqueue.fq_shown(u.kind::text)
-      when 'content' then coalesce(octet_length(u.content) || ' bytes long', 'null')
-      when 'headers' then 'longer than 65,536 bytes'
-      when 'delay' then u.delay || coalesce(', and at is ' || u.at, '')
-      when 'at' then u.at::text
-      when 'priority' then u.priority::text
-      when 'key' then fairqueue.fq_shown(u.key::text)
-      when 'max_attempts' then u.max_attempts::text
-      when 'on_duplicate' then fairqueue.fq_shown(u.on_duplicate::text)
-      when 'cost' then u.cost::text
-      when 'unique_for' then u.unique_for::text
-    end
-  into v_ordinal, v_argument, v_value
+  select u.ord, bad.argument, bad.value, bad.wanted into v_ordinal, v_argument, v_value, v_wanted
   from unnest(
     p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts, p_on_duplicates,
     p_costs, p_unique_fors
@@ -59,25 +45,35 @@ begin
       u.priority::integer, u.key::text, u.max_attempts::integer, u.on_duplicate::text, u.cost::integer,
       u.unique_for::bigint
     ) as argument
-  ) bad
-  where bad.argument is not null
+  ) first
+  cross join lateral (
+    values
+      ('channel', fairqueue.fq_shown(u.channel::text), 'a channel of 1 to 512 bytes'),
+      ('kind', fairqueue.fq_shown(u.kind::text), 'a kind of 1 to 512 bytes'),
+      ('content', coalesce(octet_length(u.content) || ' bytes long', 'null'), 'a content of at most 256 MB'),
+      (
+        'headers', 'longer than 65,536 bytes',
+        'headers of at most 65,536 bytes as text, where a number is written out'
+      ),
+      (
+        'delay', u.delay || coalesce(', and at is ' || u.at, ''),
+        'one of delay (0 to 100 years, in microseconds) and at'
+      ),
+      ('at', u.at::text, 'a time up to the year 9999, in microseconds since the epoch'),
+      ('priority', u.priority::text, 'a priority >= 1'),
+      ('key', fairqueue.fq_shown(u.key::text), 'a key of 1 to 512 bytes'),
+      ('max_attempts', u.max_attempts::text, 'max_attempts >= 1'),
+      ('on_duplicate', fairqueue.fq_shown(u.on_duplicate::text), 'skip, raise or replace'),
+      ('cost', u.cost::text, 'a cost of 1 to 1,000,000,000'),
+      ('unique_for', u.unique_for::text, 'a period of 1 microsecond to 100 years')
+  ) bad(argument, value, wanted)
+  where first.argument is not null
+    and bad.argument = first.argument
   order by u.ord
   limit 1;
   if found then
     raise exception 'message % of fq_enqueue has a bad value: % is %', v_ordinal, v_argument, v_value
-      using errcode = 'QF001',
-        hint = case v_argument
-          when 'content' then 'give a content of at most 256 MB'
-          when 'headers' then 'give headers of at most 65,536 bytes as text, where a number is written out'
-          when 'delay' then 'give one of delay (0 to 100 years, in microseconds) and at'
-          when 'at' then 'give a time up to the year 9999, in microseconds since the epoch'
-          when 'on_duplicate' then 'give skip, raise or replace'
-          when 'cost' then 'give a cost of 1 to 1,000,000,000'
-          when 'priority' then 'give a priority >= 1'
-          when 'max_attempts' then 'give max_attempts >= 1'
-          when 'unique_for' then 'give a period of 1 microsecond to 100 years'
-          else format('give a %s of 1 to 512 bytes', v_argument)
-        end;
+      using errcode = 'QF001', hint = 'give ' || v_wanted;
   end if;
 end
 $$;

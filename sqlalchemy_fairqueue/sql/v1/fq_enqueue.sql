@@ -1,32 +1,25 @@
--- fq_enqueue: add messages to channels of a queue, in the caller's transaction. Arrays of one length in, one row a
--- message out.
+-- fq_enqueue: add messages to channels of a queue, in the caller's transaction. Arrays of one length in, a row each.
 -- Guarantees: all or nothing with the caller's transaction; one signal a channel. outcome: 'created'; 'duplicate': its
 -- key stands in the channel, message_id holds it (p_on_duplicates skip or raise, which the caller raises); 'replaced':
 -- the undelivered message that held the key has this content, kind, headers and time now, its attempts anew
 -- (p_on_duplicates replace; one that is leased gives its key up to the new message: 'created'); 'full', 'dropped': the
 -- channel has max_backlog messages that wait, by its policy the caller raises, or it is counted and forgotten
--- (message_id null). The backlog is what is committed and what this transaction did, other open transactions are not
--- seen; the signals of a bounded channel that nobody has heard yet are read for it. p_on_duplicates null: skip.
--- p_policy: the policy of channels that are new, if the queue has no defaults. p_delays are microseconds from now,
--- p_ats microseconds since the epoch (the past means now); at most one of the two a message. p_priorities >= 1: the
--- position of a message from the time on when it is due, see fq_promote. p_costs: what each costs its channel when it
--- is delivered, 1 to 1,000,000,000; null: 1.
+-- (message_id null). The backlog is what is committed and what this transaction did. p_on_duplicates null: skip.
+-- p_policy: of channels that are new, if the queue has no defaults. p_delays are microseconds from now, p_ats
+-- microseconds since the epoch (the past means now); at most one of the two a message. p_priorities >= 1: the position
+-- of a message once it is due, see fq_promote. p_costs: what its delivery costs its channel, up to 10^9; null: 1.
 -- p_groups: the groups that created messages belong to; a message that is replaced stays in its own. p_counts_members:
--- this transaction has made these groups, and the call counts what it created, as fq_join_group does, for a caller that
--- sends it together with COMMIT; one note a group.
+-- this transaction has made these groups, and the call counts what it created, as fq_join_group does; one note a group.
 -- p_unique_fors: for how many microseconds the key stays taken, from this call on, or with p_from_ends from the end of
--- the message; null: while the message lives. Of two messages of a channel that were added under one key with a period,
--- the later one was added when the period of the earlier one was over. Until then it is a 'duplicate' of that, ended or
--- not, however it ended; with p_on_duplicates replace, a message that nobody holds is 'replaced', and the period begins
--- anew. Messages without a period meet living ones alone.
+-- the message; null: while the message lives. Until then a later message with a period is a 'duplicate' of it, however
+-- it ended; with p_on_duplicates replace, a message that nobody holds is 'replaced', and the period begins anew.
+-- Messages without a period meet living ones alone.
 -- p_headers, p_groups: an array of one element holds for all messages. A bad value is refused whatever holds the key.
--- How: one message takes one statement if that can add it, else fq_enqueue_alone; several take fq_enqueue_many.
 -- Locks: in the order (channel, key), COLLATE "C": first use of a channel waits for a transaction that is making the
 -- same one, a key for one that is adding, taking, ending or withdrawing the message that holds it. Then messages to
 -- replace, with p_hold (what the transaction settles or cancels later), in the order of their ids; if one of them has
 -- ended by then, the call undoes everything and begins again, since no transaction may wait for a key while it has
--- locked a message. Who has added a message has its key, and then writes the row of its period, which nobody else does
--- but housekeeping, which waits for none. Nothing else waits, and no row is touched that another transaction updates.
+-- locked a message. Nothing else waits, and no row is touched that another transaction updates.
 -- p_notify (false by default): wake waiting consumers (never in a two-phase transaction).
 -- Index: fq_channel_queue_name_key, fq_message_dedupe_key, fq_channel_state_newest_ix, fq_signal_bounded_ix,
 -- fq_key_period_pkey, fq_group_pkey.
@@ -48,6 +41,8 @@ as $$
 #variable_conflict use_column
 declare
   v_now bigint := fairqueue.fq_now();
+  v_channel record;
+  v_at bigint;
   v_added record;
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
@@ -56,16 +51,15 @@ begin
     )
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
-  -- One good message, as most transactions send. Bounds are checked, so that an element that another subscript hides is
-  -- never passed over.
-  if (array_dims(p_channels), array_dims(p_kinds), array_dims(p_contents), array_dims(p_headers), array_dims(p_delays),
-      array_dims(p_ats), array_dims(p_priorities), array_dims(p_keys), array_dims(p_max_attempts))
-     = ('[1:1]', '[1:1]', '[1:1]', '[1:1]', '[1:1]', '[1:1]', '[1:1]', '[1:1]', '[1:1]')
-    and (p_on_duplicates is null or array_dims(p_on_duplicates) = '[1:1]')
-    and (p_costs is null or array_dims(p_costs) = '[1:1]')
-    and (p_groups is null or array_dims(p_groups) = '[1:1]')
-    and (p_unique_fors is null or array_dims(p_unique_fors) = '[1:1]')
-    and (p_from_ends is null or array_dims(p_from_ends) = '[1:1]')
+  -- One good message. Bounds are checked, so that an element that another subscript hides is never passed over.
+  if concat(
+      array_dims(p_channels), array_dims(p_kinds), array_dims(p_contents), array_dims(p_headers), array_dims(p_delays),
+      array_dims(p_ats), array_dims(p_priorities), array_dims(p_keys), array_dims(p_max_attempts)
+    ) = repeat('[1:1]', 9)
+    and concat(
+      array_dims(p_on_duplicates), array_dims(p_costs), array_dims(p_groups), array_dims(p_unique_fors),
+      array_dims(p_from_ends)
+    ) = repeat('[1:1]', num_nonnulls(p_on_duplicates, p_costs, p_groups, p_unique_fors, p_from_ends))
     and not p_counts_members
     and fairqueue.fq_bad_argument(
       p_channels[1]::text, p_kinds[1]::text, p_contents[1]::bytea, p_headers[1]::jsonb, p_delays[1]::bigint,
@@ -73,20 +67,18 @@ begin
       p_on_duplicates[1]::text, p_costs[1]::integer, p_unique_fors[1]::bigint
     ) is null
   then
-    -- To a channel that is there and has no bound it is added by one statement, for the start of others would cost more
-    -- than their run.
+    -- Most are added by one statement, for the start of others would cost more than their run.
     if p_unique_fors[1] is null and num_nonnulls(p_delays[1], p_ats[1], p_priorities[1]) <= 1 then
       return query
       with added as (
         insert into fairqueue.fq_message as m (
-          channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, priority, max_attempts,
-          cost, group_id
+          channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, priority, max_attempts, cost,
+          group_id
         )
         select c.id, p_kinds[1], p_contents[1], p_headers[1],
           fairqueue.fq_dequeue_at(
             v_now, p_delays[1]::bigint, p_ats[1]::bigint, p_priorities[1]::integer, s.priority_aging
-          ),
-          v_now, p_keys[1], p_priorities[1], coalesce(p_max_attempts[1], 20), p_costs[1], p_groups[1]
+          ), v_now, p_keys[1], p_priorities[1], coalesce(p_max_attempts[1], 20), p_costs[1], p_groups[1]
         from fairqueue.fq_channel c
         cross join lateral (
           select n.max_backlog, n.priority_aging, n.forget_xid
@@ -106,35 +98,45 @@ begin
       select p_queue, a.channel_id, a.dequeue_at, a.id, 1
       from added a
       returning 1, s.message_id, true, 'created';
-      if found then
-        if p_notify then
-          perform fairqueue.fq_wake(p_queue);
-        end if;
-        return;
-      end if;
+      outcome := case when found then 'created' end;
     end if;
     -- What the transaction settles later is locked with a message that is replaced.
-    if p_hold is null or p_on_duplicates[1] is distinct from 'replace' then
-      v_added := fairqueue.fq_enqueue_alone(
-        p_queue, p_channels[1]::text, p_kinds[1]::text, p_contents[1]::bytea, p_headers[1]::jsonb,
-        p_delays[1]::bigint, p_ats[1]::bigint, p_priorities[1]::integer, p_keys[1]::text, p_max_attempts[1]::integer,
-        p_policy, p_on_duplicates[1]::text, p_notify, p_costs[1]::integer, p_groups[1]::uuid,
-        p_unique_fors[1]::bigint, p_from_ends[1]::boolean, v_now
+    if outcome is null and (p_hold is null or p_on_duplicates[1] is distinct from 'replace') then
+      v_channel := fairqueue.fq_channel_room(p_queue, p_channels[1]::text, p_policy);
+      v_at := fairqueue.fq_dequeue_at(
+        v_now, p_delays[1]::bigint, p_ats[1]::bigint, p_priorities[1]::integer, v_channel.priority_aging
       );
+      v_added := fairqueue.fq_add_message(
+        p_queue, p_channels[1]::text, v_channel.channel_id, v_channel.room::bigint, v_channel.drop_when_full,
+        p_kinds[1]::text, p_contents[1]::bytea, p_headers[1]::jsonb, v_at, p_priorities[1]::integer, p_keys[1]::text,
+        p_max_attempts[1]::integer, p_on_duplicates[1]::text, p_costs[1]::integer, p_groups[1]::uuid,
+        p_unique_fors[1]::bigint, p_from_ends[1]::boolean, v_now, true::boolean, false::boolean
+      );
+      outcome := v_added.outcome;
+      created := outcome = 'created';
+      if outcome in ('created', 'replaced', 'dropped') then
+        insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, added, dropped, bounded)
+        values (
+          p_queue, v_channel.channel_id, case when outcome <> 'dropped' then v_at end, v_added.message_id,
+          created::integer, (outcome = 'dropped')::integer, created and v_channel.max_backlog is not null
+        );
+      end if;
       return query
-      select 1, v_added.message_id, v_added.outcome = 'created', v_added.outcome;
+      select 1, v_added.message_id, created, outcome;
+    end if;
+    if p_notify and outcome in ('created', 'replaced') then
+      perform fairqueue.fq_wake(p_queue);
+    end if;
+    if outcome is not null then
       return;
     end if;
   end if;
-
-  if cardinality(p_channels) > 0 then
-    return query
-    select e.ordinal, e.message_id, e.created, e.outcome
-    from fairqueue.fq_enqueue_many(
-      p_queue, p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts,
-      p_policy, p_on_duplicates, p_notify, p_hold, p_costs, p_groups, p_unique_fors, p_from_ends, p_counts_members,
-      v_now
-    ) e;
-  end if;
+  return query
+  select e.*
+  from fairqueue.fq_enqueue_many(
+    p_queue, p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts,
+    p_policy, p_on_duplicates, p_notify, p_hold, p_costs, p_groups, p_unique_fors, p_from_ends, p_counts_members, v_now
+  ) e
+  where cardinality(p_channels) > 0;
 end
 $$;

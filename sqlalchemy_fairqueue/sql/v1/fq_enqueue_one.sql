@@ -41,30 +41,26 @@ declare
     when (p_unique_from in ('enqueue', 'completion')) is not true then 'unique_from'
     when (p_on_duplicate in ('raise', 'replace') or p_unique_for is not null) and p_key is null then 'key'
   end;
+  v_value text;
+  v_wanted text;
   v_message_id bigint;
   v_outcome text;
 begin
   if v_argument is not null then
-    raise exception 'fq_enqueue_one has a bad value: % is %', v_argument,
-      fairqueue.fq_shown(
-        (case v_argument
-          when 'delay' then p_delay::text
-          when 'at' then p_at::text
-          when 'headers' then p_headers::text
-          when 'unique_for' then p_unique_for::text
-          when 'unique_from' then p_unique_from
-        end)::text
-      )
-      using errcode = 'QF001',
-        hint = case v_argument
-          when 'payload' then 'give JSON, such as to_jsonb(new); ''null''::jsonb is a null of JSON'
-          when 'delay' then 'give an interval of 0 to 36,500 days'
-          when 'unique_for' then 'give an interval of 1 microsecond to 36,500 days'
-          when 'unique_from' then 'give enqueue or completion'
-          when 'at' then 'give a time up to the year 9999'
-          when 'headers' then 'give a JSON object'
-          when 'key' then 'give a key, or leave on_duplicate and unique_for out: nothing is a duplicate without a key'
-        end;
+    select b.value, b.wanted into v_value, v_wanted
+    from (
+      values
+        ('payload', null, 'JSON, such as to_jsonb(new); ''null''::jsonb is a null of JSON'),
+        ('delay', p_delay::text, 'an interval of 0 to 36,500 days'),
+        ('at', p_at::text, 'a time up to the year 9999'),
+        ('headers', p_headers::text, 'a JSON object'),
+        ('unique_for', p_unique_for::text, 'an interval of 1 microsecond to 36,500 days'),
+        ('unique_from', p_unique_from, 'enqueue or completion'),
+        ('key', null, 'a key, or leave on_duplicate and unique_for out: nothing is a duplicate without a key')
+    ) b(argument, value, wanted)
+    where b.argument = v_argument;
+    raise exception 'fq_enqueue_one has a bad value: % is %', v_argument, fairqueue.fq_shown(v_value)
+      using errcode = 'QF001', hint = 'give ' || v_wanted;
   end if;
   select e.message_id, e.outcome into v_message_id, v_outcome
   from fairqueue.fq_enqueue(

@@ -85,18 +85,14 @@ begin
         v_headers := fairqueue.fq_group_headers(
           r.headers::jsonb, r.group_id::uuid, r.added::bigint, r.done::bigint, r.failed::bigint, r.cancelled::bigint
         );
-        perform fairqueue.fq_check_messages(
-          array[r.channel]::text[], array[r.kind]::text[], array[r.content]::bytea[], array[v_headers]::jsonb[],
-          array[r.delay]::bigint[], array[r.at]::bigint[], array[r.priority]::integer[], array[r.dedupe_key]::text[],
-          array[r.max_attempts]::integer[], null::text[], null::integer[], null::uuid[], null::bigint[],
-          null::boolean[]
-        );
         -- not fq_enqueue, which could refuse the channel to the caller
         select e.message_id, e.outcome into v_message_id, v_outcome
-        from fairqueue.fq_enqueue_alone(
-          r.queue::text, r.channel::text, r.kind::text, r.content::bytea, v_headers, r.delay::bigint, r.at::bigint,
-          r.priority::integer, r.dedupe_key::text, r.max_attempts::integer, r.policy::jsonb, null::text, p_notify,
-          null::integer, null::uuid, null::bigint, null::boolean, fairqueue.fq_now()
+        from fairqueue.fq_enqueue_many(
+          r.queue::text, array[r.channel]::text[], array[r.kind]::text[], array[r.content]::bytea[],
+          array[v_headers]::jsonb[], array[r.delay]::bigint[], array[r.at]::bigint[], array[r.priority]::integer[],
+          array[r.dedupe_key]::text[], array[r.max_attempts]::integer[], r.policy::jsonb, null::text[], p_notify,
+          null::bigint[], null::integer[], null::uuid[], null::bigint[], null::boolean[], false::boolean,
+          fairqueue.fq_now()
         ) e;
         if v_outcome in ('full', 'dropped') then
           raise exception 'channel % is full', quote_literal(left(r.channel, 80))

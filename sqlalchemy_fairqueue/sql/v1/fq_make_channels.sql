@@ -11,20 +11,13 @@ create function fairqueue.fq_make_channels(p_queue text, p_names text[], p_polic
 returns void
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set enable_material = off
-set jit = off
 as $$
 declare
   v_defaults jsonb;
   v_policy fairqueue.fq_channel_state;
   v_channel_id bigint;
-  v_lost boolean;
+  v_is_lost boolean;
+  v_lost bigint[];
   v_plan text;
   v_revision bigint;
 begin
@@ -39,7 +32,7 @@ begin
   );
 
   -- Waits for who deletes the channel, and then makes it anew below.
-  for v_channel_id, v_lost in
+  for v_channel_id, v_is_lost in
     select c.id, s.channel_id is null
     from (
       select distinct n collate "C" as name
@@ -63,16 +56,8 @@ begin
       or num_nonnulls(s.forget_xid) = 1
     order by w.name
   loop
-    if v_lost then
-      insert into fairqueue.fq_channel_state (
-        channel_id, queue, max_concurrency, rate_interval, rate_burst, weight, max_backlog, drop_when_full,
-        priority_aging, used_at
-      )
-      values (
-        v_channel_id, p_queue, v_policy.max_concurrency, v_policy.rate_interval, v_policy.rate_burst, v_policy.weight,
-        v_policy.max_backlog, v_policy.drop_when_full, v_policy.priority_aging, fairqueue.fq_now()
-      );
-      perform fairqueue.fq_repair_channel(p_queue, v_channel_id);
+    if v_is_lost then
+      v_lost := v_lost || v_channel_id;
       continue;
     end if;
     update fairqueue.fq_channel_state s
@@ -106,6 +91,8 @@ begin
   )
   select m.id, p_queue, v_policy.max_concurrency, v_policy.rate_interval, v_policy.rate_burst, v_policy.weight,
     v_policy.max_backlog, v_policy.drop_when_full, v_policy.priority_aging, fairqueue.fq_now()
-  from made m;
+  from (select m.id from made m union all select unnest(v_lost)) m;
+  perform fairqueue.fq_repair_channel(p_queue, l.id)
+  from unnest(v_lost) l(id);
 end
 $$;

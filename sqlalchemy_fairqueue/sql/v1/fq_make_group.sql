@@ -26,35 +26,20 @@ security definer
 as $$
 declare
   v_count integer := coalesce(cardinality(p_channels), 0);
-  v_dims text;
+  v_dims text := coalesce(array_dims(p_channels), '');
   v_headers jsonb;
-  v_good boolean := p_group_id is not null and v_count <= 2;
+  v_good boolean;
 begin
   perform fairqueue.fq_check_grant(array['producer']::text[], p_queue, coalesce(p_channels, '{}'::text[])::text[]);
   perform fairqueue.fq_check_names('{queue}'::text[], array[p_queue]::text[]);
   -- Element by element: there are two at most, and the start of a statement over arrays would cost more than its run.
   -- Bounds are checked, so that an element that another subscript hides is never passed over.
-  if v_good then
-    v_dims := case when v_count > 0 then '[1:' || v_count || ']' end;
-    v_good := num_nonnulls(array_dims(p_on_failures), array_dims(p_kinds), array_dims(p_contents),
-        array_dims(p_headers), array_dims(p_delays), array_dims(p_ats), array_dims(p_priorities), array_dims(p_keys),
-        array_dims(p_max_attempts)) = case when v_count > 0 then 9 else 0 end
-      and (
-        v_count = 0
-        or (
-          array_dims(p_channels) = v_dims
-          and array_dims(p_on_failures) = v_dims
-          and array_dims(p_kinds) = v_dims
-          and array_dims(p_contents) = v_dims
-          and array_dims(p_headers) = v_dims
-          and array_dims(p_delays) = v_dims
-          and array_dims(p_ats) = v_dims
-          and array_dims(p_priorities) = v_dims
-          and array_dims(p_keys) = v_dims
-          and array_dims(p_max_attempts) = v_dims
-        )
-      );
-  end if;
+  v_good := p_group_id is not null
+    and v_dims in ('', '[1:1]', '[1:2]')
+    and concat(
+      array_dims(p_on_failures), array_dims(p_kinds), array_dims(p_contents), array_dims(p_headers),
+      array_dims(p_delays), array_dims(p_ats), array_dims(p_priorities), array_dims(p_keys), array_dims(p_max_attempts)
+    ) = repeat(v_dims, 9);
   for v_i in 1..v_count loop
     exit when not v_good;
     v_headers := fairqueue.fq_group_headers(

@@ -35,22 +35,8 @@ begin
     if not found then
       return 'missing';
     end if;
-    loop
-      select c.id, n.priority_aging into v_channel_id, v_aging
-      from fairqueue.fq_channel c
-      cross join lateral (
-        select s.forget_xid, s.priority_aging
-        from fairqueue.fq_channel_state s
-        where s.channel_id = c.id
-        order by s.channel_id desc, s.row_version desc
-        limit 1
-      ) n
-      where c.queue = p_queue
-        and c.name = p_channel
-        and n.forget_xid is null;
-      exit when found;
-      perform fairqueue.fq_make_channels(p_queue, array[p_channel]::text[], p_policy);
-    end loop;
+    select r.channel_id, r.priority_aging into v_channel_id, v_aging
+    from fairqueue.fq_channel_room(p_queue, p_channel, p_policy) r;
     if v_key is not null then
       insert into fairqueue.fq_message (channel_id, kind, content, dequeue_at, enqueued_at, dedupe_key, max_attempts)
       values (v_channel_id, 'default', ''::bytea, v_now, v_now, v_key, 1)

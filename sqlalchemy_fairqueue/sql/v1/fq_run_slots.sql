@@ -59,15 +59,8 @@ begin
   if p_until > v_now then
     return;
   end if;
-  if p_slots <> '{}' and not exists (
-    select
-    from fairqueue.fq_channel c
-    where c.queue = v_schedule.queue
-      and c.name = v_schedule.channel
-  ) then
-    perform fairqueue.fq_make_channels(v_schedule.queue, array[v_schedule.channel]::text[], v_schedule.policy);
-  end if;
-
+  perform fairqueue.fq_channel_room(v_schedule.queue, v_schedule.channel, v_schedule.policy)
+  where p_slots <> '{}';
   select s.* into v_schedule
   from fairqueue.fq_schedule s
   where s.id = p_id

@@ -15,9 +15,7 @@ returns integer
 language plpgsql
 volatile
 security definer
-set search_path = pg_catalog, pg_temp
 set work_mem = '32MB'
-set jit = off
 as $$
 declare
   v_schema regnamespace := (select t.typnamespace from pg_type t where t.oid = pg_typeof(null::fairqueue.fq_load));

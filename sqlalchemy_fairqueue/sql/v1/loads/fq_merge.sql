@@ -47,7 +47,8 @@ declare
   v_insert text;
   -- whether messages that have keys need more than an insert
   v_keys_in_order boolean;
-  v_created bigint := 0;
+  v_with_keys boolean;
+  v_created bigint;
   v_replaced bigint := 0;
   v_duplicates bigint := 0;
   v_dropped bigint := 0;
@@ -88,6 +89,7 @@ begin
   -- What needs more than an insert goes through fq_enqueue; if any key does, then all keys do, for they are taken in
   -- one order.
   v_keys_in_order := v_staged.keyed > 0 and (p_on_duplicate = 'replace' or v_staged.keyed_bounded > 0);
+  v_with_keys := v_staged.keyed > 0 and not v_keys_in_order;
   v_channels := format('unnest(%L::text[], %L::bigint[])', v_staged.names, v_staged.ids);
   v_insert := format(
     'insert into %s.fq_message ('
@@ -100,16 +102,12 @@ begin
     ' where c.id <> all (%L::bigint[])',
     v_schema, v_dequeue_at, v_now, v_stage, v_channels, v_staged.bounded
   );
-  if v_staged.plain > 0 then
-    perform fairqueue.fq_merge_plain(
-      p_queue, p_job_id, v_insert, v_staged.first_row::tid, v_staged.plain::bigint, v_staged.ids::bigint[],
-      v_staged.leasts::bigint[], v_staged.plains::bigint[], v_staged.bounded::bigint[]
-    );
-    v_created := v_staged.plain;
-  end if;
-  if v_staged.keyed > 0 and not v_keys_in_order then
-    v_duplicates := v_staged.keyed - fairqueue.fq_merge_keyed(p_queue, v_insert);
-    v_created := v_created + v_staged.keyed - v_duplicates;
+  v_created := fairqueue.fq_merge_at_once(
+    p_queue, p_job_id, v_insert, v_staged.plain::bigint, v_with_keys, v_staged.ids::bigint[],
+    v_staged.leasts::bigint[], v_staged.plains::bigint[], v_staged.bounded::bigint[]
+  );
+  if v_with_keys then
+    v_duplicates := v_staged.plain + v_staged.keyed - v_created;
   end if;
   if v_staged.bounded <> '{}' or v_keys_in_order then
     select v_created + e.created, v_replaced + e.replaced, v_duplicates + e.duplicates, e.dropped
