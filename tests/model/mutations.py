@@ -108,7 +108,7 @@ _SERVING = [
     Mutation(
         "the queue's slots are not freed",
         "fq_attend",
-        "state.current_concurrency - v_freed",
+        "state.current_concurrency - h.freed",
         "state.current_concurrency",
     ),
     Mutation("a paused channel is scheduled", "fq_hear_many", "when o.paused_at is null then", "when true then"),
