@@ -66,6 +66,11 @@ class LimitStateMixin(FairqueueMixin):
         """Indexes under the names that the installation gives them."""
         return (
             Index(conv("fq_limit_state_newest_ix"), "limit_name", "row_version"),
+            CheckConstraint(
+                "row_version < 4611686018427387904 and rate_at < 4611686018427387904 "
+                "and virtual_time < 4611686018427387904",
+                name=conv("fq_limit_state_values_check"),
+            ),
             {"schema": cls.__fairqueue_schema__},
         )
 
@@ -95,5 +100,9 @@ class LimitShareMixin(FairqueueMixin):
         """Indexes under the names that the installation gives them."""
         return (
             Index(conv("fq_limit_share_newest_ix"), "limit_name", "queue", "row_version"),
+            CheckConstraint(
+                "row_version < 4611686018427387904 and tag < 4611686018427387904",
+                name=conv("fq_limit_share_values_check"),
+            ),
             {"schema": cls.__fairqueue_schema__},
         )

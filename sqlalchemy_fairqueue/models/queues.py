@@ -208,8 +208,13 @@ class QueueStateMixin(FairqueueMixin):
 
     @declared_attr.directive
     def __table_args__(cls) -> tuple[Any, ...]:
-        """Indexes under the names that the installation gives them."""
+        """Constraints and indexes under the names that the installation gives them."""
         return (
             Index(conv("fq_queue_state_newest_ix"), "queue", "row_version"),
+            CheckConstraint(
+                "row_version < 4611686018427387904 and current_concurrency < 2000000000 "
+                "and rate_interval <= 31536000000000 and rate_burst <= 1000000 and rate_at < 4611686018427387904",
+                name=conv("fq_queue_state_values_check"),
+            ),
             {"schema": cls.__fairqueue_schema__},
         )

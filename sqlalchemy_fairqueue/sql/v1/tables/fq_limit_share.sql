@@ -6,7 +6,10 @@ create table fairqueue.fq_limit_share (
   queue text collate "C" not null,
   row_version bigint not null default 0,
   tag bigint not null default 0,
-  contends_until bigint not null default 0
+  contends_until bigint not null default 0,
+  constraint fq_limit_share_values_check check (
+    row_version < 4611686018427387904 and tag < 4611686018427387904
+  )
 )
 with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 100, autovacuum_vacuum_cost_delay = 0);
 alter table fairqueue.fq_limit_share replica identity full;
