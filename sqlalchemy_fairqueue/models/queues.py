@@ -212,8 +212,9 @@ class QueueStateMixin(FairqueueMixin):
         return (
             Index(conv("fq_queue_state_newest_ix"), "queue", "row_version"),
             CheckConstraint(
-                "row_version < 4611686018427387904 and current_concurrency < 2000000000 "
-                "and rate_interval <= 31536000000000 and rate_burst <= 1000000 and rate_at < 4611686018427387904",
+                "row_version between 0 and 4611686018427387903 and max_concurrency >= 1 "
+                "and current_concurrency < 2000000000 and rate_interval between 0 and 31536000000000 "
+                "and rate_burst between 1 and 1000000 and rate_at between 0 and 253402300799999999",
                 name=conv("fq_queue_state_values_check"),
             ),
             {"schema": cls.__fairqueue_schema__},

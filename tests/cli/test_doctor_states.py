@@ -131,11 +131,11 @@ def test_a_queue_whose_slots_are_miscounted(engine: Engine, database: Database) 
     assert len(lease(engine)) == 2
 
 
-def test_a_limit_that_is_none(engine: Engine, database: Database) -> None:
-    """A limit below 1, which no function sets, becomes the configured one."""
+def test_a_limit_that_is_another(engine: Engine, database: Database) -> None:
+    """A limit that somebody has written becomes the configured one."""
     QUEUE.configure(engine, max_concurrency=1)
     enqueue(engine, "a", "b")
-    database.execute("update fq_queue_state set max_concurrency = -4")
+    database.execute("update fq_queue_state set max_concurrency = 99")
     assert database.value("select fq_repair_queue('documents')") is True
     assert len(lease(engine)) == 1
 

@@ -77,13 +77,14 @@ begin
           for v_i in 1..cardinality(v_dead_ids) loop
             begin
               perform fairqueue.fq_bury_messages(
-                p_queue, v_dead_ids[v_i:v_i], v_dead_rows[v_i:v_i], v_dead_reasons[v_i:v_i], null::text[]
+                p_queue, v_dead_ids[v_i:v_i]::bigint[], v_dead_rows[v_i:v_i]::tid[], v_dead_reasons[v_i:v_i]::text[],
+                null::text[]
               );
             exception
               when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
                 perform fairqueue.fq_return_messages(
-                  p_queue, v_dead_ids[v_i:v_i], v_dead_rows[v_i:v_i], null::bigint[], null::text[], 0::integer,
-                  'expired'::text
+                  p_queue, v_dead_ids[v_i:v_i]::bigint[], v_dead_rows[v_i:v_i]::tid[], null::bigint[], null::text[],
+                  0::integer, 'expired'::text
                 );
             end;
           end loop;
