@@ -305,12 +305,6 @@ _SPOILT = [
         "values (p_queue, v_message.channel_id, 0, true);",
     ),
     Mutation(
-        "a channel that is set aside stays in the ready order",
-        "fq_set_message_aside",
-        "p_id, p_reason),\n    next_dequeue_at = null\n",
-        "p_id, p_reason)\n",
-    ),
-    Mutation(
         "a channel that somebody holds is waited for",
         "fq_set_channel_aside",
         "  for no key update skip locked;\n  if not found",
