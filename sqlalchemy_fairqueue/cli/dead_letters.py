@@ -86,7 +86,6 @@ def list_dead(
             limit=limit + 1,
             after=start,
         )
-        quarantined = [one.message_id for one in queue.quarantined(installation.engine)]
     page, more = found[:limit], len(found) > limit
     rows = [
         (str(dead.message_id), dead.channel, dead.kind, str(dead.attempts), dead.died_at,
@@ -97,10 +96,6 @@ def list_dead(
     parts: list[Any] = [Text(_none(queue, channel, kind, after, such))]
     if page:
         parts = [text_table(_COLUMNS, rows)]
-    if quarantined:
-        parts.append(
-            Text(f"messages in quarantine, which could not be delivered: {', '.join(map(str, quarantined)):.200}")
-        )
     if more:
         parts.append(Text(f"there are more: --after {page[-1].message_id}"))
     return Result(
@@ -108,7 +103,6 @@ def list_dead(
             "queue": queue.name,
             "dead_letters": [dead_letter_document(dead_letter) for dead_letter in page],
             "more": more,
-            "quarantined": quarantined,
         },
         tuple(parts),
     )

@@ -25,7 +25,6 @@ from sqlalchemy_fairqueue.cli.metrics import metrics
 from sqlalchemy_fairqueue.cli.output import discard_results, print_message, results, write_error, writing
 from sqlalchemy_fairqueue.cli.plans import list_plans, remove_plan, set_plan
 from sqlalchemy_fairqueue.cli.purge import purge
-from sqlalchemy_fairqueue.cli.quarantine import quarantine
 from sqlalchemy_fairqueue.cli.report import make_report
 from sqlalchemy_fairqueue.cli.results import ExitStatus
 from sqlalchemy_fairqueue.cli.roles import roles
@@ -136,7 +135,6 @@ _COMMANDS: tuple[tuple[typer.Typer, str, Command], ...] = (
     (dead, "show", show_dead),
     (dead, "redrive", redrive_dead),
     (dead, "purge", purge_dead),
-    (dead, "quarantine", quarantine),
     (messages, "list", list_messages),
     (messages, "show", show_message),
     (messages, "cancel", cancel),

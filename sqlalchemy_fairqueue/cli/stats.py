@@ -100,7 +100,7 @@ def channel_row(stats: ChannelStats, wait: Wait | None, now: datetime) -> list[T
         cell(age(stats.oldest_ready_at, now)),
         *map(cell, wait_cells(wait)),
         cell(stats.plan),
-        paused_text(stats.paused_at),
+        Text("set aside", style="red") if stats.problem else paused_text(stats.paused_at),
     ]
 
 

@@ -64,8 +64,6 @@ class Actions:
             "cancel_group": self._cancel_group,
             "redrive": self._redrive,
             "purge_dead": self._purge_dead,
-            "release": self._release,
-            "purge_quarantined": self._purge_quarantined,
             "run_schedule": self._run_schedule,
             "pause_schedule": self._pause_schedule,
             "resume_schedule": self._resume_schedule,
@@ -209,23 +207,6 @@ class Actions:
             return await self._confirm(call, words, "Delete them")
         count = await self._reading.call(of.purge_dead, of.apurge_dead, ids) if ids else 0
         return self._done(call, "purge_dead", f"purged {count}", count=count)
-
-    async def _release(self, call: _Call) -> Response:
-        of = self._reading.queue(call.queue)
-        [message_id] = call.ids or [0]
-        found = await self._reading.call(of.release_quarantined, of.arelease_quarantined, message_id)
-        outcome = found[message_id]
-        return self._done(call, "release" if outcome == "released" else f"release_{outcome}", outcome)
-
-    async def _purge_quarantined(self, call: _Call) -> Response:
-        of = self._reading.queue(call.queue)
-        [message_id] = call.ids or [0]
-        if not call.confirmed:
-            words = f"Delete message {message_id} from the quarantine for good?"
-            return await self._confirm(call, words, "Delete it")
-        found = await self._reading.call(of.purge_quarantined, of.apurge_quarantined, message_id)
-        count = int(found[message_id] == "deleted")
-        return self._done(call, "purge_quarantined", found[message_id], count=count)
 
     async def _run_schedule(self, call: _Call) -> Response:
         of = self._reading.queue(call.queue)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.dashboard.access import Access
     from sqlalchemy_fairqueue.figures import Figures, QueueFigures, Tenant
-    from sqlalchemy_fairqueue.values import DeadLetterGroup, QuarantinedInfo, ScheduleInfo
+    from sqlalchemy_fairqueue.values import DeadLetterGroup, ScheduleInfo
 
 GROUPED = 10_000
 """Dead letters that are grouped by their errors, the newest."""
@@ -46,7 +46,6 @@ BULK = 1_000
 _SUFFERING = 5
 _PAGE = 100
 _LETTERS = 50
-_QUARANTINED = 100
 _MESSAGES = 20
 _ATTEMPTS = 100
 _SHOWN_BYTES = 65_536
@@ -159,7 +158,7 @@ class Pages(GroupPages, PlanPages):
     async def _ended(
         self, request: Request, access: Access, figures: Figures, queue: QueueFigures, message_id: int
     ) -> Response:
-        """A message that has ended and of which a result is kept, or one in quarantine."""
+        """A message that has ended and of which a result is kept."""
         target = self.target_of(queue.name)
         read = partial(database.results, target=target, message_ids=[message_id])
         [kept] = await self.reading.read(read)
@@ -178,7 +177,7 @@ class Pages(GroupPages, PlanPages):
         )  # fmt: skip
 
     async def dead(self, request: Request) -> Response:
-        """The dead letters of queues by their errors, and the messages in quarantine."""
+        """The dead letters of queues by their errors."""
         access, figures = await self.begin(request)
         name = request.query_params.get("queue")
         # Queues with dead letters first: thousands have none.
@@ -195,16 +194,8 @@ class Pages(GroupPages, PlanPages):
         return self.answer(
             request, "dead.html", access, figures,
             chosen=name, groups=groups, refused=refused, dead=sum(queue.stats.dead for queue in chosen),
-            grouped=GROUPED, bulk=BULK, shown=_LETTERS,
-            quarantined=[one for queue in listed.queues for one in await self._quarantined(queue.name)],
-            most=_QUARANTINED, listed=listed,
+            grouped=GROUPED, bulk=BULK, shown=_LETTERS, listed=listed,
         )  # fmt: skip
-
-    async def _quarantined(self, queue: str) -> Sequence[QuarantinedInfo]:
-        of = self.reading.queue(queue)
-        return await self.reading.shared(
-            ("quarantine", queue), lambda: self.reading.ask(of.quarantined, of.aquarantined, limit=_QUARANTINED)
-        )
 
     async def schedules(self, request: Request) -> Response:
         """The schedules of queues."""

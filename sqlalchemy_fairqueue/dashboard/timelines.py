@@ -31,7 +31,7 @@ ENDED = {
     "unkept": ("completed", "good"),
     "expired": ("ended", "calm"),
     "cancelled": ("cancelled", "warn"),
-    "failed": ("in quarantine", "bad"),
+    "failed": ("a dead letter", "bad"),
 }
 """The words and levels of messages that have ended, by the states of their results."""
 

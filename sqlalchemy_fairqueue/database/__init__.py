@@ -86,12 +86,6 @@ from sqlalchemy_fairqueue.database.plans import (
     spread_plans,
 )
 from sqlalchemy_fairqueue.database.pruning import prune_expired
-from sqlalchemy_fairqueue.database.quarantine import (
-    SetAside,
-    end_quarantine,
-    quarantined,
-    set_aside,
-)
 from sqlalchemy_fairqueue.database.results import (
     FoundResult,
     ResultState,
@@ -110,6 +104,7 @@ from sqlalchemy_fairqueue.database.schedules import (
     schedules,
     set_schedule,
 )
+from sqlalchemy_fairqueue.database.set_aside import SetAside, set_aside
 from sqlalchemy_fairqueue.database.settlement import (
     EncodedResult,
     Unsettled,
@@ -203,7 +198,6 @@ __all__ = [
     "dequeue",
     "due_schedules",
     "end_leases",
-    "end_quarantine",
     "end_result_wait",
     "end_wait",
     "enqueue",
@@ -255,7 +249,6 @@ __all__ = [
     "prune_slots",
     "purge_channel",
     "purge_dead",
-    "quarantined",
     "queue_settings",
     "queues",
     "redrive",

@@ -66,6 +66,7 @@ def channel_stats_clause(schema: str | None) -> Clause:
     names = [
         "pg_catalog.convert_to(channel, 'UTF8') as channel",
         "pg_catalog.convert_to(plan, 'UTF8') as plan",
+        "pg_catalog.convert_to(problem, 'UTF8') as problem",
         "overridden",
     ]
     columns = ", ".join([*names, *_CHANNEL_COUNTS, *sorted(policy_columns())])
@@ -119,6 +120,7 @@ def _channel(target: Target, row: Row[Any]) -> ChannelStats:
         channel=name,
         plan=None if row.plan is None else str(row.plan, "utf-8"),
         overridden=fields_of_columns(row.overridden),
+        problem=None if row.problem is None else str(row.problem, "utf-8"),
         **counts,
         **policy_values(columns),
     )

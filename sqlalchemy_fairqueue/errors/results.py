@@ -58,7 +58,7 @@ class ResultNotReady(ResultError, TimeoutError):
 
 
 class MessageFailed(ResultError):
-    """A message whose result was asked for is a dead letter, or in quarantine.
+    """A message whose result was asked for is a dead letter.
 
     Attributes:
         message_id: The message.

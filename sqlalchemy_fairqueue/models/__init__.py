@@ -27,7 +27,6 @@ from sqlalchemy_fairqueue.models.messages import (
     LeaseMixin,
     MessageMixin,
     PromotionMixin,
-    QuarantineMixin,
     SignalMixin,
 )
 from sqlalchemy_fairqueue.models.plans import ChannelPlanMixin, PlanMixin
@@ -64,7 +63,6 @@ if TYPE_CHECKING:
         Plan,
         Promotion,
         PrunedHistory,
-        Quarantine,
         QueueConfig,
         QueueState,
         Result,
@@ -127,8 +125,6 @@ __all__ = [
     "PromotionMixin",
     "PrunedHistory",
     "PrunedHistoryMixin",
-    "Quarantine",
-    "QuarantineMixin",
     "QueueConfig",
     "QueueConfigMixin",
     "QueueState",

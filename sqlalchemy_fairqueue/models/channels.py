@@ -92,7 +92,7 @@ class ChannelStateMixin(FairqueueMixin):
 
     Times are microseconds since the epoch; they order the turns, and may be negative. Head and next are None while the
     dispatcher knows of no message in the channel. ``backlog`` is what the dispatcher has heard of: signals that are not
-    heard yet add to it.
+    heard yet add to it. ``problem`` tells why a dequeue has paused the channel.
 
     Attributes:
         channel: The channel.
@@ -121,6 +121,7 @@ class ChannelStateMixin(FairqueueMixin):
     rate_at: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     tag: Mapped[int | None] = mapped_column(BigInteger)
     tag_rest: Mapped[int | None] = mapped_column(BigInteger)
+    problem: Mapped[str | None] = mapped_column(Text)
     paused_at: Mapped[datetime | None] = mapped_column(Instant)
     max_backlog: Mapped[int | None] = mapped_column(Integer)
     drop_when_full: Mapped[bool] = mapped_column(Boolean, server_default=false())

@@ -26,7 +26,6 @@ from sqlalchemy_fairqueue.models.messages import (
     LeaseMixin,
     MessageMixin,
     PromotionMixin,
-    QuarantineMixin,
     SignalMixin,
 )
 from sqlalchemy_fairqueue.models.plans import ChannelPlanMixin, PlanMixin
@@ -74,7 +73,6 @@ class Models:
         Plan: See :class:`PlanMixin`.
         Promotion: See :class:`PromotionMixin`.
         PrunedHistory: See :class:`PrunedHistoryMixin`.
-        Quarantine: See :class:`QuarantineMixin`.
         QueueConfig: See :class:`QueueConfigMixin`.
         QueueState: See :class:`QueueStateMixin`.
         Result: See :class:`ResultMixin`.
@@ -111,7 +109,6 @@ class Models:
     Plan: type[PlanMixin]
     Promotion: type[PromotionMixin]
     PrunedHistory: type[PrunedHistoryMixin]
-    Quarantine: type[QuarantineMixin]
     QueueConfig: type[QueueConfigMixin]
     QueueState: type[QueueStateMixin]
     Result: type[ResultMixin]
@@ -146,7 +143,6 @@ _MIXINS: dict[str, type[Any]] = {
     "Plan": PlanMixin,
     "Promotion": PromotionMixin,
     "PrunedHistory": PrunedHistoryMixin,
-    "Quarantine": QuarantineMixin,
     "QueueConfig": QueueConfigMixin,
     "QueueState": QueueStateMixin,
     "Result": ResultMixin,

@@ -66,6 +66,11 @@ class LimitStateMixin(FairqueueMixin):
         """Indexes under the names that the installation gives them."""
         return (
             Index(conv("fq_limit_state_newest_ix"), "limit_name", "row_version"),
+            CheckConstraint(
+                "row_version between 0 and 4611686018427387903 and rate_at between 0 and 253402300799999999 "
+                "and virtual_time between 0 and 4611686018427387903",
+                name=conv("fq_limit_state_values_check"),
+            ),
             {"schema": cls.__fairqueue_schema__},
         )
 
@@ -95,5 +100,10 @@ class LimitShareMixin(FairqueueMixin):
         """Indexes under the names that the installation gives them."""
         return (
             Index(conv("fq_limit_share_newest_ix"), "limit_name", "queue", "row_version"),
+            CheckConstraint(
+                "row_version between 0 and 4611686018427387903 and tag between 0 and 4611686018427387903 "
+                "and contends_until between 0 and 253402300799999999",
+                name=conv("fq_limit_share_values_check"),
+            ),
             {"schema": cls.__fairqueue_schema__},
         )

@@ -20,7 +20,6 @@ from sqlalchemy_fairqueue.models.messages import (
     LeaseMixin,
     MessageMixin,
     PromotionMixin,
-    QuarantineMixin,
     SignalMixin,
 )
 from sqlalchemy_fairqueue.models.plans import ChannelPlanMixin, PlanMixin
@@ -126,16 +125,6 @@ class DeadLetter(DeadLetterMixin, _Base):
 
 class Promotion(PromotionMixin, _Base):
     """A message with a priority that is due later, in the connection's default schema."""
-
-
-class Quarantine(QuarantineMixin, _Base):
-    """A message in quarantine, in the connection's default schema.
-
-    Example:
-        >>> with Session(engine) as session:
-        ...     print(session.scalars(select(Quarantine.reason).where(Quarantine.queue == queue.name)).all())
-        []
-    """
 
 
 class Signal(SignalMixin, _Base):

@@ -1,4 +1,4 @@
-"""Mixins of messages, signals, leases, dead letters and the quarantine."""
+"""Mixins of messages, signals, leases and dead letters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sqlalchemy import (
     text,
     type_coerce,
 )
-from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column
 from sqlalchemy.sql.elements import conv
@@ -193,47 +193,6 @@ class DeadLetterMixin(ContentMixin):
                 "message_id > 0 and attempts >= 0 and max_attempts >= 1 and deliveries >= 0",
                 name=conv("fq_dead_letter_counts_check"),
             ),
-            {"schema": cls.__fairqueue_schema__},
-        )
-
-
-class QuarantineMixin(FairqueueMixin):
-    """A message that could not be delivered and that no dead letter can hold: what could be read of it.
-
-    Attributes:
-        channel: The channel.
-        unreadable: The names of the columns that could not be read.
-    """
-
-    __fairqueue_verbs__ = "dequeues set messages aside; use queue.release_quarantined and queue.purge_quarantined"
-    __tablename__ = "fq_quarantine"
-    __fairqueue_related__: ClassVar[dict[str, Related]] = TO_CHANNEL
-    if TYPE_CHECKING:
-        channel: Mapped[Any]
-
-    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True))
-    message_id: Mapped[int] = mapped_column(BigInteger)
-    queue: Mapped[str] = mapped_column(Text(collation="C"))
-    channel_id: Mapped[int] = mapped_column(BigInteger)
-    kind: Mapped[str | None] = mapped_column(Text)
-    content: Mapped[bytes | None] = mapped_column(LargeBinary)
-    headers: Mapped[Any | None] = mapped_column(JSONB)
-    dedupe_key: Mapped[str | None] = mapped_column(Text(collation="C"))
-    priority: Mapped[int | None] = mapped_column(Integer)
-    enqueued_at: Mapped[int] = mapped_column(BigInteger)
-    attempts: Mapped[int] = mapped_column(Integer)
-    max_attempts: Mapped[int] = mapped_column(Integer)
-    deliveries: Mapped[int] = mapped_column(Integer)
-    unreadable: Mapped[list[str]] = mapped_column(ARRAY(Text))
-    reason: Mapped[str] = mapped_column(Text)
-    set_aside_at: Mapped[datetime] = mapped_column(Instant)
-
-    @declared_attr.directive
-    def __table_args__(cls) -> tuple[Any, ...]:
-        """Constraints and indexes under the names that the installation gives them."""
-        return (
-            PrimaryKeyConstraint("id", name=conv("fq_quarantine_pkey")),
-            Index(conv("fq_quarantine_message_ix"), "queue", "message_id"),
             {"schema": cls.__fairqueue_schema__},
         )
 

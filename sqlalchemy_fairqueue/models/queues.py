@@ -208,8 +208,14 @@ class QueueStateMixin(FairqueueMixin):
 
     @declared_attr.directive
     def __table_args__(cls) -> tuple[Any, ...]:
-        """Indexes under the names that the installation gives them."""
+        """Constraints and indexes under the names that the installation gives them."""
         return (
             Index(conv("fq_queue_state_newest_ix"), "queue", "row_version"),
+            CheckConstraint(
+                "row_version between 0 and 4611686018427387903 and max_concurrency >= 1 "
+                "and current_concurrency < 2000000000 and rate_interval between 0 and 31536000000000 "
+                "and rate_burst between 1 and 1000000 and rate_at between 0 and 253402300799999999",
+                name=conv("fq_queue_state_values_check"),
+            ),
             {"schema": cls.__fairqueue_schema__},
         )

@@ -13,7 +13,6 @@ from sqlalchemy_fairqueue.queue.lookups import LookupMethods
 from sqlalchemy_fairqueue.queue.middleware import MiddlewareMethods
 from sqlalchemy_fairqueue.queue.moves import MoveMethods
 from sqlalchemy_fairqueue.queue.plans import PlanMethods
-from sqlalchemy_fairqueue.queue.quarantine import QuarantineMethods
 from sqlalchemy_fairqueue.queue.stats import StatsMethods
 from sqlalchemy_fairqueue.queue.stop_requests import StopMethods
 from sqlalchemy_fairqueue.queue.withdrawals import WithdrawalMethods
@@ -32,7 +31,6 @@ class Queue(
     LookupMethods,
     MoveMethods,
     DeadLetterMethods,
-    QuarantineMethods,
     JobMethods,
     GroupMethods,
     MiddlewareMethods,

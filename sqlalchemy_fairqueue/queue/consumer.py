@@ -19,7 +19,7 @@ from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.codecs import decoded, headers_of
-from sqlalchemy_fairqueue.database.quarantine import is_about_data
+from sqlalchemy_fairqueue.database.set_aside import is_about_data
 from sqlalchemy_fairqueue.errors import clean, logged, shortened
 from sqlalchemy_fairqueue.values import Batch, Once, delivery_of
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("sqlalchemy_fairqueue.queue")
 
 _OUTCOMES = {
-    "dead": "a dead letter now",
-    "quarantined": "in quarantine now (fairqueue dead quarantine)",
-    "mended": "made anew",
+    "dead": "is a dead letter now",
+    "paused": "stays, and its channel is paused; cancel or mend it, then resume the channel",
+    "mended": "is made anew",
 }
 _MOST_REASON = 150
 _CHUNKS = 5
@@ -48,7 +48,7 @@ _LEASES = 4
 def _what(found: SetAside) -> str:
     if found.message_id is not None:
         return f"message {found.message_id}"
-    return "state of the limits" if found.channel_id is None else f"state of channel {found.channel_id}"
+    return "state of the queue" if found.channel_id is None else f"state of channel {found.channel_id}"
 
 
 class Consumer:
@@ -141,7 +141,7 @@ class Consumer:
     def _log(self, found: list[SetAside], problem: str) -> None:
         for one in found:
             log.error(
-                "queue %s: a dequeue failed: %s; %s is %s: %s",
+                "queue %s: a dequeue failed: %s; %s %s: %s",
                 clean(self._target.queue),
                 clean(problem),
                 _what(one),

@@ -78,7 +78,6 @@ from sqlalchemy_fairqueue.values.reports import (
     ChannelStats,
     DeadLetterInfo,
     PlanInfo,
-    QuarantinedInfo,
     QueueStats,
     SharedLimit,
 )
@@ -153,7 +152,6 @@ __all__ = [
     "PolicyChanges",
     "PolicyFields",
     "PurgeReceipt",
-    "QuarantinedInfo",
     "QueueLimits",
     "QueueSettings",
     "QueueStats",

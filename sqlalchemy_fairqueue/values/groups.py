@@ -26,7 +26,7 @@ class GroupCounts:
         id: The group.
         total: How many members it had, those that members added included.
         done: How many were completed.
-        failed: How many became dead letters, or were quarantined.
+        failed: How many became dead letters.
         cancelled: How many were cancelled or purged.
 
     Example:

@@ -146,6 +146,8 @@ class ChannelStats(PolicyFields):
         overridden: The fields of its policy that were configured for it alone.
         served_cost: What its attempts that ended since *served_since* cost. None: the queue records no history.
         served_since: Since when, in UTC, as in :class:`QueueStats`.
+        problem: Why a dequeue has paused the channel: which message can neither be delivered nor become a dead letter.
+            None: it has not.
 
     Example:
         >>> queue.configure_channel(engine, "customer-7", max_concurrency=2)
@@ -172,6 +174,7 @@ class ChannelStats(PolicyFields):
     overridden: tuple[str, ...] = ()
     served_cost: int | None = None
     served_since: datetime | None = None
+    problem: str | None = None
 
     @property
     def policy(self) -> ChannelPolicy:
@@ -235,42 +238,3 @@ class DeadLetterInfo:
         if isinstance(self.decoded, PayloadError):
             raise self.decoded
         return self.decoded
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuarantinedInfo:
-    """A message that could not be delivered, and that no dead letter can hold.
-
-    Attributes:
-        message_id: The message.
-        position: Its place in the quarantine, for the next page.
-        queue: Name of the queue.
-        channel: Name of the channel. None: it is not there any more.
-        kind: Which handler it is for. None: it could not be read.
-        content_size: Bytes of the content. None: it could not be read.
-        headers_size: Bytes of the headers as they are stored, or None.
-        enqueued_at: When it was enqueued, in UTC.
-        attempts: How many attempts were counted.
-        deliveries: How often it was handed out, ever.
-        unreadable: The columns that could not be read.
-        reason: Why it was set aside.
-        set_aside_at: When, in UTC.
-
-    Example:
-        >>> for message in queue.quarantined(engine):
-        ...     print(message.message_id, message.unreadable, message.reason)
-    """
-
-    message_id: int
-    position: int
-    queue: str
-    channel: str | None
-    kind: str | None
-    content_size: int | None
-    headers_size: int | None
-    enqueued_at: datetime
-    attempts: int
-    deliveries: int
-    unreadable: tuple[str, ...]
-    reason: str
-    set_aside_at: datetime

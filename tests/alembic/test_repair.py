@@ -27,11 +27,11 @@ CHANGES = {
     "create function fq_cancel(int) returns int language sql as 'select 1'": (
         "function fq_cancel(integer) is unexpected"
     ),
-    "drop trigger fq_channel_state_single on fq_channel_state": (
-        "trigger fq_channel_state.fq_channel_state_single is missing"
+    "drop trigger fq_dead_letter_member_failed on fq_dead_letter": (
+        "trigger fq_dead_letter.fq_dead_letter_member_failed is missing"
     ),
-    "alter table fq_limit_state disable trigger fq_limit_state_single": (
-        "trigger fq_limit_state.fq_limit_state_single is changed: disabled from none to yes"
+    "alter table fq_message disable trigger fq_message_key_ended": (
+        "trigger fq_message.fq_message_key_ended is changed: disabled from none to yes"
     ),
     "drop function fq_now; create function fq_now(int) returns int language sql as 'select 1'": (
         "function fq_now is changed: its parameters are (integer)"

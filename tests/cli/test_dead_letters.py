@@ -18,7 +18,6 @@ def test_no_dead_letters(cli: Cli, engine: Engine) -> None:
         "queue": "documents",
         "dead_letters": [],
         "more": False,
-        "quarantined": [],
     }
     assert cli("dead", "redrive", "--all", "--yes").out == "queue 'documents' has no dead letters\n"
     lease(engine)

@@ -122,33 +122,22 @@ def test_sequences_of_the_history_behind_their_tables(
     assert database.value("select max(id) from fq_history") > 5
 
 
-def test_sequences_of_schedules_and_of_the_quarantine(findings: Findings, database: Database, engine: Engine) -> None:
-    """Where they were left behind, new rows fail; with what doctor prints they are made."""
-    aside = (
-        "insert into fq_quarantine (message_id, queue, channel_id, enqueued_at, attempts, max_attempts, deliveries,"
-        " unreadable, reason, set_aside_at) values (1, 'documents', 1, 0, 1, 1, 1, '{content}', 'damaged', 0)"
-    )
+def test_sequences_of_schedules(findings: Findings, database: Database, engine: Engine) -> None:
+    """Where they were left behind, new ones fail; with what doctor prints they are made."""
     for name in ("hourly", "nightly"):
         QUEUE.schedule(engine, name, channel="a", payload=1, every=timedelta(days=1))
-        database.execute(aside)
     assert levels(findings("sequences")) == ["ok"]
     database.execute("alter table fq_schedule alter id restart")
-    database.execute("alter table fq_quarantine alter id restart")
     with pytest.raises(IntegrityError, match="fq_schedule_pkey"):
         QUEUE.schedule(engine, "weekly", channel="a", payload=1, every=timedelta(days=7))
-    with pytest.raises(IntegrityError, match="fq_quarantine_pkey"):
-        database.execute(aside)
 
-    quarantine, schedule = found = findings("sequences")
+    [found] = findings("sequences")
 
-    assert levels(found) == ["problem"] * 2
-    assert quarantine["values"] == {"sequence": "fq_quarantine_id_seq", "last": 1, "greatest": 2}
-    assert schedule["values"] == {"sequence": "fq_schedule_id_seq", "last": 1, "greatest": 2}
-    for one in found:
-        database.execute(one["remedy"])
+    assert found["level"] == "problem"
+    assert found["values"] == {"sequence": "fq_schedule_id_seq", "last": 1, "greatest": 2}
+    database.execute(found["remedy"])
     assert levels(findings("sequences")) == ["ok"]
     QUEUE.schedule(engine, "weekly", channel="a", payload=1, every=timedelta(days=7))
-    database.execute(aside)
 
 
 def test_sequences_of_the_history_that_may_not_be_looked_at(bare_cli: Cli, database: Database, engine: Engine) -> None:

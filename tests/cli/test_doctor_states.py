@@ -1,4 +1,4 @@
-"""Doctor's findings of states that stand twice, and the statements that it gives."""
+"""Doctor's findings of channels that are set aside, and of states that stand twice, with its statements."""
 
 import pytest
 from sqlalchemy import Engine, create_engine
@@ -6,6 +6,7 @@ from sqlalchemy import Engine, create_engine
 from sqlalchemy_fairqueue import ChannelPolicy, Queue
 from tests.cli.messages import QUEUE, Findings, enqueue, lease, levels
 from tests.fixtures.database import Database
+from tests.queue.damage import lose
 
 
 def repair(database: Database, remedy: str) -> None:
@@ -19,9 +20,23 @@ def repeat(database: Database, table: str, **values: int) -> None:
         f"select attname as name from pg_attribute where attrelid = '{table}'::regclass and attnum > 0"
     )]  # fmt: skip
     shown = (str(values.get(name, f"s.{name}")) for name in columns)
-    database.execute(f"alter table {table} disable trigger {table}_single")
     database.execute(f"insert into {table} select {', '.join(shown)} from {table} s limit 1")
-    database.execute(f"alter table {table} enable trigger {table}_single")
+
+
+def test_a_channel_that_is_set_aside(findings: Findings, engine: Engine, database: Database) -> None:
+    """It is told with the message that cannot be delivered and why, until it is withdrawn and the channel resumed."""
+    bad, _ = enqueue(engine, "a", "a")
+    lose(database, bad)
+    assert lease(engine) == []
+
+    [found] = findings("states")
+
+    assert (found["level"], found["values"]["channel"]) == ("warning", "a")
+    assert f"message {bad} is set aside, for it cannot be delivered" in found["values"]["problem"]
+    QUEUE.cancel(engine, bad)
+    QUEUE.resume(engine, channel="a")
+    assert levels(findings("states")) == ["ok"]
+    assert len(lease(engine)) == 1
 
 
 def test_two_states_of_a_channel(findings: Findings, engine: Engine, database: Database) -> None:
@@ -29,16 +44,16 @@ def test_two_states_of_a_channel(findings: Findings, engine: Engine, database: D
     QUEUE.configure_channel(engine, "a", ChannelPolicy(max_concurrency=2))
     enqueue(engine, "a", "a", "a")
     assert len(lease(engine, 1)) == 1
-    assert levels(findings("quarantine")) == ["ok"]
+    assert levels(findings("states")) == ["ok"]
     repeat(database, "fq_channel_state", current_concurrency=0, row_version=1)
 
-    [found] = findings("quarantine")
+    [found] = findings("states")
 
     assert (found["level"], found["values"]["queue"]) == ("problem", "documents")
     assert found["values"]["channel_ids"] == [database.value("select id from fq_channel")]
-    assert findings("quarantine", "--queue", "another")[0]["level"] != "problem"
+    assert findings("states", "--queue", "another")[0]["level"] != "problem"
     repair(database, found["remedy"])
-    assert levels(findings("quarantine")) == ["ok"]
+    assert levels(findings("states")) == ["ok"]
     assert len(lease(engine)) == 1
 
 
@@ -47,15 +62,15 @@ def test_two_states_of_a_queue(findings: Findings, engine: Engine, database: Dat
     QUEUE.configure(engine, max_concurrency=2)
     enqueue(engine, "a", "b", "c")
     assert len(lease(engine, 1)) == 1
-    assert levels(findings("quarantine")) == ["ok"]
+    assert levels(findings("states")) == ["ok"]
     repeat(database, "fq_queue_state", current_concurrency=0, row_version=1000)
 
-    [found] = findings("quarantine")
+    [found] = findings("states")
 
     assert (found["level"], found["values"]) == ("problem", {"queue": "documents", "rows": 2})
     assert found["message"] == "queue 'documents' has 2 state rows; its limit does not hold"
     repair(database, found["remedy"])
-    assert levels(findings("quarantine")) == ["ok"]
+    assert levels(findings("states")) == ["ok"]
     assert len(lease(engine)) == 1
 
 
@@ -84,14 +99,14 @@ def test_two_states_of_a_shared_limit(findings: Findings, engine: Engine, databa
     assert len(lease(engine, 1)) == 1
     repeat(database, table, row_version=1000)
 
-    [found] = findings("quarantine")
+    [found] = findings("states")
 
     assert (found["level"], found["values"]) == ("problem", {"limit": "api", "rows": 2})
     assert ("rows for queue 'documents'" in found["message"]) == (table == "fq_limit_share")
-    assert levels(findings("quarantine", "--queue", "documents")) == ["problem"]
-    assert levels(findings("quarantine", "--queue", "another")) != ["problem"]
+    assert levels(findings("states", "--queue", "documents")) == ["problem"]
+    assert levels(findings("states", "--queue", "another")) != ["problem"]
     repair(database, found["remedy"])
-    assert levels(findings("quarantine")) == ["ok"]
+    assert levels(findings("states")) == ["ok"]
     assert database.value(f"select row_version from {table}") == 1000
     assert len(lease(engine)) == 1
 
@@ -116,11 +131,11 @@ def test_a_queue_whose_slots_are_miscounted(engine: Engine, database: Database) 
     assert len(lease(engine)) == 2
 
 
-def test_a_limit_that_is_none(engine: Engine, database: Database) -> None:
-    """A limit below 1, which no function sets, becomes the configured one."""
+def test_a_limit_that_is_another(engine: Engine, database: Database) -> None:
+    """A limit that somebody has written becomes the configured one."""
     QUEUE.configure(engine, max_concurrency=1)
     enqueue(engine, "a", "b")
-    database.execute("update fq_queue_state set max_concurrency = -4")
+    database.execute("update fq_queue_state set max_concurrency = 99")
     assert database.value("select fq_repair_queue('documents')") is True
     assert len(lease(engine)) == 1
 

@@ -18,7 +18,7 @@ from tests.cli.messages import QUEUE, bury, enqueue
 _PAGE = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs" / "cli.md"
 _TEXT = _PAGE.read_text() if _PAGE.is_file() else ""
 _GROUP = UUID("0b5c8a52-7a3e-4a0c-9d55-0c1a4f1f2a77")
-_READS = re.compile(r"fairqueue (stats|channels|top|limits|roles|doctor|\w+ (list|show|quarantine))\b")
+_READS = re.compile(r"fairqueue (stats|channels|top|limits|roles|doctor|\w+ (list|show))\b")
 _BLOCK = re.compile(r"(<!-- not run -->\n)?```console\n(.*?)```", re.DOTALL)
 
 

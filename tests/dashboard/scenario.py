@@ -71,30 +71,22 @@ def busy(engine: Engine, figures: SharedFigures) -> int:
     return tried[0].message_id
 
 
-def set_aside(
-    engine: Engine, channel: str, message_id: int, *, queue: str = "documents", lost: bool = False, words: str = "bad"
-) -> None:
-    """A message in quarantine, of a channel that is there, as ``fq_set_aside`` leaves one; lost: without content."""
+def set_aside(engine: Engine, channel: str, *, queue: str = "documents", words: str = "bad") -> None:
+    """A channel that a dequeue has paused, as ``fq_set_aside`` leaves one."""
     with engine.begin() as connection:
         connection.execute(
             text(
                 """
-                insert into fq_quarantine (
-                  message_id, queue, channel_id, kind, content, enqueued_at, attempts, max_attempts, deliveries,
-                  unreadable, reason, set_aside_at
-                )
-                select :id, c.queue, c.id, :kind, :content, fq_now(), 1, 20, 1, :unreadable, :reason, fq_now()
+                update fq_channel_state s
+                set paused_at = fq_now(), problem = :problem, next_dequeue_at = null, row_version = row_version + 1
                 from fq_channel c
-                where c.queue = :queue
+                where c.id = s.channel_id
+                  and c.queue = :queue
                   and c.name = :channel
                 """
             ),
             {
-                "id": message_id,
-                "kind": words,
-                "content": None if lost else b"1",
-                "unreadable": ["content"] if lost else [],
-                "reason": f"it could not be read: {words}",
+                "problem": f"message 900 is set aside, for it cannot be delivered: {words}",
                 "queue": queue,
                 "channel": channel,
             },

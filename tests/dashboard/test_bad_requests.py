@@ -48,7 +48,7 @@ _NAMING = (
 _IGNORING = ("?done={}", "?done=purge&count={}", "tenants?reason={}", "groups?state={}", "health?any={}")
 _SUBJECTS = {
     "pause": "channel", "resume": "channel", "purge": "channel", "policy": "channel", "cancel": "id", "move": "id",
-    "retry": "id", "release": "id", "purge_quarantined": "id", "redrive": "id", "purge_dead": "id",
+    "retry": "id", "redrive": "id", "purge_dead": "id",
     "run_schedule": "schedule", "pause_schedule": "schedule", "resume_schedule": "schedule", "remove_plan": "plan",
     "cancel_group": "group",
 }  # fmt: skip

@@ -63,12 +63,12 @@ def _hostile_pages(engine: Engine) -> list[str]:
     QUEUE.complete(engine, done, result={hostile: hostile * 9, "long": "secret" * 350})
     lease(engine, 99)
     QUEUE.stop_worker(engine, QUEUE.consumers(engine)[0].consumer, by=hostile * 3)
-    set_aside(engine, hostile, 900, words=hostile * 9)
+    set_aside(engine, hostile, words=hostile * 9)
     [message] = enqueue(engine, "customer-7", payload={"long": "secret" * 350, hostile: hostile})
     enqueue(engine, "a", queue=Queue(hostile))
     with Session(engine) as session, session.begin(), QUEUE.group(session) as group:
         group.enqueue_many([Enqueue(channel=hostile, payload=1)])
-    ids = (message, dead, tried, tried_too.message_id, done.message_id, 900)
+    ids = (message, dead, tried, tried_too.message_id, done.message_id)
     pages = [f"message?queue=documents&id={one}" for one in ids]
     pages += [f"tenant?{urlencode({'queue': 'documents', 'channel': name})}" for name in ("customer-7", hostile)]
     pages += [f"tenants?{urlencode({'queue': hostile})}", f"tenant?{urlencode({'queue': hostile, 'channel': 'a'})}"]
@@ -297,7 +297,7 @@ def test_actions_on_plans_and_messages(chromium: Open, engine: Engine, *, keyboa
 
 @pytest.mark.parametrize("keyboard", [False, True], ids=["mouse", "keyboard"])
 def test_actions_on_groups_schedules_and_letters(chromium: Open, engine: Engine, *, keyboard: bool) -> None:
-    """Groups, dead letters, the quarantine and schedules: each button does what it says."""
+    """Groups, dead letters and schedules: each button does what it says."""
     QUEUE.schedule(engine, "nightly", channel="customer-7", every=timedelta(hours=1), kind="report")
     with Session(engine) as session, session.begin(), QUEUE.group(session) as group:
         group.enqueue_many([Enqueue(channel="customer-9", payload=1)])
@@ -316,12 +316,6 @@ def test_actions_on_groups_schedules_and_letters(chromium: Open, engine: Engine,
     browser.open("dead")
     browser.press("Purge…", "for good?", "Delete them", "Purged for good: ")
     assert QUEUE.dead_letters(engine) == []
-    set_aside(engine, "customer-1", 900)
-    set_aside(engine, "customer-1", 901, lost=True)
-    browser.open("dead")
-    browser.press("Put back", "Put back: it is due now")
-    browser.press("Delete…", "from the quarantine for good?", "Delete it", "Deleted from the quarantine: 1.")
-    assert QUEUE.quarantined(engine) == []
     assert browser.complaints() == []
 
 
@@ -352,9 +346,6 @@ def test_without_scripts(chromium: Open, engine: Engine) -> None:
     browser.driver.find_element(By.LINK_TEXT, "customer-7").click()
     browser.click("Pause")
     browser.wait_for("Paused.")
-    set_aside(engine, "customer-7", 900)
-    browser.open("dead")
-    browser.press("Delete…", "from the quarantine for good?", "Delete it", "Deleted from the quarantine: 1.")
     browser.open("plan?queue=documents&plan=silver")
     browser.fill("rate", "5/s")
     browser.press("Make the plan…", "Make the plan 'silver'?", "Make the plan", "The plan was changed.")

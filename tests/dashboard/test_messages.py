@@ -11,7 +11,6 @@ from sqlalchemy_fairqueue.dashboard import create_dashboard
 from sqlalchemy_fairqueue.figures import Reason
 from tests.cli.messages import ODD_NAMES, QUEUE, enqueue, lease
 from tests.dashboard.conftest import Browse, authorize, visited
-from tests.dashboard.scenario import set_aside
 from tests.figures.test_reasons import prepare
 from tests.fixtures.database import Database
 
@@ -180,14 +179,3 @@ def test_results_that_are_not_kept(browse: Browse, engine: Engine, database: Dat
     for one in ids:
         assert "secret" not in viewer.get("message", queue="documents", id=one).text
     assert reader.get("message", queue="documents", id=gone).status == 404
-
-
-def test_in_quarantine(browse: Browse, engine: Engine) -> None:
-    """A message in quarantine has a page that says so and where it is looked after."""
-    enqueue(engine, "a")
-    set_aside(engine, "a", 900, words="bad <b>")
-    page = browse("reader").get("message", queue="documents", id=900)
-    assert "in quarantine" in page.text
-    assert "it could not be read: bad <b>" in page.text
-    assert page.links["dead letters"] == "dead?queue=documents"
-    assert "it could not be read" not in browse("viewer").get("message", queue="documents", id=900).text

@@ -20,15 +20,6 @@ from tests.worker.helpers import expire_leases
 pytestmark = pytest.mark.installed
 
 
-def test_a_quarantined_member_has_failed(engine: Engine, database: Database, queue: Queue, make: Make) -> None:
-    """A member that cannot be delivered, nor kept as a dead letter, has ended."""
-    group = make(1)
-    database.execute("update fq_message set kind = repeat('k', 600)")
-    row = database.rows("select id, ctid::text as row from fq_message")[0]
-    assert database.value(f"select fq_quarantine('documents', {row.id}, '{row.row}'::tid, 'bad')") == "quarantined"
-    assert counts(queue.group_status(engine, group)) == (1, 0, 1, 0, 0)
-
-
 def test_keys(engine: Engine, database: Database, queue: Queue, make: Make) -> None:
     """A duplicate is no member; a member that another message replaces stays one, and a leased one that is, too."""
     queue.enqueue_now(engine, channel="a", payload=0, key="standing")

@@ -9,7 +9,7 @@ from sqlalchemy_fairqueue import Enqueue, Queue, sql
 from tests.fixtures.database import Database
 from tests.groups.conftest import Make, counts, fold
 
-_ENDING = {"fq_complete", "fq_complete_many", "fq_bury_messages", "fq_quarantine"}
+_ENDING = {"fq_complete", "fq_complete_many", "fq_bury_messages"}
 """Functions that delete messages that a consumer holds and that were not cancelled."""
 _OTHERS = {"fq_return_messages", "fq_cancel", "fq_purge_channel", "fq_move_message", "fq_add_message"}
 """Functions that delete only what nobody holds or what was cancelled, which the trigger notes."""

@@ -7,7 +7,7 @@ from sqlalchemy_fairqueue import ChannelPolicy, Rate
 from sqlalchemy_fairqueue.times import microseconds
 from tests.model.rates import RateCell
 
-End = Literal["completed", "dead", "cancelled", "purged", "quarantined"]
+End = Literal["completed", "dead", "cancelled", "purged"]
 Outcome = Literal["completed", "retried", "released", "buried", "expired", "cancelled"]
 
 POLL_AGAIN = 12_000
@@ -125,7 +125,7 @@ class Group:
     def end(self, message: Message, how: End) -> None:
         """A member has ended: one that was withdrawn is cancelled, also if its consumer completed it."""
         self.pending.remove(message.id)
-        if how in {"dead", "quarantined"}:
+        if how == "dead":
             self.failed += 1
         elif how == "completed" and not message.cancelled:
             self.done += 1
@@ -145,7 +145,8 @@ class Lease:
 class Books:
     """Everything committed, and what became of what is gone.
 
-    ``spoilt``: messages in nobody's hands that no dequeue can deliver, and what becomes of each: dead or quarantined.
+    ``spoilt``: messages in nobody's hands that no dequeue can deliver, and what
+    becomes of each: it is dead, or its channel is paused.
     ``results``: of messages that were completed, or that a cancel found.
     """
 
@@ -155,7 +156,6 @@ class Books:
     ended: dict[int, End] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
     dead: dict[int, Message] = field(default_factory=dict)
-    quarantined: dict[int, Message] = field(default_factory=dict)
     spoilt: dict[int, str] = field(default_factory=dict)
     tokens: set[tuple[int, int, int]] = field(default_factory=set)
     history: list[tuple[int, int, Outcome]] = field(default_factory=list)
@@ -191,22 +191,12 @@ class Books:
             message.group_id = None
         if how == "dead":
             self.dead[message_id] = message
-        elif how == "quarantined":
-            self.quarantined[message_id] = message
 
     def withdraw(self, message_id: int) -> None:
         """A cancel found a message that a consumer holds."""
         self.messages[message_id].cancelled = True
         if self.keeps_results:
             self.results[message_id] = "cancelled"
-
-    def release_quarantined(self, message_id: int, dequeue_at: int) -> None:
-        """A message comes back from quarantine: its attempts count anew, its key is free."""
-        message = self.quarantined.pop(message_id)
-        assert self.ended.pop(message_id) == "quarantined"
-        message.attempts, message.dequeue_at, message.key = 0, dequeue_at, None
-        message.promoted_at = None
-        self.messages[message_id] = message
 
     def redrive(self, message_id: int, dequeue_at: int) -> None:
         """A dead letter lives again: its attempts count anew, its hand-outs go on."""

@@ -82,6 +82,7 @@ class FairQueueMachine(Granted):
             for tx in list(self.open):
                 self.roll_back(tx, close=True)
             if sys.exc_info()[0] is None:
+                self.mend_all()
                 self.resume_all()
                 self._drain()
         finally:

@@ -299,38 +299,21 @@ _ROLES = [
 _SPOILT = [
     Mutation(
         "a good message is set aside",
-        "fq_set_aside",
-        "reason := fairqueue.fq_test_message(v_id, v_row);",
-        "reason := 'it is a suspect';",
+        "fq_set_channel_aside",
+        "fairqueue.fq_try_channel(p_channel_id, array[v_row]::tid[], array[message_id]::bigint[], p_now);",
+        "'it is a suspect';",
     ),
     Mutation(
         "what becomes a letter stays in the backlog",
-        "fq_quarantine",
-        "values (p_queue, v_channel_id, -1, true);",
-        "values (p_queue, v_channel_id, 0, true);",
-    ),
-    Mutation(
-        "what is quarantined stays in the backlog", "fq_quarantine", "-v_undelivered::integer, v_undelivered", "0, true"
+        "fq_set_message_aside",
+        "values (p_queue, v_message.channel_id, -1, true);",
+        "values (p_queue, v_message.channel_id, 0, true);",
     ),
     Mutation(
         "a channel that somebody holds is waited for",
-        "fq_set_aside",
-        "    for no key update skip locked;\n    continue when not found;\n    reason",
-        "    for no key update;\n    continue when not found;\n    reason",
-        slow=True,
-    ),
-    Mutation(
-        "what is released is told to nobody",
-        "fq_end_quarantine",
-        "values (p_queue, r.channel_id, v_dequeue_at, r.id, 1, true);",
-        "values (p_queue, r.channel_id, null, null, 1, true);",
-        slow=True,
-    ),
-    Mutation(
-        "what is refused is released",
-        "fq_end_quarantine",
-        "if fairqueue.fq_test_message(r.id::bigint, v_row) is not null then",
-        "if false then",
+        "fq_set_channel_aside",
+        "  for no key update skip locked;\n  if not found",
+        "  for no key update;\n  if not found",
         slow=True,
     ),
 ]

@@ -18,7 +18,6 @@ join fq_channel c on c.id = m.channel_id
 where c.queue = 'model'
 """
 _DEAD = "select message_id, dedupe_key as key from fq_dead_letter"
-_QUARANTINED = "select message_id as id from fq_quarantine"
 _HISTORY = "select message_id, attempt, outcome from fq_history"
 _RESULTS = "select message_id as id, outcome from fq_result"
 _CHANNELS = """
@@ -63,7 +62,6 @@ class Sight:
 
     messages: list[dict[str, Any]]
     dead: list[dict[str, Any]]
-    quarantined: list[dict[str, Any]]
     history: list[dict[str, Any]]
     channels: list[dict[str, Any]]
     signals: list[dict[str, Any]]
@@ -109,7 +107,6 @@ def _sight() -> str:
     tables = {
         "messages": _MESSAGES,
         "dead": _DEAD,
-        "quarantined": _QUARANTINED,
         "history": _HISTORY,
         "channels": _CHANNELS,
         "signals": _SIGNALS,

@@ -1,4 +1,4 @@
-"""Rules of bad rows: the owner plants one, dequeues set it aside, an operator releases it or deletes it."""
+"""Rules of bad rows: the owner plants one, and mends it after a dequeue has paused its channel."""
 
 from datetime import timedelta
 
@@ -11,10 +11,10 @@ from tests.model.letters import Letters
 from tests.model.work import Effects
 from tests.model.world import TICK
 
-# No dequeue can count one more attempt. A letter holds the first message; a check refuses the second.
+# No dequeue can count one more attempt. A letter holds the first message; a check of its table refuses the second.
 _SPOIL = {
     "dead": "update fq_message set attempts = 2147483647 where id = %(id)s",
-    "quarantined": "update fq_message set attempts = 2147483647, max_attempts = 0 where id = %(id)s",
+    "paused": "update fq_message set attempts = 2147483647, max_attempts = 0 where id = %(id)s",
 }
 _LAST = 2**31 - 1
 # So long take a dequeue that fails, what sets rows aside, and the next dequeue.
@@ -40,41 +40,29 @@ class Spoiling(Letters):
         message = self.books.messages[ready[which % len(ready)]]
         self.world.rows(_SPOIL[how], id=message.id)
         message.attempts = _LAST
-        if how == "quarantined":
+        if how == "paused":
             message.max_attempts = 0
-        self.books.spoilt[message.id] = "dead" if message.max_attempts else "quarantined"
+        self.books.spoilt[message.id] = "dead" if message.max_attempts else "paused"
         self.saw("a message was spoilt")
 
-    @rule(which=st.integers(0, 5), release=st.booleans(), repaired=st.booleans())
-    @precondition(lambda self: self.books.quarantined)
-    def end_quarantine(self, which: int, *, release: bool, repaired: bool) -> None:
-        """A message that can be delivered again comes back without its key; another one stays, or is deleted."""
-        ids = sorted(self.books.quarantined)
-        message = self.books.quarantined[ids[which % len(ids)]]
-        if repaired:
-            message.max_attempts = 3
-        self.world.rows(
-            "update fq_quarantine set enqueued_at = %(at)s, max_attempts = 3 where message_id = %(id)s",
-            at=message.enqueued_at if repaired else -1,
-            id=message.id,
-        )
-        before = self.world.now()
-        queue = self.world.queues[0]
-        perform = queue.release_quarantined if release else queue.purge_quarantined
-        told = perform(self.world.engine, message.id)
-        outcome = ("released" if repaired else "refused") if release else "deleted"
-        assert told == {message.id: outcome}
-        self.saw(f"quarantine: {outcome}")
-        if outcome == "released":
-            [[at]] = self.world.rows("select dequeue_at from fq_message where id = %(id)s", id=message.id)
-            outweighed = self.books.channels[message.channel].position(0, message.priority)
-            if message.priority is not None and outweighed == -message.priority:
-                assert at == outweighed, "a message has its priority again"
-            else:
-                assert before < at - outweighed <= self.world.now(), "a message is due when it is released"
-            self.books.release_quarantined(message.id, at)
-        elif outcome == "deleted":
-            del self.books.quarantined[message.id]
+    @rule(which=st.integers(0, 5))
+    @precondition(lambda self: "paused" in self.books.spoilt.values())
+    def mend(self, which: int) -> None:
+        """The owner gives a message that no letter can hold good values again."""
+        locked = self.others().messages
+        bad = sorted(one for one, what in self.books.spoilt.items() if what == "paused" and one not in locked)
+        if not bad:
+            return
+        message = self.books.messages[bad[which % len(bad)]]
+        self.world.rows("update fq_message set attempts = 0, max_attempts = 3 where id = %(id)s", id=message.id)
+        message.attempts, message.max_attempts = 0, 3
+        del self.books.spoilt[message.id]
+        self.saw("a bad message was mended")
+
+    def mend_all(self) -> None:
+        """No message is bad any more but for those that letters can hold."""
+        while "paused" in self.books.spoilt.values():
+            self.mend(0)
 
     def wait_for_quiet(self) -> None:
         """Put the clock forward until nothing becomes due while a dequeue and what it sets aside go on."""
@@ -90,19 +78,25 @@ class Spoiling(Letters):
         raise AssertionError("the queue never comes to rest")
 
     def note_set_aside(self, failures: int) -> bool:
-        """Take what a dequeue has set aside out of the books: bad rows, and no others; whether there was any."""
+        """Note what a dequeue has set aside: bad rows, and no others; whether there was any."""
         if not self.books.spoilt:
             assert failures == 0
             return False
         dead = self.world.deaths().keys() - self.books.dead.keys()
-        quarantined = set(self.world.quarantined()) - self.books.quarantined.keys()
-        found = dict.fromkeys(dead, "dead") | dict.fromkeys(quarantined, "quarantined")
-        assert found.items() <= self.books.spoilt.items(), f"set aside: {found}, bad were {self.books.spoilt}"
-        assert failures <= len(found), f"{failures} statements failed over {len(found)} bad rows"
-        for one in sorted(found):
-            self.books.end(one, "dead" if one in dead else "quarantined")
-            self.saw(f"set aside: {found[one]}")
-        return bool(found)
+        letters = {one for one, what in self.books.spoilt.items() if what == "dead"}
+        assert dead <= letters, f"set aside: {dead}, bad were {letters}"
+        stuck = {self.books.messages[one].channel for one, what in self.books.spoilt.items() if what == "paused"}
+        paused = {one for one in self.world.set_aside() if not self.books.channels[one].paused}
+        assert paused <= stuck, f"set aside: {paused}, bad messages are in {stuck}"
+        found = len(dead) + len(paused)
+        assert failures <= found, f"{failures} statements failed over {found} bad rows"
+        for one in sorted(dead):
+            self.books.end(one, "dead")
+            self.saw("set aside: dead")
+        for name in paused:
+            self.books.channels[name].paused = True
+            self.saw("set aside: paused")
+        return found > 0
 
     def follow_rates(self) -> None:
         """A dequeue that set rows aside took its messages at an instant that is not known here."""

@@ -46,9 +46,8 @@ _REACHED = {
     "ProgrammingError of a role": 0.3,
     "a message was spoilt": 0.08,
     "set aside: dead": 0.03,
-    "set aside: quarantined": 0.04,
-    "quarantine: refused": 0.01,
-    "quarantine: released": 0.005,
+    "set aside: paused": 0.01,
+    "a bad message was mended": 0.01,
 }
 """Events that a long enough run of programs must reach, each with the least share of programs that reach it."""
 _OTHERS = sorted({"asyncpg", "psycopg2"} - {DRIVER})

@@ -36,7 +36,6 @@ _TABLES = (
     "fq_signal",
     "fq_lease",
     "fq_dead_letter",
-    "fq_quarantine",
     "fq_history",
     "fq_group",
     "fq_group_followup",
@@ -167,9 +166,12 @@ class World:
         """What is left in a queue that should be empty and at rest."""
         return [row[0] for row in self.rows(invariants.LEFT)]
 
-    def quarantined(self) -> list[int]:
-        """The messages in quarantine."""
-        return [row[0] for row in self.rows("select message_id from fq_quarantine")]
+    def set_aside(self) -> set[str]:
+        """The channels that a dequeue has paused."""
+        found = self.rows(
+            "select c.name from fq_channel_state s join fq_channel c on c.id = s.channel_id where s.problem is not null"
+        )
+        return {row[0] for row in found}
 
     def deaths(self) -> dict[int, int]:
         """The dead letters, and when they died."""

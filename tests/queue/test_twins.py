@@ -85,9 +85,8 @@ def _messages(database: Database) -> Steps:
     lose(database, lost.message_id)
     yield "retry_now", lost.message_id
     yield "dequeue", {"limit": 90}
-    yield "quarantined", {"limit": 5}
-    yield "release_quarantined", [lost.message_id, 10**6]
-    yield "purge_quarantined", lost.message_id
+    yield "channels", {"channel": "f"}
+    yield "resume", {"channel": "f"}
 
 
 def _schedules() -> Steps:

@@ -368,7 +368,7 @@ def test_a_slot_that_cannot_be_read(
     kernel.rows("select pg_create_logical_replication_slot('other_plugin', 'test_decoding', true)")
     refused("has the plugin 'test_decoding', and not pgoutput", "other_plugin")
     kernel.rows("select pg_create_logical_replication_slot('unpublished', 'pgoutput', true)")
-    refused("do not publish fq_message, fq_dead_letter, fq_quarantine, fq_history; drop the slot", "unpublished")
+    refused("do not publish fq_message, fq_dead_letter, fq_history; drop the slot", "unpublished")
     with closing(psycopg.connect(database.conninfo, dbname="postgres", autocommit=True)) as elsewhere:
         elsewhere.execute("select pg_create_logical_replication_slot('elsewhere', 'pgoutput', true)")
         refused("is of database 'postgres', and the connection leads to", "elsewhere")
@@ -384,7 +384,7 @@ def test_a_slot_that_cannot_be_read(
         held.end()
     held.reader.stop()
     kernel.rows(f"drop publication {slot_name}")
-    refused("do not publish fq_message, fq_dead_letter, fq_quarantine;")
+    refused("do not publish fq_message, fq_dead_letter;")
     kernel.enqueue("a")
     kernel.rows(changes_setup(slot_name)[0])
     late = Follower(database, slot_name)

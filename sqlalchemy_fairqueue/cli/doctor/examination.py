@@ -16,7 +16,6 @@ from sqlalchemy_fairqueue.cli.doctor.grants import check_grants
 from sqlalchemy_fairqueue.cli.doctor.history import check_history
 from sqlalchemy_fairqueue.cli.doctor.platforms import check_platform
 from sqlalchemy_fairqueue.cli.doctor.privileges import check_ownership, check_privileges
-from sqlalchemy_fairqueue.cli.doctor.quarantine import check_quarantine
 from sqlalchemy_fairqueue.cli.doctor.queues import check_leases, check_queues, check_waits
 from sqlalchemy_fairqueue.cli.doctor.row_security import check_row_security
 from sqlalchemy_fairqueue.cli.doctor.schedules import check_schedules
@@ -24,6 +23,7 @@ from sqlalchemy_fairqueue.cli.doctor.schema import check_drift, check_version
 from sqlalchemy_fairqueue.cli.doctor.sequences import check_sequences
 from sqlalchemy_fairqueue.cli.doctor.server import check_clock, check_server
 from sqlalchemy_fairqueue.cli.doctor.snapshots import check_snapshots
+from sqlalchemy_fairqueue.cli.doctor.states import check_states
 from sqlalchemy_fairqueue.cli.doctor.times import check_times
 from sqlalchemy_fairqueue.cli.doctor.vacuum import check_vacuum
 from sqlalchemy_fairqueue.cli.errors import command_error, one_line
@@ -41,14 +41,13 @@ Check = Callable[[CheckContext], Iterator[Finding]]
 _CHECKS: tuple[Check, ...] = (
     check_server, check_platform, check_clock, check_version, check_drift, check_privileges, check_ownership,
     check_grants, check_row_security, check_sequences, check_vacuum, check_snapshots, check_queues, check_gates,
-    check_leases, check_waits, check_times, check_history, check_quarantine, check_schedules,
+    check_leases, check_waits, check_times, check_history, check_states, check_schedules,
 )  # fmt: skip
 _ANY_VERSION = (check_server, check_platform, check_clock, check_version)
 _FUNCTIONS_READ: Mapping[Check, tuple[str, ...]] = {
     check_grants: ("fq_grants",),
     check_queues: ("fq_queues", "fq_stats", "fq_now"),
     check_gates: ("fq_gate_holders",),
-    check_quarantine: ("fq_queues", "fq_quarantined"),
     check_schedules: ("fq_schedules",),
 }
 """Checks that call functions, which monitors and operators may execute."""
@@ -58,7 +57,7 @@ _TABLES_READ: Mapping[Check, tuple[str, ...]] = {
     check_waits: ("fq_lease",),
     check_times: ("fq_channel", "fq_channel_state", "fq_message"),
     check_history: ("fq_queue",),
-    check_quarantine: ("fq_channel_state", "fq_queue_state", "fq_limit_state", "fq_limit_share"),
+    check_states: ("fq_channel", "fq_channel_state", "fq_queue_state", "fq_limit_state", "fq_limit_share"),
 }
 """Checks that read tables, which are granted to nobody."""
 _READ_ALL = "run doctor as the owner of the tables"

@@ -37,7 +37,6 @@ ALL_TABLES = (
     "fq_plan",
     "fq_promotion",
     "fq_pruned_history",
-    "fq_quarantine",
     "fq_queue",
     "fq_queue_state",
     "fq_result",

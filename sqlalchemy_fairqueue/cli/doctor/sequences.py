@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 _READABLE_QUERIES = {
     "fq_history": "history_ids_in_use",
     "fq_pruned_history": "pruned_ids_in_use",
-    "fq_quarantine": "quarantine_ids_in_use",
     "fq_schedule": "schedule_ids_in_use",
 }
 
@@ -40,7 +39,7 @@ def check_sequences(context: CheckContext) -> Iterator[Finding]:
 
 
 def _ids_in_use(context: CheckContext) -> dict[str, int]:
-    """The greatest id of each table; of the history, the quarantine and the schedules, if the role may read them."""
+    """The greatest id of each table; of the history and the schedules, if the role may read them."""
     found = dict(context.execute("ids_in_use").one()._asdict())
     tables = list(_READABLE_QUERIES)
     for table in context.execute("readable_tables", schema=context.schema, tables=tables).scalars().all():

@@ -51,7 +51,7 @@ class _Transaction:
         # In the order in which the transaction touched them first: whether the message was there before.
         self._was_there: dict[int, bool] = {}
         self._messages: dict[int, Change] = {}
-        self._ends: dict[str, dict[int, Change]] = {"fq_history": {}, "fq_dead_letter": {}, "fq_quarantine": {}}
+        self._ends: dict[str, dict[int, Change]] = {"fq_history": {}, "fq_dead_letter": {}}
         self._redriven: set[int] = set()
 
     def add(self, change: Change) -> None:
@@ -89,8 +89,6 @@ def _end(table: str, columns: Row) -> Row:
     """What the row that a table got says of the end of its message."""
     if table == "fq_dead_letter":
         outcome: str | None = "buried"
-    elif table == "fq_quarantine":
-        outcome = "quarantined"
     else:
         outcome = columns["outcome"] if columns["outcome"] in _ENDS else None
     return {name: value for name, value in columns.items() if value is not None} | {"outcome": outcome}

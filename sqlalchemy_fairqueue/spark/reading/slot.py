@@ -36,7 +36,6 @@ _MESSAGES_OF_CHANGES = 6
 _COLUMNS = {
     "fq_message": "id, channel_id, kind, dequeue_at, enqueued_at, dedupe_key, priority, cost, group_id",
     "fq_dead_letter": "message_id, queue, channel_id, kind, enqueued_at, dedupe_key, priority, cost",
-    "fq_quarantine": "id, message_id, queue, channel_id, kind, enqueued_at, dedupe_key, priority",
     "fq_history": "message_id, queue, channel_id, channel, kind, enqueued_at, outcome, cost, group_id",
 }
 _STATE = """

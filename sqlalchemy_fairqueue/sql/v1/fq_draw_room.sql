@@ -94,7 +94,7 @@ begin
         when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
           -- A bad row stops its own queue at most, whose consumers would set it aside.
           perform
-          from fairqueue.fq_set_aside_due(v_abandoned, v_now);
+          from fairqueue.fq_set_leases_aside(v_abandoned, v_now);
           perform fairqueue.fq_repair_queue(v_abandoned);
       end;
     end loop;

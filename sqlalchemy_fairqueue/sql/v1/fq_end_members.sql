@@ -1,5 +1,5 @@
 -- fq_end_members: note the ends of members of groups that a consumer held and that were not cancelled, in arrays of one
--- length: each as failed, or as done. complete, bury and quarantine call it in the transaction that ends them.
+-- length: each as failed, or as done. complete and bury call it in the transaction that ends them.
 -- Guarantees: one note a group and call, however many members, so that a batch costs an insert and not one for each.
 -- Those that nobody held, or that were cancelled, are noted by the trigger of fq_message.
 -- Locks: none. Index: fq_group_note_pkey. Errors: none.

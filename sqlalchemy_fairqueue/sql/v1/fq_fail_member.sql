@@ -1,5 +1,5 @@
--- fq_fail_member: note that a member of a group has failed. The triggers of fq_dead_letter and fq_quarantine call it
--- for each message that becomes a dead letter or is quarantined, right after it was deleted.
+-- fq_fail_member: note that a member of a group has failed. The trigger of fq_dead_letter calls it for each
+-- message that becomes a dead letter, right after it was deleted.
 -- Guarantees: the note that fq_end_member made of it in this transaction says 'failed'; without one nothing changes.
 -- Locks: only rows of the transaction itself. Index: fq_group_note_pkey. Errors: none.
 create function fairqueue.fq_fail_member()

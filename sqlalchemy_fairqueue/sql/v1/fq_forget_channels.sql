@@ -4,8 +4,8 @@
 -- more: there may be others. waiting: the transactions that the round waits for.
 -- Guarantees: no message is lost. A transaction that began after the marks were committed, and adds a message to a
 -- marked channel, takes the mark back under the lock of the state row (fq_make_channels); those that began before have
--- ended, and what they added is seen. So a channel that has no message, leased message, signal, dead letter or
--- quarantined message in one snapshot, while its state row is locked, gets none. A marked channel that has one, or was
+-- ended, and what they added is seen. So a channel that has no message, leased message, signal or dead letter in
+-- one snapshot, while its state row is locked, gets none. A marked channel that has one, or was
 -- paused or configured, keeps its rows and loses the mark. Marks that were committed after the round began are left to
 -- the next one. The round stands in fq_forgetting, and no caller can shorten it. What such a channel had dropped is
 -- forgotten with it.
@@ -119,7 +119,6 @@ begin
       and not s.configured
       and s.current_concurrency = 0
       and s.channel_id not in (select b.id from fairqueue.fq_busy_channels(v_queue) b(id))
-      and s.channel_id not in (select z.channel_id from fairqueue.fq_quarantine z where z.queue = v_queue)
       and not exists (select from fairqueue.fq_dead_letter d where d.channel_id = s.channel_id)
       and not exists (
         select

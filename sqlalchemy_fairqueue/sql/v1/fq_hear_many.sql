@@ -28,8 +28,6 @@ declare
   v_states tid[];
   v_firsts bigint[];
   v_counts bigint[];
-  v_lost bigint;
-  v_orphans integer := 0;
   v_back bigint;
   v_freed bigint;
 begin
@@ -50,11 +48,8 @@ begin
       order by n.channel_id desc, n.row_version desc
       limit 1
     ) newest on true
-  )
-  select array_agg(l.row), array_agg(l.first), array_agg(l.signals),
-    (select count(*) from known k where num_nulls(k.row) = 1)
-  into v_states, v_firsts, v_counts, v_lost
-  from (
+  ),
+  locked as materialized (
     select s.ctid as row, k.first, k.signals
     from known k
     join fairqueue.fq_channel_state s
@@ -62,10 +57,16 @@ begin
       and s.row_version is not distinct from k.row_version
       and s.channel_id is not distinct from k.id
     for no key update of s skip locked
+  )
+  select array_agg(l.row), array_agg(l.first), array_agg(l.signals) into v_states, v_firsts, v_counts
+  from (
+    select o.row, o.first, o.signals
+    from locked o
+    union all
+    select null, k.first, k.signals
+    from known k
+    where num_nulls(k.row) = 1
   ) l;
-  if v_lost > 0 then
-    v_orphans := fairqueue.fq_drop_orphans(p_rows, p_ids, p_channels);
-  end if;
 
   -- A new statement, whose snapshot is younger than the locks. Skip locked is for sessions that lock signals by hand.
   with claimed as materialized (
@@ -159,7 +160,7 @@ begin
     returning s.next_dequeue_at, s.max_concurrency is null or s.current_concurrency < s.max_concurrency as served
   )
   select
-    (select coalesce(sum(t.signals), 0) from told t) + v_orphans,
+    (select coalesce(sum(t.signals), 0) from told t),
     (select coalesce(sum(t.queue_freed), 0) from told t),
     (select min(a.next_dequeue_at) filter (where a.served and a.next_dequeue_at >= 0) from applied a)
   into heard, freed, first_due;

@@ -2,8 +2,8 @@
 -- Guarantees: none of them is marked to be forgotten any more, and one that has lost its state row has one again. One
 -- identity row and one state row a channel, with the queue's default plan, which it follows, else with the queue's
 -- defaults, else with p_policy (its fields as fq_changed_policy takes them; null: without limits).
--- Locks: first use of a channel waits for another transaction that is making the same one; names are taken in COLLATE
--- "C" order.
+-- Locks: first use of a channel waits for another transaction that is making the same one, or its state row; names are
+-- taken in COLLATE "C" order.
 -- Index: fq_channel_queue_name_key, fq_plan_pkey. Errors: QF001 for a bad policy, or a name that is empty or longer
 -- than 512 bytes; 40001 under REPEATABLE READ and SERIALIZABLE when another transaction made the channel since the
 -- snapshot.
@@ -57,6 +57,10 @@ begin
     order by w.name
   loop
     if v_is_lost then
+      -- Waits for who makes the row too. A new statement sees it.
+      update fairqueue.fq_channel c
+      set name = c.name
+      where c.id = v_channel_id;
       v_lost := v_lost || v_channel_id;
       continue;
     end if;
@@ -91,7 +95,18 @@ begin
   )
   select m.id, p_queue, v_policy.max_concurrency, v_policy.rate_interval, v_policy.rate_burst, v_policy.weight,
     v_policy.max_backlog, v_policy.drop_when_full, v_policy.priority_aging, fairqueue.fq_now()
-  from (select m.id from made m union all select unnest(v_lost)) m;
+  from (
+    select m.id
+    from made m
+    union all
+    select l.id
+    from unnest(v_lost) l(id)
+    where not exists (
+        select
+        from fairqueue.fq_channel_state s
+        where s.channel_id = l.id
+      )
+  ) m;
   perform fairqueue.fq_repair_channel(p_queue, l.id)
   from unnest(v_lost) l(id);
 end

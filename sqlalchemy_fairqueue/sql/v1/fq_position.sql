@@ -10,6 +10,6 @@ as $$
   select case
     when p_priority is null then p_ready_at
     when p_aging is null then -p_priority::bigint
-    else p_ready_at - least(p_ready_at::numeric, p_priority::numeric * p_aging)::bigint
+    else p_ready_at - least(p_ready_at::numeric, greatest(0, p_priority::numeric * p_aging))::bigint
   end
 $$;

@@ -1,8 +1,8 @@
 -- fq_reclaim: take back up to p_limit messages whose lease has expired, and drop expired leases that hold nothing more.
 -- Guarantees: a message goes back into its own channel, where it stood, its attempt counted; after max_attempts it is a
 -- dead letter; one that was cancelled is gone; its slot is freed by a signal. A message that a completing transaction
--- has locked is passed by. Where a letter has the id of a message already, those of the call that are out of attempts
--- go back too, for a consumer to end them.
+-- has locked is passed by. One that is out of attempts and cannot become a letter goes back too, for a
+-- consumer to end it.
 -- Locks: leases for update skip locked (dequeue holds its own for key share), messages for update skip locked. Never
 -- waits.
 -- Index: fq_lease_expires_ix, fq_message_lease_ix. Errors: none.
@@ -71,12 +71,23 @@ begin
       begin
         perform fairqueue.fq_bury_messages(p_queue, v_dead_ids, v_dead_rows, v_dead_reasons, null::text[]);
       exception
-        -- A letter has the id of one of them, since a sequence was set back. Every dequeue of the queue would fail with
-        -- this one.
-        when unique_violation then
-          perform fairqueue.fq_return_messages(
-            p_queue, v_dead_ids, v_dead_rows, null::bigint[], null::text[], 0::integer, 'expired'::text
-          );
+        -- A letter has the id of one of them, since a sequence was set back, or no letter can hold one. Every dequeue of
+        -- the queue would fail with this one.
+        when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
+          for v_i in 1..cardinality(v_dead_ids) loop
+            begin
+              perform fairqueue.fq_bury_messages(
+                p_queue, v_dead_ids[v_i:v_i]::bigint[], v_dead_rows[v_i:v_i]::tid[], v_dead_reasons[v_i:v_i]::text[],
+                null::text[]
+              );
+            exception
+              when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
+                perform fairqueue.fq_return_messages(
+                  p_queue, v_dead_ids[v_i:v_i]::bigint[], v_dead_rows[v_i:v_i]::tid[], null::bigint[], null::text[],
+                  0::integer, 'expired'::text
+                );
+            end;
+          end loop;
       end;
     end if;
 

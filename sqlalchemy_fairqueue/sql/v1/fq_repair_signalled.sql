@@ -1,7 +1,7 @@
--- fq_repair_signalled: find those of the first 1,000 signals of a queue that cannot be applied, and make the states of
--- their channels anew. If such a signal frees slots of the queue, or if the count of these is what cannot be updated
--- (channel_id null), the state of the queue is made anew too. Rows: the channels that were made anew, and the error.
--- Guarantees: all signals are applied at once; where that fails, they are tried one after the other, and undone.
+-- fq_repair_signalled: hear the signals of a queue. If that fails, find the channels that one of the first 1,000 signals
+-- cannot be applied to, and make their states anew; without one, make the state of the queue anew (channel_id null).
+-- Rows: what was made anew, and the error.
+-- Guarantees: the signals of each channel are tried by themselves, and undone.
 -- Locks: as fq_hear and fq_repair_channel: it waits for none. Index: as fq_hear. Errors: none of the rows'; QF007.
 create function fairqueue.fq_repair_signalled(p_queue text)
 returns table (channel_id bigint, reason text)
@@ -10,9 +10,8 @@ volatile
 as $$
 #variable_conflict use_column
 declare
-  v_channels bigint[] := '{}';
-  v_reasons text[] := '{}';
-  v_freeing bigint[] := '{}';
+  v_problem text;
+  v_found boolean := false;
   r record;
 begin
   begin
@@ -20,52 +19,45 @@ begin
     return;
   exception
     when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
-      reason := sqlerrm;
+      v_problem := sqlerrm;
   end;
-  begin
-    for r in
-      select g.ctid as row, g.id, g.channel_id, g.queue_freed
-      from fairqueue.fq_signal g
-      where g.queue = p_queue
-      order by g.queue, g.xid, g.id
+  for r in
+    select g.channel_id as id, array_agg(g.row) as rows, array_agg(g.id) as ids,
+      array_agg(g.channel_id) as channels, max(abs(g.queue_freed::bigint)) > 0 as is_freeing
+    from (
+      select x.ctid as row, x.id, x.channel_id, x.queue_freed
+      from fairqueue.fq_signal x
+      where x.queue = p_queue
+      order by x.queue, x.xid, x.id
       limit 1000
-    loop
-      if r.queue_freed <> 0 then
-        v_freeing := v_freeing || r.channel_id;
-      end if;
-      begin
-        perform fairqueue.fq_hear_one(
-          r.row::tid, r.id::bigint, r.channel_id::bigint, '-9000000000000000000'::bigint, fairqueue.fq_now()
-        );
-      exception
-        when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
-          if r.channel_id <> all (v_channels) then
-            v_channels := v_channels || r.channel_id;
-            v_reasons := v_reasons || sqlerrm;
-          end if;
-      end;
-    end loop;
-    raise exception using errcode = 'QF099', message = 'it is undone';
-  exception
-    when sqlstate 'QF099' then
-      null;
-  end;
-  if v_channels = '{}' then
-    if v_freeing <> '{}' and fairqueue.fq_repair_queue(p_queue) then
-      return next;
-    end if;
-    return;
-  end if;
-  for channel_id, reason in
-    select u.id, u.reason
-    from unnest(v_channels, v_reasons) u(id, reason)
+    ) g
+    group by g.channel_id
   loop
-    if fairqueue.fq_repair_channel(p_queue, channel_id) then
-      if channel_id = any (v_freeing) then
-        perform fairqueue.fq_repair_queue(p_queue);
-      end if;
-      return next;
-    end if;
+    begin
+      perform fairqueue.fq_hear_many(
+        p_queue, r.rows::tid[], r.ids::bigint[], r.channels::bigint[], '-9000000000000000000'::bigint,
+        fairqueue.fq_now(), false::boolean, false::boolean
+      );
+      raise exception using errcode = 'QF099', message = 'it is undone';
+    exception
+      when sqlstate 'QF099' then
+        null;
+      when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
+        reason := sqlerrm;
+        if fairqueue.fq_repair_channel(p_queue, r.id::bigint) then
+          if r.is_freeing then
+            perform fairqueue.fq_repair_queue(p_queue);
+          end if;
+          channel_id := r.id;
+          v_found := true;
+          return next;
+        end if;
+    end;
   end loop;
+  if not v_found and fairqueue.fq_repair_queue(p_queue) then
+    channel_id := null;
+    reason := v_problem;
+    return next;
+  end if;
 end
 $$;

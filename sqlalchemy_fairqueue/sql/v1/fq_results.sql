@@ -1,9 +1,9 @@
 -- fq_results: what became of messages of a queue, one row each. state: 'completed', with the content that its handler
 -- returned (null: None); 'unkept': completed, reason says why there is no content; 'cancelled'; 'expired': it had a
--- result, whose time is over; 'pending': it has not ended; 'failed': it is a dead letter or in quarantine, with reason
+-- result, whose time is over; 'pending': it has not ended; 'failed': it is a dead letter, with reason
 -- and error; 'gone': it has ended, and nothing is kept of it; 'unknown': the queue never had such a message.
 -- Guarantees: one snapshot. Times are microseconds since the epoch.
--- Locks: none. Index: fq_result_pkey, fq_message_pkey, fq_dead_letter_pkey, fq_quarantine_message_ix. Errors: QF007.
+-- Locks: none. Index: fq_result_pkey, fq_message_pkey, fq_dead_letter_pkey. Errors: QF007.
 create function fairqueue.fq_results(p_queue text, p_ids bigint[])
 returns table (
   message_id bigint,
@@ -31,19 +31,19 @@ begin
     v_bound := exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
   for r in
-    select u.id, coalesce(k.queue, d.queue, z.queue, m.queue) as queue,
+    select u.id, coalesce(k.queue, d.queue, m.queue) as queue,
       coalesce(k.channel, d.channel, m.channel) as channel,
-      coalesce(k.kind, d.kind, z.kind, m.kind) as kind,
+      coalesce(k.kind, d.kind, m.kind) as kind,
       case
         when k.expires_at <= v_now then 'expired'
         when k.outcome is not null then k.outcome
         when m.kind is not null then 'pending'
-        when num_nonnulls(d.reason, z.reason) > 0 then 'failed'
+        when d.reason is not null then 'failed'
       end as state,
       case when k.expires_at > v_now then k.content end as content,
-      coalesce(k.problem, d.reason, z.reason) as reason,
+      coalesce(k.problem, d.reason) as reason,
       d.error,
-      coalesce(k.finished_at, d.died_at, z.set_aside_at) as finished_at,
+      coalesce(k.finished_at, d.died_at) as finished_at,
       k.expires_at
     from unnest(p_ids) with ordinality u(id, ord)
     left join fairqueue.fq_result k on k.message_id = u.id
@@ -61,13 +61,6 @@ begin
       where x.message_id = u.id
       limit 1
     ) d on true
-    left join lateral (
-      select x.queue, x.kind, x.reason, x.set_aside_at
-      from fairqueue.fq_quarantine x
-      where x.queue = p_queue
-        and x.message_id = u.id
-      limit 1
-    ) z on true
     order by u.ord
   loop
     message_id := r.id;

@@ -38,6 +38,7 @@ begin
       update fairqueue.fq_channel_state s
       set row_version = s.row_version + 1,
         paused_at = null,
+        problem = null,
         next_dequeue_at = case
           when s.head_dequeue_at is not null then
             greatest(

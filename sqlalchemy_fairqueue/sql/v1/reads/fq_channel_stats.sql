@@ -4,7 +4,7 @@
 -- longest waiting of the ready ones became due, last_dequeue_at when the channel was last served. Times in microseconds
 -- since the epoch. plan: the plan that the channel follows; overridden: the columns of its policy that were configured
 -- for it alone. served_cost: what its attempts that ended since served_since cost, see fq_recent_costs; both null: the
--- queue does not record its history.
+-- queue does not record its history. problem: why a dequeue has paused the channel, see fq_set_aside.
 -- Cost: five index probes a channel of the answer, its scheduled and its prioritised messages and its dead letters, and
 -- what the queue has of leased messages and signals not heard, and at most 2,000 rows of the history. With p_busy, one
 -- index entry more for each busy channel. The ready messages are not read: the dispatcher counts them.
@@ -41,7 +41,8 @@ returns table (
   plan text,
   overridden text[],
   served_cost bigint,
-  served_since bigint
+  served_since bigint,
+  problem text
 )
 language plpgsql
 stable
@@ -116,7 +117,7 @@ begin
     w.since, nullif(s.last_dequeue_at, 0),
     (select count(*) from fairqueue.fq_dead_letter d where d.channel_id = n.id),
     fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst), f.name, coalesce(o.overridden, '{}'),
-    case when e.since is not null then coalesce(u.cost, 0) end, e.since
+    case when e.since is not null then coalesce(u.cost, 0) end, e.since, s.problem
   from named n
   cross join lateral (
     select v.*

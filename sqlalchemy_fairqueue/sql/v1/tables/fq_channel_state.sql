@@ -4,6 +4,7 @@
 -- first. tag_rest: what of its costs the tag does not have yet, by weight; below zero it is a credit.
 -- Without a unique index on purpose: a plain index keeps every update a non-key update, and (channel_id, row_version)
 -- finds the newest version first however many dead ones an old snapshot keeps.
+-- problem: why it was paused by fq_set_aside.
 -- configured: whether the channel was configured by itself; then it is never forgotten. used_at: when it was made, or
 -- last kept from being forgotten. forget_xid: the transaction that marked the channel as idle, see fq_forget_channels.
 -- Replica identity full, or a publication of all tables refuses the updates.
@@ -32,7 +33,8 @@ create table fairqueue.fq_channel_state (
   used_at bigint not null default 0,
   forget_xid xid8,
   tag bigint,
-  tag_rest bigint
+  tag_rest bigint,
+  problem text
 )
 with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 alter table fairqueue.fq_channel_state replica identity full;

@@ -6,7 +6,11 @@ create table fairqueue.fq_limit_state (
   limit_name text collate "C" not null,
   row_version bigint not null default 0,
   rate_at bigint not null default 0,
-  virtual_time bigint not null default 0
+  virtual_time bigint not null default 0,
+  constraint fq_limit_state_values_check check (
+    row_version between 0 and 4611686018427387903 and rate_at between 0 and 253402300799999999
+    and virtual_time between 0 and 4611686018427387903
+  )
 )
 with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 100, autovacuum_vacuum_cost_delay = 0);
 alter table fairqueue.fq_limit_state replica identity full;

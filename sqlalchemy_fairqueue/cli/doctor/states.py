@@ -1,4 +1,4 @@
-"""Rows that are out of order: messages in quarantine, and several states of a channel, a queue or a shared limit."""
+"""States of channels, queues and shared limits: channels that are set aside, and states that are there twice."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.cli.doctor.findings import Finding, Level
 from sqlalchemy_fairqueue.cli.formats import plural
-from sqlalchemy_fairqueue.cli.installation import queue_names
 from sqlalchemy_fairqueue.cli.sql_files import pasted
-from sqlalchemy_fairqueue.queue import Queue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -16,36 +14,24 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.cli.doctor.findings import CheckContext
 
-_MOST = 1000
-_SHOWN = 10
 
-
-def check_quarantine(context: CheckContext) -> Iterator[Finding]:
-    """Messages that dequeues set aside, and channels, queues and shared limits with more than one state row."""
+def check_states(context: CheckContext) -> Iterator[Finding]:
+    """Channels that dequeues set aside, and channels, queues and shared limits with more than one state row."""
     found = False
-    for name in queue_names(context.connection, context.schema):
-        if context.queue not in {None, name}:
-            continue
-        messages = Queue(name, schema=context.schema).quarantined(context.connection, limit=_MOST)
-        if messages:
-            found = True
-            ids = [one.message_id for one in messages]
-            yield Finding(
-                "quarantine", Level.WARNING,
-                f"queue {name!r}: {plural(len(ids), 'message')} in quarantine, which could not be delivered: "
-                f"{', '.join(map(str, ids[:_SHOWN]))}{', ...' if len(ids) > _SHOWN else ''}; "
-                f"message {ids[0]}: {messages[0].reason}",
-                "see fairqueue dead quarantine; restore what is lost from a backup, and release or delete them",
-                {"queue": name, "message_ids": ids},
-            )  # fmt: skip
+    for row in context.execute("set_aside", queue=context.queue):
+        found = True
+        yield Finding(
+            "states", Level.WARNING,
+            f"channel {row.channel!r} of queue {row.queue!r} is paused: {row.problem}",
+            "cancel the message, or mend its row as the owner; then resume the channel",
+            {"queue": row.queue, "channel": row.channel, "problem": row.problem},
+        )  # fmt: skip
     for finding in _repeated(context):
         found = True
         yield finding
     if not found:
         yield Finding(
-            "quarantine",
-            Level.OK,
-            "no message is in quarantine, and no channel, queue or shared limit has several state rows",
+            "states", Level.OK, "no channel is set aside, and no channel, queue or shared limit has several state rows"
         )
 
 
@@ -75,4 +61,4 @@ def _repeated(context: CheckContext) -> Iterator[Finding]:
 def _several(context: CheckContext, repair: str, message: str, values: Mapping[str, Any]) -> Finding:
     remedy = "somebody has inserted rows; let the state be made anew, as the owner:\n"
     statements = "\n".join(pasted(f"doctor/queries/{repair}.sql", context.schema))
-    return Finding("quarantine", Level.PROBLEM, message, remedy + statements, values)
+    return Finding("states", Level.PROBLEM, message, remedy + statements, values)

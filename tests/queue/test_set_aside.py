@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, create_engine, event, text
+from sqlalchemy.exc import IntegrityError
 
 from sqlalchemy_fairqueue import ChannelPolicy, PayloadError, Queue
 from tests.fixtures.clock import Clock
@@ -48,9 +49,9 @@ def _drop_checks(database: Database, table: str) -> None:
 _ENDLESS = "jsonb_build_object('a', (select jsonb_agg(cast('1e131071' as numeric)) from generate_series(1, 8300)))"
 
 SPOILT: dict[str, tuple[Spoil, str]] = {
-    "content lost": (lose, "quarantined"),
-    "headers lost": (lambda database, one: lose(database, one, "headers"), "quarantined"),
-    "headers without end": (lambda database, one: _plant(database, one, headers=_ENDLESS), "quarantined"),
+    "content lost": (lose, "paused"),
+    "headers lost": (lambda database, one: lose(database, one, "headers"), "paused"),
+    "headers without end": (lambda database, one: _plant(database, one, headers=_ENDLESS), "paused"),
     "attempts": (lambda database, one: _plant(database, one, attempts="2147483647"), "dead"),
     "deliveries": (lambda database, one: _plant(database, one, deliveries="2147483647"), "dead"),
 }
@@ -77,7 +78,9 @@ def _failures(engine: Engine) -> list[str]:
 def test_a_row_costs_itself(
     queue: Queue, engine: Engine, database: Database, caplog: pytest.LogCaptureFixture, *, spoil: Spoil, outcome: str
 ) -> None:
-    """The dequeue that meets it returns the other messages; afterwards it is a dead letter, or in quarantine."""
+    """The dequeue that meets it returns the other messages; it becomes a dead letter by itself, or its channel waits
+    until it is withdrawn.
+    """
     queue.configure_channel(engine, "a", ChannelPolicy(max_concurrency=2))
     bad = queue.enqueue_now(engine, channel="a", payload=1, key="k")
     good = [queue.enqueue_now(engine, channel=name, payload=2) for name in ("b", "a", "a")]
@@ -85,21 +88,29 @@ def test_a_row_costs_itself(
     failures = _failures(engine)
     with caplog.at_level(logging.ERROR):
         batch = queue.dequeue(engine, limit=10)
-    assert sorted(one.message_id for one in batch) == sorted(one or 0 for one in good)
+    late = good[1:] if outcome == "paused" else []
+    assert sorted(one.message_id for one in batch) == sorted(one or 0 for one in good if one not in late)
     assert len(failures) == 1
     [record] = [one for one in caplog.records if one.name == "sqlalchemy_fairqueue.queue"]
     assert (record.queue, record.message_id) == ("documents", bad)  # type: ignore[attr-defined]
     assert f"message {bad}" in record.getMessage()
     assert len(record.getMessage()) < 500
     assert "SQL statement" not in record.getMessage()
-    dead, quarantined = queue.dead_letters(engine), queue.quarantined(engine)
-    assert [one.message_id for one in dead] == ([bad] if outcome == "dead" else [])
-    assert [one.message_id for one in quarantined] == ([bad] if outcome == "quarantined" else [])
+    assert [one.message_id for one in queue.dead_letters(engine)] == ([bad] if outcome == "dead" else [])
     queue.complete(engine, batch)
-    assert queue.dequeue(engine, limit=10) == []
+    batch = queue.dequeue(engine, limit=10)
+    assert batch == []
+    if outcome == "paused":
+        [channel, _] = queue.channels(engine)
+        assert (channel.paused_at is not None, "cannot be delivered" in (channel.problem or "")) == (True, True)
+        queue.cancel(engine, bad or 0)
+        queue.resume(engine, channel="a")
+        batch = queue.dequeue(engine, limit=10)
+        assert [one.message_id for one in batch] == late
+        queue.complete(engine, batch)
     assert len(failures) == 1
     [channel, _] = queue.channels(engine)
-    assert (channel.backlog, channel.current_concurrency, channel.ready) == (0, 0, 0)
+    assert (channel.backlog, channel.current_concurrency, channel.ready, channel.problem) == (0, 0, 0, None)
     assert queue.enqueue_now(engine, channel="a", payload=3, key="k") is not None
 
 
@@ -107,7 +118,7 @@ def test_a_row_costs_itself(
 def test_a_row_whose_lease_expired(
     queue: Queue, engine: Engine, database: Database, spoil: Spoil, outcome: str
 ) -> None:
-    """A message that is spoilt while somebody holds it is set aside when it comes back, with its slot."""
+    """A message that is spoilt while somebody holds it gives back its slots when its lease ends."""
     queue.configure_channel(engine, "a", ChannelPolicy(max_concurrency=1))
     queue.configure(engine, max_concurrency=1, history=True)
     bad = queue.enqueue_now(engine, channel="a", payload=1, max_attempts=1)
@@ -116,14 +127,18 @@ def test_a_row_whose_lease_expired(
     spoil(database, bad or 0)
     expire_leases(database)
     failures = _failures(engine)
-    [delivery] = Queue("documents").dequeue(engine, limit=10)
-    assert delivery.message_id == good
+    batch = Queue("documents").dequeue(engine, limit=10)
     assert len(failures) <= 1
-    assert len(queue.dead_letters(engine)) + len(queue.quarantined(engine)) == 1
-    queue.complete(engine, delivery)
+    if outcome == "paused":
+        assert batch == []
+        queue.cancel(engine, bad or 0)
+        queue.resume(engine, channel="a")
+        batch = queue.dequeue(engine, limit=10)
+    assert [one.message_id for one in batch] == [good]
+    assert [one.message_id for one in queue.dead_letters(engine)] == ([bad] if outcome == "dead" else [])
+    queue.complete(engine, batch)
     assert database.value("select count(*) from fq_history where message_id = :bad", bad=bad) == 1
     assert (queue.stats(engine).current_concurrency, queue.channels(engine)[0].current_concurrency) == (0, 0)
-    assert outcome in {"dead", "quarantined"}
 
 
 def test_a_worker(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
@@ -162,29 +177,19 @@ def test_a_broken_state(engine: Engine, database: Database) -> None:
         assert (channel.backlog, channel.leased) == (0, 2)
 
 
-def test_broken_limits(engine: Engine, database: Database, caplog: pytest.LogCaptureFixture) -> None:
-    """The states of limits that cannot be read or updated are made anew, and the limits hold."""
-    for number, damage in enumerate((
-        "fq_queue_state set rate_interval = 9223372036854775807 where queue = 'q0'",
-        "fq_queue_state set row_version = 9223372036854775807 where queue = 'q1'",
-        "fq_limit_state set virtual_time = 9223372036854775807 where limit_name = 'api 2'",
-        "fq_limit_share set row_version = 9223372036854775807 where limit_name = 'api 3'",
-    )):  # fmt: skip
-        queue = Queue(f"q{number}")
-        queue.configure_limit(engine, f"api {number}", max_concurrency=3)
-        queue.configure(engine, max_concurrency=2, limits=[f"api {number}"])
-        ids = [queue.enqueue_now(engine, channel="a", payload=number) for number in range(4)]
-        [first] = queue.dequeue(engine)
-        database.execute(f"update {damage}")
-        failures = _failures(engine)
-        caplog.clear()
-        with caplog.at_level(logging.ERROR):
-            batch = queue.dequeue(engine, limit=10)
-        assert [one.message_id for one in (first, *batch)] == ids[:2], damage
-        assert len(failures) == 1
-        assert "state of the limits is made anew" in caplog.text
-        queue.complete(engine, [first, *batch])
-        assert [one.message_id for one in queue.dequeue(engine, limit=10)] == ids[2:]
+def test_broken_limits(engine: Engine, database: Database) -> None:
+    """Values with which limits could not be drawn from are refused where somebody writes them."""
+    queue = Queue("documents")
+    queue.configure_limit(engine, "api", max_concurrency=3)
+    queue.configure(engine, max_concurrency=2, limits=["api"])
+    for damage in (
+        "fq_queue_state set rate_interval = 9223372036854775807",
+        "fq_queue_state set row_version = 9223372036854775807",
+        "fq_limit_state set virtual_time = 9223372036854775807",
+        "fq_limit_share set row_version = 9223372036854775807",
+    ):
+        with pytest.raises(IntegrityError, match="values_check"):
+            database.execute(f"update {damage}")
 
 
 def test_a_signal_that_cannot_be_applied(queue: Queue, engine: Engine, database: Database) -> None:
@@ -237,9 +242,13 @@ def test_what_the_client_cannot_read(engine: Engine, database: Database) -> None
         good = queue.enqueue_now(engine, channel="a", payload=2)
         database.execute(f"update fq_message set enqueued_at = {enqueued_at} where id = {bad}")
         assert [one.message_id for one in queue.dequeue(engine, limit=10)] == [good]
-        assert len(queue.dead_letters(engine)) + len(queue.quarantined(engine)) == 1
+        [channel] = queue.channels(engine)
+        assert "its consumer cannot read it" in (channel.problem or "")
         queue.enqueue_now(engine, channel="a", payload=3)
-        assert [one.payload for one in queue.dequeue(engine, limit=10)] == [3]
+        assert queue.dequeue(engine, limit=10) == []
+        database.execute(f"update fq_message set enqueued_at = 0 where id = {bad}")
+        queue.resume(engine, channel="a")
+        assert [one.payload for one in queue.dequeue(engine, limit=10)] == [1, 3]
 
 
 def test_messages_of_another_queue(queue: Queue, engine: Engine, database: Database) -> None:
@@ -250,7 +259,7 @@ def test_messages_of_another_queue(queue: Queue, engine: Engine, database: Datab
     call = "select * from fq_set_aside(:queue, 1, :lease, array[:id]::bigint[], 'mine')"
     assert database.rows(call, queue="another", lease=lease, id=held.message_id) == []
     queue.complete(engine, held)
-    assert (queue.dead_letters(engine), queue.quarantined(engine)) == ([], [])
+    assert (queue.dead_letters(engine), queue.channels(engine)[0].problem) == ([], None)
 
 
 @pytest.mark.whole
@@ -266,27 +275,6 @@ def test_a_dead_letter_that_cannot_be_read(queue: Queue, engine: Engine, databas
     with pytest.raises(PayloadError, match=f"dead letter {bad} cannot be read"):
         _ = letters[bad].payload
     assert queue.purge_dead(engine, bad) == 1
-
-
-def test_release(queue: Queue, engine: Engine, database: Database) -> None:
-    """What was quarantined is listed without its content, and is released once it can be delivered."""
-    bad = queue.enqueue_now(engine, channel="a", payload=1) or 0
-    lost = queue.enqueue_now(engine, channel="a", payload=2) or 0
-    lose(database, lost)
-    _plant(database, bad, deliveries="2147483647", max_attempts="0")
-    assert queue.dequeue(engine, limit=10) == []
-    first, second = queue.quarantined(engine)
-    assert (first.message_id, first.channel, first.content_size, first.unreadable) == (bad, "a", 1, ())
-    assert (second.message_id, second.content_size, second.unreadable) == (lost, None, ("content",))
-    assert queue.quarantined(engine, limit=1) == [first]
-    assert queue.quarantined(engine, after=first) == [second]
-    assert queue.release_quarantined(engine, [bad, lost, 99]) == {bad: "refused", lost: "unreadable", 99: "missing"}
-    database.execute("update fq_quarantine set max_attempts = 1, deliveries = 0")
-    assert queue.release_quarantined(engine, bad) == {bad: "released"}
-    [delivery] = queue.dequeue(engine, limit=10)
-    assert (delivery.message_id, delivery.payload, delivery.attempt) == (bad, 1, 1)
-    assert queue.purge_quarantined(engine, lost) == {lost: "deleted"}
-    assert queue.quarantined(engine) == []
 
 
 def test_other_errors_are_raised(queue: Queue, engine: Engine, database: Database) -> None:
@@ -372,14 +360,13 @@ def test_behind_slots_that_a_plan_adds(queue: Queue, engine: Engine, database: D
 
 
 def test_without_a_letter_for_it(queue: Queue, engine: Engine, database: Database, clock: Clock) -> None:
-    """A message whose lease has expired, with its attempts used up, and which no letter can hold."""
+    """A message whose lease has expired, with its attempts used up, and which no letter can hold, comes back."""
     bad = queue.enqueue_now(engine, channel="a", payload=1)
     queue.dequeue(engine, lease=timedelta(seconds=1))
     _plant(database, bad or 0, max_attempts="0")
     good = queue.enqueue_now(engine, channel="a", payload=2)
     clock.advance(timedelta(seconds=2))
-    assert [one.message_id for one in queue.dequeue(engine)] == [good]
-    assert [one.message_id for one in queue.quarantined(engine)] == [bad]
+    assert [one.message_id for one in queue.dequeue(engine, limit=2)] == [bad, good]
 
 
 def test_of_a_queue_that_shares_a_limit(queue: Queue, engine: Engine, database: Database, clock: Clock) -> None:
@@ -394,7 +381,7 @@ def test_of_a_queue_that_shares_a_limit(queue: Queue, engine: Engine, database: 
     good = queue.enqueue_now(engine, channel="a", payload=2)
     clock.advance(timedelta(seconds=2))
     assert [one.message_id for one in queue.dequeue(engine)] == [good]
-    assert [one.message_id for one in other.quarantined(engine)] == [bad]
+    assert other.channels(engine)[0].ready == 1
 
 
 def test_deep_in_a_channel_of_much_weight(queue: Queue, engine: Engine, database: Database) -> None:

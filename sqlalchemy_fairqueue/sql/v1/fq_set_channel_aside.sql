@@ -1,0 +1,63 @@
+-- fq_set_channel_aside: try what a dequeue of p_limit messages does with a ready channel, and take out of its way what
+-- fails: the state is made anew, or messages are set aside, up to the first one that pauses the channel. Rows as
+-- fq_set_aside returns them.
+-- Guarantees: a good message is left as it is. Nothing, if somebody else has the channel locked: a dequeue passes it by
+-- as well.
+-- Locks: the state row for no key update, messages for update, all skip locked: it waits for none.
+-- Index: fq_channel_state_newest_ix, fq_message_ready_ix. Errors: none of the rows'.
+create function fairqueue.fq_set_channel_aside(p_queue text, p_channel_id bigint, p_limit integer, p_now bigint)
+returns table (message_id bigint, outcome text, reason text)
+language plpgsql
+volatile
+as $$
+#variable_conflict use_column
+declare
+  v_rows tid[];
+  v_ids bigint[];
+  v_row tid;
+begin
+  perform
+  from fairqueue.fq_channel_state s
+  where s.channel_id = p_channel_id
+  for no key update skip locked;
+  if not found then
+    return;
+  end if;
+  reason := fairqueue.fq_try_channel(p_channel_id, null::tid[], null::bigint[], p_now);
+  if reason is not null then
+    if fairqueue.fq_repair_channel(p_queue, p_channel_id) then
+      outcome := 'mended';
+      reason := format('its state cannot be updated: %s', left(reason, 1000));
+      return next;
+    end if;
+    return;
+  end if;
+  -- One more than a dequeue takes: it looks at the size of the next one too.
+  select array_agg(l.row), array_agg(l.id) into v_rows, v_ids
+  from (
+    select x.ctid as row, x.id
+    from fairqueue.fq_message x
+    where x.channel_id = p_channel_id
+      and x.lease_id is null
+      and x.dequeue_at <= p_now
+    order by x.channel_id, x.dequeue_at, x.id
+    limit p_limit + 1
+    for update skip locked
+  ) l;
+  if fairqueue.fq_try_channel(p_channel_id, v_rows, v_ids, p_now) is null then
+    return;
+  end if;
+  for v_row, message_id in
+    select u.row, u.id
+    from unnest(v_rows, v_ids) u(row, id)
+  loop
+    reason := fairqueue.fq_try_channel(p_channel_id, array[v_row]::tid[], array[message_id]::bigint[], p_now);
+    if reason is not null then
+      reason := format('set aside, for it cannot be delivered: %s', left(reason, 1000));
+      outcome := fairqueue.fq_set_message_aside(p_queue, message_id, v_row, reason);
+      return next;
+      exit when outcome = 'paused';
+    end if;
+  end loop;
+end
+$$;

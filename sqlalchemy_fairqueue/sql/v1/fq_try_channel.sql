@@ -1,0 +1,37 @@
+-- fq_try_channel: why a dequeue at p_now cannot take these messages of a channel together: the error; null: it can.
+-- Without messages: why it cannot update the channel's state.
+-- Guarantees: it changes nothing. All of each message is read, and written as a text.
+-- Locks: only rows that the caller holds. Index: fq_channel_state_newest_ix, fq_message_pkey; messages by ctid.
+-- Errors: none of the rows'.
+create function fairqueue.fq_try_channel(p_channel_id bigint, p_rows tid[], p_ids bigint[], p_now bigint)
+returns text
+language plpgsql
+volatile
+as $$
+begin
+  perform fairqueue.fq_charge(
+    s.queue, array[s.ctid]::tid[], array[1]::integer[], array[1]::bigint[], array[p_now]::bigint[],
+    array[s.head_message_id]::bigint[], p_now, null::fairqueue.fq_queue_state, true::boolean
+  )
+  from fairqueue.fq_channel_state s
+  where s.channel_id = p_channel_id;
+  update fairqueue.fq_message m
+  set lease_id = 1,
+    attempts = m.attempts + 1,
+    deliveries = m.deliveries + 1
+  from unnest(p_rows, p_ids) u(row, id)
+  where m.ctid = u.row
+    and m.id is not distinct from u.id;
+  perform octet_length(m.content || ''::bytea) + octet_length(convert_to(m.headers::text, 'UTF8'))
+      + octet_length(convert_to(m.kind, 'UTF8')) + octet_length(convert_to(m.dedupe_key, 'UTF8'))
+      + octet_length(convert_to(m.error, 'UTF8'))
+  from unnest(p_ids) u(id)
+  join fairqueue.fq_message m on m.id = u.id;
+  raise exception using errcode = 'QF099', message = 'it is undone';
+exception
+  when sqlstate 'QF099' then
+    return null;
+  when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
+    return sqlerrm;
+end
+$$;
