@@ -253,7 +253,7 @@ _BOUNDS = [
     ),
     Mutation(
         "a change forgets the other fields",
-        "fq_configure_channel",
+        "fq_policy_after",
         "fairqueue.fq_changed_policy(v_before, v_changes)",
         "fairqueue.fq_changed_policy(null, v_changes)",
     ),

@@ -5,7 +5,7 @@
 -- Guarantees: as fq_hear_signals. The head of a paused channel is lowered, but it does not become ready. A channel keeps
 -- the greatest id that it was told by, heard_id: a sum of what signals will still add to its backlog begins there. What
 -- messages cost more than was charged moves the tag, see fq_tag_heard. Signals of a channel that is gone are deleted.
--- Locks: state rows for no key update, signals for update, both skip locked. Index: as fq_hear_signals. Errors: none.
+-- Locks: as fq_lock_heard; signals for update, skip locked. Index: as fq_hear_signals. Errors: none.
 create function fairqueue.fq_hear_many(
   p_queue text,
   p_rows tid[],
@@ -25,53 +25,17 @@ volatile
 as $$
 #variable_conflict use_column
 declare
-  v_states tid[];
-  v_firsts bigint[];
-  v_counts bigint[];
+  k record;
   v_back bigint;
   v_freed bigint;
 begin
-  -- A channel's signals are a stretch of the arrays. (Finding them by channel would be a nested loop: quadratic.) A
-  -- state row that changed since the snapshot fails the join on row_version when PostgreSQL checks it again. ("is not
-  -- distinct from" is no index condition: the planner reaches rows by ctid and never by an index.)
-  with known as materialized (
-    select c.id, c.first, c.signals, newest.row, newest.row_version
-    from (
-      select u.id, min(u.ord) as first, count(*) as signals
-      from unnest(p_channels) with ordinality u(id, ord)
-      group by u.id
-    ) c
-    left join lateral (
-      select n.ctid as row, n.row_version
-      from fairqueue.fq_channel_state n
-      where n.channel_id = c.id
-      order by n.channel_id desc, n.row_version desc
-      limit 1
-    ) newest on true
-  ),
-  locked as materialized (
-    select s.ctid as row, k.first, k.signals
-    from known k
-    join fairqueue.fq_channel_state s
-      on s.ctid = k.row
-      and s.row_version is not distinct from k.row_version
-      and s.channel_id is not distinct from k.id
-    for no key update of s skip locked
-  )
-  select array_agg(l.row), array_agg(l.first), array_agg(l.signals) into v_states, v_firsts, v_counts
-  from (
-    select o.row, o.first, o.signals
-    from locked o
-    union all
-    select null, k.first, k.signals
-    from known k
-    where num_nulls(k.row) = 1
-  ) l;
+  -- A channel's signals are a stretch of the arrays. (Finding them by channel would be a nested loop: quadratic.)
+  k := fairqueue.fq_lock_heard(p_channels);
 
   -- A new statement, whose snapshot is younger than the locks. Skip locked is for sessions that lock signals by hand.
   with claimed as materialized (
     select l.state, g.ctid as row
-    from unnest(v_states, v_firsts, v_counts) l(state, first, signals)
+    from unnest(k.states, k.firsts, k.counts) l(state, first, signals)
     cross join lateral generate_series(l.first, l.first + l.signals - 1) i
     join fairqueue.fq_signal g on g.ctid = p_rows[i.i] and g.id is not distinct from p_ids[i.i]
     for update of g skip locked

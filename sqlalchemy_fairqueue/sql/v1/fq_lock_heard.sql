@@ -1,0 +1,50 @@
+-- fq_lock_heard: lock the states of channels that signals name, for fq_hear_many. p_channels: the channel of each signal,
+-- in order. By channel: its row, null where the channel is gone, which of the signals is its first, and how many it has;
+-- those that somebody has locked are left out.
+-- Locks: the newest version of each state row for no key update, skip locked. Index: fq_channel_state_newest_ix; rows by
+-- ctid. Errors: none.
+create function fairqueue.fq_lock_heard(
+  p_channels bigint[], out states tid[], out firsts bigint[], out counts bigint[]
+)
+language plpgsql
+volatile
+as $$
+#variable_conflict use_column
+begin
+  -- A row that changed since the snapshot fails the join on row_version when PostgreSQL checks it again. ("is not
+  -- distinct from" is no index condition: the planner reaches rows by ctid and never by an index.)
+  with known as materialized (
+    select c.id, c.first, c.signals, newest.row, newest.row_version
+    from (
+      select u.id, min(u.ord) as first, count(*) as signals
+      from unnest(p_channels) with ordinality u(id, ord)
+      group by u.id
+    ) c
+    left join lateral (
+      select n.ctid as row, n.row_version
+      from fairqueue.fq_channel_state n
+      where n.channel_id = c.id
+      order by n.channel_id desc, n.row_version desc
+      limit 1
+    ) newest on true
+  ),
+  locked as materialized (
+    select s.ctid as row, k.first, k.signals
+    from known k
+    join fairqueue.fq_channel_state s
+      on s.ctid = k.row
+      and s.row_version is not distinct from k.row_version
+      and s.channel_id is not distinct from k.id
+    for no key update of s skip locked
+  )
+  select array_agg(l.row), array_agg(l.first), array_agg(l.signals) into states, firsts, counts
+  from (
+    select o.row, o.first, o.signals
+    from locked o
+    union all
+    select null, k.first, k.signals
+    from known k
+    where num_nulls(k.row) = 1
+  ) l;
+end
+$$;

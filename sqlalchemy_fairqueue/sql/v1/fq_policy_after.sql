@@ -1,0 +1,73 @@
+-- fq_policy_after: what the policy of a channel is after a change, for fq_configure_channel, whose arguments these are.
+-- p_row: the channel's state, which the caller has locked. policy: its fields are those of the state; plan, revision: the
+-- plan that it follows then, and in which state; overridden: the fields that stay when the plan changes; configured:
+-- whether the channel is kept when it is idle.
+-- Guarantees: nobody else changes what is read here while the state row is locked, and the plan that is named.
+-- Locks: none. Index: fq_channel_plan_pkey, fq_plan_pkey, fq_queue_pkey; the state by ctid. Errors: QF001 bad policy.
+create function fairqueue.fq_policy_after(
+  p_queue text, p_channel_id bigint, p_row tid, p_changes jsonb,
+  out policy fairqueue.fq_channel_state, out plan text, out overridden text[], out revision bigint,
+  out configured boolean
+)
+language plpgsql
+volatile
+as $$
+#variable_conflict use_column
+declare
+  c_rate constant text[] := array['rate_interval', 'rate_burst'];
+  v_changes jsonb := p_changes - array['plan', 'reset'];
+  v_reset text[] := fairqueue.fq_reset_fields(p_changes);
+  v_before jsonb;
+  v_of_plan jsonb;
+begin
+  select to_jsonb(s) into strict v_before
+  from fairqueue.fq_channel_state s
+  where s.ctid = p_row;
+  select o.plan, o.overridden into plan, overridden
+  from fairqueue.fq_channel_plan o
+  where o.channel_id = p_channel_id;
+  overridden := array(
+    select unnest(overridden)
+    union
+    select jsonb_object_keys(v_changes)
+    union
+    select unnest(c_rate)
+    where v_changes ?| c_rate
+    except
+    select unnest(v_reset)
+    order by 1
+  );
+  if p_changes ? 'plan' then
+    plan := p_changes ->> 'plan';
+  end if;
+  configured := plan is not null
+    or overridden <> '{}'
+    or v_changes <> '{}'
+    or not v_reset @> array(select jsonb_object_keys(fairqueue.fq_changed_policy(null::jsonb, null::jsonb)));
+  if plan is not null then
+    select n.policy, n.revision into v_of_plan, revision
+    from fairqueue.fq_plan n
+    where n.queue = p_queue
+      and n.name = plan;
+  end if;
+  if v_of_plan is not null then
+    v_before := v_before || (v_of_plan - overridden);
+  elsif v_reset <> '{}' then
+    select v_before || coalesce(jsonb_object_agg(f.key, f.value), '{}') into v_before
+    from jsonb_each(
+      fairqueue.fq_changed_policy(
+        (
+          select q.defaults
+          from fairqueue.fq_queue q
+          where q.name = p_queue
+        )::jsonb,
+        null::jsonb
+      )
+    ) f
+    where f.key = any (v_reset);
+  end if;
+  policy := jsonb_populate_record(
+    null::fairqueue.fq_channel_state, fairqueue.fq_changed_policy(v_before, v_changes)
+  );
+end
+$$;
