@@ -31,7 +31,7 @@ _REACHED = {
     "a message that was to be replaced had been taken or ended meanwhile": 0.01,
     "DuplicateMessage at commit, as predicted": 0.1,
     "ChannelFull at commit, as predicted": 0.05,
-    "LeaseLost at commit, as predicted": 0.05,
+    "LeaseLost at commit, as predicted": 0.02,
     "cancel: leased": 0.1,
     "heartbeat told of a cancel": 0.02,
     "redrive: redriven": 0.1,
