@@ -3,9 +3,9 @@
 -- locked (null: anywhere); p_pass: how many passes found fewer messages than they were asked for; p_bytes, p_first,
 -- p_skip: as fq_cut_batch; p_hearer: whether the caller attends to the queue.
 -- By channel, in ready order: its row, whether it has a limit, and what fq_charge takes. By message: its row, and the
--- how many-th channel it is of. sizes: bytes of them all; found: channels; width, passed: whether that many channels
--- were found, and whether others have ready ones locked; skip: the messages that were found locked, too; is_cut: as
--- fq_cut_batch. states null: nothing is ready, or was not brought to its plan yet (followed).
+-- position of its channel among these. bytes: of all messages together; passed: whether others have ready channels
+-- locked; skip: p_skip and the messages that were found locked; is_cut: as fq_cut_batch. states null: nothing is ready,
+-- or a channel was brought to its plan just now (followed): look again.
 -- Guarantees: no message of these channels that is left starts before the last one that is given, unless somebody has it
 -- locked; none starts beyond the channels that were not looked at, or beyond the bound.
 -- Locks: state rows, then messages, for no key update, skip locked. Index: fq_channel_state_ready_ix,
@@ -50,23 +50,12 @@ begin
         p_limit, s.max_concurrency - s.current_concurrency,
         fairqueue.fq_rate_room(p_now, s.rate_at, s.rate_interval, s.rate_burst)
       )::integer as room
-    from (
-      select r.ctid as row, r.row_version, r.next_dequeue_at, r.channel_id
-      from fairqueue.fq_channel_state r
-      where r.queue = p_queue
-        and r.next_dequeue_at is not null
-        and (r.max_concurrency is null or r.current_concurrency < r.max_concurrency)
-        and (r.next_dequeue_at, r.channel_id) >= (p_state.ready_floor, p_state.ready_channel)
-        and r.next_dequeue_at < 0
-        and r.head_dequeue_at <= p_now
-        and (fairqueue.fq_rate_allows_at(r.rate_at, r.rate_interval, r.rate_burst) <= p_now) is not false
-      order by r.queue, r.next_dequeue_at, r.channel_id
-    ) ready
+    from fairqueue.fq_ready_channels(p_queue, p_state.ready_floor, p_state.ready_channel, p_now) ready
     join fairqueue.fq_channel_state s
-      on s.ctid = ready.row
+      on s.ctid = ready.state
       and s.row_version is not distinct from ready.row_version
       and s.channel_id is not distinct from ready.channel_id
-    order by ready.next_dequeue_at, ready.channel_id
+    order by ready.tag, ready.channel_id
     limit p_width
     for no key update of s skip locked
   ) o;
@@ -87,14 +76,7 @@ begin
     select count(*)
     from (
       select
-      from fairqueue.fq_channel_state r
-      where r.queue = p_queue
-        and r.next_dequeue_at is not null
-        and (r.max_concurrency is null or r.current_concurrency < r.max_concurrency)
-        and (r.next_dequeue_at, r.channel_id) >= (p_state.ready_floor, p_state.ready_channel)
-        and r.next_dequeue_at < 0
-        and r.head_dequeue_at <= p_now
-        and (fairqueue.fq_rate_allows_at(r.rate_at, r.rate_interval, r.rate_burst) <= p_now) is not false
+      from fairqueue.fq_ready_channels(p_queue, p_state.ready_floor, p_state.ready_channel, p_now)
       limit p_width
     ) x
   );

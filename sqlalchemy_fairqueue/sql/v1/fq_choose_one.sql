@@ -18,23 +18,13 @@ as $$
 begin
   select s.ctid, s.channel_id, s.max_concurrency is not null, s.head_dequeue_at, s.head_message_id
   into state, channel_id, is_limited, head_at, head_id
-  from (
-    select r.ctid as row, r.row_version, r.next_dequeue_at, r.channel_id
-    from fairqueue.fq_channel_state r
-    where r.queue = p_queue
-      and r.next_dequeue_at is not null
-      and (r.max_concurrency is null or r.current_concurrency < r.max_concurrency)
-      and (r.next_dequeue_at, r.channel_id) >= (p_state.ready_floor, p_state.ready_channel)
-      and r.next_dequeue_at <= coalesce(p_bound, -1)
-      and r.head_dequeue_at <= p_now
-      and (fairqueue.fq_rate_allows_at(r.rate_at, r.rate_interval, r.rate_burst) <= p_now) is not false
-    order by r.queue, r.next_dequeue_at, r.channel_id
-  ) ready
+  from fairqueue.fq_ready_channels(p_queue, p_state.ready_floor, p_state.ready_channel, p_now) ready
   join fairqueue.fq_channel_state s
-    on s.ctid = ready.row
+    on s.ctid = ready.state
     and s.row_version is not distinct from ready.row_version
     and s.channel_id is not distinct from ready.channel_id
-  order by ready.next_dequeue_at, ready.channel_id
+  where ready.tag <= coalesce(p_bound, -1)
+  order by ready.tag, ready.channel_id
   limit 1
   for no key update of s skip locked;
   followed := false;

@@ -1,28 +1,19 @@
 -- fq_free_slots: free the queue's slots that signals have given back, without hearing the rest of them. Returns how
 -- many.
 -- Guarantees: a slot is freed once; a later fq_hear finds it freed. 0 while somebody else has the queue's state row.
--- Locks: the queue's state row for no key update, signals for update, all skip locked: it waits for none.
--- Index: fq_queue_state_newest_ix, fq_signal_pkey. Errors: none.
+-- Locks: as fq_lock_dispatcher; signals for update, skip locked: it waits for none.
+-- Index: fq_signal_pkey. Errors: none.
 create function fairqueue.fq_free_slots(p_queue text)
 returns bigint
 language plpgsql
 volatile
 as $$
 declare
-  v_row tid;
+  v_locked record;
   v_freed bigint;
 begin
-  select s.ctid into v_row
-  from (
-    select n.ctid as row, n.row_version
-    from fairqueue.fq_queue_state n
-    where n.queue = p_queue
-    order by n.queue desc, n.row_version desc
-    limit 1
-  ) newest
-  join fairqueue.fq_queue_state s on s.ctid = newest.row and s.row_version is not distinct from newest.row_version
-  for no key update of s skip locked;
-  if not found then
+  v_locked := fairqueue.fq_lock_dispatcher(p_queue);
+  if v_locked.row_id is null then
     return 0;
   end if;
   with freeing as materialized (
@@ -45,7 +36,7 @@ begin
   update fairqueue.fq_queue_state q
   set row_version = q.row_version + 1,
     current_concurrency = q.current_concurrency - v_freed
-  where q.ctid = v_row
+  where q.ctid = v_locked.row_id
     and v_freed > 0;
   return v_freed;
 end

@@ -1,0 +1,19 @@
+-- fq_ready_channels: the channels of a queue that may be served at p_now, from a place in the ready order on, in that
+-- order, whether somebody has them locked or not: the row of the state and its version, its start tag, its id.
+-- Guarantees: one query, which the planner inlines. Locks: none. Index: fq_channel_state_ready_ix. Errors: none.
+create function fairqueue.fq_ready_channels(p_queue text, p_floor bigint, p_channel bigint, p_now bigint)
+returns table (state tid, row_version bigint, tag bigint, channel_id bigint)
+language sql
+stable
+as $$
+  select s.ctid, s.row_version, s.next_dequeue_at, s.channel_id
+  from fairqueue.fq_channel_state s
+  where s.queue = p_queue
+    and s.next_dequeue_at is not null
+    and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
+    and (s.next_dequeue_at, s.channel_id) >= (p_floor, p_channel)
+    and s.next_dequeue_at < 0
+    and s.head_dequeue_at <= p_now
+    and (fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst) <= p_now) is not false
+  order by s.queue, s.next_dequeue_at, s.channel_id
+$$;
