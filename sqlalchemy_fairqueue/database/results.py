@@ -30,7 +30,7 @@ class FoundResult:
         channel: Its channel. None: that is not known.
         kind: Its kind. None: that is not known.
         content: What its handler returned, encoded. None: None, or nothing is kept.
-        reason: Why nothing is kept of one that is completed; why it is a dead letter.
+        reason: If the message is completed, why nothing is kept of it; if it died, why.
         error: The last error of a dead letter.
         finished_at: When it ended, in UTC.
         expires_at: Until when the result is kept, in UTC.

@@ -164,7 +164,7 @@ class EpochMixin(FairqueueMixin):
 class QueueStateMixin(FairqueueMixin):
     """What the dispatcher of a queue knows, and the concurrency of a queue that has a limit.
 
-    Signals are heard but for those of transactions from ``heard_below`` on and of ``heard_open``. The ready order
+    All signals are heard but those of transactions from ``heard_below`` on and in ``heard_open``. The ready order
     begins at ``ready_floor`` and ``ready_channel``, since ``still_since``. No channel is due before ``due_floor``, and
     no lease ended before ``lease_floor`` when all of them were looked at last, at ``swept_at``. Since ``held_since``
     all that is due is locked. The row is as it was ``noted_at``.
