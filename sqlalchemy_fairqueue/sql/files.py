@@ -22,8 +22,8 @@ FOLDERS: list[Traversable] = [files(__package__) / folder for folder in ("v1",)]
 _SUBJECTS = ("", "reads", "loads")
 # A statement ends with a semicolon at the end of a line, those within a body apart.
 _STATEMENT = re.compile(r"(?:\$\$.*?\$\$|.)*?(?:;[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
-# What pins the plans of a function, and the names in it, whatever the session has set. Generic plans are made without
-# statistics of the moment: by the indexes, which keep a call as short with a long backlog, and beside an old snapshot.
+# These pin the names and the plans in a function, whatever the session has set. Plans are generic and use indexes:
+# one that was made while a table was empty must also serve a long backlog.
 _SETTINGS = """
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
