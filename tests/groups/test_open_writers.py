@@ -21,12 +21,14 @@ CALLS = (
 )
 
 
-def _buffers(connection: Connection) -> list[int]:
-    found = []
-    for call in CALLS:
-        plan = connection.exec_driver_sql(f"explain (analyze, buffers, format json) {call}").scalar_one()[0]["Plan"]
-        found.append(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
-    return found
+def _buffers(connection: Connection, call: str) -> int:
+    plan = connection.exec_driver_sql(f"explain (analyze, buffers, format json) {call}").scalar_one()[0]["Plan"]
+    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+
+
+def _least_buffers(connection: Connection) -> list[int]:
+    """What each call reads: the least of three, since what others do to the catalogs makes it plan once more."""
+    return [min(_buffers(connection, call) for _ in range(3)) for call in CALLS]
 
 
 @pytest.mark.parametrize("writers", [10])
@@ -37,8 +39,7 @@ def test_open_writers_do_not_make_folds_dearer(database: Database, connect: Conn
     make(1)
     connection = connect().execution_options(isolation_level="AUTOCOMMIT")
     group = database.rows("select group_id from fq_group")[0].group_id
-    _buffers(connection)
-    before = _buffers(connection)
+    before = _least_buffers(connection)
     for number in range(12):
         if number < writers:
             connect().exec_driver_sql("select pg_current_xact_id()")
@@ -47,8 +48,7 @@ def test_open_writers_do_not_make_folds_dearer(database: Database, connect: Conn
             " from generate_series(1, 1000) i"
         )
         fold(database)
-    _buffers(connection)
-    assert all(now <= then + 5 * writers + 20 for now, then in zip(_buffers(connection), before, strict=True))
+    assert all(now <= then + 5 * writers + 20 for now, then in zip(_least_buffers(connection), before, strict=True))
 
 
 def test_what_open_transactions_note_is_folded_when_they_commit(

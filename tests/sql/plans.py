@@ -97,6 +97,13 @@ def buffers(kernel: Kernel, work: Callable[[], object]) -> int:
     return sum(plan["Plan"][f"Shared {kind} Blocks"] for plan in plans for kind in ("Hit", "Read"))
 
 
+def least_buffers(kernel: Kernel, work: Callable[[], object]) -> int:
+    """Return the least that three calls of *work* read: what others do to the server's catalogs makes a call read
+    those, and plan, once more.
+    """
+    return min(buffers(kernel, work) for _ in range(3))
+
+
 def assert_frugal(kernel: Kernel, bound: int, work: Callable[[], object]) -> None:
     """Fail where work reads a table of the queue in sequence, or more of its rows in one scan than the bound."""
     __tracebackhide__ = True

@@ -84,7 +84,7 @@ def test_no_call_walks_over_dead_versions_of_states(kernel: Kernel, open_kernel:
         }
 
     def measured() -> dict[str, int]:
-        """The least of three: what others do to the server's catalogs makes a call read those, and plan, once more."""
+        """The least of three, as ``least_buffers``."""
         times = [measure() for _ in range(3)]
         return {call: min(read[call] for read in times) for call in times[0]}
 
@@ -106,10 +106,9 @@ def test_a_consumer_that_begins_walks_over_none(kernel: Kernel, open_kernel: Ope
         assert kernel.complete(*kernel.dequeue(4).hands) == {}
         return read
 
-    first_call()
-    before = first_call()
+    before = min(first_call() for _ in range(3))
     open_kernel(isolation="REPEATABLE_READ").value("select count(*) from fq_channel_state")
     for _ in range(300):
         kernel.enqueue(*_CHANNELS)
         assert kernel.complete(*kernel.dequeue(4).hands) == {}
-    assert first_call() <= 1.5 * before + 8
+    assert min(first_call() for _ in range(3)) <= 1.5 * before + 8

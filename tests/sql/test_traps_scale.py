@@ -3,7 +3,7 @@
 import pytest
 
 from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel
-from tests.sql.plans import assert_frugal
+from tests.sql.plans import assert_frugal, least_buffers
 
 pytestmark = pytest.mark.usefixtures("cloned")
 
@@ -93,7 +93,14 @@ def test_an_open_snapshot_does_not_make_the_end_of_the_line_dearer(
 
 
 def test_dead_leases_do_not_make_an_empty_dequeue_dearer(kernel: Kernel, open_kernel: OpenKernel) -> None:
-    """Under a snapshot that keeps 200,000 ended leases an empty dequeue reads fewer than 100 buffers."""
+    """Under a snapshot that keeps 200,000 ended leases an empty dequeue reads fewer than 100 buffers, but for the one
+    in a tenth of a second that looks at all leases.
+    """
+
+    def soon_after_the_look_at_all() -> None:
+        kernel.rows("update fq_queue_state set swept_at = fq_now()")
+        kernel.dequeue(10)
+
     kernel.enqueue("a")
     kernel.complete(*kernel.dequeue().hands)
     kernel.rows(
@@ -107,8 +114,7 @@ def test_dead_leases_do_not_make_an_empty_dequeue_dearer(kernel: Kernel, open_ke
     kernel.complete(*kernel.dequeue().hands)
     kernel.enqueue("a")
     kernel.complete(*kernel.dequeue(10).hands)
-    plan = kernel.value("explain (analyze, buffers, format json) select * from fq_dequeue('q', 10, 30000000, 'me')")
-    assert plan[0]["Plan"]["Shared Hit Blocks"] + plan[0]["Plan"]["Shared Read Blocks"] < 100
+    assert least_buffers(kernel, soon_after_the_look_at_all) < 100
     reader.rollback()
 
 
