@@ -117,7 +117,8 @@ class ChannelStateMixin(FairqueueMixin):
     head_dequeue_at: Mapped[int | None] = mapped_column(BigInteger)
     head_message_id: Mapped[int | None] = mapped_column(BigInteger)
     last_dequeue_at: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
-    next_dequeue_at: Mapped[int | None] = mapped_column(BigInteger)
+    ready_tag: Mapped[int | None] = mapped_column(BigInteger)
+    due_at: Mapped[int | None] = mapped_column(BigInteger)
     rate_at: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     tag: Mapped[int | None] = mapped_column(BigInteger)
     tag_rest: Mapped[int | None] = mapped_column(BigInteger)
@@ -156,26 +157,28 @@ class ChannelStateMixin(FairqueueMixin):
             Index(
                 conv("fq_channel_state_ready_ix"),
                 "queue",
-                "next_dequeue_at",
+                "ready_tag",
                 "channel_id",
-                postgresql_where=text(
-                    "next_dequeue_at is not null and (max_concurrency is null or current_concurrency < max_concurrency)"
-                ),
+                postgresql_where=text("ready_tag is not null"),
+            ),
+            Index(
+                conv("fq_channel_state_due_ix"),
+                "queue",
+                "due_at",
+                "channel_id",
+                postgresql_where=text("due_at is not null"),
             ),
             Index(
                 conv("fq_channel_state_tag_ix"),
                 "queue",
                 "tag",
-                postgresql_where=text("tag is not null and (next_dequeue_at is null or next_dequeue_at >= 0)"),
+                postgresql_where=text("tag is not null and ready_tag is null"),
             ),
             Index(
                 conv("fq_channel_state_held_back_ix"),
                 "queue",
                 "channel_id",
-                postgresql_where=text(
-                    "head_message_id is not null"
-                    " and (next_dequeue_at is null or current_concurrency >= max_concurrency)"
-                ),
+                postgresql_where=text("head_message_id is not null and ready_tag is null and due_at is null"),
             ),
             Index(
                 conv("fq_channel_state_forget_ix"),

@@ -78,7 +78,7 @@ def set_aside(engine: Engine, channel: str, *, queue: str = "documents", words: 
             text(
                 """
                 update fq_channel_state s
-                set paused_at = fq_now(), problem = :problem, next_dequeue_at = null, row_version = row_version + 1
+                set paused_at = fq_now(), problem = :problem, ready_tag = null, due_at = null, row_version = row_version + 1
                 from fq_channel c
                 where c.id = s.channel_id
                   and c.queue = :queue

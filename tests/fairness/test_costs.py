@@ -117,7 +117,7 @@ def test_a_refund_beyond_the_virtual_time_is_a_credit(kernel: Kernel) -> None:
     kernel.complete(hand)
     kernel.ready()
     state = kernel.state("dear")
-    assert state["tag"] == state["next_dequeue_at"] == FIRST + 100 * SCALE + 2
+    assert state["tag"] == state["ready_tag"] == FIRST + 100 * SCALE + 2
     assert state["tag_rest"] == -99 * SCALE - 1
     kernel.enqueue(*["new"] * 50)
     kernel.ready()
@@ -208,7 +208,7 @@ def test_virtual_time_begins_anew_before_it_leaves_its_range(kernel: Kernel) -> 
     kernel.dequeue(8)
     kernel.rows(
         "update fq_channel_state set row_version = row_version + 1, tag = tag + 8500000000000000000,"
-        " next_dequeue_at = next_dequeue_at + 8500000000000000000"
+        " ready_tag = ready_tag + 8500000000000000000"
     )
     before = kernel.state("a")["tag"] - kernel.state("b")["tag"]
     served = Counter(name for _ in range(40) for name in kernel.dequeue().channels)
@@ -223,7 +223,7 @@ def test_virtual_time_begins_anew_beside_a_channel_that_was_idle_for_long(kernel
     kernel.complete(*kernel.dequeue(1).hands)
     kernel.enqueue("busy", "busy")
     kernel.rows(
-        "update fq_channel_state s set tag = %(late)s, next_dequeue_at = %(late)s from fq_channel c "
+        "update fq_channel_state s set tag = %(late)s, ready_tag = %(late)s from fq_channel c "
         "where c.id = s.channel_id and c.name = 'busy'",
         late=-(10**18) + 1,
     )

@@ -38,33 +38,36 @@ where m.lease_id is null
       and (g.dequeue_at, g.message_id) <= (m.dequeue_at, m.id)
   )
 union all
-select format('I8: channel %s has the head (%s, %s) and its next turn at %s',
-  s.name, s.head_dequeue_at, s.head_message_id, s.next_dequeue_at)
+select format('I8: channel %s has the head (%s, %s), stands at %s and waits until %s',
+  s.name, s.head_dequeue_at, s.head_message_id, s.ready_tag, s.due_at)
 from state s
 where num_nulls(s.head_dequeue_at, s.head_message_id) = 1
-  or (s.head_dequeue_at is null and s.next_dequeue_at is not null)
-  or (s.head_dequeue_at is not null and s.next_dequeue_at is null and s.paused_at is null)
+  or num_nonnulls(s.ready_tag, s.due_at) <> case
+    when s.head_dequeue_at is null or s.paused_at is not null or s.current_concurrency >= s.max_concurrency then 0
+    else 1
+  end
+  and not exists (
+    select
+    from fq_signal g
+    where g.channel_id = s.channel_id
+  )
 union all
 select format('I8: channel %s is put off until %s, head %s, rate %s',
-  s.name, s.next_dequeue_at, s.head_dequeue_at, s.rate_at)
+  s.name, s.due_at, s.head_dequeue_at, s.rate_at)
 from state s
-where s.next_dequeue_at > greatest(s.head_dequeue_at, (select last_value from public.test_clock) + 11000, s.rate_at)
+where s.due_at > greatest(s.head_dequeue_at, (select last_value from public.test_clock) + 11000, s.rate_at)
 union all
 select format('I8: channel %s stands at %s, before the floor (%s, %s)',
-  s.name, s.next_dequeue_at, d.ready_floor, d.ready_channel)
+  s.name, s.ready_tag, d.ready_floor, d.ready_channel)
 from state s
 join fq_queue_state d on d.queue = s.queue
-where s.next_dequeue_at < 0
-  and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
-  and (s.next_dequeue_at, s.channel_id) < (d.ready_floor, d.ready_channel)
+where (s.ready_tag, s.channel_id) < (d.ready_floor, d.ready_channel)
 union all
 select format('I8: channel %s waits until %s, before the floor %s, and no signal tells of it',
-  s.name, s.next_dequeue_at, d.due_floor)
+  s.name, s.due_at, d.due_floor)
 from state s
 join fq_queue_state d on d.queue = s.queue
-where s.next_dequeue_at >= 0
-  and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
-  and s.next_dequeue_at < least(d.due_floor, (select last_value from public.test_clock))
+where s.due_at < least(d.due_floor, (select last_value from public.test_clock))
   and not exists (
     select
     from fq_signal g
@@ -79,10 +82,9 @@ where g.queue = 'model'
   and g.xid < d.heard_below
   and g.xid <> all (d.heard_open)
 union all
-select format('I4: channel %s stands at %s, and its start tag is %s', s.name, s.next_dequeue_at, s.tag)
+select format('I4: channel %s stands at %s, and its start tag is %s', s.name, s.ready_tag, s.tag)
 from state s
-where s.next_dequeue_at < 0
-  and s.next_dequeue_at is distinct from s.tag
+where s.ready_tag <> s.tag
 union all
 select format('I29: message %s of channel %s has a priority and is due at %s, and nobody will promote it',
   m.id, s.name, m.dequeue_at)
@@ -109,11 +111,6 @@ union all
 select format('I10: message %s is present and dead', m.id)
 from fq_message m
 join fq_dead_letter d on d.message_id = m.id
-union all
-select format('I16: channel %s is paused and stands at %s', s.name, s.next_dequeue_at)
-from state s
-where s.paused_at is not null
-  and s.next_dequeue_at is not null
 union all
 select format('I17: the backlog of channel %s is %s and %s added, but %s messages are in nobody''s hands',
   s.name, s.backlog, n.added, n.messages)
@@ -162,10 +159,10 @@ select 'I8: message ' || m.id from fq_message m join fq_channel c on c.id = m.ch
 union all
 select 'I8: signal ' || g.id from fq_signal g where g.queue = 'model'
 union all
-select format('I8: state of channel %s: current %s, next %s', s.channel_id, s.current_concurrency, s.next_dequeue_at)
+select format('I8: state of channel %s: current %s, ready at %s', s.channel_id, s.current_concurrency, s.ready_tag)
 from fq_channel_state s
 where s.queue = 'model'
-  and (s.current_concurrency <> 0 or s.next_dequeue_at is not null)
+  and (s.current_concurrency <> 0 or num_nonnulls(s.ready_tag, s.due_at) > 0)
 union all
 select 'I8: lease ' || l.id from fq_lease l where l.queue = 'model'
 union all

@@ -55,7 +55,7 @@ _FLOORS = [
         "from pg_snapshot_xip(v_snapshot) x(xid)\n      where false",
     ),
     Mutation("what a locked channel was told is put back without its message", "fq_put_back", "t.least[1]", "null"),
-    Mutation("a due channel is forgotten", "fq_move_due", "r.next_dequeue_at <= p_now", "r.next_dequeue_at < 0"),
+    Mutation("a due channel is forgotten", "fq_move_due", "r.due_at <= p_now", "r.due_at < 0"),
     Mutation(
         "who becomes ready beside a channel that stands still is hidden by the floor",
         "fq_virtual_time",
@@ -111,10 +111,8 @@ _SERVING = [
         "state.current_concurrency - h.freed",
         "state.current_concurrency",
     ),
-    Mutation("a paused channel is scheduled", "fq_hear_many", "when o.paused_at is null then", "when true then"),
-    Mutation(
-        "a resumed channel has no turn order", "fq_resume", "when s.head_dequeue_at is not null then", "when false then"
-    ),
+    Mutation("a paused channel is scheduled", "fq_opens_at", "num_nonnulls(p_paused_at) = 0 and ", ""),
+    Mutation("a resumed channel stands nowhere", "fq_resume", "where r.head_message_id is not null", "where false"),
     Mutation("a backlog never grows", "fq_hear_many", "backlog = s.backlog + t.added", "backlog = s.backlog"),
     Mutation("a withdrawn message stays", "fq_return_messages", "      and h.cancelled\n", "      and false\n"),
     Mutation(

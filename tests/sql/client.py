@@ -153,7 +153,7 @@ class Kernel:
     def ready(self) -> None:
         """Hear everything, and move what is due into the ready order, as the dequeue of a paused queue does."""
         self.rows("select fq_pause(%(queue)s)", queue=self.queue)
-        due = "select from fq_channel_state where queue = %(queue)s and next_dequeue_at between 0 and fq_now()"
+        due = "select from fq_channel_state where queue = %(queue)s and due_at <= fq_now()"
         while self.hear() or self.value(f"select exists ({due})", queue=self.queue):
             pass
         self.rows("select fq_resume(%(queue)s)", queue=self.queue)

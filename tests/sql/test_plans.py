@@ -59,7 +59,7 @@ def _fill(kernel: Kernel, messages: int, channels: int) -> None:
     kernel.rows("update fq_queue_state set ready_floor = '-9223372036854775808', ready_channel = 0")
     # A head is a lower bound: zero will do.
     kernel.rows(
-        "insert into fq_channel_state (channel_id, queue, head_dequeue_at, head_message_id, tag, next_dequeue_at)"
+        "insert into fq_channel_state (channel_id, queue, head_dequeue_at, head_message_id, tag, ready_tag)"
         " select id, 'q', 0, 0, id - 9000000000000000000, id - 9000000000000000000 from fq_channel where name like 'c%'"
     )
 

@@ -28,7 +28,7 @@ def test_a_locked_message_is_passed_by_and_not_lost(
     call = kernel.dequeue(10)
     # Where only locked ones were left, the channel is polled again shortly.
     if not call.hands and left:
-        kernel.rows("update fq_channel_state set next_dequeue_at = fq_now()")
+        kernel.rows("update fq_channel_state set due_at = fq_now()")
         call = kernel.dequeue(10)
     assert call.ids == left
     assert kernel.state("a")["current_concurrency"] == 3 + len(left)

@@ -50,9 +50,10 @@ begin
   set row_version = s.row_version + 1,
     max_concurrency = case when w.marks >= 0 then w.max_concurrency end,
     current_concurrency = s.current_concurrency + greatest(w.marks, 0),
-    next_dequeue_at = case
-      when w.marks < 0 then greatest(s.next_dequeue_at, v_now + least(greatest(v_now - w.revision, 10000), 1000000))
-      else s.next_dequeue_at
+    ready_tag = case when s.current_concurrency + w.marks < w.max_concurrency and w.marks >= 0 then s.ready_tag end,
+    due_at = case
+      when w.marks < 0 then greatest(s.due_at, v_now + least(greatest(v_now - w.revision, 10000), 1000000))
+      when s.current_concurrency + w.marks < w.max_concurrency then s.due_at
     end
   from (
     select newest.row, u.marks, n.max_concurrency, n.revision
@@ -73,7 +74,7 @@ begin
     ) n
   ) w
   where s.ctid = w.row
-    and (w.marks >= 0 or s.next_dequeue_at is not null);
+    and (w.marks >= 0 or num_nonnulls(s.ready_tag, s.due_at) > 0);
   return (
     select count(*)
     from unnest(v_marks) u(marks)

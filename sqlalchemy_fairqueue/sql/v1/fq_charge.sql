@@ -35,14 +35,16 @@ begin
     last_dequeue_at = case when n.got > 0 then p_now else s.last_dequeue_at end,
     tag = n.tag,
     tag_rest = n.rest,
-    next_dequeue_at = fairqueue.fq_next_dequeue_at(
-      n.tag::bigint, n.got::integer, n.head_at::bigint, p_now, n.rate_at::bigint, s.rate_interval, s.rate_burst,
-      (s.current_concurrency + n.got < s.max_concurrency)::boolean
-    )
+    ready_tag = case when n.opens_at <= p_now then n.tag end,
+    due_at = case when n.opens_at > p_now then n.opens_at end
   from (
     select u.row, u.got, u.head_at, u.head_id, t.rate_at,
-      fairqueue.fq_tag_after(o.next_dequeue_at, o.tag_rest, u.cost::bigint, o.weight) as tag,
-      fairqueue.fq_tag_rest(o.tag_rest, u.cost::bigint, o.weight, u.head_at::bigint) as rest
+      fairqueue.fq_tag_after(o.tag, o.tag_rest, u.cost::bigint, o.weight) as tag,
+      fairqueue.fq_tag_rest(o.tag_rest, u.cost::bigint, o.weight, u.head_at::bigint) as rest,
+      fairqueue.fq_opens_at(
+        (case when u.got = 0 and u.head_at <= p_now then p_now + 10000 else u.head_at end)::bigint, o.paused_at,
+        (o.current_concurrency + u.got < o.max_concurrency)::boolean, t.rate_at::bigint, o.rate_interval, o.rate_burst
+      ) as opens_at
     from unnest(p_states, p_gots, p_costs, p_heads_at, p_head_ids) u(row, got, cost, head_at, head_id)
     join fairqueue.fq_channel_state o on o.ctid = u.row
     cross join lateral (
@@ -51,12 +53,12 @@ begin
     where u.got is not null
   ) n
   where s.ctid = n.row
-  returning s.channel_id, s.next_dequeue_at
+  returning s.channel_id, s.due_at
   )
   insert into fairqueue.fq_signal (queue, channel_id)
   select p_queue, m.channel_id
   from moved m
-  where m.next_dequeue_at >= 0
+  where m.due_at is not null
     and not p_hearer;
 end
 $$;

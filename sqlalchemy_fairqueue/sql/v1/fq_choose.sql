@@ -40,11 +40,11 @@ begin
   followed := false;
   -- As fq_choose_one.
   select array_agg(o.row), array_agg(o.channel_id), array_agg(o.limited), array_agg(o.room),
-    array_agg(o.head_dequeue_at), array_agg(o.head_message_id), array_agg(o.next_dequeue_at), array_agg(o.tag_rest),
+    array_agg(o.head_dequeue_at), array_agg(o.head_message_id), array_agg(o.ready_tag), array_agg(o.tag_rest),
     array_agg(o.weight), count(*)
   into states, v_channels, limited, v_rooms, v_heads_at, v_head_ids, v_tags, v_rests, v_weights, v_found
   from (
-    select s.ctid as row, s.channel_id, s.weight, s.next_dequeue_at, s.tag_rest, s.head_dequeue_at, s.head_message_id,
+    select s.ctid as row, s.channel_id, s.weight, s.ready_tag, s.tag_rest, s.head_dequeue_at, s.head_message_id,
       s.max_concurrency is not null as limited,
       least(
         p_limit, s.max_concurrency - s.current_concurrency,

@@ -76,31 +76,18 @@ begin
       configured = p.configured,
       backlog = coalesce(v_backlog, s.backlog),
       current_concurrency = s.current_concurrency + v_marked,
-      rate_at = n.rate_at,
-      next_dequeue_at = case
-        when s.next_dequeue_at is null then null
-        -- the next hearing gives a start tag anew
-        when s.next_dequeue_at < 0 then greatest(0, n.allowed_at)
-        when s.next_dequeue_at <= v_now then greatest(s.next_dequeue_at, n.allowed_at)
-        else greatest(0, s.head_dequeue_at, n.allowed_at)
-      end
-    from (
-      select r.rate_at,
-        fairqueue.fq_rate_allows_at(r.rate_at, v_policy.rate_interval, v_policy.rate_burst) as allowed_at
-      from (
-        select least(o.rate_at, v_now + v_policy.rate_burst * v_policy.rate_interval) as rate_at
-        from fairqueue.fq_channel_state o
-        where o.ctid = v_row
-      ) r
-    ) n
+      rate_at = least(s.rate_at, v_now + v_policy.rate_burst * v_policy.rate_interval),
+      -- the hearing of the signal gives it a place anew
+      ready_tag = null,
+      due_at = null
     where s.ctid = v_row
       and s.channel_id = v_channel_id
-    returning s.head_dequeue_at, s.head_message_id, s.next_dequeue_at
+    returning s.head_dequeue_at, s.head_message_id
   )
   insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id)
   select p_queue, v_channel_id, c.head_dequeue_at, c.head_message_id
   from configured c
-  where c.next_dequeue_at is not null;
+  where c.head_message_id is not null;
   insert into fairqueue.fq_channel_plan as o (channel_id, queue, plan, overridden, revision)
   values (v_channel_id, p_queue, p.plan, p.overridden, coalesce(p.revision, 0))
   on conflict (channel_id) do update

@@ -3,7 +3,7 @@
 -- whether what is ready counts, which it does not at a limit of the queue that opens at p_opens_at (null: by a signal).
 -- is_held: something is due, and only its holder can say how long.
 -- Guarantees: what is held is due again after as long as it has been so, 10 ms at least and a second at most.
--- Locks: none. Index: fq_channel_state_ready_ix, fq_lease_expires_ix. Errors: none.
+-- Locks: none. Index: fq_channel_state_ready_ix, fq_channel_state_due_ix, fq_lease_expires_ix. Errors: none.
 create function fairqueue.fq_due_in(
   p_queue text, p_state fairqueue.fq_queue_state, p_held boolean, p_ready boolean, p_opens_at bigint, p_now bigint,
   out due_in bigint, out is_held boolean
@@ -21,13 +21,11 @@ begin
   from (values (p_queue)) asked (name)
   left join lateral fairqueue.fq_first_ready(asked.name, p_state.ready_floor, p_state.ready_channel) f on p_ready
   left join lateral (
-    select s.next_dequeue_at as due_at
+    select s.due_at
     from fairqueue.fq_channel_state s
     where s.queue = asked.name
-      and s.next_dequeue_at is not null
-      and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
-      and s.next_dequeue_at >= greatest(0, least(p_state.due_floor, p_now))
-    order by s.queue, s.next_dequeue_at
+      and s.due_at >= least(p_state.due_floor, p_now)
+    order by s.queue, s.due_at
     limit 1
   ) w on p_ready
   left join lateral (

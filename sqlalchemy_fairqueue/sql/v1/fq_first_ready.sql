@@ -6,13 +6,11 @@ returns table (tag bigint, channel_id bigint, tag_rest bigint, weight integer, h
 language sql
 stable
 as $$
-  select s.next_dequeue_at, s.channel_id, s.tag_rest, s.weight, s.head_message_id
+  select s.ready_tag, s.channel_id, s.tag_rest, s.weight, s.head_message_id
   from fairqueue.fq_channel_state s
   where s.queue = p_queue
-    and s.next_dequeue_at is not null
-    and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
-    and (s.next_dequeue_at, s.channel_id) >= (p_floor, p_channel)
-    and s.next_dequeue_at < 0
-  order by s.queue, s.next_dequeue_at, s.channel_id
+    and s.ready_tag is not null
+    and (s.ready_tag, s.channel_id) >= (p_floor, p_channel)
+  order by s.queue, s.ready_tag, s.channel_id
   limit 1
 $$;

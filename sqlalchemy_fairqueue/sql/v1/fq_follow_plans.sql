@@ -49,7 +49,7 @@ begin
     ),
     wanted as materialized (
       select o.ctid as row, c.row as noted, o.channel_id, p.revision, o.rate_at,
-        o.max_concurrency is null or o.current_concurrency < o.max_concurrency as served_before,
+        o.head_dequeue_at, o.paused_at, o.current_concurrency,
         case when 'max_concurrency' = any (c.overridden) then o.max_concurrency else p.max_concurrency end
           as max_concurrency,
         o.max_concurrency is null and p.max_concurrency is not null and 'max_concurrency' <> all (c.overridden)
@@ -89,21 +89,19 @@ begin
         drop_when_full = w.drop_when_full,
         priority_aging = w.priority_aging,
         rate_at = least(s.rate_at, v_now + w.rate_burst * w.rate_interval),
-        next_dequeue_at = case
-          when s.next_dequeue_at is null then null
-          when s.next_dequeue_at < 0 and w.served_before and (t.allowed_at <= v_now) is not false then s.next_dequeue_at
-          else greatest(0, s.head_dequeue_at, t.allowed_at)
-        end
+        ready_tag = case when t.opens_at <= v_now then s.ready_tag end,
+        due_at = case when s.ready_tag is null or t.opens_at > v_now then t.opens_at end
       from wanted w
       cross join lateral (
-        select fairqueue.fq_rate_allows_at(
+        select fairqueue.fq_opens_at(
+          w.head_dequeue_at::bigint, w.paused_at::bigint, (w.current_concurrency < w.max_concurrency)::boolean,
           least(w.rate_at, v_now + w.rate_burst * w.rate_interval)::bigint, w.rate_interval::bigint,
           w.rate_burst::integer
-        ) as allowed_at
+        ) as opens_at
       ) t
       where s.ctid = w.row
         and not w.first
-      returning s.channel_id, s.next_dequeue_at
+      returning s.channel_id, s.due_at
     ),
     noted as (
       update fairqueue.fq_channel_plan o
@@ -116,7 +114,7 @@ begin
       insert into fairqueue.fq_signal (queue, channel_id)
       select p_queue, a.channel_id
       from applied a
-      where a.next_dequeue_at >= 0
+      where a.due_at is not null
         and not p_hearer
     )
     select (select count(*) from applied a), array_agg(w.channel_id) filter (where w.first)

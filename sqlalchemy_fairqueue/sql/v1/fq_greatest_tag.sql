@@ -15,7 +15,7 @@ begin
   from fairqueue.fq_channel_state s
   where s.queue = p_queue
     and s.tag is not null
-    and (s.next_dequeue_at is null or s.next_dequeue_at >= 0)
+    and s.ready_tag is null
   order by s.queue desc, s.tag desc
   limit 1;
   return coalesce(v_tag, -9000000000000000000);

@@ -68,44 +68,23 @@ begin
       head_message_id = n.head_id,
       tag = coalesce(h.tag, n.tag),
       tag_rest = coalesce(h.rest, n.rest),
-      next_dequeue_at = case
-        when n.is_ready then coalesce(h.tag, n.tag)
-        when n.lower then least(n.next_at, n.until)
-        else n.next_at
-      end
+      ready_tag = case when n.is_ready then coalesce(h.tag, n.tag) end,
+      due_at = case when not n.is_ready then n.opens_at end
     from told t
     cross join lateral (
       select l.*,
-        case
-          when l.was_ready then l.next_at
-          when l.is_ready then greatest(l.tag_before, p_virtual_time)
-          else l.tag_before
-        end as tag
+        case when l.is_ready and l.ready_tag is null then greatest(l.tag_before, p_virtual_time) else l.tag_before end
+          as tag
       from (
-        select u.*,
-          (
-            u.was_ready
-            or (
-              (u.next_at is not null or (u.lower and u.until is not null))
-              and (u.max_concurrency is null or u.current_concurrency - t.freed < u.max_concurrency)
-              and u.until <= p_now
-            )
-          ) is true as is_ready
+        select u.*, u.ready_tag is not null or (u.opens_at <= p_now) is true as is_ready
         from (
-          select o.next_dequeue_at as next_at, o.max_concurrency, o.current_concurrency, o.weight, o.tag as tag_before,
-            o.tag_rest as rest, b.lower,
-            -- A channel that was at its limit is placed anew.
-            o.next_dequeue_at < 0
-              and (o.max_concurrency is null or o.current_concurrency < o.max_concurrency) as was_ready,
+          select o.ready_tag, o.weight, o.tag as tag_before, o.tag_rest as rest,
             case when b.lower then t.dequeue_at else o.head_dequeue_at end as head_at,
             case when b.lower then t.message_id else o.head_message_id end as head_id,
-            case
-              when o.paused_at is null then
-                greatest(
-                  0, case when b.lower then t.dequeue_at else o.head_dequeue_at end,
-                  fairqueue.fq_rate_allows_at(o.rate_at, o.rate_interval, o.rate_burst)
-                )
-            end as until
+            fairqueue.fq_opens_at(
+              (case when b.lower then t.dequeue_at else o.head_dequeue_at end)::bigint, o.paused_at,
+              (o.current_concurrency - t.freed < o.max_concurrency)::boolean, o.rate_at, o.rate_interval, o.rate_burst
+            ) as opens_at
           from fairqueue.fq_channel_state o
           cross join lateral (
             select t.message_id is not null
@@ -117,16 +96,16 @@ begin
       ) l
     ) n
     left join lateral fairqueue.fq_tag_heard(
-      (case when n.was_ready then n.next_at end)::bigint, n.tag_before::bigint, n.rest::bigint, n.weight::integer,
+      n.ready_tag::bigint, n.tag_before::bigint, n.rest::bigint, n.weight::integer,
       t.cost::bigint, n.is_ready::boolean, p_virtual_time
     ) h on t.cost <> 0 or (n.is_ready and n.rest < 0)
     where s.ctid = t.state
-    returning s.next_dequeue_at, s.max_concurrency is null or s.current_concurrency < s.max_concurrency as served
+    returning s.due_at
   )
   select
     (select coalesce(sum(t.signals), 0) from told t),
     (select coalesce(sum(t.queue_freed), 0) from told t),
-    (select min(a.next_dequeue_at) filter (where a.served and a.next_dequeue_at >= 0) from applied a)
+    (select min(a.due_at) from applied a)
   into heard, freed, first_due;
   seen := cardinality(p_rows);
   if heard < seen and (p_must or (p_noting and heard > 0)) then

@@ -22,8 +22,7 @@ declare
   s record;
   g fairqueue.fq_signal;
   v_lower boolean;
-  v_until bigint;
-  v_has_room boolean;
+  v_opens_at bigint;
   v_was_ready boolean;
   v_is_ready boolean;
 begin
@@ -70,8 +69,7 @@ begin
   if v_state is null then
     return;
   end if;
-  -- A channel that was at its limit is placed anew.
-  v_was_ready := s.next_dequeue_at < 0 and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency);
+  v_was_ready := s.ready_tag is not null;
   v_lower := g.message_id is not null
     and (s.head_dequeue_at is null or (g.dequeue_at, g.message_id) < (s.head_dequeue_at, s.head_message_id));
   if v_lower then
@@ -79,31 +77,20 @@ begin
     s.head_message_id := g.message_id;
   end if;
   s.current_concurrency := s.current_concurrency - g.freed;
-  v_has_room := s.max_concurrency is null or s.current_concurrency < s.max_concurrency;
-  v_until := greatest(
-    0, s.head_dequeue_at, fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst)
+  v_opens_at := fairqueue.fq_opens_at(
+    s.head_dequeue_at, s.paused_at, (s.current_concurrency < s.max_concurrency)::boolean, s.rate_at, s.rate_interval,
+    s.rate_burst
   );
-  v_is_ready := v_was_ready
-    or (
-      s.paused_at is null
-      and (s.next_dequeue_at is not null or v_lower)
-      and v_has_room
-      and v_until <= p_now
-    );
+  v_is_ready := v_was_ready or (v_opens_at <= p_now) is true;
   if g.cost <> 0 or (v_is_ready and s.tag_rest < 0) then
     select h.tag, h.rest into s.tag, s.tag_rest
     from fairqueue.fq_tag_heard(
-      (case when v_was_ready then s.next_dequeue_at end)::bigint, s.tag, s.tag_rest, s.weight, g.cost::bigint,
-      (v_is_ready is true)::boolean, p_virtual_time
+      s.ready_tag, s.tag, s.tag_rest, s.weight, g.cost::bigint, v_is_ready, p_virtual_time
     ) h;
-  elsif v_is_ready and v_was_ready is not true then
+  elsif v_is_ready and not v_was_ready then
     s.tag := greatest(s.tag, p_virtual_time);
   end if;
-  s.next_dequeue_at := case
-    when v_is_ready then s.tag
-    when v_lower and s.paused_at is null then least(s.next_dequeue_at, v_until)
-    else s.next_dequeue_at
-  end;
+  first_due := case when not v_is_ready then v_opens_at end;
   update fairqueue.fq_channel_state o
   set row_version = o.row_version + 1,
     current_concurrency = s.current_concurrency,
@@ -114,10 +101,8 @@ begin
     head_message_id = s.head_message_id,
     tag = s.tag,
     tag_rest = s.tag_rest,
-    next_dequeue_at = s.next_dequeue_at
+    ready_tag = case when v_is_ready then s.tag end,
+    due_at = first_due
   where o.ctid = v_state;
-  if s.next_dequeue_at >= 0 and v_has_room then
-    first_due := s.next_dequeue_at;
-  end if;
 end
 $$;

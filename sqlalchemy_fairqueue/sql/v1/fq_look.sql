@@ -6,7 +6,7 @@
 -- Guarantees: one statement, one snapshot. A state that came out of a dump may name transactions of another server: its
 -- row is not younger than they are, and all signals count as unheard then.
 -- Locks: none. Index: fq_queue_pkey, fq_queue_state_newest_ix, fq_signal_pkey, fq_lease_expires_ix,
--- fq_promotion_due_ix, fq_channel_state_ready_ix, fq_message_pkey. Errors: none.
+-- fq_promotion_due_ix, fq_channel_state_ready_ix, fq_channel_state_due_ix, fq_message_pkey. Errors: none.
 create function fairqueue.fq_look(p_queue text, p_now bigint)
 returns record
 language plpgsql
@@ -46,10 +46,8 @@ begin
       select
       from fairqueue.fq_channel_state s
       where s.queue = p_queue
-        and s.next_dequeue_at is not null
-        and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
-        and s.next_dequeue_at >= coalesce(least(d.due_floor, p_now), 0)
-        and s.next_dequeue_at <= p_now
+        and s.due_at >= coalesce(least(d.due_floor, p_now), 0)
+        and s.due_at <= p_now
     ) as is_due,
     q.plans is true and exists (
       select

@@ -1,7 +1,7 @@
 -- fq_note: write the state of a queue's dispatcher, which the caller has locked: row and state as fq_attend gave them.
 -- Guarantees: the floor of what is due rises to the first channel that waits, and never beyond p_now: who places a
 -- channel at a time without being the hearer leaves a signal, by which the floor falls again.
--- Locks: only the row that the caller holds. Index: fq_channel_state_ready_ix, fq_lease_expires_ix; the row by ctid.
+-- Locks: only the row that the caller holds. Index: fq_channel_state_due_ix, fq_lease_expires_ix; the row by ctid.
 -- Errors: none.
 create function fairqueue.fq_note(p_row tid, p_state fairqueue.fq_queue_state, p_now bigint)
 returns void
@@ -21,13 +21,11 @@ begin
     due_floor = least(
       p_now,
       (
-        select w.next_dequeue_at
+        select w.due_at
         from fairqueue.fq_channel_state w
         where w.queue = p_state.queue
-          and w.next_dequeue_at is not null
-          and (w.max_concurrency is null or w.current_concurrency < w.max_concurrency)
-          and w.next_dequeue_at >= greatest(0, p_state.due_floor)
-        order by w.queue, w.next_dequeue_at
+          and w.due_at >= p_state.due_floor
+        order by w.queue, w.due_at
         limit 1
       )
     ),

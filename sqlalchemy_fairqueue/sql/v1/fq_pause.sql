@@ -45,7 +45,8 @@ begin
   update fairqueue.fq_channel_state s
   set row_version = s.row_version + 1,
     paused_at = fairqueue.fq_now(),
-    next_dequeue_at = null
+    ready_tag = null,
+    due_at = null
   where s.ctid = v_row
     and s.channel_id = v_channel_id
     and s.paused_at is null;

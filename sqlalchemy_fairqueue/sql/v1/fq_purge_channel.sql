@@ -51,18 +51,9 @@ begin
       backlog = s.backlog - v_deleted,
       head_dequeue_at = n.dequeue_at,
       head_message_id = n.id,
-      next_dequeue_at = case
-        when n.id is null or s.paused_at is not null then null
-        else greatest(
-          -- the next hearing gives a start tag anew
-          0,
-          n.dequeue_at,
-          coalesce(
-            s.next_dequeue_at,
-            fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst)
-          )
-        )
-      end
+      -- the hearing of the signal gives it a place anew
+      ready_tag = null,
+      due_at = null
     from (select) one
     left join lateral (
       select x.dequeue_at, x.id
@@ -74,12 +65,12 @@ begin
     ) n on true
     where s.ctid = v_row
       and s.channel_id = v_channel_id
-    returning s.head_dequeue_at, s.head_message_id, s.next_dequeue_at
+    returning s.head_dequeue_at, s.head_message_id
   )
   insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id)
   select p_queue, v_channel_id, p.head_dequeue_at, p.head_message_id
   from purged p
-  where p.next_dequeue_at is not null;
+  where p.head_message_id is not null;
   return v_deleted;
 end
 $$;

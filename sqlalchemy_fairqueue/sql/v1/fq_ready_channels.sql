@@ -6,14 +6,12 @@ returns table (state tid, row_version bigint, tag bigint, channel_id bigint)
 language sql
 stable
 as $$
-  select s.ctid, s.row_version, s.next_dequeue_at, s.channel_id
+  select s.ctid, s.row_version, s.ready_tag, s.channel_id
   from fairqueue.fq_channel_state s
   where s.queue = p_queue
-    and s.next_dequeue_at is not null
-    and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
-    and (s.next_dequeue_at, s.channel_id) >= (p_floor, p_channel)
-    and s.next_dequeue_at < 0
+    and s.ready_tag is not null
+    and (s.ready_tag, s.channel_id) >= (p_floor, p_channel)
     and s.head_dequeue_at <= p_now
     and (fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst) <= p_now) is not false
-  order by s.queue, s.next_dequeue_at, s.channel_id
+  order by s.queue, s.ready_tag, s.channel_id
 $$;

@@ -33,10 +33,7 @@ begin
   set row_version = s.row_version + 1,
     -- The subtraction itself must not leave the range.
     tag = greatest(s.tag, c_step - 9000000000000000000) - c_step,
-    next_dequeue_at = case
-      when s.next_dequeue_at < 0 then greatest(s.tag, c_step - 9000000000000000000) - c_step
-      else s.next_dequeue_at
-    end
+    ready_tag = greatest(s.ready_tag, c_step - 9000000000000000000) - c_step
   where s.ctid = any (v_rows);
   return true;
 end

@@ -91,7 +91,8 @@ begin
     heard_id = greatest(0, least(s.heard_id, coalesce(v_heard, 0))),
     head_dequeue_at = n.dequeue_at,
     head_message_id = n.id,
-    next_dequeue_at = case when s.paused_at is null and n.id is not null then greatest(n.dequeue_at, v_now) end
+    ready_tag = null,
+    due_at = null
   from (select) one
   left join lateral (
     select x.dequeue_at, x.id

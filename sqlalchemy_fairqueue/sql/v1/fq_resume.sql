@@ -38,14 +38,7 @@ begin
       update fairqueue.fq_channel_state s
       set row_version = s.row_version + 1,
         paused_at = null,
-        problem = null,
-        next_dequeue_at = case
-          when s.head_dequeue_at is not null then
-            greatest(
-              0, s.head_dequeue_at,
-              fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst)
-            )
-        end
+        problem = null
       where s.ctid = v_row
         and s.channel_id = v_channel_id
         and s.paused_at is not null

@@ -65,9 +65,8 @@ begin
       select s.channel_id
       from fairqueue.fq_channel_state s
       where s.queue = p_queue
-        and s.next_dequeue_at < 0
-        and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
-      order by s.queue, s.next_dequeue_at, s.channel_id
+        and s.ready_tag is not null
+      order by s.queue, s.ready_tag, s.channel_id
       limit greatest(p_limit, 100)
     )
     union all
@@ -75,9 +74,8 @@ begin
       select s.channel_id
       from fairqueue.fq_channel_state s
       where s.queue = p_queue
-        and s.next_dequeue_at between 0 and v_now
-        and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
-      order by s.queue, s.next_dequeue_at, s.channel_id
+        and s.due_at <= v_now
+      order by s.queue, s.due_at, s.channel_id
       limit 1000
     )
   loop

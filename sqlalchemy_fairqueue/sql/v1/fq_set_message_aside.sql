@@ -38,7 +38,8 @@ begin
   set row_version = s.row_version + 1,
     paused_at = coalesce(s.paused_at, fairqueue.fq_now()),
     problem = format('message %s is %s', p_id, p_reason),
-    next_dequeue_at = null
+    ready_tag = null,
+    due_at = null
   where s.ctid = (
     select n.ctid
     from fairqueue.fq_channel_state n

@@ -1,13 +1,13 @@
 -- fq_tag_heard: where a channel stands in virtual time, and the rest of its costs, after its dispatcher heard that its
--- messages cost p_cost more (or less) than it was charged. p_turn_order: its next_dequeue_at; p_is_ready: whether it is
--- in the ready order from now on; p_virtual_time: of the queue; null: unknown.
+-- messages cost p_cost more (or less) than it was charged. p_ready_tag: the tag if it was ready (null: it was
+-- not); p_is_ready: whether it is ready from now on; p_virtual_time: of the queue; null: unknown.
 -- Guarantees: who becomes ready starts at the virtual time at the earliest, so that nothing is saved up in idleness. A
 -- ready channel is moved back to the virtual time at most; what it should have been moved further is a credit (a rest
 -- below zero), so that it is served first until it has used that up, and a newcomer has no part in it.
 -- Locks: none. Errors: none.
 -- Source: virtual token counter (Sheng et al. 2024), for costs that are known late.
 create function fairqueue.fq_tag_heard(
-  p_turn_order bigint, p_tag bigint, p_rest bigint, p_weight integer, p_cost bigint, p_is_ready boolean,
+  p_ready_tag bigint, p_tag bigint, p_rest bigint, p_weight integer, p_cost bigint, p_is_ready boolean,
   p_virtual_time bigint, out tag bigint, out rest bigint
 )
 language plpgsql
@@ -22,7 +22,7 @@ begin
   rest := (v_charge % v_weight + v_weight) % v_weight;
   -- The sum itself must not leave the range.
   tag := v_tag + greatest(-9000000000000000000 - v_tag, least((v_charge - rest) / v_weight, -1 - v_tag));
-  if p_is_ready and p_turn_order < 0 then
+  if p_is_ready and p_ready_tag is not null then
     tag := greatest(tag, least(v_tag, p_virtual_time));
     rest := v_charge - (tag - v_tag) * v_weight;
   elsif p_is_ready then

@@ -19,7 +19,7 @@ declare
   v_cost bigint;
   v_got integer;
   v_next bigint[];
-  v_place bigint;
+  v_due_at bigint;
 begin
   update fairqueue.fq_message m
   set lease_id = p_lease_id,
@@ -68,20 +68,29 @@ begin
   set row_version = s.row_version + 1,
     current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else v_got end,
     backlog = fairqueue.fq_backlog_after(s.backlog, v_got, v_next[1]::bigint, p_queue, p_dispatcher),
-    rate_at = case when v_got > 0 then greatest(s.rate_at, p_now) + s.rate_interval else s.rate_at end,
+    rate_at = n.rate_at,
     head_dequeue_at = v_next[1],
     head_message_id = v_next[2],
     last_dequeue_at = case when v_got > 0 then p_now else s.last_dequeue_at end,
-    tag = fairqueue.fq_tag_after(s.next_dequeue_at, s.tag_rest, v_cost, s.weight),
+    tag = n.tag,
     tag_rest = fairqueue.fq_tag_rest(s.tag_rest, v_cost, s.weight, v_next[1]::bigint),
-    next_dequeue_at = fairqueue.fq_next_dequeue_at(
-      fairqueue.fq_tag_after(s.next_dequeue_at, s.tag_rest, v_cost, s.weight), v_got, v_next[1]::bigint, p_now,
-      (case when v_got > 0 then greatest(s.rate_at, p_now) + s.rate_interval else s.rate_at end)::bigint,
-      s.rate_interval, s.rate_burst, (s.current_concurrency + v_got < s.max_concurrency)::boolean
-    )
+    ready_tag = case when n.opens_at <= p_now then n.tag end,
+    due_at = case when n.opens_at > p_now then n.opens_at end
+  from (
+    select r.rate_at, fairqueue.fq_tag_after(o.tag, o.tag_rest, v_cost, o.weight) as tag,
+      fairqueue.fq_opens_at(
+        (case when v_got = 0 and v_next[1] <= p_now then p_now + 10000 else v_next[1] end)::bigint, o.paused_at,
+        (o.current_concurrency + v_got < o.max_concurrency)::boolean, r.rate_at::bigint, o.rate_interval, o.rate_burst
+      ) as opens_at
+    from fairqueue.fq_channel_state o
+    cross join lateral (
+      select case when v_got > 0 then greatest(o.rate_at, p_now) + o.rate_interval else o.rate_at end as rate_at
+    ) r
+    where o.ctid = p_state
+  ) n
   where s.ctid = p_state
-  returning s.next_dequeue_at into v_place;
-  if not p_hearer and v_place >= 0 then
+  returning s.due_at into v_due_at;
+  if not p_hearer and v_due_at is not null then
     insert into fairqueue.fq_signal (queue, channel_id)
     values (p_queue, p_channel_id);
   end if;

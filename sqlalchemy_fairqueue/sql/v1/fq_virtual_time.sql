@@ -13,14 +13,11 @@ as $$
 declare
   v_tag bigint;
 begin
-  select s.next_dequeue_at into v_tag
+  select s.ready_tag into v_tag
   from fairqueue.fq_channel_state s
   where s.queue = p_queue
-    and s.next_dequeue_at is not null
-    and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
-    and s.next_dequeue_at > p_after
-    and s.next_dequeue_at < 0
-  order by s.queue, s.next_dequeue_at
+    and s.ready_tag > p_after
+  order by s.queue, s.ready_tag
   limit 1;
   return coalesce(v_tag, greatest(p_after, fairqueue.fq_greatest_tag(p_queue)));
 end

@@ -51,7 +51,7 @@ def test_a_paused_channel_keeps_all_of_its_state(kernel: Kernel) -> None:
     after = kernel.state("a")
     changed = {name for name, value in before.items() if after[name] != value}
     # what was enqueued before the pause and heard during it
-    assert changed <= {"row_version", "backlog", "heard_id", "next_dequeue_at"}
+    assert changed <= {"row_version", "backlog", "heard_id", "ready_tag", "due_at"}
 
 
 def test_a_resumed_channel_stands_where_its_last_service_puts_it(kernel: Kernel) -> None:

@@ -21,11 +21,13 @@ union all
 select format('%s counts %s slots, but %s are held and %s freed', name, current_concurrency, held, freed)
 from channel where current_concurrency <> held + freed
 union all
-select format('paused channel %s has turn order %s', name, next_dequeue_at)
-from channel where paused_at is not null and next_dequeue_at is not null
+select format('paused channel %s stands at %s and waits until %s', name, ready_tag, due_at)
+from channel where paused_at is not null and num_nonnulls(ready_tag, due_at) > 0
 union all
-select format('channel %s has head %s and no turn order', name, head_message_id)
-from channel where paused_at is null and head_message_id is not null and next_dequeue_at is null
+select format('channel %s has head %s and stands nowhere', name, head_message_id)
+from channel where paused_at is null and head_message_id is not null and num_nonnulls(ready_tag, due_at) <> 1
+  and (current_concurrency < max_concurrency) is not false
+  and not exists (select from fq_signal g where g.channel_id = channel.channel_id)
 union all
 select format('queue %s counts %s slots, but %s are held and %s freed', q.queue, q.current_concurrency, n.held, n.freed)
 from fq_queue_state q

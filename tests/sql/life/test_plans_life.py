@@ -91,7 +91,7 @@ def _fill(kernel: Kernel, messages: int) -> None:
         " select i, 'other', 'me', 9000000000000000, 9000000000000000 from generate_series(1, 10000) i"
     )
     kernel.rows(
-        "insert into fq_channel_state (channel_id, queue, head_dequeue_at, head_message_id, tag, next_dequeue_at)"
+        "insert into fq_channel_state (channel_id, queue, head_dequeue_at, head_message_id, tag, ready_tag)"
         " select id, 'q', 0, 0, id - 9000000000000000000, id - 9000000000000000000 from fq_channel where name like 'c%'"
     )
     # These channels came without signals, and the state of the queue knows of none that is ready.

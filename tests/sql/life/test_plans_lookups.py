@@ -77,7 +77,7 @@ def test_a_page_reads_a_page(full: Kernel) -> None:
 def test_the_reason_of_a_wait_reads_a_bounded_part(full: Kernel) -> None:
     """With 2,000 ready channels, 1,000 messages out and as many signals, it reads so many of each as it may."""
     full.rows(
-        "insert into fq_channel_state (channel_id, queue, head_dequeue_at, head_message_id, tag, next_dequeue_at)"
+        "insert into fq_channel_state (channel_id, queue, head_dequeue_at, head_message_id, tag, ready_tag)"
         " select id, 'q', 0, 0, id - 9000000000000000000, id - 9000000000000000000 from fq_channel where name like 'c%'"
     )
     full.rows("update fq_message m set lease_id = e.id from fq_lease e where m.id % 97 = 0 and m.lease_id is null")

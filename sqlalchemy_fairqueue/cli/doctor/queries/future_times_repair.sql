@@ -30,14 +30,8 @@ update fairqueue.fq_channel_state
 set row_version = row_version + 1,
   last_dequeue_at = least(last_dequeue_at, n.now),
   rate_at = least(rate_at, n.now + rate_burst * rate_interval),
-  next_dequeue_at = case
-    when paused_at is null and head_dequeue_at is not null
-    then greatest(
-      head_dequeue_at,
-      least(last_dequeue_at, n.now),
-      least(rate_at, n.now + rate_burst * rate_interval) - (rate_burst - 1) * rate_interval
-    )
-  end
+  ready_tag = null,
+  due_at = case when paused_at is null then greatest(head_dequeue_at, 0) end
 from (
   select fairqueue.fq_now() as now
 ) n

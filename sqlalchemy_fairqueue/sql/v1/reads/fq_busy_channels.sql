@@ -14,14 +14,19 @@ begin
   select s.channel_id
   from fairqueue.fq_channel_state s
   where s.queue = p_queue
-    and s.next_dequeue_at is not null
-    and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
+    and s.ready_tag is not null
+  union
+  select s.channel_id
+  from fairqueue.fq_channel_state s
+  where s.queue = p_queue
+    and s.due_at is not null
   union
   select s.channel_id
   from fairqueue.fq_channel_state s
   where s.queue = p_queue
     and s.head_message_id is not null
-    and (s.next_dequeue_at is null or s.current_concurrency >= s.max_concurrency)
+    and s.ready_tag is null
+    and s.due_at is null
   union
   select g.channel_id
   from fairqueue.fq_signal g

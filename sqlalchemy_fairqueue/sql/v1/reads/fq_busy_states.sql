@@ -4,7 +4,7 @@
 -- since there is such a signal or a message out, or priorities age.
 -- Guarantees: one query, which the planner inlines. Cost: one state row a channel with messages, and what the queue has
 -- of leased messages and signals not heard. Locks: none.
--- Index: fq_channel_state_ready_ix, and fq_channel_state_held_back_ix for channels that are paused or at their limit;
+-- Index: fq_channel_state_ready_ix, fq_channel_state_due_ix, and fq_channel_state_held_back_ix for channels that are paused or at their limit;
 -- fq_channel_state_newest_ix, fq_signal_pkey, fq_lease_expires_ix, fq_message_lease_ix. Errors: none.
 create function fairqueue.fq_busy_states(p_queue text)
 returns table (
@@ -45,15 +45,21 @@ as $$
       s.last_dequeue_at, s.backlog, s.current_concurrency, s.head_dequeue_at, s.priority_aging
     from fairqueue.fq_channel_state s
     where s.queue = p_queue
-      and s.next_dequeue_at is not null
-      and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
+      and s.ready_tag is not null
+    union all
+    select s.channel_id, s.max_concurrency, s.rate_interval, s.rate_burst, s.rate_at, s.weight, s.paused_at,
+      s.last_dequeue_at, s.backlog, s.current_concurrency, s.head_dequeue_at, s.priority_aging
+    from fairqueue.fq_channel_state s
+    where s.queue = p_queue
+      and s.due_at is not null
     union all
     select s.channel_id, s.max_concurrency, s.rate_interval, s.rate_burst, s.rate_at, s.weight, s.paused_at,
       s.last_dequeue_at, s.backlog, s.current_concurrency, s.head_dequeue_at, s.priority_aging
     from fairqueue.fq_channel_state s
     where s.queue = p_queue
       and s.head_message_id is not null
-      and (s.next_dequeue_at is null or s.current_concurrency >= s.max_concurrency)
+      and s.ready_tag is null
+      and s.due_at is null
     union all
     -- Idle as far as the dispatcher knows.
     select s.channel_id, s.max_concurrency, s.rate_interval, s.rate_burst, s.rate_at, s.weight, s.paused_at,
@@ -72,8 +78,7 @@ as $$
       order by v.channel_id desc, v.row_version desc
       limit 1
     ) s
-    where (s.next_dequeue_at is null or s.current_concurrency >= s.max_concurrency)
-      and s.head_message_id is null
+    where num_nonnulls(s.ready_tag, s.due_at, s.head_message_id) = 0
   )
   select k.channel_id, k.max_concurrency, k.rate_interval, k.rate_burst, k.rate_at, k.weight, k.paused_at,
     k.last_dequeue_at, k.backlog, k.current_concurrency, k.head_dequeue_at, coalesce(t.added, 0), coalesce(t.freed, 0),

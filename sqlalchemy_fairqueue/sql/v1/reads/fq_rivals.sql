@@ -52,10 +52,17 @@ as $$
         false as named, null::bigint as since, null::bigint as cost
       from fairqueue.fq_channel_state s
       where s.queue = p_queue
-        and s.next_dequeue_at is not null
-        and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
-        and s.next_dequeue_at <= p_now
-      order by s.queue, s.next_dequeue_at
+        and s.ready_tag is not null
+      order by s.queue, s.ready_tag
+      limit p_scan
+    )
+    union all
+    (
+      select s.channel_id, s.weight, null, true, 0, 0, 0, false, null, null
+      from fairqueue.fq_channel_state s
+      where s.queue = p_queue
+        and s.due_at <= p_now
+      order by s.queue, s.due_at
       limit p_scan
     )
     union all

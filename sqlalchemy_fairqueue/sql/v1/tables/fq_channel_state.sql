@@ -1,7 +1,8 @@
 -- One live row a channel, updated by the dispatcher alone (and by configuration).
 -- tag: where its next message starts in virtual time, in 2520ths of a cost of 1 at weight 1, counted from -9 * 10^18
--- on; next_dequeue_at is the tag while the channel is ready, and a time otherwise, so that one index has the ready order
--- first. tag_rest: what of its costs the tag does not have yet, by weight; below zero it is a credit.
+-- on. tag_rest: what of its costs the tag does not have yet, by weight; below zero it is a credit. ready_tag: the tag,
+-- while the channel may be served; due_at: when it may be, while it waits for a time. A channel that is empty, paused or
+-- at its limit has neither, nor has one that was configured just now, of which a signal tells.
 -- Without a unique index on purpose: a plain index keeps every update a non-key update, and (channel_id, row_version)
 -- finds the newest version first however many dead ones an old snapshot keeps.
 -- problem: why it was paused by fq_set_aside.
@@ -20,7 +21,8 @@ create table fairqueue.fq_channel_state (
   head_dequeue_at bigint,
   head_message_id bigint,
   last_dequeue_at bigint not null default 0,
-  next_dequeue_at bigint,
+  ready_tag bigint,
+  due_at bigint,
   rate_at bigint not null default 0,
   max_backlog integer,
   backlog bigint not null default 0,
@@ -39,15 +41,17 @@ create table fairqueue.fq_channel_state (
 with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 alter table fairqueue.fq_channel_state replica identity full;
 create index fq_channel_state_newest_ix on fairqueue.fq_channel_state (channel_id, row_version);
-create index fq_channel_state_ready_ix on fairqueue.fq_channel_state (queue, next_dequeue_at, channel_id)
-  where next_dequeue_at is not null
-    and (max_concurrency is null or current_concurrency < max_concurrency);
+create index fq_channel_state_ready_ix on fairqueue.fq_channel_state (queue, ready_tag, channel_id)
+  where ready_tag is not null;
+create index fq_channel_state_due_ix on fairqueue.fq_channel_state (queue, due_at, channel_id)
+  where due_at is not null;
 create index fq_channel_state_tag_ix on fairqueue.fq_channel_state (queue, tag)
   where tag is not null
-    and (next_dequeue_at is null or next_dequeue_at >= 0);
+    and ready_tag is null;
 create index fq_channel_state_held_back_ix on fairqueue.fq_channel_state (queue, channel_id)
   where head_message_id is not null
-    and (next_dequeue_at is null or current_concurrency >= max_concurrency);
+    and ready_tag is null
+    and due_at is null;
 create index fq_channel_state_forget_ix on fairqueue.fq_channel_state (queue, channel_id)
   where forget_xid is not null;
 create index fq_channel_state_dropped_ix on fairqueue.fq_channel_state (queue, channel_id)
