@@ -3,6 +3,7 @@
 -- on. tag_rest: what of its costs the tag does not have yet, by weight; below zero it is a credit. ready_tag: the tag,
 -- while the channel may be served; due_at: when it may be, while it waits for a time. A channel that is empty, paused or
 -- at its limit has neither, nor has one that was configured just now, of which a signal tells.
+-- What a dequeue changes stands together, in the middle: an update logs a row from its first changed byte to its last.
 -- Without a unique index on purpose: a plain index keeps every update a non-key update, and (channel_id, row_version)
 -- finds the newest version first however many dead ones an old snapshot keeps.
 -- problem: why it was paused by fq_set_aside.
@@ -11,31 +12,31 @@
 -- Replica identity full, or a publication of all tables refuses the updates.
 create table fairqueue.fq_channel_state (
   channel_id bigint not null,
-  row_version bigint not null default 0,
-  queue text collate "C" not null,
-  max_concurrency integer,
-  rate_interval bigint not null default 0,
-  rate_burst integer not null default 1,
   weight integer not null default 1,
-  current_concurrency integer not null default 0,
-  head_dequeue_at bigint,
-  head_message_id bigint,
-  last_dequeue_at bigint not null default 0,
-  ready_tag bigint,
-  due_at bigint,
-  rate_at bigint not null default 0,
-  max_backlog integer,
-  backlog bigint not null default 0,
-  dropped bigint not null default 0,
-  heard_id bigint not null default 0,
-  paused_at bigint,
+  rate_burst integer not null default 1,
+  rate_interval bigint not null default 0,
   drop_when_full boolean not null default false,
-  priority_aging bigint,
   configured boolean not null default false,
   used_at bigint not null default 0,
-  forget_xid xid8,
+  row_version bigint not null default 0,
+  heard_id bigint not null default 0,
+  backlog bigint not null default 0,
+  dropped bigint not null default 0,
+  current_concurrency integer not null default 0,
+  last_dequeue_at bigint not null default 0,
+  rate_at bigint not null default 0,
+  head_dequeue_at bigint,
+  head_message_id bigint,
   tag bigint,
   tag_rest bigint,
+  ready_tag bigint,
+  due_at bigint,
+  max_concurrency integer,
+  max_backlog integer,
+  priority_aging bigint,
+  paused_at bigint,
+  forget_xid xid8,
+  queue text collate "C" not null,
   problem text
 )
 with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
