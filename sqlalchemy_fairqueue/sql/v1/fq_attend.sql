@@ -2,8 +2,9 @@
 -- moved: expired leases come back, due priorities are promoted, changed plans are spread, signals are heard, channels
 -- become due. p_limit: what the call would take.
 -- row_id: the row of the dispatcher's state, null: there was nothing to do, or another call attends; state: what it says,
--- as fq_note is to write it; must_note: it has to be written. first_tag, turn: as fq_look. heard: signals applied; seen:
--- signals read; has_more: there are more of them; moved: channels that became ready; spread_in: as fq_spread_plans.
+-- as fq_note is to write it; must_note: it has to be written. first_tag, turn: as fq_look, but no turn if the first
+-- channel has stood still for a second, since who has it may do so for long. heard: signals applied; seen: signals read;
+-- has_more: there are more of them; moved: channels that became ready; spread_in: as fq_spread_plans.
 -- Guarantees: until the transaction ends nobody else places a channel in the ready order, so the floor of the order is
 -- its first channel, locked or not, and a channel that becomes ready starts behind it or, while none is ready, behind
 -- the last one that was. While the first one stands still for a second, new ones start beside those that are served.
@@ -34,7 +35,9 @@ declare
 begin
   state := p_sight.state;
   first_tag := p_sight.first_tag;
-  turn := p_sight.turn;
+  if (first_tag = state.ready_floor and state.still_since <= p_now - c_still) is not true then
+    turn := p_sight.turn;
+  end if;
   must_note := false;
   heard := 0;
   seen := 0;
@@ -130,6 +133,9 @@ begin
     select f.tag, f.channel_id, fairqueue.fq_turn(f.tag, f.tag_rest, f.weight, f.head_message_id, v_by_cost)
     into first_tag, v_first_channel, turn
     from fairqueue.fq_first_ready(p_queue, state.ready_floor, state.ready_channel) f;
+  end if;
+  if first_tag = state.ready_floor and state.still_since <= p_now - c_still then
+    turn := null;
   end if;
 end
 $$;

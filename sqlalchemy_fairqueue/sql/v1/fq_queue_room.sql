@@ -1,14 +1,16 @@
--- fq_queue_room: how many of p_limit messages the limits of a queue let a dequeue take now, which has the state of the
--- queue locked: its concurrency, its rate, its shared limits. The caller counts what it takes in the state, and by
--- fq_draw where is_drawn.
+-- fq_queue_room: how many of p_limit messages the limits of a queue let a dequeue take now: its concurrency, its rate,
+-- its shared limits. p_hearer: whether the caller has the state of the queue locked; another one takes nothing, and room
+-- says whether it could (p_has_ready: there is something). The caller counts what it takes in the state, and by fq_draw
+-- if is_drawn.
 -- Guarantees: nobody else takes from these limits until the caller's transaction ends. room is null while another
--- transaction has a shared limit, or where the queue draws from other limits than p_limits, which the caller read
--- before.
+-- transaction has the state or a shared limit, or if the queue draws from other limits than p_limits, which the caller
+-- read before.
 -- Locks: the states of its shared limits for no key update, skip locked: it waits for none.
 -- Index: fq_queue_pkey; those of fq_draw_room. Errors: none.
 -- Source: generic cell rate algorithm (ITU-T I.371).
 create function fairqueue.fq_queue_room(
-  p_queue text, p_limits text[], p_limit integer, p_state fairqueue.fq_queue_state, p_now bigint,
+  p_queue text, p_limits text[], p_limit integer, p_state fairqueue.fq_queue_state, p_hearer boolean,
+  p_has_ready boolean, p_now bigint,
   out room integer, out is_drawn boolean
 )
 language plpgsql
@@ -16,6 +18,12 @@ volatile
 as $$
 begin
   is_drawn := false;
+  if not p_hearer then
+    room := case
+      when not p_has_ready then greatest(0, least(p_limit, p_state.max_concurrency - p_state.current_concurrency))
+    end;
+    return;
+  end if;
   if p_limits is distinct from (
     select q.limits
     from fairqueue.fq_queue q

@@ -62,7 +62,7 @@ begin
       array[p_channel_id]::bigint[], array[p_head_at]::bigint[], array[p_head_id]::bigint[]
     ) h;
   end if;
-  has_more := v_got = 1 and v_next[1] <= p_now;
+  has_more := (v_got = 1 and v_next[1] <= p_now) is true;
   -- As fq_charge, whose start would cost more than its run.
   update fairqueue.fq_channel_state s
   set row_version = s.row_version + 1,
