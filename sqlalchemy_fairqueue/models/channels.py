@@ -124,7 +124,7 @@ class ChannelStateMixin(FairqueueMixin):
     problem: Mapped[str | None] = mapped_column(Text)
     paused_at: Mapped[datetime | None] = mapped_column(Instant)
     max_backlog: Mapped[int | None] = mapped_column(Integer)
-    drop_when_full: Mapped[bool] = mapped_column(Boolean, server_default=false())
+    on_full: Mapped[str] = mapped_column(Text(collation="C"), server_default=text("'raise'"))
     priority_aging: Mapped[timedelta | None] = mapped_column(Duration)
     configured: Mapped[bool] = mapped_column(Boolean, server_default=false())
     used_at: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))

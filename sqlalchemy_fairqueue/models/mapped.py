@@ -207,7 +207,7 @@ class Result(ResultMixin, _Base):
     """The result of a message that has ended, in the connection's default schema.
 
     Example:
-        >>> queue.configure(engine, results=timedelta(hours=1))
+        >>> queue.configure(engine, result_retention=timedelta(hours=1))
         >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=20)
         >>> queue.complete(engine, queue.dequeue(engine), result=21)
         >>> with Session(engine) as session:

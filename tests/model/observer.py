@@ -22,7 +22,7 @@ _HISTORY = "select message_id, attempt, outcome from fq_history"
 _RESULTS = "select message_id as id, outcome from fq_result"
 _CHANNELS = """
 select c.name, s.max_concurrency, s.rate_interval, s.rate_burst, s.weight, s.max_backlog, s.priority_aging,
-  case when s.drop_when_full then 'drop' else 'raise' end as on_full, s.paused_at is not null as paused,
+  s.on_full, s.paused_at is not null as paused,
   s.dropped + (select coalesce(sum(g.dropped), 0) from fq_signal g where g.channel_id = s.channel_id) as dropped
 from fq_channel_state s
 join fq_channel c on c.id = s.channel_id

@@ -19,6 +19,8 @@ from pyspark.sql.types import (
 )
 
 from sqlalchemy_fairqueue.spark.errors import BadFrame, BadOption
+from sqlalchemy_fairqueue.values import POLICY
+from sqlalchemy_fairqueue.values.fields import Count, Duration, RateOf
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,6 +82,22 @@ class Table(Layout):
 
 def _plain(alias: str, **types: DataType) -> list[Column]:
     return [Column(name, kind, f"{alias}.{name}") for name, kind in types.items()]
+
+
+def _policy(alias: str) -> list[Column]:
+    """The columns of the fields of a policy."""
+    types: dict[str, DataType] = {}
+    for name, definition in POLICY.items():
+        match definition:
+            case RateOf():
+                types |= zip(definition.columns(name), (_DURATION, _INTEGER), strict=True)
+            case Duration():
+                types[name] = _DURATION
+            case Count():
+                types[name] = _INTEGER
+            case _:
+                types[name] = _STRING
+    return _plain(alias, **types)
 
 
 def _present(**types: DataType) -> list[Column]:
@@ -158,9 +176,8 @@ _TABLES = (
         (
             *_plain("c", id=_LONG, queue=_STRING),
             Column("channel", _STRING, "c.name"),
-            *_plain("s", max_concurrency=_INTEGER, current_concurrency=_INTEGER, rate_interval=_DURATION),
-            *_plain("s", rate_burst=_INTEGER, weight=_INTEGER, max_backlog=_INTEGER, drop_when_full=_BOOLEAN),
-            *_plain("s", priority_aging=_DURATION),
+            *_policy("s"),
+            *_plain("s", current_concurrency=_INTEGER),
             *_plain("s", backlog=_LONG, dropped=_LONG, paused_at=_INSTANT),
             *_plain("p", plan=_STRING),
         ),

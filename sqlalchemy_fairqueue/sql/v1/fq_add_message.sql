@@ -1,6 +1,6 @@
--- fq_add_message: add one message to a channel that is there, or find out why not. p_at: its position. p_room: how many
--- messages the channel still takes (null: any number). With p_replaces it may take the place of the message that has
--- its key; p_is_rewritten: another message of the call will at once.
+-- fq_add_message: add one message to a channel that is there, or find out why not. p_state: the channel's. p_at: its
+-- position. p_room: how many messages the channel still takes (null: any number). With p_replaces it may take the place
+-- of the message that has its key; p_is_rewritten: another message of the call will at once.
 -- Guarantees: the id and the outcome as in fq_enqueue; without p_replaces also 'later': it is to replace a message that
 -- waits. The caller tells the channel. A period of the key is looked at first, and written once the transaction has the
 -- key, so that nobody else writes it: where another message has it by then, the message is deleted again. That is no
@@ -9,7 +9,7 @@
 -- adds or ends its message; the row of its period, where only housekeeping comes in between, which waits for none.
 -- Index: fq_message_dedupe_key, fq_message_pkey, fq_key_period_pkey, fq_key_period_message_ix. Errors: 40001.
 create function fairqueue.fq_add_message(
-  p_queue text, p_channel text, p_channel_id bigint, p_room bigint, p_drop boolean, p_kind text, p_content bytea,
+  p_queue text, p_channel text, p_state fairqueue.fq_channel_state, p_room bigint, p_kind text, p_content bytea,
   p_headers jsonb, p_at bigint, p_priority integer, p_key text, p_max_attempts integer, p_on_duplicate text,
   p_cost integer, p_group_id uuid, p_unique_for bigint, p_from_end boolean, p_now bigint, p_replaces boolean,
   p_is_rewritten boolean,
@@ -36,7 +36,7 @@ begin
     if v_is_replacing and p_replaces then
       select m.id, m.lease_id into v_holder, v_lease_id
       from fairqueue.fq_message m
-      where m.channel_id = p_channel_id
+      where m.channel_id = p_state.channel_id
         and m.dedupe_key = p_key
       for no key update;
     end if;
@@ -58,7 +58,7 @@ begin
         group_id, key_outlives
       )
       values (
-        p_channel_id, p_kind, p_content, p_headers, p_at, p_now, p_key, p_priority, coalesce(p_max_attempts, 20),
+        p_state.channel_id, p_kind, p_content, p_headers, p_at, p_now, p_key, p_priority, coalesce(p_max_attempts, 20),
         p_cost, p_group_id, case when p_unique_for > 0 and p_from_end then true end
       )
       on conflict (channel_id, dedupe_key) where dedupe_key is not null do nothing
@@ -67,7 +67,7 @@ begin
     if v_added is null and v_holder is null and p_key is not null then
       select m.id, m.lease_id into v_holder, v_lease_id
       from fairqueue.fq_message m
-      where m.channel_id = p_channel_id
+      where m.channel_id = p_state.channel_id
         and m.dedupe_key = p_key;
       -- lock it before it is replaced
       continue when found and v_is_replacing and p_replaces;
@@ -112,7 +112,7 @@ begin
       end if;
     elsif p_room <= 0 then
       message_id := null;
-      outcome := case when p_drop then 'dropped' else 'full' end;
+      outcome := case p_state.on_full when 'drop' then 'dropped' else 'full' end;
     else
       -- One that is leased gives up its key; without one, the message that had it has just ended, or was added: again.
       update fairqueue.fq_message m

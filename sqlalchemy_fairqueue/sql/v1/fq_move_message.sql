@@ -35,7 +35,7 @@ begin
     if not found then
       return 'missing';
     end if;
-    select r.channel_id, r.priority_aging into v_channel_id, v_aging
+    select (r.state).channel_id, (r.state).priority_aging into v_channel_id, v_aging
     from fairqueue.fq_channel_room(p_queue, p_channel, p_policy) r;
     if v_key is not null then
       insert into fairqueue.fq_message (channel_id, kind, content, dequeue_at, enqueued_at, dedupe_key, max_attempts)

@@ -27,7 +27,7 @@ create table fairqueue.fq_channel_state (
   dropped bigint not null default 0,
   heard_id bigint not null default 0,
   paused_at bigint,
-  drop_when_full boolean not null default false,
+  on_full text collate "C" not null default 'raise',
   priority_aging bigint,
   configured boolean not null default false,
   used_at bigint not null default 0,
