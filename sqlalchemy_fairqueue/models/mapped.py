@@ -198,7 +198,7 @@ class KeyPeriod(KeyPeriodMixin, _Base):
         >>> hour = timedelta(hours=1)
         >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, key="report", unique_for=hour)
         >>> with Session(engine) as session:
-        ...     print(session.scalars(select(KeyPeriod.dedupe_key).where(KeyPeriod.queue == queue.name)).all())
+        ...     print(session.scalars(select(KeyPeriod.key).where(KeyPeriod.queue == queue.name)).all())
         ['report']
     """
 

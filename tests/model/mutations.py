@@ -83,7 +83,7 @@ _PRIORITY = [
     ),
     Mutation("who is promoted is told to nobody", "fq_promote", "    where p.lease_id is null\n", "    where false\n"),
     Mutation("a priority begins before its time", "fq_position", "when p_aging is null then", "when true then"),
-    Mutation("a letter forgets its priority", "fq_bury_messages", "b.dedupe_key, b.priority,", "b.dedupe_key, null,"),
+    Mutation("a letter forgets its priority", "fq_bury_messages", "b.key, b.priority,", "b.key, null,"),
     Mutation(
         "a replaced message keeps its priority",
         "fq_add_message",

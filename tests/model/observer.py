@@ -10,14 +10,14 @@ from tests.model.invariants import HELD
 from tests.model.signals import Signal
 
 _MESSAGES = """
-select m.id, c.name as channel, convert_from(m.content, 'UTF8')::integer as number, m.dedupe_key as key, m.dequeue_at,
+select m.id, c.name as channel, convert_from(m.content, 'UTF8')::integer as number, m.key, m.dequeue_at,
   m.enqueued_at, m.max_attempts, m.priority, m.attempts, m.deliveries, m.lease_id, m.slots, m.cancelled,
   m.delivered_at is not null as recorded, m.group_id
 from fq_message m
 join fq_channel c on c.id = m.channel_id
 where c.queue = 'model'
 """
-_DEAD = "select message_id, dedupe_key as key from fq_dead_letter"
+_DEAD = "select message_id, key from fq_dead_letter"
 _HISTORY = "select message_id, attempt, outcome from fq_history"
 _RESULTS = "select message_id as id, outcome from fq_result"
 _CHANNELS = """

@@ -82,7 +82,7 @@ def test_a_message_that_enqueues_its_successor(run: Run, engine: Engine, databas
     """The chain is one message at any time: after two starts, a failure, a success, and a start during each."""
     page = run("def nightly")
     database.execute("delete from fq_message")
-    keys = "select array_agg(dedupe_key || ' ' || convert_from(content, 'UTF8')) from fq_message"
+    keys = "select array_agg(key || ' ' || convert_from(content, 'UTF8')) from fq_message"
     first, second = (f'nightly {{"slot":"{at.isoformat()}"}}' for at in (_HOUR, _HOUR + page.DAY))
     _begin(page, engine)
     _begin(page, engine)

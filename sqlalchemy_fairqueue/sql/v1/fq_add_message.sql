@@ -7,7 +7,7 @@
 -- savepoint: who waits for the key would not go on when a savepoint of the caller is rolled back.
 -- Locks: with p_replaces the message that has the key, which waits for who has it locked; the key, which waits for who
 -- adds or ends its message; the row of its period, where only housekeeping comes in between, which waits for none.
--- Index: fq_message_dedupe_key, fq_message_pkey, fq_key_period_pkey, fq_key_period_message_ix. Errors: 40001.
+-- Index: fq_message_key, fq_message_pkey, fq_key_period_pkey, fq_key_period_message_ix. Errors: 40001.
 create function fairqueue.fq_add_message(
   p_queue text, p_channel text, p_state fairqueue.fq_channel_state, p_room bigint, p_kind text, p_content bytea,
   p_headers jsonb, p_at bigint, p_priority integer, p_key text, p_max_attempts integer, p_on_duplicate text,
@@ -37,7 +37,7 @@ begin
       select m.id, m.lease_id into v_holder, v_lease_id
       from fairqueue.fq_message m
       where m.channel_id = p_state.channel_id
-        and m.dedupe_key = p_key
+        and m.key = p_key
       for no key update;
     end if;
     if p_unique_for is not null then
@@ -46,7 +46,7 @@ begin
       from fairqueue.fq_key_period k
       where k.queue = p_queue
         and k.channel = p_channel
-        and k.dedupe_key = p_key
+        and k.key = p_key
         and (
           k.expires_at > v_now
           or (k.expires_at is null and exists (select from fairqueue.fq_message m where m.id = k.message_id))
@@ -54,21 +54,21 @@ begin
     end if;
     if num_nonnulls(v_holder, v_owner) = 0 and (p_room > 0) is not false then
       insert into fairqueue.fq_message (
-        channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, priority, max_attempts, cost,
+        channel_id, kind, content, headers, dequeue_at, enqueued_at, key, priority, max_attempts, cost,
         group_id, key_outlives
       )
       values (
         p_state.channel_id, p_kind, p_content, p_headers, p_at, p_now, p_key, p_priority, coalesce(p_max_attempts, 20),
         p_cost, p_group_id, case when p_unique_for > 0 and p_from_end then true end
       )
-      on conflict (channel_id, dedupe_key) where dedupe_key is not null do nothing
+      on conflict (channel_id, key) where key is not null do nothing
       returning id into v_added;
     end if;
     if v_added is null and v_holder is null and p_key is not null then
       select m.id, m.lease_id into v_holder, v_lease_id
       from fairqueue.fq_message m
       where m.channel_id = p_state.channel_id
-        and m.dedupe_key = p_key;
+        and m.key = p_key;
       -- lock it before it is replaced
       continue when found and v_is_replacing and p_replaces;
     end if;
@@ -105,7 +105,7 @@ begin
                 from fairqueue.fq_key_period k
                 where k.message_id = v_holder
                   and k.expires_at is null
-                  and (k.queue, k.channel, k.dedupe_key) <> (p_queue, p_channel, p_key)
+                  and (k.queue, k.channel, k.key) <> (p_queue, p_channel, p_key)
               )
           end
         where m.id = v_holder;
@@ -116,13 +116,13 @@ begin
     else
       -- One that is leased gives up its key; without one, the message that had it has just ended, or was added: again.
       update fairqueue.fq_message m
-      set dedupe_key = null
+      set key = null
       where m.id = v_holder;
       continue;
     end if;
     exit when p_unique_for is null or outcome not in ('created', 'replaced');
     v_now := fairqueue.fq_now();
-    insert into fairqueue.fq_key_period as k (queue, channel, dedupe_key, message_id, unique_for, expires_at)
+    insert into fairqueue.fq_key_period as k (queue, channel, key, message_id, unique_for, expires_at)
     values (
       p_queue, p_channel, p_key, message_id, p_unique_for, case when p_from_end is not true then v_now + p_unique_for end
     )

@@ -21,7 +21,7 @@
 -- ended by then, the call undoes everything and begins again, since no transaction may wait for a key while it has
 -- locked a message. Nothing else waits, and no row is touched that another transaction updates.
 -- p_notify (false by default): wake waiting consumers (never in a two-phase transaction).
--- Index: fq_channel_queue_name_key, fq_message_dedupe_key, fq_channel_state_newest_ix, fq_signal_bounded_ix,
+-- Index: fq_channel_queue_name_key, fq_message_key, fq_channel_state_newest_ix, fq_signal_bounded_ix,
 -- fq_key_period_pkey, fq_group_pkey. Errors: QF001 bad argument, or p_counts_members and a group that is another
 -- queue's or another transaction's; 40001 as fq_make_channels, for a key whose holder changed or whose period began
 -- since the snapshot, and under SERIALIZABLE for two at one bounded channel; QF007.
@@ -72,7 +72,7 @@ begin
       return query
       with added as (
         insert into fairqueue.fq_message as m (
-          channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, priority, max_attempts, cost,
+          channel_id, kind, content, headers, dequeue_at, enqueued_at, key, priority, max_attempts, cost,
           group_id
         )
         select c.id, p_kinds[1], p_contents[1], p_headers[1],
@@ -90,7 +90,7 @@ begin
         where c.queue = p_queue
           and c.name = p_channels[1]
           and s.takes_any
-        on conflict (channel_id, dedupe_key) where dedupe_key is not null do nothing
+        on conflict (channel_id, key) where key is not null do nothing
         returning m.id, m.channel_id, m.dequeue_at
       )
       insert into fairqueue.fq_signal as s (queue, channel_id, dequeue_at, message_id, added)

@@ -117,7 +117,7 @@ begin
           select m.id
           from fairqueue.fq_message m
           where m.channel_id = u.channel_id
-            and m.dedupe_key = u.key
+            and m.key = u.key
           limit 1
         ) h on true
         where u.key is not null
