@@ -37,12 +37,14 @@ class Definition(ABC):
         example: A value as text, other than the default.
         none: What None means. None: the field must have a value.
         holds: From when on a change holds.
+        refuses: Whether it refuses messages, of which a history then has no record.
     """
 
     help: str
     example: str
     none: str | None = None
     holds: str = "from the commit on"
+    refuses: bool = False
     metavar: ClassVar[str] = "NAME"
 
     @property

@@ -86,6 +86,7 @@ class PolicyFields:
             help="Most messages of a channel that wait, approximately.",
             none="no bound",
             example="1000",
+            refuses=True,
         ).metadata,
     )
     on_full: OnFull = field(
