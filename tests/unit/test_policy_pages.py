@@ -1,6 +1,5 @@
 """Tables of fields on the pages are those of the definitions: each test prints the table that the page should have."""
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -32,12 +31,3 @@ def test_the_guide_has_every_field(heading: str, definitions: Mapping[str, Defin
     """The guide of limits lists the fields of a policy, and the settings of a queue, as they are defined."""
     page = (_DOCS / "howto" / "limits.md").read_text("utf-8")
     assert _table(heading, definitions) in page, _table(heading, definitions)
-
-
-@pytest.mark.parametrize("name", [*POLICY, *SETTINGS])
-def test_one_name_in_all_layers(name: str) -> None:
-    """No page, option or column has another name for a field: the words of the layers that had one are gone."""
-    other = {"on_full": r"drop.?when.?full", "history_retention": r"--retention\b", "result_retention": r"\bresults="}
-    if name in other:
-        for page in _DOCS.rglob("*.md"):
-            assert not re.search(other[name], page.read_text("utf-8"), re.IGNORECASE), page
