@@ -50,6 +50,13 @@ as $$
 #variable_conflict use_column
 declare
   v_now bigint := fairqueue.fq_now();
+  -- the columns of a state that are no fields of a policy
+  v_others text[] := array(
+    select jsonb_object_keys(to_jsonb(jsonb_populate_record(null::fairqueue.fq_channel_state, '{}')))
+    except
+    select f.name
+    from fairqueue.fq_policy_fields() f
+  );
 begin
   perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
   if p_limit is null or p_limit < 1 or p_busy is null then
@@ -114,7 +121,7 @@ begin
     case when e.since is not null then coalesce(u.cost, 0) end, e.since, s.problem
   from named n
   cross join lateral (
-    select v.*, fairqueue.fq_policy_of(v.*) as fq_policy
+    select v.*, to_jsonb(v.*) - v_others as fq_policy
     from fairqueue.fq_channel_state v
     where v.channel_id = n.id
     order by v.channel_id desc, v.row_version desc
