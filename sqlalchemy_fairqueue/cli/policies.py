@@ -11,7 +11,7 @@ from sqlalchemy_fairqueue import ChannelPolicy, Rate
 from sqlalchemy_fairqueue.cli.errors import usage_error
 from sqlalchemy_fairqueue.cli.options import option_parser
 from sqlalchemy_fairqueue.values import POLICY, SETTINGS, QueueSettings, policy_fields
-from sqlalchemy_fairqueue.values.fields import Choice, Count, Definition, Duration, RateOf
+from sqlalchemy_fairqueue.values.fields import Count, Definition, Duration, RateOf
 from sqlalchemy_fairqueue.values.settings import DurationByKind, Flag, Name, Names, PolicyOf
 
 _BURST = "burst"
@@ -140,7 +140,7 @@ def _options(name: str, definition: Definition) -> Iterator[tuple[str, Any, Any]
     declared = typer.Option(
         f"--{option}",
         parser=option_parser(lambda words: (definition.parsed(words),)),
-        metavar="|".join(definition.words) if isinstance(definition, Choice) else definition.metavar,
+        metavar=definition.metavar,
         help=words + (" Repeatable." if repeatable else ""),
         show_default=False,
     )

@@ -5,6 +5,7 @@ from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import ChannelPolicy, Queue, Rate
 from sqlalchemy_fairqueue.cli.policies import policy_document, policy_rows
+from sqlalchemy_fairqueue.values import POLICY
 from tests.cli.conftest import Cli
 from tests.cli.messages import QUEUE, enqueue
 from tests.fixtures.connections import Connect
@@ -49,16 +50,6 @@ def test_each_field_has_an_option(cli: Cli, engine: Engine) -> None:
     listed = cli("channels", "--queue", "documents", "--json").document["channels"][0]
     assert listed.keys() >= SAMPLES.keys()
     assert {field.replace("_", " ") for field in SAMPLES} <= set(cli("plans", "list", "--queue", "documents").rows()[0])
-
-
-def test_aging_is_lifted(cli: Cli) -> None:
-    """``none`` lets priorities come first again."""
-    cli("configure", "channel", "a", "--queue", "documents", "--priority-aging", "1m")
-    shown = cli("configure", "channel", "a", "--queue", "documents")
-    [aging] = [row for row in shown.rows() if row[0] == "priority aging"]
-    assert aging[1].startswith("1m")
-    changed = cli("configure", "channel", "a", "--queue", "documents", "--priority-aging", "none", "--json")
-    assert changed.document["policy"]["priority_aging"] is None
 
 
 def test_idle_channels_are_forgotten(cli: Cli) -> None:
@@ -232,8 +223,10 @@ def test_none_lifts_every_limit(cli: Cli, engine: Engine) -> None:
         assert found.status == 0, found.err
         policy = found.document["policy"]
         assert (policy["max_concurrency"], policy["max_backlog"]) == (None, 4)
-    lifted = cli("configure", "channel", "a", "--max-backlog", "none", "--json").document["policy"]
-    assert lifted["max_backlog"] is None
+    for field in [name for name, definition in POLICY.items() if definition.none]:
+        option = "--" + field.replace("_", "-")
+        cli("configure", "channel", "a", option, WORDS[field])
+        assert cli("configure", "channel", "a", option, "none", "--json").document["policy"][field] is None
     cli("configure", "queue", "--max-concurrency", "3", "--channel-max-concurrency", "2")
     words = ["--max-concurrency", "none", "--channel-max-concurrency", "none"]
     lifted = cli("configure", "queue", *words, "--json").document

@@ -81,7 +81,7 @@ begin
           ), v_now, p_keys[1], p_priorities[1], coalesce(p_max_attempts[1], 20), p_costs[1], p_groups[1]
         from fairqueue.fq_channel c
         cross join lateral (
-          select n.priority_aging, fairqueue.fq_takes_any(n.*) as takes_any
+          select n.priority_aging, fairqueue.fq_takes_any(n.*, false::boolean) as takes_any
           from fairqueue.fq_channel_state n
           where n.channel_id = c.id
           order by n.channel_id desc, n.row_version desc

@@ -3,17 +3,16 @@
 -- Guarantees: one snapshot. backlog is what nobody holds: ready (due by now) and scheduled; oldest_ready_at is when the
 -- longest waiting of the ready ones became due, last_dequeue_at when the channel was last served. Times in microseconds
 -- since the epoch. policy: its fields by the names of their columns. plan: the plan that the channel follows;
--- overridden: the columns of its policy that were configured for it alone. served_cost: what its attempts that ended since served_since cost, see fq_recent_costs; both null: the
--- queue does not record its history. problem: why a dequeue has paused the channel, see fq_set_aside.
+-- overridden: the columns of its policy that were configured for it alone. served_cost: what its attempts that ended
+-- since served_since cost, see fq_recent_costs; both null: the queue does not record its history. problem: why a
+-- dequeue has paused the channel, see fq_set_aside.
 -- Cost: five index probes a channel of the answer, its scheduled and its prioritised messages and its dead letters, and
 -- what the queue has of leased messages and signals not heard, and at most 2,000 rows of the history. With p_busy, one
--- index entry more for each busy channel. The ready messages are not read: the dispatcher counts them.
--- Planned anew by each call: a plan for any arguments would read all channels of the queue for one of them, or for a
--- page.
--- Locks: none. Index: fq_channel_queue_name_key, fq_channel_pkey, those of fq_busy_channels,
--- fq_channel_state_newest_ix, fq_message_ready_ix, fq_message_lease_ix, fq_dead_letter_channel_ix,
--- fq_channel_plan_pkey, fq_plan_pkey.
--- Errors: QF001 bad limit; QF007.
+-- index entry more for each busy channel. The ready messages are not read: the dispatcher counts them. Planned anew by
+-- each call: a plan for any arguments would read all channels of the queue for one of them, or for a page. Locks: none.
+-- Index: fq_channel_queue_name_key, fq_channel_pkey, those of fq_busy_channels, fq_channel_state_newest_ix,
+-- fq_message_ready_ix, fq_message_lease_ix, fq_dead_letter_channel_ix, fq_channel_plan_pkey, fq_plan_pkey. Errors:
+-- QF001 bad limit; QF007.
 create function fairqueue.fq_channel_stats(
   p_queue text, p_channels text[] default null, p_limit integer default 1000, p_after text default null,
   p_busy boolean default false
