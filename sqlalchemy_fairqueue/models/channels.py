@@ -126,6 +126,7 @@ class ChannelStateMixin(FairqueueMixin):
     max_backlog: Mapped[int | None] = mapped_column(Integer)
     on_full: Mapped[str] = mapped_column(Text(collation="C"), server_default=text("'raise'"))
     priority_aging: Mapped[timedelta | None] = mapped_column(Duration)
+    max_payload_bytes: Mapped[int | None] = mapped_column(Integer)
     configured: Mapped[bool] = mapped_column(Boolean, server_default=false())
     used_at: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     forget_xid: Mapped[int | None] = mapped_column(Xid8)

@@ -106,6 +106,16 @@ class PolicyFields:
             holds="for messages that become ready from then on",
         ).metadata,
     )
+    max_payload_bytes: int | None = field(
+        default=None,
+        metadata=Count(
+            most=268_435_456,
+            help="Most bytes of an encoded payload; an enqueue of a larger one is a PayloadError.",
+            none="256 MB, as for every message",
+            example="65536",
+            refuses=True,
+        ).metadata,
+    )
 
 
 POLICY: Final[Mapping[str, Definition]] = definitions(PolicyFields)
@@ -132,6 +142,9 @@ class ChannelPolicy(PolicyFields):
             before it, and after those that have waited for longer. So urgent messages never starve the others of their
             channel. Applies to messages that become ready from then on. None: a message goes before all of a lower
             priority.
+        max_payload_bytes: Most bytes of a payload as its codec encodes it. An enqueue of a larger one is refused with
+            PayloadError, whatever on_full says: a transaction fails at its COMMIT, a bulk load as a whole. Messages
+            that are there already stay. None: no bound but that of every message, 256 MB.
 
     Raises:
         InvalidArgument: A value cannot be kept.
@@ -173,6 +186,7 @@ class PolicyChanges(TypedDict, total=False):
     max_backlog: int | None
     on_full: OnFull
     priority_aging: timedelta | None
+    max_payload_bytes: int | None
 
 
 def policy_fields() -> tuple[str, ...]:

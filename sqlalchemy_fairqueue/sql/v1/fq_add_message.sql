@@ -7,13 +7,13 @@
 -- savepoint: who waits for the key would not go on when a savepoint of the caller is rolled back.
 -- Locks: with p_replaces the message that has the key, which waits for who has it locked; the key, which waits for who
 -- adds or ends its message; the row of its period, where only housekeeping comes in between, which waits for none.
--- Index: fq_message_key, fq_message_pkey, fq_key_period_pkey, fq_key_period_message_ix. Errors: 40001.
+-- Index: fq_message_key, fq_message_pkey, fq_key_period_pkey, fq_key_period_message_ix. Errors: 40001; QF011 a larger
+-- payload than the policy allows.
 create function fairqueue.fq_add_message(
   p_queue text, p_channel text, p_state fairqueue.fq_channel_state, p_room bigint, p_kind text, p_content bytea,
   p_headers jsonb, p_at bigint, p_priority integer, p_key text, p_max_attempts integer, p_on_duplicate text,
   p_cost integer, p_group_id uuid, p_unique_for bigint, p_from_end boolean, p_now bigint, p_replaces boolean,
-  p_is_rewritten boolean,
-  out message_id bigint, out outcome text
+  p_is_rewritten boolean, out message_id bigint, out outcome text
 )
 language plpgsql
 volatile
@@ -22,14 +22,16 @@ as $$
 declare
   v_is_replacing boolean := p_key is not null and p_on_duplicate is not distinct from 'replace';
   v_now bigint;
-  -- the message that has the key for a period
+  -- the messages that have the key: for a period, and while it lives
   v_owner bigint;
-  -- the message that has the key
   v_holder bigint;
   v_lease_id bigint;
-  -- the new message
   v_added bigint;
 begin
+  if octet_length(p_content) > p_state.max_payload_bytes then
+    raise exception 'the payload of a message for channel % has % bytes', left(p_channel, 80), octet_length(p_content)
+      using errcode = 'QF011', hint = 'enqueue at most its max_payload_bytes, ' || p_state.max_payload_bytes;
+  end if;
   loop
     v_holder := null;
     v_added := null;
@@ -137,9 +139,7 @@ begin
     delete from fairqueue.fq_message m
     where m.id = v_added;
     delete from fairqueue.fq_group_note n
-    where n.xid = pg_current_xact_id()
-      and n.id = v_added
-      and n.group_id = p_group_id;
+    where (n.xid, n.id, n.group_id) = (pg_current_xact_id(), v_added, p_group_id);
   end loop;
   if p_priority is not null and p_at > p_now and outcome in ('created', 'replaced') then
     insert into fairqueue.fq_promotion (queue, due_at, message_id)

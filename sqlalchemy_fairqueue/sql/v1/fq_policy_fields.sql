@@ -13,5 +13,6 @@ as $$
     ('weight', '1', 1, 10000, null),
     ('max_backlog', 'null', 1, 2147483647, null),
     ('on_full', '"raise"', null, null, '{raise,drop}'),
-    ('priority_aging', 'null', 1, 31536000000000, null)
+    ('priority_aging', 'null', 1, 31536000000000, null),
+    ('max_payload_bytes', 'null', 1, 268435456, null)
 $$;

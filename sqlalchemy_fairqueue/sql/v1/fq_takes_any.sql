@@ -8,6 +8,6 @@ returns boolean
 language sql
 immutable parallel safe
 as $$
-  select p_state.max_backlog is null and p_state.forget_xid is null
+  select p_state.max_backlog is null and p_state.max_payload_bytes is null and p_state.forget_xid is null
     and (p_state.priority_aging is null or not p_prioritised)
 $$;

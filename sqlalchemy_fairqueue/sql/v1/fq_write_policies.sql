@@ -24,6 +24,7 @@ begin
       max_backlog = w.max_backlog,
       on_full = w.on_full,
       priority_aging = w.priority_aging,
+      max_payload_bytes = w.max_payload_bytes,
       configured = w.configured,
       backlog = w.backlog,
       current_concurrency = w.current_concurrency,

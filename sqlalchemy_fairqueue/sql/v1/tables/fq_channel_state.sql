@@ -34,7 +34,8 @@ create table fairqueue.fq_channel_state (
   forget_xid xid8,
   tag bigint,
   tag_rest bigint,
-  problem text
+  problem text,
+  max_payload_bytes integer
 )
 with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 alter table fairqueue.fq_channel_state replica identity full;
