@@ -21,6 +21,7 @@ _MICROSECOND = timedelta(microseconds=1)
 _FIRST_INSTANT = datetime.min.replace(tzinfo=UTC)
 _FIRST = (_FIRST_INSTANT - _EPOCH) // _MICROSECOND
 _LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 _PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|[smhdw])", re.ASCII)
 
 
@@ -62,13 +63,19 @@ def duration(value: int) -> timedelta:
     return timedelta(microseconds=value)
 
 
-def parsed_duration(text: str) -> timedelta:
+def parsed_duration(text: str, *, seconds: bool = False) -> timedelta:
     """A duration as people write it: ``30s``, ``250ms``, ``1h30m``, ``7d``.
+
+    Args:
+        text: What they wrote.
+        seconds: Whether a number alone is seconds.
 
     Raises:
         ValueError: It is none of these, or too long.
     """
     words = text.strip().lower()
+    if seconds and _NUMBER.fullmatch(words):
+        words += "s"
     parts = _PART.findall(words)
     try:
         if parts and "".join(number + unit for number, unit in parts) == words:

@@ -2,7 +2,6 @@
 
 # Annotations are read when the program starts, so that they must not be postponed.
 from dataclasses import replace
-from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
@@ -10,31 +9,23 @@ from rich.text import Text
 
 from sqlalchemy_fairqueue import Queue, database
 from sqlalchemy_fairqueue.cli.errors import usage_error
-from sqlalchemy_fairqueue.cli.formats import parse_duration
 from sqlalchemy_fairqueue.cli.installation import Installation, channel_not_found, open_installation
 from sqlalchemy_fairqueue.cli.option_groups import Prefix
-from sqlalchemy_fairqueue.cli.options import Options, option_parser
+from sqlalchemy_fairqueue.cli.options import Options
 from sqlalchemy_fairqueue.cli.policies import (
     PolicyOptions,
+    QueueOptions,
     check_contradiction,
-    count_option,
-    dead_letter_option,
-    fair_by_option,
+    field_rows,
     flag_option,
-    forget_option,
-    limit_changes,
-    limit_option,
     policy_document,
     policy_rows,
-    rate_changes,
-    rate_document,
-    rate_option,
     reset_option,
-    results_option,
+    settings_document,
 )
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.tables import key_values
-from sqlalchemy_fairqueue.database import QueueConfiguration
+from sqlalchemy_fairqueue.values import SETTINGS, QueueSettings
 
 
 def configure_channel(
@@ -95,43 +86,7 @@ def configure_queue(
     name: Annotated[
         str | None, typer.Argument(metavar="[QUEUE]", help="The queue, as by --queue.", show_default=False)
     ] = None,
-    max_concurrency: Annotated[
-        Any, limit_option("--max-concurrency", "Most messages of the whole queue out at once.")
-    ] = None,
-    no_max_concurrency: Annotated[bool, flag_option("--no-max-concurrency", "No limit for the whole queue.")] = False,
-    rate: Annotated[Any, rate_option("--rate")] = None,
-    burst: Annotated[
-        int | None,
-        count_option("--burst", "Messages that may come in a row before that rate applies."),
-    ] = None,
-    limit: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--limit", metavar="NAME", help="Draw from this shared limit. Repeatable; instead of those before."
-        ),
-    ] = None,
-    no_limit: Annotated[bool, flag_option("--no-limit", "Draw from no shared limit.")] = False,
-    history: Annotated[
-        bool | None, typer.Option("--history/--no-history", help="Record every attempt.", show_default=False)
-    ] = None,
-    retention: Annotated[
-        timedelta | None,
-        typer.Option(
-            "--retention",
-            parser=option_parser(parse_duration),
-            metavar="DURATION",
-            help="How long the history is kept, like 30d.",
-        ),
-    ] = None,
-    dead_letter_retention: Annotated[list[Any] | None, dead_letter_option("--dead-letter-retention")] = None,
-    results: Annotated[Any, results_option("--results")] = None,
-    default_plan: Annotated[
-        str | None,
-        typer.Option("--default-plan", metavar="NAME", help="New channels follow this plan.", show_default=False),
-    ] = None,
-    no_default_plan: Annotated[bool, flag_option("--no-default-plan", "New channels follow no plan.")] = False,
-    forget_channels_after: Annotated[Any, forget_option("--forget-channels-after")] = None,
-    fair_by: Annotated[str | None, fair_by_option("--fair-by")] = None,
+    settings: QueueOptions,
     new_channels: Annotated[PolicyOptions, Prefix("channel-", "For new channels: ")],
 ) -> Result:
     """Set the limits, the history and the default policy of a queue; without an option, show them.
@@ -141,84 +96,37 @@ def configure_queue(
     """
     if name is not None and options.queue not in {None, name}:
         raise usage_error(f"two queues are named, {name!r} and --queue {options.queue!r}; name one")
-    changes = new_channels.changes(prefix="channel-")
-    wanted: dict[str, Any] = limit_changes("max_concurrency", max_concurrency, removed=no_max_concurrency)
-    wanted |= rate_changes(rate, burst)
-    check_contradiction("limit", given=bool(limit), removed=no_limit)
-    if limit or no_limit:
-        wanted["limits"] = limit
-    check_contradiction("default_plan", given=default_plan is not None, removed=no_default_plan)
-    if default_plan is not None or no_default_plan:
-        wanted["default_plan"] = default_plan
-    plain = {"history": history, "history_retention": retention, "fair_by": fair_by, "defaults": changes or None}
-    wanted |= {name: value for name, value in plain.items() if value is not None}
-    if dead_letter_retention:
-        wanted["dead_letter_retention"] = dict(dead_letter_retention)
-    if forget_channels_after is not None:
-        wanted["forget_channels_after"] = None if forget_channels_after == "none" else forget_channels_after
-    if results is not None:
-        wanted["results"] = None if results == "none" else results
+    wanted: dict[str, Any] = settings.changes()
+    if defaults := new_channels.changes(prefix="channel-"):
+        wanted["defaults"] = defaults
     with open_installation(options if name is None else replace(options, queue=name)) as installation:
         queue = installation.single_queue(may_be_new=bool(wanted))
-        before = _configuration(installation, queue)
+        before = _settings(installation, queue)
         if wanted:
             queue.configure(installation.engine, **wanted)
-        after = _configuration(installation, queue)
+        after = _settings(installation, queue)
     return _queue_result(queue, before, after, changed=bool(wanted))
 
 
-def _queue_result(queue: Queue, before: QueueConfiguration, after: QueueConfiguration, *, changed: bool) -> Result:
-    rows: list[tuple[str, object]] = [
-        ("max concurrency", after.max_concurrency),
-        ("rate", after.rate and after.rate.per_time()),
-        ("burst", after.rate and after.rate.burst),
-        *((("shared limits", ", ".join(after.limits)),) if after.limits else ()),
-        *((("fair by", after.fair_by),) if after.fair_by != "messages" else ()),
-        ("history", after.history),
-        ("retention", after.history_retention or (timedelta(days=30) if after.history else None)),
-    ]
+def _queue_result(queue: Queue, before: QueueSettings, after: QueueSettings, *, changed: bool) -> Result:
+    rows = field_rows(SETTINGS, after)
     rows += [
-        ("dead letters", after.dead_letter_retention or "kept"),
-        *(
-            []
-            if after.forget_channels_after == timedelta(days=30)
-            else [("idle channels", after.forget_channels_after or "kept")]
-        ),
-        *((("results", after.results),) if after.results is not None else ()),
-        *((f"dead letters of kind {kind}", kept) for kind, kept in after.dead_letter_retention_by_kind.items()),
+        (f"dead letter retention of kind {kind}", SETTINGS["dead_letter_retention"].text(kept))
+        for kind, kept in after.dead_letter_retention_by_kind.items()
     ]
     parts: list[Any] = [
         Text(f"queue {queue.name!r}" + (" is configured like this now" if changed else "")),
         key_values(rows),
     ]
-    if after.default_plan is not None:
-        parts.append(Text(f"new channels follow the plan {after.default_plan!r}"))
-    elif after.defaults is None:
+    if after.default_plan is None and after.defaults is None:
         parts.append(Text("new channels take the policy that their first enqueue brings"))
-    else:
+    elif after.default_plan is None and after.defaults is not None:
         parts += [Text("new channels start with"), key_values(policy_rows(after.defaults))]
-    return Result(
-        {
-            "queue": queue.name,
-            "changed": before != after,
-            "max_concurrency": after.max_concurrency,
-            "rate": rate_document(after.rate),
-            "limits": list(after.limits),
-            "fair_by": after.fair_by,
-            "history": after.history,
-            "history_retention_seconds": after.history_retention,
-            "dead_letter_retention_seconds": after.dead_letter_retention,
-            "dead_letter_retention_seconds_by_kind": dict(after.dead_letter_retention_by_kind),
-            "result_retention_seconds": after.results,
-            "forget_channels_after_seconds": after.forget_channels_after,
-            "default_plan": after.default_plan,
-            "defaults": None if after.defaults is None else policy_document(after.defaults),
-        },
-        tuple(parts),
-    )
+    document = {"queue": queue.name, "changed": before != after, **settings_document(after)}
+    return Result(document, tuple(parts))
 
 
-def _configuration(installation: Installation, queue: Queue) -> QueueConfiguration:
+def _settings(installation: Installation, queue: Queue) -> QueueSettings:
     with installation.engine.connect() as connection:
         found = database.queue_settings(connection, installation.schema, queue.name)
-    return found.get(queue.name, QueueConfiguration())
+    return found.get(queue.name, QueueSettings())

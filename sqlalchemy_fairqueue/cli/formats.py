@@ -12,7 +12,6 @@ from sqlalchemy_fairqueue.times import parsed_duration
 from sqlalchemy_fairqueue.values import Rate
 
 _SECONDS = {"d": 86_400, "h": 3_600, "m": 60}
-_NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 _WHOLE = re.compile(r"\d{1,19}", re.ASCII)
 
 
@@ -33,8 +32,7 @@ def parse_duration(text: str) -> timedelta:
     Raises:
         ValueError: The text has another form, or the duration is too long.
     """
-    number = text.strip()
-    return parsed_duration(f"{number}s" if _NUMBER.fullmatch(number) else text)
+    return parsed_duration(text, seconds=True)
 
 
 def format_duration(duration: timedelta) -> str:

@@ -1,7 +1,8 @@
 """``limits`` and ``configure limit``: limits that several queues draw from."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
-from typing import Annotated, Any
+from dataclasses import replace
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -10,19 +11,10 @@ from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.cli.errors import usage_error
 from sqlalchemy_fairqueue.cli.installation import open_installation
 from sqlalchemy_fairqueue.cli.options import Options
-from sqlalchemy_fairqueue.cli.policies import (
-    Burst,
-    NoMaxConcurrency,
-    RateText,
-    flag_option,
-    limit_changes,
-    limit_option,
-    rate_changes,
-    rate_document,
-)
+from sqlalchemy_fairqueue.cli.policies import FieldOptions, flag_option, rate_document, with_options
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, cell, number_column, text_table
-from sqlalchemy_fairqueue.values import SharedLimit
+from sqlalchemy_fairqueue.values import SETTINGS, SharedLimit
 
 _COLUMNS = (
     Column("limit"),
@@ -32,6 +24,16 @@ _COLUMNS = (
     number_column("burst", BLANK),
     Column("queues", blank=BLANK),
 )
+
+
+@with_options(
+    {
+        name: replace(SETTINGS[name], help=SETTINGS[name].help.replace("the whole queue", "all its queues"))
+        for name in ("max_concurrency", "rate")
+    }
+)
+class LimitOptions(FieldOptions):
+    """Options that change a shared limit."""
 
 
 def limits(options: Options) -> Result:
@@ -44,20 +46,14 @@ def configure_limit(
     options: Options,
     *,
     name: Annotated[str, typer.Argument(metavar="NAME")],
-    max_concurrency: Annotated[
-        Any, limit_option("--max-concurrency", "Most messages of all its queues out at once.")
-    ] = None,
-    no_max_concurrency: NoMaxConcurrency = False,
-    rate: RateText = None,
-    burst: Burst = None,
+    limits: LimitOptions,
     remove: Annotated[bool, flag_option("--remove", "Remove it; no queue may draw from it.")] = False,
 ) -> Result:
     """Make a limit that several queues share, or change it; without an option, show it.
 
     Options that are not given leave the limit as it is. Queues draw from it by: configure queue --limit NAME.
     """
-    wanted: dict[str, Any] = limit_changes("max_concurrency", max_concurrency, removed=no_max_concurrency)
-    wanted |= rate_changes(rate, burst)
+    wanted = limits.changes()
     if remove and wanted:
         raise usage_error("--remove and a limit contradict each other; give one of them")
     with open_installation(options) as installation:

@@ -6,11 +6,11 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue import ChannelPolicy, Queue
 from sqlalchemy_fairqueue.cli.errors import not_found_error
 from sqlalchemy_fairqueue.cli.installation import open_installation
 from sqlalchemy_fairqueue.cli.options import Options
-from sqlalchemy_fairqueue.cli.policies import PolicyOptions, flag_option, policy_document
+from sqlalchemy_fairqueue.cli.policies import PolicyOptions, flag_option, policy_cells, policy_document
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, cell, number_column, text_table
 from sqlalchemy_fairqueue.values import PlanInfo
@@ -18,12 +18,7 @@ from sqlalchemy_fairqueue.values import PlanInfo
 _COLUMNS = (
     Column("plan"),
     number_column("channels"),
-    number_column("max concurrency", BLANK),
-    number_column("rate", BLANK),
-    number_column("weight", frozenset({"1"})),
-    number_column("max backlog", BLANK),
-    Column("on full", blank=frozenset({"raise"})),
-    number_column("priority aging", BLANK),
+    *(number_column(name, frozenset({str(value)})) for name, value in policy_cells(ChannelPolicy())),
     Column("state", blank=BLANK),
 )
 
@@ -79,12 +74,7 @@ def _result(queue: Queue, found: list[PlanInfo]) -> Result:
         [
             cell(one.name, "bold"),
             cell(one.channels),
-            cell(one.policy.max_concurrency),
-            cell(one.policy.rate and str(one.policy.rate)),
-            cell(one.policy.weight),
-            cell(one.policy.max_backlog),
-            cell(one.policy.on_full),
-            cell(one.policy.priority_aging),
+            *(value for _, value in policy_cells(one.policy)),
             cell(_state(one)),
         ]
         for one in found

@@ -1,87 +1,25 @@
-"""Policies of channels: as options, as tables and as documents."""
+"""Options of policies and settings, made from their definitions; their rows and documents."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import typer
 
 from sqlalchemy_fairqueue import ChannelPolicy, Rate
 from sqlalchemy_fairqueue.cli.errors import usage_error
-from sqlalchemy_fairqueue.cli.formats import parse_duration, parse_rate, parse_whole
 from sqlalchemy_fairqueue.cli.options import option_parser
-from sqlalchemy_fairqueue.values import PolicyChanges, policy_fields
+from sqlalchemy_fairqueue.values import POLICY, SETTINGS, QueueSettings, policy_fields
+from sqlalchemy_fairqueue.values.fields import Count, Definition, Duration, RateOf
+from sqlalchemy_fairqueue.values.settings import DurationByKind, Flag, Name, Names, PolicyOf
 
-
-def count_option(name: str, help_text: str) -> Any:
-    """An option that takes a number from 1."""
-    return typer.Option(name, metavar="N", help=help_text, show_default=False)
-
-
-def limit_option(name: str, help_text: str) -> Any:
-    """An option that takes a number from 1, or ``none`` for no limit."""
-    parser = option_parser(_count_or_none)
-    return typer.Option(name, parser=parser, metavar="N", help=f"{help_text} none: no limit.", show_default=False)
-
-
-def _count_or_none(words: str) -> int | Literal["none"]:
-    if words.strip().lower() == "none":
-        return "none"
-    try:
-        return parse_whole(words.strip())
-    except ValueError:
-        problem = f"{words!r:.80} is no number; give one from 1, or none for no limit"
-        raise ValueError(problem) from None
-
-
-def limit_changes(
-    name: str, given: int | Literal["none"] | None, *, removed: bool, prefix: str = ""
-) -> dict[str, int | None]:
-    """The change of a limit by ``--NAME`` and ``--no-NAME``; empty where neither is given.
-
-    Raises:
-        CommandError: It is set and removed at once.
-    """
-    check_contradiction(prefix + name, given=given not in {None, "none"}, removed=removed)
-    if given is None and not removed:
-        return {}
-    return {name: None if removed or given == "none" else given}
+_BURST = "burst"
 
 
 def flag_option(name: str, help_text: str) -> Any:
     """An option without a value."""
     return typer.Option(name, help=help_text, show_default=False)
-
-
-def rate_option(name: str) -> Any:
-    """An option that takes a rate."""
-    words = "At most so many messages on average: 10/s, 100/min, 1/30s, '50/s, burst 10'; none: no limit."
-    return typer.Option(name, parser=option_parser(parse_rate), metavar="RATE", help=words, show_default=False)
-
-
-def on_full_option(name: str) -> Any:
-    """An option that takes the action of a full channel."""
-    words = "What an enqueue to a full channel does: raise or drop."
-    return typer.Option(name, parser=option_parser(_on_full), metavar="ACTION", help=words, show_default=False)
-
-
-def aging_option(name: str) -> Any:
-    """An option that takes the aging of priorities."""
-    words = "How much waiting one step of priority outweighs, like 1m; none: priorities come first."
-    parser = option_parser(_duration_or_none)
-    return typer.Option(name, parser=parser, metavar="DURATION", help=words, show_default=False)
-
-
-def _duration_or_none(words: str) -> timedelta | Literal["none"]:
-    return "none" if words.strip().lower() == "none" else parse_duration(words)
-
-
-def _on_full(words: str) -> str:
-    if words not in {"raise", "drop"}:
-        problem = f"{words!r} is neither raise nor drop"
-        raise ValueError(problem)
-    return words
 
 
 def reset_option(name: str) -> Any:
@@ -98,67 +36,6 @@ def _field(words: str) -> str:
     return name
 
 
-def dead_letter_option(name: str) -> Any:
-    """An option that takes the retention of dead letters, of all kinds or of one."""
-    words = "How long dead letters are kept, like 30d, or none for ever; of one kind by KIND=DURATION. Repeatable."
-    parser = option_parser(_dead_letter_retention)
-    return typer.Option(name, parser=parser, metavar="[KIND=]DURATION", help=words, show_default=False)
-
-
-def forget_option(name: str) -> Any:
-    """An option that takes the time after which idle channels are forgotten."""
-    words = "Channels that have been idle for so long are forgotten, like 30d, or none."
-    parser = option_parser(_duration_or_none)
-    return typer.Option(name, parser=parser, metavar="DURATION", help=words, show_default=False)
-
-
-def results_option(name: str) -> Any:
-    """An option that takes for how long results of handlers are kept."""
-    words = "For how long what handlers return is kept, like 1d, or none."
-    return typer.Option(
-        name, parser=option_parser(_duration_or_none), metavar="DURATION", help=words, show_default=False
-    )
-
-
-def fair_by_option(name: str) -> Any:
-    """An option that takes what channels get equal parts of."""
-    words = "What channels get equal parts of, by weight: messages, cost or seconds."
-    return typer.Option(name, parser=option_parser(_fair_by), metavar="WORD", help=words, show_default=False)
-
-
-def _fair_by(words: str) -> str:
-    if words not in {"messages", "cost", "seconds"}:
-        problem = f"{words!r} is none of messages, cost and seconds"
-        raise ValueError(problem)
-    return words
-
-
-def _dead_letter_retention(words: str) -> tuple[str | None, timedelta | None]:
-    kind, equals, text = words.rpartition("=")
-    retention = None if text.strip().lower() == "none" else parse_duration(text)
-    return kind if equals else None, retention
-
-
-def rate_changes(rate: Rate | Literal["none"] | None, burst: int | None, prefix: str = "") -> PolicyChanges:
-    """The change of a rate by ``--rate`` and ``--burst``; empty where neither is given.
-
-    Raises:
-        CommandError: There is a burst without a rate.
-    """
-    if rate is None or rate == "none":
-        if burst is not None:
-            raise usage_error(
-                f"--{prefix}burst {burst} has no rate; give both, such as --{prefix}rate 50/s --{prefix}burst {burst}"
-            )
-        return {} if rate is None else {"rate": None}
-    return {"rate": rate if burst is None else replace(rate, burst=burst)}
-
-
-NoMaxConcurrency = Annotated[bool, flag_option("--no-max-concurrency", "No limit of messages out at once.")]
-RateText = Annotated[Any, rate_option("--rate")]
-Burst = Annotated[int | None, count_option("--burst", "Messages that may come in a row before the rate applies.")]
-
-
 def check_contradiction(name: str, *, given: bool, removed: bool) -> None:
     """Refuse a limit that is set and removed at once."""
     if given and removed:
@@ -166,55 +43,171 @@ def check_contradiction(name: str, *, given: bool, removed: bool) -> None:
         raise usage_error(f"--{option} and --no-{option} contradict each other; give one of them")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyOptions:
-    """Options that change the fields of a policy, the same in each command that sets one."""
+class FieldOptions:
+    """Options that change fields by their definitions: a command with a parameter of a subclass has all of them.
 
-    max_concurrency: Annotated[Any, limit_option("--max-concurrency", "Most messages of a channel out at once.")] = None
-    no_max_concurrency: NoMaxConcurrency = False
-    rate: RateText = None
-    burst: Burst = None
-    weight: Annotated[int | None, count_option("--weight", "Messages a turn.")] = None
-    max_backlog: Annotated[Any, limit_option("--max-backlog", "Most undelivered messages.")] = None
-    no_max_backlog: Annotated[bool, flag_option("--no-max-backlog", "No bound of undelivered messages.")] = False
-    on_full: Annotated[Literal["raise", "drop"] | None, on_full_option("--on-full")] = None
-    priority_aging: Annotated[Any, aging_option("--priority-aging")] = None
+    Attributes:
+        definitions: The fields.
+    """
 
-    def changes(self, prefix: str = "") -> PolicyChanges:
+    definitions: ClassVar[Mapping[str, Definition]]
+
+    def changes(self, prefix: str = "") -> dict[str, Any]:
         """The fields that the options change; the names of the options begin with *prefix*.
 
         Raises:
             CommandError: A limit is set and removed at once, or there is a burst without a rate.
         """
-        limits = limit_changes(
-            "max_concurrency", self.max_concurrency, removed=self.no_max_concurrency, prefix=prefix
-        ) | limit_changes("max_backlog", self.max_backlog, removed=self.no_max_backlog, prefix=prefix)
-        changes = cast("PolicyChanges", limits)
-        if self.weight is not None:
-            changes["weight"] = self.weight
-        if self.on_full is not None:
-            changes["on_full"] = self.on_full
-        if self.priority_aging is not None:
-            changes["priority_aging"] = None if self.priority_aging == "none" else self.priority_aging
-        return changes | rate_changes(self.rate, self.burst, prefix)
+        changes: dict[str, Any] = {}
+        for name, definition in self.definitions.items():
+            given = _given(getattr(self, name, None))
+            removed = getattr(self, f"no_{name}", False)
+            check_contradiction(
+                prefix + _option(name, definition), given=bool(given) and given != [None], removed=removed
+            )
+            if removed:
+                changes[name] = None
+            elif given:
+                changes[name] = _together(definition, given)
+            if isinstance(definition, RateOf):
+                _add_burst(changes, name, getattr(self, _BURST), prefix)
+        return changes
+
+
+def _given(option: Any) -> list[Any]:
+    """The values of an option: each stands in a tuple, since it may be None."""
+    return [option] if isinstance(option, bool) else [value for (value,) in option or ()]
+
+
+def _together(definition: Definition, given: list[Any]) -> Any:
+    """The value of an option; of one that can be given again, all of its values."""
+    match definition:
+        case Names() if None not in given:
+            return [name for names in given for name in names]
+        case DurationByKind():
+            return {
+                kind: time for one in given for kind, time in (one if isinstance(one, dict) else {None: one}).items()
+            }
+        case _:
+            return given[-1]
+
+
+def _add_burst(changes: dict[str, Any], name: str, burst: int | None, prefix: str) -> None:
+    if burst is None:
+        return
+    if changes.get(name) is None:
+        raise usage_error(
+            f"--{prefix}burst {burst} has no rate; give both, such as --{prefix}rate 50/s --{prefix}burst {burst}"
+        )
+    changes[name] = replace(changes[name], burst=burst)
+
+
+def _option(name: str, definition: Definition) -> str:
+    return name.removesuffix("s") if isinstance(definition, Names) else name
+
+
+OptionsT = TypeVar("OptionsT", bound=FieldOptions)
+
+
+def with_options(definitions: Mapping[str, Definition]) -> Callable[[type[OptionsT]], type[OptionsT]]:
+    """Make a class a dataclass that has the options of these fields."""
+
+    def decorated(kind: type[OptionsT]) -> type[OptionsT]:
+        kind.definitions = definitions
+        options = [one for name, definition in definitions.items() for one in _options(name, definition)]
+        kind.__annotations__ = {name: annotation for name, annotation, _ in options}
+        for name, _, default in options:
+            setattr(kind, name, default)
+        return dataclass(frozen=True, kw_only=True)(kind)
+
+    return decorated
+
+
+def _options(name: str, definition: Definition) -> Iterator[tuple[str, Any, Any]]:
+    """The options of a field: the name of each, its annotation and its default."""
+    if isinstance(definition, PolicyOf):
+        return
+    option = _option(name, definition).replace("_", "-")
+    words = definition.help + (f" none: {definition.none}." if definition.none else "")
+    if isinstance(definition, Flag):
+        yield (
+            name,
+            Annotated[bool | None, typer.Option(f"--{option}/--no-{option}", help=words, show_default=False)],
+            None,
+        )
+        return
+    repeatable = isinstance(definition, (DurationByKind, Names))
+    declared = typer.Option(
+        f"--{option}",
+        parser=option_parser(lambda words: (definition.parsed(words),)),
+        metavar=definition.metavar,
+        help=words + (" Repeatable." if repeatable else ""),
+        show_default=False,
+    )
+    yield name, Annotated[list[Any] | None, declared], None
+    if isinstance(definition, RateOf):
+        burst = "Messages that may come in a row before that rate applies."
+        yield _BURST, Annotated[int | None, typer.Option("--burst", metavar="N", help=burst, show_default=False)], None
+    if isinstance(definition, (Count, Name, Names)) and definition.none:
+        yield f"no_{name}", Annotated[bool, flag_option(f"--no-{option}", f"The same as --{option} none.")], False
+
+
+@with_options(POLICY)
+class PolicyOptions(FieldOptions):
+    """Options that change the fields of a policy, the same in each command that sets one."""
+
+
+@with_options(SETTINGS)
+class QueueOptions(FieldOptions):
+    """Options that change the settings of a queue."""
+
+
+def field_rows(definitions: Mapping[str, Definition], values: object) -> list[tuple[str, object]]:
+    """The fields of a value as rows of names and texts."""
+    return [
+        (name.replace("_", " "), definition.shown(getattr(values, name)))
+        for name, definition in definitions.items()
+        if not isinstance(definition, PolicyOf)
+    ]
 
 
 def policy_rows(policy: ChannelPolicy) -> list[tuple[str, object]]:
     """A policy as rows of names and values."""
+    return field_rows(POLICY, policy)
+
+
+def policy_cells(policy: ChannelPolicy) -> list[tuple[str, str]]:
+    """The headings of a policy's fields with their cells in a table; None is a dash."""
+    values = ((name, definition, getattr(policy, name)) for name, definition in POLICY.items())
     return [
-        ("max concurrency", policy.max_concurrency),
-        ("rate", policy.rate and policy.rate.per_time()),
-        ("burst", policy.rate and policy.rate.burst),
-        ("weight", policy.weight),
-        ("max backlog", policy.max_backlog),
-        ("on full", policy.on_full if policy.max_backlog or policy.on_full != "raise" else None),
-        *([("priority aging", policy.priority_aging)] if policy.priority_aging else []),
+        (name.replace("_", " "), "-" if value is None else definition.text(value)) for name, definition, value in values
     ]
 
 
 def policy_document(policy: ChannelPolicy) -> dict[str, object]:
     """A policy as a JSON document: each field by its name."""
-    return {name: getattr(policy, name) for name in policy_fields()} | {"rate": rate_document(policy.rate)}
+    return {name: _plain(getattr(policy, name)) for name in POLICY}
+
+
+def settings_document(settings: QueueSettings) -> dict[str, object]:
+    """The settings of a queue as a JSON document; the names of durations end with their unit."""
+    document = {
+        f"{name}_seconds" if isinstance(definition, Duration) else name: _plain(getattr(settings, name))
+        for name, definition in SETTINGS.items()
+    }
+    return document | {"dead_letter_retention_seconds_by_kind": dict(settings.dead_letter_retention_by_kind)}
+
+
+def _plain(value: object) -> object:
+    match value:
+        case Rate():
+            return rate_document(value)
+        case ChannelPolicy():
+            return policy_document(value)
+        case tuple():
+            return list(value)
+        case _:
+            return value
 
 
 def rate_document(rate: Rate | None) -> dict[str, object] | None:

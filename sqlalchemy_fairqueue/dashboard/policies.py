@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.cli.formats import format_duration, parse_duration, parse_whole
+from sqlalchemy_fairqueue.cli.formats import format_duration
 from sqlalchemy_fairqueue.dashboard.rendering import percent_text
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.times import UNITS
-from sqlalchemy_fairqueue.values import UNSET, ChannelPolicy, Rate, policy_fields
+from sqlalchemy_fairqueue.values import POLICY, UNSET, ChannelPolicy, policy_fields
+from sqlalchemy_fairqueue.values.fields import Choice, Count, Definition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from sqlalchemy_fairqueue.figures import QueueFigures
     from sqlalchemy_fairqueue.values import ChannelStats, PlanInfo, PolicyFields, Unset
@@ -22,6 +21,8 @@ NO_PLAN = "-"
 """The choice of a form that stands for no plan. The names of plans come with a prefix."""
 _PLAN = "plan:"
 _RESET = "reset."
+# What a change of these does is said in figures.
+_COUNTED = {"weight", "max_concurrency", "rate", "max_backlog"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,37 +31,39 @@ class EditorField:
 
     Attributes:
         name: Its name in a policy.
-        label: What people read.
-        hint: How it is written.
-        choices: The values it may have with their texts; empty: it is written as text.
-        numeric: Whether it is a whole number.
-        required: Whether it must have a value.
-        parse: Converts its text, if it has neither choices nor is numeric; raises ValueError.
-        absent: The text of None in a table.
+        definition: Its definition.
     """
 
     name: str
-    label: str
-    hint: str
-    choices: tuple[tuple[str, str], ...] = ()
-    numeric: bool = False
-    required: bool = False
-    parse: Callable[[str], Any] = str
-    absent: str = "no limit"
+    definition: Definition
+
+    @property
+    def label(self) -> str:
+        """What people read."""
+        return self.name.replace("_", " ").capitalize()
+
+    @property
+    def hint(self) -> str:
+        """What it does, and what an empty input means."""
+        return self.definition.help + (f" Empty: {self.definition.none}." if self.definition.none else "")
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The values that it may have; none: it is written as text."""
+        return self.definition.words if isinstance(self.definition, Choice) else ()
+
+    @property
+    def numeric(self) -> bool:
+        """Whether it is a whole number."""
+        return isinstance(self.definition, Count)
 
     def text(self, value: object) -> str:
-        """A value as it stands in the form; empty: no limit."""
-        if value is None:
-            return ""
-        return _exact_duration(value) if isinstance(value, timedelta) else str(value)
+        """A value as it stands in the form; empty: None."""
+        return "" if value is None else self.definition.text(value)
 
     def shown(self, value: object) -> str:
         """A value as it stands in a table."""
-        if value is None:
-            return self.absent
-        if self.choices:
-            return dict(self.choices)[str(value)]
-        return f"{value:,}" if isinstance(value, int) else self.text(value)
+        return self.definition.shown(value)
 
     def read(self, text: str) -> Any:
         """A value from its text.
@@ -68,41 +71,13 @@ class EditorField:
         Raises:
             InvalidArgument: It is none.
         """
-        words = text.strip()
-        if self.choices:
-            return words
-        if not words and not self.required:
-            return None
-        if self.numeric:
-            try:
-                return parse_whole(words.replace(",", ""))
-            except ValueError:
-                otherwise = "" if self.required else ", or nothing"
-                raise InvalidArgument(f"{self.name} is {text!r:.40}; give a whole number{otherwise}") from None
         try:
-            return self.parse(words)
-        except InvalidArgument:
-            raise
+            return self.definition.parsed(text if text.strip() or not self.definition.none else "none")
         except ValueError as error:
-            raise InvalidArgument(f"{self.name} is {text!r:.40}; {error}; or give nothing") from None
+            raise InvalidArgument(f"{self.name}: {error}") from None
 
 
-EDITOR = (
-    EditorField("weight", "Weight", "its part beside others", numeric=True, required=True),
-    EditorField("max_concurrency", "Most messages out", "empty: no limit", numeric=True),
-    EditorField("rate", "Rate", "10/s, 600/m; empty: no limit", parse=Rate.parse),
-    EditorField("max_backlog", "Most messages undelivered", "empty: no limit", numeric=True),
-    EditorField(
-        "on_full", "If that is reached", "what an enqueue does", (("raise", "fail"), ("drop", "drop the message"))
-    ),
-    EditorField(
-        "priority_aging",
-        "Priority ages in",
-        "30s, 5m: what a step of priority outweighs; empty: never",
-        parse=parse_duration,
-        absent="none",
-    ),
-)
+EDITOR = tuple(EditorField(name, definition) for name, definition in POLICY.items())
 """All fields of a policy, in the order in which they are shown."""
 _FIELDS = {field.name: field for field in EDITOR}
 
@@ -244,19 +219,9 @@ def effect(queue: QueueFigures, stats: ChannelStats, changes: Mapping[str, Any])
             )
     if changes.get("max_backlog") is not None and stats.backlog >= changes["max_backlog"]:
         said.append(f"It has {stats.backlog:,} undelivered messages: further enqueues are refused or dropped at once.")
-    if "priority_aging" in changes:
-        said.append("It holds for messages that become ready from then on.")
+    said += [f"{_FIELDS[name].label} holds {POLICY[name].holds}." for name in changes if name not in _COUNTED]
     return said
 
 
 def _competes(queue: QueueFigures, stats: ChannelStats) -> bool:
     return any(one.channel == stats.channel and one.entitled is not None for one in queue.tenants)
-
-
-def _exact_duration(value: timedelta) -> str:
-    """A duration as text that is read as the same one: ``1m30s``."""
-    parts, rest = [], value
-    for unit in ("d", "h", "m", "s", "ms", "us"):
-        count, rest = divmod(rest, UNITS[unit])
-        parts += [f"{count}{unit}"] if count else []
-    return "".join(parts) or "0s"

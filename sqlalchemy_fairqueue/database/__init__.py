@@ -8,7 +8,6 @@ SQLSTATE stands for. Nothing here commits but ``commit_with``: the caller does.
 from sqlalchemy_fairqueue.database.calls import Call
 from sqlalchemy_fairqueue.database.commits import CommitRefused, can_commit_with, commit_with
 from sqlalchemy_fairqueue.database.configuration import (
-    QueueConfiguration,
     configure_channel,
     configure_limit,
     configure_queue,
@@ -161,7 +160,6 @@ __all__ = [
     "MessageFilter",
     "MessagePosition",
     "PartitionChange",
-    "QueueConfiguration",
     "RegisteredWait",
     "ResultState",
     "SampleContext",

@@ -3,65 +3,24 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify, once_a_schema
-from sqlalchemy_fairqueue.database.policies import channel_changes_json, new_policy_json, policy_json, policy_values
+from sqlalchemy_fairqueue.database.policies import channel_changes_json, column_values, new_policy_json, policy_json
 from sqlalchemy_fairqueue.errors import UnknownChannel
-from sqlalchemy_fairqueue.times import any_instant, duration, microseconds
-from sqlalchemy_fairqueue.values import UNSET, ChannelPolicy, Rate, SharedLimit
+from sqlalchemy_fairqueue.times import any_instant, duration
+from sqlalchemy_fairqueue.values import SETTINGS, UNSET, QueueSettings, Rate, SharedLimit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.database.calls import Clause
     from sqlalchemy_fairqueue.database.targets import Target
-    from sqlalchemy_fairqueue.values import FairBy, PolicyChanges, QueueLimits, QueueSettings, Unset
+    from sqlalchemy_fairqueue.values import ChannelPolicy, PolicyChanges, QueueChanges, QueueLimits, Unset
 
 Q = TypeVar("Q", bound="str | None")
-
-_SETTINGS = (
-    "queue", "defaults", "max_concurrency", "rate_interval", "rate_burst", "limits", "history", "history_retention",
-    "dead_letter_retention", "dead_letter_retention_by_kind", "forget_channels_after", "fair_by", "default_plan",
-    "result_retention",
-)  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class QueueConfiguration:
-    """The configuration of a queue.
-
-    Attributes:
-        defaults: The policy that new channels start with; None: the one that their first enqueue brings.
-        max_concurrency: Most messages of the whole queue leased at once.
-        rate: Most messages of the whole queue in a time.
-        limits: The shared limits that it draws from.
-        history: Whether attempts are recorded.
-        history_retention: How long the record is kept; None: 30 days.
-        dead_letter_retention: How long dead letters are kept; None: for ever.
-        dead_letter_retention_by_kind: The same for single kinds.
-        forget_channels_after: How long idle channels are kept; None: for ever.
-        fair_by: What its channels get equal parts of.
-        default_plan: The plan that new channels follow; None: none.
-        results: How long results of handlers are kept; None: not at all.
-    """
-
-    defaults: ChannelPolicy | None = None
-    max_concurrency: int | None = None
-    rate: Rate | None = None
-    limits: Sequence[str] = ()
-    history: bool = False
-    history_retention: timedelta | None = None
-    dead_letter_retention: timedelta | None = None
-    dead_letter_retention_by_kind: Mapping[str, timedelta] = field(default_factory=dict)
-    forget_channels_after: timedelta | None = timedelta(days=30)
-    fair_by: FairBy = "messages"
-    default_plan: str | None = None
-    results: timedelta | None = None
 
 
 @once_a_schema
@@ -134,7 +93,7 @@ def limit_queue(connection: Connection, target: Target, changes: QueueLimits, *,
     """Change limits of the whole queue: ``max_concurrency``, ``rate``, names of shared ``limits``. None: no limit."""
     parameters = {
         "queue": target.queue,
-        "changes": policy_json(changes),
+        "changes": json.dumps(column_values(SETTINGS, changes)),
         "notify": may_notify(connection, notify),
     }
     fetch(connection, limit_queue_clause(target.schema), parameters, f"limit queue {target.queue!r}")
@@ -202,9 +161,9 @@ def set_queue_clause(schema: str | None) -> Clause:
     return call(schema, "fq_set_queue", "1", queue="text", settings="jsonb")
 
 
-def set_queue(connection: Connection, target: Target, settings: QueueSettings) -> None:
-    """Change settings of a queue."""
-    parameters = {"queue": target.queue, "settings": json.dumps(settings, default=microseconds)}
+def set_queue(connection: Connection, target: Target, changes: QueueChanges) -> None:
+    """Change settings of a queue: those that are neither its limits nor its defaults."""
+    parameters = {"queue": target.queue, "settings": json.dumps(column_values(SETTINGS, changes))}
     fetch(connection, set_queue_clause(target.schema), parameters, f"configure queue {target.queue!r}")
 
 
@@ -294,35 +253,11 @@ def _named(target: Target, channel: str | None) -> str:
 @once_a_schema
 def queue_settings_clause(schema: str | None) -> Clause:
     """``fq_queue_settings``."""
-    return call(schema, "fq_queue_settings", ", ".join(_SETTINGS), queue="text")
+    return call(schema, "fq_queue_settings", "*", queue="text")
 
 
-def queue_settings(
-    connection: Connection, schema: str | None, queue: str | None = None
-) -> dict[str, QueueConfiguration]:
-    """The configurations of a queue, or of all that have one, by name."""
-    doing = "read the configurations of the queues" if queue is None else f"read the configuration of queue {queue!r}"
+def queue_settings(connection: Connection, schema: str | None, queue: str | None = None) -> dict[str, QueueSettings]:
+    """The settings of a queue, or of all that are configured, by name."""
+    doing = "read the settings of the queues" if queue is None else f"read the settings of queue {queue!r}"
     rows = fetch(connection, queue_settings_clause(schema), {"queue": queue}, doing)
-    return {row.queue: _configuration(row) for row in rows}
-
-
-def _configuration(row: Row[tuple[Any, ...]]) -> QueueConfiguration:
-    by_kind = row.dead_letter_retention_by_kind or {}
-    return QueueConfiguration(
-        defaults=None if row.defaults is None else ChannelPolicy(**policy_values(row.defaults)),
-        max_concurrency=row.max_concurrency,
-        rate=Rate.of(duration(row.rate_interval), row.rate_burst),
-        limits=row.limits or (),
-        history=row.history,
-        history_retention=_time(row.history_retention),
-        dead_letter_retention=_time(row.dead_letter_retention),
-        dead_letter_retention_by_kind={kind: duration(retention) for kind, retention in by_kind.items()},
-        forget_channels_after=_time(row.forget_channels_after),
-        fair_by=row.fair_by,
-        default_plan=row.default_plan,
-        results=_time(row.result_retention),
-    )
-
-
-def _time(value: int | None) -> timedelta | None:
-    return None if value is None else duration(value)
+    return {row.queue: QueueSettings.of_columns(row._asdict()) for row in rows}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _COLUMNS = (
-    "message_id", "channel", "kind", "content", "headers", "dedupe_key", "enqueued_at", "attempts", "max_attempts",
+    "message_id", "channel", "kind", "content", "headers", "key", "enqueued_at", "attempts", "max_attempts",
     "deliveries", "reason", "error", "died_at", "unreadable",
 )  # fmt: skip
 
@@ -55,7 +55,7 @@ class DeadLetterFilter:
 @once_a_schema
 def dead_letters_clause(schema: str | None) -> Clause:
     """``fq_dead_letters``. Texts come as bytes: one that the connection's encoding lacks would cost the whole page."""
-    texts = {"channel", "kind", "headers", "dedupe_key", "reason", "error"}
+    texts = {"channel", "kind", "headers", "key", "reason", "error"}
     return call(
         schema,
         "fq_dead_letters",
@@ -117,7 +117,7 @@ def _dead_letter(target: Target, codec: Codec, row: Row[Any]) -> DeadLetterInfo:
         kind=_text(row.kind) or "",
         content=row.content or b"",
         headers=headers,
-        key=_text(row.dedupe_key),
+        key=_text(row.key),
         enqueued_at=any_instant(row.enqueued_at),
         attempts=row.attempts,
         max_attempts=row.max_attempts,

@@ -26,7 +26,7 @@ def _as_bytes(*names: str) -> str:
 @once_a_schema
 def message_details_clause(schema: str | None) -> Clause:
     """``fq_message_details``."""
-    texts = _as_bytes("channel", "kind", "headers", "dedupe_key", "consumer", "error")
+    texts = _as_bytes("channel", "kind", "headers", "key", "consumer", "error")
     rest = (
         "message_id, content, content_size, enqueued_at, dequeue_at, delivered_at, returned_at, attempts, "
         "max_attempts, deliveries, cancelled, expires_at, unreadable"
@@ -71,7 +71,7 @@ def message_details(
             content=bytes(row.content or b""),
             content_size=row.content_size,
             headers=_text(row.headers),
-            key=_text(row.dedupe_key),
+            key=_text(row.key),
             enqueued_at=any_instant(row.enqueued_at),
             due_at=any_instant(row.dequeue_at),
             delivered_at=_instant(row.delivered_at),

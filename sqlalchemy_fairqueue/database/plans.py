@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify, once_a_schema
-from sqlalchemy_fairqueue.database.policies import fields_of_columns, policy_json, policy_values
+from sqlalchemy_fairqueue.database.policies import fields_of_columns, policy_json
 from sqlalchemy_fairqueue.times import duration
-from sqlalchemy_fairqueue.values import ChannelPolicy, PlanInfo
+from sqlalchemy_fairqueue.values import ChannelPolicy, PlanInfo, policy_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.database.calls import call, fetch, named, once_a_schema
-from sqlalchemy_fairqueue.database.policies import fields_of_columns, policy_columns, policy_values
+from sqlalchemy_fairqueue.database.policies import fields_of_columns
 from sqlalchemy_fairqueue.times import any_instant, duration
-from sqlalchemy_fairqueue.values import ChannelStats, QueueStats, Rate
+from sqlalchemy_fairqueue.values import ChannelStats, QueueStats, Rate, policy_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +69,7 @@ def channel_stats_clause(schema: str | None) -> Clause:
         "pg_catalog.convert_to(problem, 'UTF8') as problem",
         "overridden",
     ]
-    columns = ", ".join([*names, *_CHANNEL_COUNTS, *sorted(policy_columns())])
+    columns = ", ".join([*names, *_CHANNEL_COUNTS, "policy"])
     return call(
         schema, "fq_channel_stats", columns, queue="text", channels="text[]", limit="integer", after="text",
         busy="boolean",
@@ -122,7 +122,7 @@ def _channel(target: Target, row: Row[Any]) -> ChannelStats:
         overridden=fields_of_columns(row.overridden),
         problem=None if row.problem is None else str(row.problem, "utf-8"),
         **counts,
-        **policy_values(columns),
+        **policy_values(row.policy),
     )
 
 

@@ -17,8 +17,8 @@ class InvalidArgument(FairQueueError, ValueError, codes=("QF001",)):
     """
 
 
-class PayloadError(FairQueueError, ValueError):
-    """A payload cannot be encoded, or a stored content cannot be decoded.
+class PayloadError(FairQueueError, ValueError, codes=("QF011",)):
+    """A payload cannot be encoded, its content is too long, or a stored content cannot be decoded.
 
     Attributes:
         path: Where in the payload, like ``$.pages[3].size``; ``$`` is the payload itself.

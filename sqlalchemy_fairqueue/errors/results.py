@@ -98,7 +98,7 @@ class ResultCancelled(ResultError):
         message_id: The message.
 
     Example:
-        >>> queue.configure(engine, results=timedelta(hours=1))
+        >>> queue.configure(engine, result_retention=timedelta(hours=1))
         >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
         >>> outcome = queue.cancel(engine, message_id)
         >>> try:

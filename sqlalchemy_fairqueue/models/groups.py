@@ -69,7 +69,7 @@ class GroupFollowupMixin(FairqueueMixin):
     delay: Mapped[timedelta | None] = mapped_column(Duration)
     at: Mapped[datetime | None] = mapped_column(Instant)
     priority: Mapped[int | None]
-    dedupe_key: Mapped[str | None] = mapped_column(Text(collation="C"))
+    key: Mapped[str | None] = mapped_column(Text(collation="C"))
     max_attempts: Mapped[int]
     policy: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
 

@@ -28,7 +28,7 @@ class KeyPeriodMixin(FairqueueMixin):
 
     queue: Mapped[str] = mapped_column(Text(collation="C"))
     channel: Mapped[str] = mapped_column(Text(collation="C"))
-    dedupe_key: Mapped[str] = mapped_column(Text(collation="C"))
+    key: Mapped[str] = mapped_column(Text(collation="C"))
     message_id: Mapped[int] = mapped_column(BigInteger)
     unique_for: Mapped[timedelta] = mapped_column(Duration)
     expires_at: Mapped[datetime | None] = mapped_column(Instant)
@@ -37,7 +37,7 @@ class KeyPeriodMixin(FairqueueMixin):
     def __table_args__(cls) -> tuple[Any, ...]:
         """Constraints and indexes under the names that the installation gives them."""
         return (
-            PrimaryKeyConstraint("queue", "channel", "dedupe_key", name=conv("fq_key_period_pkey")),
+            PrimaryKeyConstraint("queue", "channel", "key", name=conv("fq_key_period_pkey")),
             CheckConstraint("unique_for >= 1", name=conv("fq_key_period_check")),
             Index(conv("fq_key_period_expires_ix"), "expires_at", postgresql_where=text("expires_at is not null")),
             Index(conv("fq_key_period_message_ix"), "message_id", postgresql_where=text("expires_at is null")),

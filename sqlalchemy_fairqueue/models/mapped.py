@@ -198,7 +198,7 @@ class KeyPeriod(KeyPeriodMixin, _Base):
         >>> hour = timedelta(hours=1)
         >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, key="report", unique_for=hour)
         >>> with Session(engine) as session:
-        ...     print(session.scalars(select(KeyPeriod.dedupe_key).where(KeyPeriod.queue == queue.name)).all())
+        ...     print(session.scalars(select(KeyPeriod.key).where(KeyPeriod.queue == queue.name)).all())
         ['report']
     """
 
@@ -207,7 +207,7 @@ class Result(ResultMixin, _Base):
     """The result of a message that has ended, in the connection's default schema.
 
     Example:
-        >>> queue.configure(engine, results=timedelta(hours=1))
+        >>> queue.configure(engine, result_retention=timedelta(hours=1))
         >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=20)
         >>> queue.complete(engine, queue.dequeue(engine), result=21)
         >>> with Session(engine) as session:

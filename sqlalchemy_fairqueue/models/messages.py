@@ -61,7 +61,7 @@ class ContentMixin(FairqueueMixin):
     kind: Mapped[str] = mapped_column(Text)
     content: Mapped[bytes] = mapped_column(LargeBinary)
     headers: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
-    dedupe_key: Mapped[str | None] = mapped_column(Text(collation="C"))
+    key: Mapped[str | None] = mapped_column(Text(collation="C"))
     priority: Mapped[int | None] = mapped_column(Integer)
     cost: Mapped[int | None] = mapped_column(Integer)
     enqueued_at: Mapped[datetime] = mapped_column(Instant)
@@ -145,11 +145,11 @@ class MessageMixin(ContentMixin):
             Index(conv("fq_message_group_ix"), "group_id", postgresql_where=text("group_id is not null")),
             Index(conv("fq_message_cancelled_ix"), "lease_id", postgresql_where=text("cancelled")),
             Index(
-                conv("fq_message_dedupe_key"),
+                conv("fq_message_key"),
                 "channel_id",
-                "dedupe_key",
+                "key",
                 unique=True,
-                postgresql_where=text("dedupe_key is not null"),
+                postgresql_where=text("key is not null"),
             ),
             {"schema": cls.__fairqueue_schema__},
         )
@@ -180,7 +180,7 @@ class DeadLetterMixin(ContentMixin):
             Index(conv("fq_dead_letter_died_ix"), "queue", "died_at"),
             CheckConstraint(
                 "octet_length(content) <= 268435456 and octet_length(kind) between 1 and 512"
-                " and octet_length(dedupe_key) between 1 and 512 and octet_length(reason) <= 1048576"
+                " and octet_length(key) between 1 and 512 and octet_length(reason) <= 1048576"
                 " and octet_length(error) <= 1048576",
                 name=conv("fq_dead_letter_content_check"),
             ),

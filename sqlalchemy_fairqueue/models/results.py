@@ -23,7 +23,7 @@ class ResultMixin(FairqueueMixin):
     "unkept": ``problem`` says why it is not kept; or "cancelled". ``queue.result`` reads it.
     """
 
-    __fairqueue_verbs__ = "use queue.configure(session, results=...) and queue.result(session, ...)"
+    __fairqueue_verbs__ = "use queue.configure(session, result_retention=...) and queue.result(session, ...)"
     __tablename__ = "fq_result"
     __fairqueue_related__: ClassVar[dict[str, Related]] = {}
 

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import QueueBase
-from sqlalchemy_fairqueue.queue.configuration_arguments import (
-    changed_defaults,
-    checked_plan,
-    queue_limits,
-    queue_settings,
-    reset_fields,
-)
-from sqlalchemy_fairqueue.queue.named_arguments import named_arguments
 from sqlalchemy_fairqueue.unit_of_work import Configure, Limit, Pause, SetQueue
 from sqlalchemy_fairqueue.values import (
+    LIMITS,
+    SETTINGS,
     UNSET,
     ChannelPolicy,
     Unset,
@@ -23,11 +17,12 @@ from sqlalchemy_fairqueue.values import (
     check_name,
     policy_changes,
     policy_fields,
+    reset_fields,
+    setting_changes,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-    from datetime import timedelta
+    from collections.abc import Collection
     from typing import Unpack
 
     from sqlalchemy import Connection, Engine
@@ -35,31 +30,13 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
     from sqlalchemy_fairqueue.queue.base import AnySession
     from sqlalchemy_fairqueue.unit_of_work import Operation
-    from sqlalchemy_fairqueue.values import FairBy, PolicyChanges, Rate
-
-    DeadLetterRetention = timedelta | Mapping[str, timedelta | None] | Mapping[str | None, timedelta | None] | None
+    from sqlalchemy_fairqueue.values import PolicyChanges, QueueChanges, QueueLimits
 
 
 class ConfigurationMethods(QueueBase):
     """configure, configure_channel, pause and resume: recorded on a session, sent at once on a Connection or Engine."""
 
-    @named_arguments
-    def configure(
-        self,
-        where: AnySession | Connection | Engine,
-        *,
-        defaults: ChannelPolicy | PolicyChanges | None = None,
-        max_concurrency: int | Unset | None = UNSET,
-        rate: Rate | str | Unset | None = UNSET,
-        limits: Collection[str] | Unset | None = UNSET,
-        history: bool | None = None,
-        history_retention: timedelta | Unset | None = UNSET,
-        dead_letter_retention: DeadLetterRetention | Unset = UNSET,
-        results: timedelta | Unset | None = UNSET,
-        default_plan: str | Unset | None = UNSET,
-        forget_channels_after: timedelta | Unset | None = UNSET,
-        fair_by: FairBy | None = None,
-    ) -> None:
+    def configure(self, where: AnySession | Connection | Engine, **settings: Unpack[QueueChanges]) -> None:
         """Set what is the queue's own. What is not given stays as it is.
 
         Args:
@@ -81,8 +58,9 @@ class ConfigurationMethods(QueueBase):
             dead_letter_retention: For how long dead letters are kept; housekeeping of workers then deletes them. None:
                 for ever, as before it is set. A dict of kinds, ``{"parse": timedelta(days=1)}``, changes those of its
                 kinds, where None means as all others, and leaves the rest; its key None stands for all others.
-            results: For how long what handlers return is kept, for :meth:`result`: of messages that are delivered from
-                the commit on. Housekeeping of workers then deletes it. None: it is not kept, as before it is set.
+            result_retention: For how long what handlers return is kept, for :meth:`result`: of messages that are
+                delivered from the commit on. Housekeeping of workers then deletes it. None: it is not kept, as before
+                it is set.
             default_plan: The plan, made by :meth:`configure_plan`, that channels made from now on follow. It goes
                 before the defaults. Channels that exist keep their plan, or none. None: none.
             forget_channels_after: Housekeeping of workers deletes channels that have been idle for so long, without
@@ -107,22 +85,7 @@ class ConfigurationMethods(QueueBase):
             >>> queue.stats(engine).max_concurrency
             50
         """
-        self._perform(
-            where,
-            self._changes(
-                defaults=defaults,
-                max_concurrency=max_concurrency,
-                rate=rate,
-                limits=limits,
-                history=history,
-                history_retention=history_retention,
-                dead_letter_retention=dead_letter_retention,
-                results=results,
-                default_plan=default_plan,
-                forget_channels_after=forget_channels_after,
-                fair_by=fair_by,
-            ),
-        )
+        self._perform(where, self._changes("configure", settings))
 
     def configure_channel(
         self,
@@ -212,40 +175,9 @@ class ConfigurationMethods(QueueBase):
         """
         self._perform(where, [self._pause(channel, paused=False)])
 
-    @named_arguments
-    async def aconfigure(
-        self,
-        where: AsyncConnection | AsyncEngine,
-        *,
-        defaults: ChannelPolicy | PolicyChanges | None = None,
-        max_concurrency: int | Unset | None = UNSET,
-        rate: Rate | str | Unset | None = UNSET,
-        limits: Collection[str] | Unset | None = UNSET,
-        history: bool | None = None,
-        history_retention: timedelta | Unset | None = UNSET,
-        dead_letter_retention: DeadLetterRetention | Unset = UNSET,
-        results: timedelta | Unset | None = UNSET,
-        default_plan: str | Unset | None = UNSET,
-        forget_channels_after: timedelta | Unset | None = UNSET,
-        fair_by: FairBy | None = None,
-    ) -> None:
+    async def aconfigure(self, where: AsyncConnection | AsyncEngine, **settings: Unpack[QueueChanges]) -> None:
         """As :meth:`configure`, at once on an AsyncConnection or AsyncEngine."""
-        await self._aperform(
-            where,
-            self._changes(
-                defaults=defaults,
-                max_concurrency=max_concurrency,
-                rate=rate,
-                limits=limits,
-                history=history,
-                history_retention=history_retention,
-                dead_letter_retention=dead_letter_retention,
-                results=results,
-                default_plan=default_plan,
-                forget_channels_after=forget_channels_after,
-                fair_by=fair_by,
-            ),
-        )
+        await self._aperform(where, self._changes("aconfigure", settings))
 
     async def aconfigure_channel(
         self,
@@ -271,42 +203,16 @@ class ConfigurationMethods(QueueBase):
         """As :meth:`resume`, at once on an AsyncConnection or AsyncEngine."""
         await self._aperform(where, [self._pause(channel, paused=False)])
 
-    def _changes(
-        self,
-        *,
-        defaults: ChannelPolicy | PolicyChanges | None,
-        max_concurrency: int | Unset | None,
-        rate: Rate | str | Unset | None,
-        limits: Collection[str] | Unset | None,
-        history: bool | None,
-        history_retention: timedelta | Unset | None,
-        dead_letter_retention: DeadLetterRetention | Unset,
-        results: timedelta | Unset | None,
-        default_plan: str | Unset | None,
-        forget_channels_after: timedelta | Unset | None,
-        fair_by: FairBy | None,
-    ) -> list[Operation]:
+    def _changes(self, call: str, settings: QueueChanges) -> list[Operation]:
+        checked = setting_changes(call, settings)
         changes: list[Operation] = []
-        if defaults is not None:
-            changes.append(Configure(self._target, None, changed_defaults(defaults), self.defaults))
-        settings = queue_settings(
-            history=history,
-            history_retention=history_retention,
-            dead_letter_retention=dead_letter_retention,
-            results=results,
-            forget_channels_after=forget_channels_after,
-            fair_by=fair_by,
-            default_plan=default_plan,
-        )
-        if settings:
-            changes.append(SetQueue(self._target, settings))
-        if wanted := queue_limits(max_concurrency, rate, limits):
-            changes.append(Limit(self._target, wanted))
-        if not changes:
-            raise InvalidArgument(
-                "configure has nothing to set; give defaults, default_plan, max_concurrency, rate, limits, history, "
-                "history_retention, dead_letter_retention, results, forget_channels_after or fair_by"
-            )
+        if "defaults" in checked:
+            changes.append(Configure(self._target, None, checked.pop("defaults"), self.defaults))
+        limits = cast("QueueLimits", {name: checked.pop(name) for name in [*checked] if name in LIMITS})
+        if checked:
+            changes.append(SetQueue(self._target, cast("QueueChanges", checked)))
+        if limits:
+            changes.append(Limit(self._target, limits))
         return changes
 
     def _configure_channel(
@@ -324,7 +230,7 @@ class ConfigurationMethods(QueueBase):
             whole = policy_changes(call, policy, changes)
             return Configure(self._target, channel, whole, self.defaults, None, policy_fields())
         check_field_names(call, changes)
-        wanted = plan if isinstance(plan, Unset) else checked_plan(plan)
+        wanted = plan if isinstance(plan, Unset) else SETTINGS["default_plan"].checked("plan", plan)
         named: PolicyChanges = {}
         if changes or (wanted is UNSET and not fields):
             named = policy_changes(call, None, changes)

@@ -268,7 +268,7 @@ class Job(Generic[C, P, R_co]):
             InvalidArgument: The message is none of this job.
 
         Example:
-            >>> queue.configure(engine, results=timedelta(hours=1))
+            >>> queue.configure(engine, result_retention=timedelta(hours=1))
             >>> @queue.job
             ... def count(context: Context, *, text: str) -> int:
             ...     return len(text.split())

@@ -122,7 +122,7 @@ class ResultMethods(HandlerMethods):
     def result(
         self, where: Where, message_id: int | None, *, channel: str | None = None, timeout: timedelta | None = None
     ) -> Any:
-        """The value that a handler returned, where the queue keeps it: ``queue.configure(where, results=...)``.
+        """The value that a handler returned, if ``configure(where, result_retention=...)`` lets the queue keep it.
 
         It is decoded as payloads are. Of a kind that is a job of this queue it has the type that the job's function is
         annotated with.
@@ -150,7 +150,7 @@ class ResultMethods(HandlerMethods):
             InvalidArgument: A bad argument, or a timeout with a session or Connection.
 
         Example:
-            >>> queue.configure(engine, results=timedelta(hours=1))
+            >>> queue.configure(engine, result_retention=timedelta(hours=1))
             >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=20)
             >>> [delivery] = queue.dequeue(engine)
             >>> queue.complete(engine, delivery, result=delivery.payload + 1)
@@ -260,7 +260,7 @@ class ResultMethods(HandlerMethods):
             case "gone":
                 problem = (
                     f"it expired and was deleted, or queue {self.name!r} kept no results when the message was delivered"
-                    ": see queue.configure(results=...), or the message was purged or rolled back"
+                    ": see queue.configure(result_retention=...), or the message was purged or rolled back"
                 )
                 raise ResultNotKept(message_id, problem)
         raise UnknownMessage(message_id, self.name)

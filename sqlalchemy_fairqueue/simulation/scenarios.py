@@ -9,7 +9,7 @@ from fnmatch import translate
 from typing import TYPE_CHECKING, Literal
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.values import ChannelPolicy
+from sqlalchemy_fairqueue.values import POLICY, ChannelPolicy
 from sqlalchemy_fairqueue.values.checks import check_choice, check_count, check_name
 
 if TYPE_CHECKING:
@@ -136,11 +136,12 @@ class Scenario:
     def _check_policy(self, what: str, policy: object) -> None:
         if not isinstance(policy, ChannelPolicy):
             raise InvalidArgument(f"{what} of scenario {self.name!r} is {policy!r:.80}; give a ChannelPolicy")
-        if policy.max_backlog is not None:
-            raise InvalidArgument(
-                f"{what} of scenario {self.name!r} has max_backlog {policy.max_backlog}: a history does not record "
-                "the messages that a full channel refused; leave it out"
-            )
+        for name, definition in POLICY.items():
+            if definition.refuses and (value := getattr(policy, name)) is not None:
+                raise InvalidArgument(
+                    f"{what} of scenario {self.name!r} has {name} {value}: a history does not record the messages that "
+                    "it refused; leave it out"
+                )
 
 
 def _check_workers(workers: object) -> None:

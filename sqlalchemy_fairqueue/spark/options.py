@@ -53,7 +53,8 @@ _TYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Without slots, so that a class of options may have the fields of another value too.
+@dataclass(frozen=True, kw_only=True)
 class TargetOptions:
     """Options of the installation, for reading and writing.
 

@@ -247,7 +247,9 @@ def _plain(connection: Connection) -> Iterator[None]:
 
 
 def expected_catalog(version: int) -> Mapping[str, Mapping[str, str]]:
-    """The result of :func:`read_catalog` where a version is installed, from ``vN/catalog.json``; not to be changed.
+    """The result of :func:`read_catalog` where a version is installed; not to be changed.
+
+    Each ``vN/catalog.json`` has what differs from the version before.
 
     Raises:
         ValueError: The version is not known.
@@ -257,5 +259,18 @@ def expected_catalog(version: int) -> Mapping[str, Mapping[str, str]]:
 
 @cache
 def _frozen(version: int) -> Catalog:
-    frozen: Catalog = json.loads((folder(version) / "catalog.json").read_text("utf-8"))
-    return frozen
+    changes: dict[str, dict[str, str] | None] = json.loads((folder(version) / "catalog.json").read_text("utf-8"))
+    known = _before(version) | changes
+    return {name: facts for name, facts in known.items() if facts is not None}
+
+
+def changed_catalog(version: int, catalog: Catalog) -> dict[str, dict[str, str] | None]:
+    """What ``vN/catalog.json`` has: the objects that differ from the version before; None: one that is gone."""
+    before = _before(version)
+    return {name: facts for name, facts in catalog.items() if before.get(name) != facts} | {
+        name: None for name in before if name not in catalog
+    }
+
+
+def _before(version: int) -> dict[str, dict[str, str] | None]:
+    return {} if version == versions()[0] else {**_frozen(version - 1)}

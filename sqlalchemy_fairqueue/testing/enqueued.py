@@ -222,7 +222,7 @@ def _sent(session: Session, queue: Queue) -> list[Enqueued]:
     period: Any = models.KeyPeriod
     query = (
         select(
-            message.id, channel.name, message.kind, message.content, message.headers, message.dedupe_key,
+            message.id, channel.name, message.kind, message.content, message.headers, message.key,
             message.max_attempts, message.due_at.label("due_at"), message.enqueued_at,
             period.unique_for,
         )
@@ -231,7 +231,7 @@ def _sent(session: Session, queue: Queue) -> list[Enqueued]:
             period,
             (period.queue == channel.queue)
             & (period.channel == channel.name)
-            & (period.dedupe_key == message.dedupe_key)
+            & (period.key == message.key)
             & (period.message_id == message.id),
         )
         .where(channel.queue == queue.name, message.lease_id.is_(None))
@@ -242,7 +242,7 @@ def _sent(session: Session, queue: Queue) -> list[Enqueued]:
             channel=row.name,
             kind=row.kind,
             payload=queue.codec.decode(row.content),
-            key=row.dedupe_key,
+            key=row.key,
             headers=row.headers,
             max_attempts=row.max_attempts,
             at=row.due_at if row.due_at is not None and row.due_at > row.enqueued_at else None,

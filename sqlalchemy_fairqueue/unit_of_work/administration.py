@@ -54,7 +54,7 @@ def configure(connection: Connection, target: Target, changes: Sequence[Configur
             case Limit():
                 database.limit_queue(connection, target, change.changes, notify=notify)
             case SetQueue():
-                database.set_queue(connection, target, change.settings)
+                database.set_queue(connection, target, change.changes)
             case Pause():
                 _pause(connection, change)
             case Purge():

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
         Enqueue,
         PolicyChanges,
         PurgeReceipt,
+        QueueChanges,
         QueueLimits,
-        QueueSettings,
         Receipt,
         Unset,
     )
@@ -149,7 +149,7 @@ class SetQueue:
     """Change settings of a queue."""
 
     target: Target
-    settings: QueueSettings
+    changes: QueueChanges
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,17 +61,18 @@ from sqlalchemy_fairqueue.values.messages import (
 )
 from sqlalchemy_fairqueue.values.outcomes import Bury, Outcome, Release, Retry, RetryPolicy
 from sqlalchemy_fairqueue.values.policies import (
+    POLICY,
     UNSET,
     ChannelPolicy,
     OnFull,
     PolicyChanges,
     PolicyFields,
-    QueueLimits,
-    QueueSettings,
     Unset,
     check_field_names,
     policy_changes,
     policy_fields,
+    policy_values,
+    reset_fields,
 )
 from sqlalchemy_fairqueue.values.rates import Rate
 from sqlalchemy_fairqueue.values.reports import (
@@ -88,6 +89,15 @@ from sqlalchemy_fairqueue.values.schedules import (
     ScheduleState,
     schedule_state,
     timing_of,
+)
+from sqlalchemy_fairqueue.values.settings import (
+    LIMITS,
+    SETTINGS,
+    DeadLetterRetention,
+    QueueChanges,
+    QueueLimits,
+    QueueSettings,
+    setting_changes,
 )
 from sqlalchemy_fairqueue.values.slots import CatchUp, Plan, Timing, planned
 from sqlalchemy_fairqueue.values.waits import (
@@ -106,10 +116,13 @@ __all__ = [
     "AFTER_GROUP_HEADER",
     "GROUP_HEADER",
     "HEADERS_BYTES",
+    "LIMITS",
     "MOST_COST",
     "NAME_BYTES",
+    "POLICY",
     "RESULT_BYTES",
     "SCHEMA_BYTES",
+    "SETTINGS",
     "TAKERS",
     "UNSET",
     "AttemptDetails",
@@ -127,6 +140,7 @@ __all__ = [
     "Contention",
     "DeadLetterGroup",
     "DeadLetterInfo",
+    "DeadLetterRetention",
     "Delivery",
     "Enqueue",
     "EnqueueOptions",
@@ -152,6 +166,7 @@ __all__ = [
     "PolicyChanges",
     "PolicyFields",
     "PurgeReceipt",
+    "QueueChanges",
     "QueueLimits",
     "QueueSettings",
     "QueueStats",
@@ -190,7 +205,10 @@ __all__ = [
     "planned",
     "policy_changes",
     "policy_fields",
+    "policy_values",
+    "reset_fields",
     "schedule_state",
+    "setting_changes",
     "tenant_of",
     "timing_of",
     "wait_of",

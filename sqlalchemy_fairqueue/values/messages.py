@@ -42,7 +42,7 @@ class Enqueue:
             wrong unit is likelier than a wish. At most one of delay and at.
         at: Not before this instant (aware), up to the year 9999 in UTC; one in the past means now.
         priority: 1 or more: before ordinary messages of the channel, 5 before 1, from the time on when the message is
-            due. Retries, releases and redrives keep it. A policy with ``priority_aging`` weighs it against waiting.
+            due. Retries, releases and redrives keep it. A policy may weigh it against waiting.
         key: Unique among the messages of the channel that are not completed or dead: while one stands, on_duplicate
             says what another does.
         headers: Small JSON object beside the payload, for tracing and routing, of at most 65,536 bytes as the database

@@ -1,22 +1,24 @@
-"""Channel policies, changes of them, and the value of an argument that is left as it is."""
+"""Channel policies, changes of them, and the value of an argument that is left as it is.
+
+:class:`PolicyFields` is the definition of a policy. What sets, keeps or shows policies takes the fields from there.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from datetime import timedelta
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import timedelta  # noqa: TC003 - get_type_hints reads it
 from difflib import get_close_matches
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.values.checks import check_choice, check_count, check_duration
-from sqlalchemy_fairqueue.values.rates import Rate, checked_rate
+from sqlalchemy_fairqueue.values.fields import Choice, Count, Definition, Duration, RateOf, check_fields, definitions
+from sqlalchemy_fairqueue.values.rates import Rate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Self
-
-    from sqlalchemy_fairqueue.values.messages import FairBy
+    from typing import Self, Unpack
 
 OnFull = Literal["raise", "drop"]
 
@@ -30,14 +32,7 @@ _MEANT = {
     "bound": "max_backlog",
     "drop_when_full": "on_full",
 }
-_EXAMPLES = {
-    "max_concurrency": "max_concurrency=4",
-    "rate": "rate='10/s', or rate=Rate(10, burst=5)",
-    "weight": "weight=3",
-    "max_backlog": "max_backlog=1000",
-    "on_full": "on_full='drop'",
-    "priority_aging": "priority_aging=timedelta(minutes=1)",
-}
+_NEXT_DEQUEUE = "from the next dequeue on"
 
 
 class Unset(Enum):
@@ -56,17 +51,75 @@ UNSET: Final = Unset.UNSET
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyFields:
-    """The fields of a policy, with the values of a policy without limits: the one list of them in Python.
+    """The fields of a policy, with the values of a policy without limits. :class:`ChannelPolicy` checks them."""
 
-    :class:`ChannelPolicy` documents and checks them.
-    """
+    max_concurrency: int | None = field(
+        default=None,
+        metadata=Count(
+            help="Most messages of a channel that consumers hold at once, exactly.",
+            none="no limit",
+            example="4",
+            holds=_NEXT_DEQUEUE,
+        ).metadata,
+    )
+    rate: Rate | None = field(
+        default=None,
+        metadata=RateOf(
+            help="Most messages of a channel in a time: 10/s, 100/min, 1/30s, '50/s, burst 10'.",
+            none="no rate",
+            example="10/s",
+            holds=_NEXT_DEQUEUE,
+        ).metadata,
+    )
+    weight: int = field(
+        default=1,
+        metadata=Count(
+            most=10_000,
+            help="Its share of the service beside others: 3 is three times that of 1.",
+            example="3",
+            holds=_NEXT_DEQUEUE,
+        ).metadata,
+    )
+    max_backlog: int | None = field(
+        default=None,
+        metadata=Count(
+            help="Most messages of a channel that wait, approximately.",
+            none="no bound",
+            example="1000",
+            refuses=True,
+        ).metadata,
+    )
+    on_full: OnFull = field(
+        default="raise",
+        metadata=Choice(
+            words=("raise", "drop"),
+            help="What an enqueue beyond max_backlog does: raise ChannelFull, or drop the message.",
+            example="drop",
+        ).metadata,
+    )
+    priority_aging: timedelta | None = field(
+        default=None,
+        metadata=Duration(
+            help="The waiting time that outweighs one step of priority.",
+            none="priorities come first",
+            example="1m",
+            holds="for messages that become ready from then on",
+        ).metadata,
+    )
+    max_payload_bytes: int | None = field(
+        default=None,
+        metadata=Count(
+            most=268_435_456,
+            help="Most bytes of an encoded payload; an enqueue of a larger one is a PayloadError.",
+            none="256 MB, as for every message",
+            example="65536",
+            refuses=True,
+        ).metadata,
+    )
 
-    max_concurrency: int | None = None
-    rate: Rate | None = None
-    weight: int = 1
-    max_backlog: int | None = None
-    on_full: OnFull = "raise"
-    priority_aging: timedelta | None = None
+
+POLICY: Final[Mapping[str, Definition]] = definitions(PolicyFields)
+"""The definitions of a policy's fields by their names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +142,9 @@ class ChannelPolicy(PolicyFields):
             before it, and after those that have waited for longer. So urgent messages never starve the others of their
             channel. Applies to messages that become ready from then on. None: a message goes before all of a lower
             priority.
+        max_payload_bytes: Most bytes of a payload as its codec encodes it. An enqueue of a larger one is refused with
+            PayloadError, whatever on_full says: a transaction fails at its COMMIT, a bulk load as a whole. Messages
+            that are there already stay. None: no bound but that of every message, 256 MB.
 
     Raises:
         InvalidArgument: A value cannot be kept.
@@ -101,42 +157,24 @@ class ChannelPolicy(PolicyFields):
 
     if TYPE_CHECKING:
 
-        def __init__(
-            self,
-            *,
-            max_concurrency: int | None = None,
-            rate: Rate | str | None = None,
-            weight: int = 1,
-            max_backlog: int | None = None,
-            on_full: OnFull = "raise",
-            priority_aging: timedelta | None = None,
-        ) -> None: ...
+        def __init__(self, **values: Unpack[PolicyChanges]) -> None: ...
 
     else:
-        # Before __init__, whose errors say less. Type checkers read the signature above.
+        # Before __init__, whose errors say less.
 
         def __new__(cls, *positional: object, **named: object) -> Self:
             """Refuse what is no field, with the right spelling."""
             if positional:
                 raise TypeError(
                     f"ChannelPolicy has {positional[0]!r:.80} without a name; name each field, such as "
-                    f"max_concurrency=4; the fields are {', '.join(policy_fields())}"
+                    f"max_concurrency=4; the fields are {', '.join(POLICY)}"
                 )
             check_field_names("ChannelPolicy", named)
             return object.__new__(cls)
 
     def __post_init__(self) -> None:
         """Refuse what cannot be kept."""
-        if self.max_concurrency is not None:
-            check_count("max_concurrency", self.max_concurrency, 1, 2**31 - 1)
-        object.__setattr__(self, "rate", checked_rate("rate", self.rate))
-        check_count("weight", self.weight, 1, 10_000)
-        if self.max_backlog is not None:
-            check_count("max_backlog", self.max_backlog, 1, 2**31 - 1)
-        check_choice("on_full", self.on_full, ("raise", "drop"))
-        if self.priority_aging is not None:
-            aging = check_duration("priority_aging", self.priority_aging, timedelta(microseconds=1))
-            object.__setattr__(self, "priority_aging", aging)
+        check_fields(self)
 
 
 class PolicyChanges(TypedDict, total=False):
@@ -148,35 +186,17 @@ class PolicyChanges(TypedDict, total=False):
     max_backlog: int | None
     on_full: OnFull
     priority_aging: timedelta | None
-
-
-class QueueLimits(TypedDict, total=False):
-    """Limits of a whole queue to change: those that are missing stay as they are. None lifts a limit.
-
-    ``limits`` are the names of the shared limits that the queue draws from.
-    """
-
-    max_concurrency: int | None
-    rate: Rate | str | None
-    limits: list[str] | None
-
-
-class QueueSettings(TypedDict, total=False):
-    """Settings of a queue to change, by the names of their columns: those that are missing stay as they are."""
-
-    history: bool
-    history_retention: timedelta | None
-    dead_letter_retention: timedelta | None
-    dead_letter_retention_by_kind: dict[str, timedelta | None]
-    result_retention: timedelta | None
-    forget_channels_after: timedelta | None
-    fair_by: FairBy
-    default_plan: str | None
+    max_payload_bytes: int | None
 
 
 def policy_fields() -> tuple[str, ...]:
     """The names of a policy's fields."""
-    return tuple(field.name for field in fields(PolicyFields))
+    return tuple(POLICY)
+
+
+def policy_values(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a policy from columns of a row, or members of a JSON object, that may have others too."""
+    return {name: definition.value_of(name, columns) for name, definition in POLICY.items()}
 
 
 def policy_changes(where: str, policy: object, changes: Mapping[str, Any]) -> PolicyChanges:
@@ -214,6 +234,21 @@ def policy_changes(where: str, policy: object, changes: Mapping[str, Any]) -> Po
     return cast("PolicyChanges", {name: getattr(policy, name) for name in policy_fields()})
 
 
+def reset_fields(where: str, reset: object) -> tuple[str, ...]:
+    """The fields of a policy that a plan decides again, in their order.
+
+    Raises:
+        InvalidArgument: It is neither a collection of names nor ``"all"``.
+        TypeError: A name is that of no field.
+    """
+    if reset == "all":
+        return policy_fields()
+    if isinstance(reset, str) or not isinstance(reset, Collection):
+        raise InvalidArgument(f"reset is {reset!r:.80}; give names of fields as a list, such as ['weight'], or 'all'")
+    check_field_names(f"reset of {where}", dict.fromkeys(map(str, reset)))
+    return tuple(name for name in POLICY if name in reset)
+
+
 def check_field_names(where: str, given: Mapping[str, object]) -> None:
     """Refuse a name that no field of a policy has.
 
@@ -222,7 +257,7 @@ def check_field_names(where: str, given: Mapping[str, object]) -> None:
     """
     names = policy_fields()
     for name, value in given.items():
-        if name not in names:
+        if name not in POLICY:
             raise TypeError(
                 f"{where} has {name!s:.80}={value!r:.80}, which is no field of a policy; {_advice(name, value, names)}"
             )
@@ -232,10 +267,11 @@ def _advice(name: str, value: object, names: Sequence[str]) -> str:
     close = [_MEANT[name]] if name in _MEANT else get_close_matches(name, names, n=1)
     if not close:
         return f"its fields are {', '.join(names)}"
-    field = close[0]
+    meant = close[0]
     try:
-        ChannelPolicy(**{field: value})  # type: ignore[arg-type]
-    except (InvalidArgument, TypeError):
+        POLICY[meant].checked(meant, value)
+    except InvalidArgument:
         # The field that is meant takes no such value.
-        return f"write {_EXAMPLES.get(field, field)}"
-    return f"write {field}={value!r:.80}"
+        example = POLICY[meant].parsed(POLICY[meant].example)
+        value = POLICY[meant].example if isinstance(example, Rate) else example
+    return f"write {meant}={value!r:.80}".replace("datetime.timedelta", "timedelta")

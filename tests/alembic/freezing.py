@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import URL, create_engine
 
 from sqlalchemy_fairqueue.embedded import embedded_server
-from sqlalchemy_fairqueue.sql.catalog import Catalog, read_catalog
+from sqlalchemy_fairqueue.sql.catalog import Catalog, changed_catalog, read_catalog
 from sqlalchemy_fairqueue.sql.files import FOLDERS, folder, versions
 from sqlalchemy_fairqueue.sql.statements import install_statements
 from tests.alembic.conftest import climbed
@@ -34,9 +34,10 @@ def installed_catalog(connection: Connection, version: int) -> Catalog:
     return found
 
 
-def frozen(catalog: Catalog) -> str:
-    """The text of the file: a line an object."""
-    lines = (f"{json.dumps(name)}: {json.dumps(facts)}" for name, facts in catalog.items())
+def frozen(catalog: Catalog, version: int) -> str:
+    """The text of the file: a line an object that is new, other or gone since the version before."""
+    changes = changed_catalog(version, catalog)
+    lines = (f"{json.dumps(name)}: {json.dumps(facts)}" for name, facts in changes.items())
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
@@ -47,7 +48,7 @@ def freeze(url: str | URL) -> None:
     with engine.connect() as connection:
         for version in versions():
             path = Path(str(folder(version))) / "catalog.json"
-            path.write_text(frozen(installed_catalog(connection, version)), encoding="utf-8")
+            path.write_text(frozen(installed_catalog(connection, version), version), encoding="utf-8")
     engine.dispose()
 
 

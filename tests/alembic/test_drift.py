@@ -93,7 +93,9 @@ def test_frozen_catalogs(empty_database: Database, version: int) -> None:
     with engine.connect() as connection:
         found = installed_catalog(connection, version)
     file = folder(version) / "catalog.json"
-    assert frozen(found).splitlines() == file.read_text("utf-8").splitlines(), "run python -m tests.alembic.freezing"
+    assert frozen(found, version).splitlines() == file.read_text("utf-8").splitlines(), (
+        "run python -m tests.alembic.freezing"
+    )
 
 
 @pytest.mark.parametrize("version", VERSIONS)

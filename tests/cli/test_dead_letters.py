@@ -135,7 +135,7 @@ def test_redrive_in_bulk(cli: Cli, engine: Engine, database: Database) -> None:
     """Many go back page by page; those that must stay dead do not stand in the way of the others."""
     bury(engine, "b", kind="print")
     ids = bury(engine, *["a"] * 700)
-    database.execute(f"update fq_dead_letter set dedupe_key = 'k' where message_id between {ids[0]} and {ids[599]}")
+    database.execute(f"update fq_dead_letter set key = 'k' where message_id between {ids[0]} and {ids[599]}")
     enqueue(engine, "a", key="k")
 
     found = cli("dead", "redrive", "--kind", "parse", "--yes", "--json")

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 import sqlalchemy_fairqueue
 from sqlalchemy_fairqueue.cli.program import program
 from sqlalchemy_fairqueue.cli.results import ExitStatus
+from sqlalchemy_fairqueue.values import POLICY, SETTINGS
 from tests.cli.conftest import Cli
 from tests.cli.messages import QUEUE, bury, enqueue
 
@@ -114,13 +115,12 @@ def test_every_status_is_there(status: ExitStatus) -> None:
 
 
 def test_every_option_is_there(cli: Cli) -> None:
-    """The page has every option of every command, those for new channels by their rule."""
+    """The page has every option of every command; those of fields, and those for new channels, by their rule."""
+    known = " ".join([_TEXT, *(f"--{name.replace('_', '-')}" for name in {**POLICY, **SETTINGS})])
     missing = set()
     for command in _commands():
-        options = set(re.findall(r"(--[a-z][a-z-]+)", cli(*command.split(), "--help").out))
-        missing |= {(command, option) for option in options if option.replace("--no-channel-", "--no-") not in _TEXT}
-    assert {
-        (command, option)
-        for command, option in missing
-        if option.replace("--channel-", "--") not in _TEXT and option not in {"--help", "--notify", "--listen"}
-    } == set()
+        for option in re.findall(r"(--[a-z][a-z-]+)", cli(*command.split(), "--help").out):
+            plain = option.replace("--no-", "--").replace("--channel-", "--")
+            if option not in known and plain not in known and option not in {"--help", "--notify", "--listen"}:
+                missing.add((command, option))
+    assert missing == set()

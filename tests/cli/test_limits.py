@@ -19,7 +19,7 @@ def test_limits(cli: Cli, engine: Engine) -> None:
     lease(engine, 10)
     headings, row = cli("limits").rows()
     assert (headings[:2], row) == (["limit", "leased"], ["api", "2", "2", "50/s", "3", "documents"])
-    assert ["shared limits", "api"] in cli("configure", "queue").rows()
+    assert ["limits", "api"] in cli("configure", "queue").rows()
 
 
 def test_removal(cli: Cli, engine: Engine) -> None:

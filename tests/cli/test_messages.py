@@ -58,7 +58,7 @@ def test_one_that_is_not_there(cli: Cli, engine: Engine) -> None:
 
 def test_a_result(cli: Cli, engine: Engine) -> None:
     """Of a message that has ended the result is shown, or why there is none."""
-    QUEUE.configure(engine, results=timedelta(days=1))
+    QUEUE.configure(engine, result_retention=timedelta(days=1))
     first, second, third = enqueue(engine, "a", "a", "a", kind="parse")
     QUEUE.complete(engine, lease(engine, 1), result={"pages": ["köln"]})
     QUEUE.complete(engine, lease(engine, 1))

@@ -20,7 +20,7 @@ _NO_COUNTS = ("", "9" * 5_000, "-1", "1.5", "1e5", "inf", "nan", "\u00b2", "0x10
 _RATES = ("configure channel a --rate", "configure queue --rate", "configure limit shared --rate")
 _NO_RATES = ("", "9" * 5_000 + "/s", "1/s, burst " + "9" * 5_000, f"0.{'0' * 400}1/s", "inf/s", "nan/s", "-1/s", "1/0s")
 _DURATIONS = (
-    "configure channel a --priority-aging", "configure queue --retention", "top --interval", "doctor --max-age",
+    "configure channel a --priority-aging", "configure queue --history-retention", "top --interval", "doctor --max-age",
     "schedules add nightly --channel a --payload 1 --every", "dead purge --yes --older-than", "report --since",
     "history prune --older-than", "worker no:queue --lease", "worker no:queue --grace", "report --until",
     "dead list --since",

@@ -10,6 +10,7 @@ from sqlalchemy import Engine
 from starlette.applications import Starlette
 
 from sqlalchemy_fairqueue.dashboard import Access, Role, create_dashboard
+from sqlalchemy_fairqueue.values import POLICY
 from tests.cli.messages import QUEUE, enqueue
 
 _GROUP = "00000000-0000-0000-0000-000000000001"
@@ -52,7 +53,7 @@ _SUBJECTS = {
     "run_schedule": "schedule", "pause_schedule": "schedule", "resume_schedule": "schedule", "remove_plan": "plan",
     "cancel_group": "group",
 }  # fmt: skip
-_FIELDS = ("weight", "max_concurrency", "max_backlog", "rate", "on_full", "priority_aging", "plan")
+_FIELDS = (*POLICY, "plan")
 
 
 @pytest.fixture

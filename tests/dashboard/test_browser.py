@@ -47,7 +47,7 @@ def _hostile_pages(engine: Engine) -> list[str]:
     All pages are those of lists and these.
     """
     hostile = _HOSTILE
-    QUEUE.configure(engine, history=True, results=timedelta(days=1))
+    QUEUE.configure(engine, history=True, result_retention=timedelta(days=1))
     for plan in ("gold", hostile):
         QUEUE.configure_plan(engine, plan, weight=2)
     QUEUE.configure_channel(engine, hostile, plan=hostile, max_concurrency=1)
@@ -322,7 +322,7 @@ def test_actions_on_groups_schedules_and_letters(chromium: Open, engine: Engine,
 @pytest.mark.parametrize("keyboard", [False, True], ids=["mouse", "keyboard"])
 def test_stop_a_worker(chromium: Open, engine: Engine, *, keyboard: bool) -> None:
     """A worker is asked to stop after a question, and is marked from then on; a result is shown to who may see it."""
-    QUEUE.configure(engine, results=timedelta(days=1))
+    QUEUE.configure(engine, result_retention=timedelta(days=1))
     done, _ = enqueue(engine, "customer-6", "customer-6")
     QUEUE.complete(engine, lease(engine, 1), result={"pages": 7})
     lease(engine, 1)

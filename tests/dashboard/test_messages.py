@@ -139,7 +139,7 @@ def test_moves_that_are_refused(browse: Browse, engine: Engine) -> None:
 
 def test_results(browse: Browse, engine: Engine) -> None:
     """A message that has ended says how and shows its result, to those who may see payloads; attempts stand before."""
-    QUEUE.configure(engine, history=True, results=timedelta(days=1))
+    QUEUE.configure(engine, history=True, result_retention=timedelta(days=1))
     value = {"pages": ["<b>köln</b>\x1b[31m"]}
     done, nothing, cancelled = enqueue(engine, "a", "a", "a", kind="parse")
     QUEUE.cancel(engine, cancelled)
@@ -165,7 +165,7 @@ def test_results_that_are_not_kept(browse: Browse, engine: Engine, database: Dat
     """A result whose time is over, or that could not be kept, is said to be; a message without one is not there."""
     [gone] = enqueue(engine, "a")
     QUEUE.complete(engine, lease(engine, 1))
-    QUEUE.configure(engine, results=timedelta(days=1))
+    QUEUE.configure(engine, result_retention=timedelta(days=1))
     ids = enqueue(engine, "a", "b")
     QUEUE.complete(engine, lease(engine, 2), result="secret")
     database.execute(

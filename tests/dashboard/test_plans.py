@@ -31,8 +31,8 @@ def test_plans_and_who_follows_them(browse: Browse, engine: Engine) -> None:
     QUEUE.configure(engine, default_plan="gold")
     QUEUE.configure_channel(engine, "customer-7", weight=4)
     page = browse("viewer").get("plans")
-    assert "free 1 1 2 no limit" in page.text
-    assert "gold new tenants 0 5 no limit 50/s" in page.text
+    assert "free 1 2 no rate 1" in page.text
+    assert "gold new tenants 0 no limit 50/s 5" in page.text
     page = browse("viewer").get("plan", queue="documents", plan="free")
     assert "1 tenant follows it" in page.text
     assert page.links["customer-7"] == "tenant?queue=documents&channel=customer-7"
@@ -68,19 +68,19 @@ def _preview(browse: Browse, **values: str) -> tuple[Page, dict[str, str]]:
     [
         (
             {"plan": "plan:gold"},
-            ("plan free gold", "max_concurrency 2 no limit", "rate no limit 50/s"),
+            ("plan free gold", "max_concurrency 2 no limit", "rate no rate 50/s"),
             ChannelPolicy(weight=4, rate="50/s"),
         ),
         ({"plan": "-"}, ("plan free none",), ChannelPolicy(weight=4, max_concurrency=2)),
         ({"reset.weight": "1"}, ("weight 4 1",), _FREE),
         (
             {"plan": "plan:gold", "reset.weight": "1"},
-            ("plan free gold", "weight 4 5", "max_concurrency 2 no limit", "rate no limit 50/s"),
+            ("plan free gold", "weight 4 5", "max_concurrency 2 no limit", "rate no rate 50/s"),
             _GOLD,
         ),
         (
             {"plan": "plan:gold", "max_concurrency": "9"},
-            ("plan free gold", "max_concurrency 2 9", "rate no limit 50/s"),
+            ("plan free gold", "max_concurrency 2 9", "rate no rate 50/s"),
             ChannelPolicy(weight=4, rate="50/s", max_concurrency=9),
         ),
         ({"plan": "-", "reset.weight": "1"}, ("plan free none", "weight 4 1"), ChannelPolicy(max_concurrency=2)),
@@ -147,7 +147,7 @@ def test_a_plan_is_made_changed_and_removed(browse: Browse, engine: Engine, capl
     assert QUEUE.plans(engine) == []
     assert [record.message for record in caplog.records if record.name == _AUDIT] == [
         "'otto' did plan on queue 'documents' plan='gold': weight: 1 -> 5",
-        "'otto' did plan on queue 'documents' plan='gold': rate: no limit -> 10/s",
+        "'otto' did plan on queue 'documents' plan='gold': rate: no rate -> 10/s",
         "'otto' did remove_plan on queue 'documents' plan='gold': removed",
     ]
 

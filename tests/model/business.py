@@ -70,7 +70,7 @@ class Business(OpenTransactions):
         """There is something to serve from the first step on; the application's queue may bring a bound."""
         if results:
             self.books.keeps_results = True
-            self.world.queues[0].configure(self.world.engine, results=timedelta(days=1))
+            self.world.queues[0].configure(self.world.engine, result_retention=timedelta(days=1))
         if fair_by == "cost":
             self.turns.by_cost = True
             self.world.queues[0].configure(self.world.engine, fair_by=fair_by)

@@ -83,7 +83,7 @@ _PRIORITY = [
     ),
     Mutation("who is promoted is told to nobody", "fq_promote", "    where p.lease_id is null\n", "    where false\n"),
     Mutation("a priority begins before its time", "fq_position", "when p_aging is null then", "when true then"),
-    Mutation("a letter forgets its priority", "fq_bury_messages", "b.dedupe_key, b.priority,", "b.dedupe_key, null,"),
+    Mutation("a letter forgets its priority", "fq_bury_messages", "b.key, b.priority,", "b.key, null,"),
     Mutation(
         "a replaced message keeps its priority",
         "fq_add_message",
@@ -198,13 +198,13 @@ _BOUNDS = [
     Mutation(
         "what nobody has heard of takes no room",
         "fq_channel_room",
-        "and g.bounded\n              and g.id > n.heard_id",
+        "and g.bounded\n              and g.id > (n.state).heard_id",
         "and false",
     ),
     Mutation(
         "no signal takes room",
         "fq_enqueue",
-        "created and v_channel.max_backlog is not null",
+        "created and v_state.max_backlog is not null",
         "false",
     ),
     Mutation(
@@ -216,7 +216,7 @@ _BOUNDS = [
     Mutation(
         "a call takes no room",
         "fq_enqueue_in_order",
-        "        v_state.room := v_state.room - created[i]::integer;\n",
+        "        v_room.room := v_room.room - created[i]::integer;\n",
         "",
     ),
     Mutation(
@@ -225,7 +225,12 @@ _BOUNDS = [
         "heard_id = greatest(s.heard_id, t.last_id)",
         "heard_id = t.last_id + 1",
     ),
-    Mutation("a new channel has no bound", "fq_make_channels", "    v_policy.max_backlog,", "    null::integer,"),
+    Mutation(
+        "a new channel has no bound",
+        "fq_make_channels",
+        "s.*, v_policy) as state",
+        "s.*, v_policy - 'max_backlog') as state",
+    ),
     Mutation(
         "a new channel has no policy", "fq_make_channels", "  where q.name = p_queue;", "  where false;", slow=True
     ),
@@ -257,9 +262,9 @@ _BOUNDS = [
     ),
     Mutation(
         "a bound is never lifted",
-        "fq_configure_channel",
-        "max_backlog = v_policy.max_backlog",
-        "max_backlog = coalesce(v_policy.max_backlog, s.max_backlog)",
+        "fq_write_policies",
+        "max_backlog = w.max_backlog",
+        "max_backlog = coalesce(w.max_backlog, s.max_backlog)",
         slow=True,
     ),
 ]

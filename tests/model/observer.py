@@ -10,19 +10,19 @@ from tests.model.invariants import HELD
 from tests.model.signals import Signal
 
 _MESSAGES = """
-select m.id, c.name as channel, convert_from(m.content, 'UTF8')::integer as number, m.dedupe_key as key, m.dequeue_at,
+select m.id, c.name as channel, convert_from(m.content, 'UTF8')::integer as number, m.key, m.dequeue_at,
   m.enqueued_at, m.max_attempts, m.priority, m.attempts, m.deliveries, m.lease_id, m.slots, m.cancelled,
   m.delivered_at is not null as recorded, m.group_id
 from fq_message m
 join fq_channel c on c.id = m.channel_id
 where c.queue = 'model'
 """
-_DEAD = "select message_id, dedupe_key as key from fq_dead_letter"
+_DEAD = "select message_id, key from fq_dead_letter"
 _HISTORY = "select message_id, attempt, outcome from fq_history"
 _RESULTS = "select message_id as id, outcome from fq_result"
 _CHANNELS = """
 select c.name, s.max_concurrency, s.rate_interval, s.rate_burst, s.weight, s.max_backlog, s.priority_aging,
-  case when s.drop_when_full then 'drop' else 'raise' end as on_full, s.paused_at is not null as paused,
+  s.on_full, s.paused_at is not null as paused,
   s.dropped + (select coalesce(sum(g.dropped), 0) from fq_signal g where g.channel_id = s.channel_id) as dropped
 from fq_channel_state s
 join fq_channel c on c.id = s.channel_id

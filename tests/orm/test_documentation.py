@@ -34,5 +34,5 @@ def test_names_exist() -> None:
     """Every attribute that the page names is one of the class."""
     named = set(re.findall(r"`(\w+)\.(\w+)`", _PAGE.read_text()))
     known = {(name, attribute) for name, attribute in named if hasattr(models, name)}
-    assert ("Message", "dedupe_key") in known
+    assert ("Message", "key") in known
     assert {(name, attribute) for name, attribute in known if not hasattr(getattr(models, name), attribute)} == set()

@@ -115,7 +115,7 @@ def test_dead_letters(engine: Engine, database: Database) -> None:
         enqueue(connection, {"upload": "a"})
     database.execute(
         "with dead as (delete from fq_message returning *) "
-        "insert into fq_dead_letter select id, 'documents', channel_id, kind, content, headers, dedupe_key, "
+        "insert into fq_dead_letter select id, 'documents', channel_id, kind, content, headers, key, "
         "enqueued_at, 3, 3, 3, 'tired', null, enqueued_at from dead"
     )
     with Session(engine) as session:

@@ -31,12 +31,7 @@ def test_paused(engine: Engine) -> None:
         assert (alice.is_paused, bob.is_paused, alice.queue_config.is_paused) == (True, False, True)
         assert alice.state.paused_at is not None
         assert alice.state.paused_at.utcoffset() == timedelta()
-        assert (bob.state.max_backlog, bob.state.drop_when_full, bob.state.backlog, bob.state.dropped) == (
-            7,
-            True,
-            0,
-            0,
-        )
+        assert (bob.state.max_backlog, bob.state.on_full, bob.state.backlog, bob.state.dropped) == (7, "drop", 0, 0)
 
 
 def test_queue_state(engine: Engine) -> None:

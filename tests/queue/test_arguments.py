@@ -128,7 +128,7 @@ _WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("purge_dead", {"until": _NOW.replace(tzinfo=None)}, "has no time zone"),
     ("purge_dead", {"before": "yesterday"}, "before is 'yesterday'; give an aware datetime"),
     ("purge_dead", {"until": _NOW, "before": _NOW}, "both say the same; give one"),
-    ("configure", {}, "configure has nothing to set; give defaults"),
+    ("configure", {}, "configure has nothing to set; give one or more of defaults"),
     ("configure", {"max_concurrency": 0}, "max_concurrency is 0; give an int from 1"),
     ("configure", {"max_concurrency": True}, "max_concurrency is True"),
     ("configure", {"max_concurrency": 2**31}, "max_concurrency is 2147483648"),
@@ -238,7 +238,6 @@ async def test_names() -> None:
                 "enqueue has 'a' without a name; write enqueue(session,",
             ),
             (partial(_QUEUE.enqueue_now, session, "a", 1), "write enqueue_now(where, channel='a', payload=1)"),
-            (partial(_QUEUE.configure, session, 5), "configure has 5 without a name; its arguments are defaults"),
             (partial[object](cast("Any", Queue), nmae="documents"), "nmae"),
         ]
         for call, words in calls:
@@ -252,6 +251,7 @@ _NEEDED: dict[str, Any] = {
     "channel": "a", "consumer": "me", "deliveries": _DELIVERY, "group_id": "4b8a8f4e-6f0e-4c3c-9a0c-3d0d0a5d7c11",
     "message_id": 1, "message_ids": [1], "messages": [Enqueue(channel="a", payload=1)], "name": "n",
     "history": True, "max_concurrency": 1, "message": _MESSAGE, "changes": {"weight": 2},
+    "settings": {"history": True},
 }  # fmt: skip
 _PLAIN = [_ENGINE, Session(_ENGINE), scoped_session(sessionmaker(_ENGINE))]
 _AWAITED = [_ASYNC, AsyncConnection(_ASYNC)]

@@ -176,7 +176,7 @@ def test_replacing_and_settling_wait_for_nobody_in_a_circle(
 
     def lock_the_other(third: Engine) -> None:
         with third.begin() as connection:
-            connection.exec_driver_sql("select from fq_message where dedupe_key = 'k' for update")
+            connection.exec_driver_sql("select from fq_message where key = 'k' for update")
 
     rival = waits.start(replace_and_complete).blocked()
     # It waits for the lower id and has not yet locked the higher one.

@@ -77,12 +77,12 @@ def test_alone_as_among_others(queue: Queue, engine: Engine, database: Database)
             session.commit()
     # Those of one call are a microsecond apart.
     rows = database.rows("""
-        select m.kind, m.content, m.headers, m.dedupe_key, m.max_attempts,
+        select m.kind, m.content, m.headers, m.key, m.max_attempts,
           case when abs(dequeue_at - enqueued_at) < 4e9 then (dequeue_at - enqueued_at) / 1000 else dequeue_at end
         from fq_message m join fq_channel c on c.id = m.channel_id where c.name <> 'another' order by m.id
     """)
     assert rows[::2] == rows[1::2]
-    assert [(row.kind, row.dedupe_key, row.headers) for row in rows[::2]] == [(text, text, {text: 1}) for text in odd]
+    assert [(row.kind, row.key, row.headers) for row in rows[::2]] == [(text, text, {text: 1}) for text in odd]
 
 
 def test_the_payload_is_taken_at_the_call(queue: Queue, engine: Engine) -> None:

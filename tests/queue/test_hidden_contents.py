@@ -65,7 +65,7 @@ def _bury(queue: Queue, engine: Engine) -> None:
 
 
 def _complete(queue: Queue, engine: Engine) -> None:
-    queue.configure(engine, results=_HOUR)
+    queue.configure(engine, result_retention=_HOUR)
     queue.enqueue_now(engine, channel="a", payload=_CARD)
     [delivery] = queue.dequeue(engine)
     with Session(engine) as session, session.begin():

@@ -132,7 +132,7 @@ def test_one_element_for_all(queue: Queue, engine: Engine, connection: Connectio
         for periods in (False, True):
             outcomes = [row[3] for row in _call(connection, words, periods=periods)]
             added = connection.exec_driver_sql(
-                "select dedupe_key, headers, group_id from fq_message where kind = 'x' order by dedupe_key"
+                "select key, headers, group_id from fq_message where kind = 'x' order by key"
             ).all()
             kept.append((outcomes, added))
             connection.rollback()

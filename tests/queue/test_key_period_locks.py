@@ -193,7 +193,7 @@ def test_a_message_that_is_taken_while_it_is_to_be_replaced(
     plain, replaced = rival.result()
     assert plain.created
     assert (replaced.outcome, replaced.message_id) == ("duplicate", first.message_id)
-    assert database.value("select count(*) from fq_message where dedupe_key = 'k'") == 1
+    assert database.value("select count(*) from fq_message where key = 'k'") == 1
     QUEUE.complete(engine, delivery)
     assert [one.payload for one in QUEUE.dequeue(engine, limit=10)] == ["rival"]
 
@@ -325,4 +325,4 @@ def test_many_at_once(engine: Engine, database: Database, level: IsolationLevel)
     with ThreadPoolExecutor(4) as threads:
         added = [key for found in threads.map(produce, range(4)) for key in found]
     assert len(added) == len(set(added))
-    assert sorted(added) == sorted(row[0] for row in database.rows("select dedupe_key from fq_key_period"))
+    assert sorted(added) == sorted(row[0] for row in database.rows("select key from fq_key_period"))

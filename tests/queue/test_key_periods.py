@@ -136,7 +136,7 @@ def test_one_call(queue: Queue, engine: Engine, database: Database) -> None:
     found = queue.dequeue(engine, limit=10)
     assert sorted(delivery.payload for delivery in found) == [2, 5, 6, 8]
     assert [delivery.payload for delivery in found if delivery.channel == "a" and delivery.payload != 5] == [2, 8]
-    kept = "select string_agg(dedupe_key, ' ' order by dedupe_key) from fq_key_period where expires_at is null"
+    kept = "select string_agg(key, ' ' order by key) from fq_key_period where expires_at is null"
     assert database.value(kept) == "new"
 
 

@@ -105,8 +105,7 @@ def test_a_first_limit_while_a_message_is_being_settled(
     after = clock.now()
     # Consumers come back after as long as the change is old, a second at most.
     [row] = clock.database.rows(
-        "select s.due_at as at from fq_channel_state s join fq_channel c on c.id = s.channel_id"
-        " where c.name = 'a'"
+        "select s.due_at as at from fq_channel_state s join fq_channel c on c.id = s.channel_id where c.name = 'a'"
     )
     assert before <= instant(row.at) - SECOND <= after
     business.rollback()

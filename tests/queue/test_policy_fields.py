@@ -1,8 +1,6 @@
 """Each field of a policy on each of its ways to the database and back: a way that forgets a new field fails here."""
 
-import ast
-import inspect
-from dataclasses import fields
+from collections.abc import Collection
 from datetime import timedelta
 from typing import get_type_hints
 
@@ -11,37 +9,44 @@ from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import ChannelPolicy, Queue, Rate
-from sqlalchemy_fairqueue.database.policies import policy_columns, policy_values
+from sqlalchemy_fairqueue.database.policies import policy_columns
 from sqlalchemy_fairqueue.models import ChannelState, QueueConfig
 from sqlalchemy_fairqueue.times import microseconds
-from sqlalchemy_fairqueue.values import PolicyChanges, PolicyFields
+from sqlalchemy_fairqueue.values import (
+    DeadLetterRetention,
+    PolicyChanges,
+    PolicyFields,
+    QueueChanges,
+    QueueSettings,
+    policy_values,
+)
+from sqlalchemy_fairqueue.values.fields import definitions
+from sqlalchemy_fairqueue.values.settings import PolicyOf
 from tests.fixtures.database import Database
-from tests.policies import SAMPLES, WORDS
+from tests.policies import SAMPLES
 
 EVERYTHING = ChannelPolicy(**SAMPLES)
 
 
-def test_each_field_has_a_sample() -> None:
-    """The samples have all fields, each with another value than its initial one."""
-    assert SAMPLES.keys() == WORDS.keys() == {field.name for field in fields(ChannelPolicy)}
-    assert all(getattr(ChannelPolicy(), name) != value for name, value in SAMPLES.items())
+@pytest.mark.parametrize("kind", [PolicyFields, QueueSettings])
+def test_each_field_has_an_example(kind: type[PolicyFields | QueueSettings]) -> None:
+    """An example is another value than the initial one, can be kept, and is read as it is written."""
+    initial = kind()
+    for name, definition in definitions(kind).items():
+        if not isinstance(definition, PolicyOf):
+            value = definition.checked(name, definition.parsed(definition.example))
+            assert value != getattr(initial, name), name
+            assert definition.checked(name, definition.parsed(definition.text(value))) == value
 
 
 def test_changes_have_the_types_of_the_fields() -> None:
-    """PolicyChanges, which type checkers read, has the fields of a policy and their types; a rate may be text, too."""
-    assert get_type_hints(PolicyChanges) == get_type_hints(PolicyFields) | {"rate": Rate | str | None}
-
-
-def test_type_checkers_know_every_argument() -> None:
-    """The signature of ChannelPolicy, which only type checkers read, has the fields, their types and initial values."""
-    tree = ast.parse(inspect.getsource(ChannelPolicy))
-    [init] = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "__init__"]
-    declared = {
-        argument.arg: (argument.annotation and ast.unparse(argument.annotation), default and ast.unparse(default))
-        for argument, default in zip(init.args.kwonlyargs, init.args.kw_defaults, strict=True)
-    }
-    types = {field.name: str(field.type) for field in fields(PolicyFields)} | {"rate": "Rate | str | None"}
-    assert declared == {field.name: (types[field.name], repr(field.default)) for field in fields(PolicyFields)}
+    """What type checkers read of changes has the fields and their types; a rate may be text, and names in any order."""
+    text = {"rate": Rate | str | None}
+    assert get_type_hints(PolicyChanges) == get_type_hints(PolicyFields) | text
+    kept = get_type_hints(QueueSettings)
+    del kept["dead_letter_retention_by_kind"]
+    wider = {"limits": Collection[str] | None, "dead_letter_retention": DeadLetterRetention}
+    assert get_type_hints(QueueChanges) == kept | text | wider | {"defaults": ChannelPolicy | PolicyChanges}
 
 
 def test_a_misspelled_field_is_answered_with_an_example() -> None:

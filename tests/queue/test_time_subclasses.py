@@ -70,7 +70,7 @@ def test_configuration(queue: Queue, engine: Engine, database: Database) -> None
         history_retention=StrangeDuration(days=2),
         dead_letter_retention={None: _HOUR, "parse": _HOUR},
         forget_channels_after=_HOUR,
-        results=_HOUR,
+        result_retention=_HOUR,
         rate=Rate(10, per=_HOUR),
     )
     queue.configure_channel(engine, "a", ChannelPolicy(rate=Rate(10, per=_HOUR), priority_aging=_HOUR))
@@ -158,7 +158,7 @@ def test_a_worker(engine: Engine, database: Database) -> None:
 
 def test_a_wait_for_a_result(queue: Queue, engine: Engine) -> None:
     """A wait takes as long as it says."""
-    queue.configure(engine, results=_HOUR)
+    queue.configure(engine, result_retention=_HOUR)
     message_id = queue.enqueue_now(engine, channel="a", payload=1)
     with pytest.raises(ResultNotReady):
         queue.result(engine, message_id, timeout=StrangeDuration(milliseconds=1))

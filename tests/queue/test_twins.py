@@ -45,7 +45,7 @@ def _steps(queue: Queue, engine: Engine, database: Database) -> Steps:
 
 
 def _configuration() -> Steps:
-    yield "configure", {"history": True, "results": _DAY, "max_concurrency": 50, "fair_by": "cost"}
+    yield "configure", {"history": True, "result_retention": _DAY, "max_concurrency": 50, "fair_by": "cost"}
     yield "configure_limit", "api", {"max_concurrency": 90}
     yield "configure", {"limits": ["api"]}
     yield "configure_plan", "gold", {"weight": 2, "max_backlog": 90}

@@ -16,7 +16,7 @@ HOUR = timedelta(hours=1)
 def queue(engine: Engine) -> Queue:
     """A queue that keeps results for an hour."""
     queue = Queue("documents", check_kinds=False)
-    queue.configure(engine, results=HOUR)
+    queue.configure(engine, result_retention=HOUR)
     return queue
 
 

@@ -192,7 +192,7 @@ def _nothing() -> None:
 def test_expired(engine: Engine, queue: Queue, out: Out, database: Database) -> None:
     """After its time it is told as expired, and as not kept once housekeeping has deleted it."""
     delivery = out()
-    queue.configure(engine, results=timedelta(microseconds=1))
+    queue.configure(engine, result_retention=timedelta(microseconds=1))
     queue.complete(engine, delivery, result=1)
     with pytest.raises(ResultNotKept, match=r"no result of it is kept: it was kept until .* UTC"):
         queue.result(engine, delivery.message_id)
@@ -218,10 +218,10 @@ def test_unknown(engine: Engine, queue: Queue, out: Out) -> None:
 def test_configuration(engine: Engine, queue: Queue, out: Out, database: Database) -> None:
     """The retention of the commit of the completion counts; None ends keeping; kept ones stay."""
     first, second = out(), out()
-    queue.configure(engine, results=2 * HOUR)
+    queue.configure(engine, result_retention=2 * HOUR)
     queue.complete(engine, first, result=1)
     assert database.value("select expires_at - finished_at from fq_result") == 7_200_000_000
-    queue.configure(engine, results=None)
+    queue.configure(engine, result_retention=None)
     queue.complete(engine, second, result=2)
     assert not out().keeps_result
     assert queue.result(engine, first.message_id) == 1
@@ -241,7 +241,7 @@ def test_a_value_that_a_call_gives_is_refused(engine: Engine, queue: Queue, out:
 def test_another_codec(engine: Engine) -> None:
     """The queue's codec encodes results, too."""
     queue = Queue("raw", codec=BytesCodec())
-    queue.configure(engine, results=HOUR)
+    queue.configure(engine, result_retention=HOUR)
     queue.enqueue_now(engine, channel="a", payload=b"1")
     [delivery] = queue.dequeue(engine)
     queue.complete(engine, delivery, result=b"\x00\xff")
@@ -253,8 +253,11 @@ def test_another_codec(engine: Engine) -> None:
 def test_bad_arguments(engine: Engine, queue: Queue) -> None:
     """They are refused before anything is asked or sent."""
     wrong: list[tuple[Callable[[], object], str]] = [
-        (lambda: queue.configure(engine, results=7), "results is 7; give a timedelta"),  # type: ignore[arg-type]
-        (lambda: queue.configure(engine, results=timedelta()), r"results is datetime\.timedelta\(0\)"),
+        (lambda: queue.configure(engine, result_retention=7), "result_retention is 7; give a timedelta"),  # type: ignore[arg-type]
+        (
+            lambda: queue.configure(engine, result_retention=timedelta()),
+            r"result_retention is datetime\.timedelta\(0\)",
+        ),
         (lambda: queue.result(engine, 0), "message_id is 0"),
         (lambda: queue.result(engine, 1, timeout=3), "timeout is 3; give a timedelta"),  # type: ignore[arg-type]
         (lambda: queue.result(connection, 1, timeout=HOUR), "on a Connection, whose transaction"),

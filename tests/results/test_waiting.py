@@ -138,7 +138,7 @@ def test_a_transaction_from_before_the_wait(
 def test_without_notifications(database: Database, start: Start, engine: Engine) -> None:
     """A queue that does not notify is polled: nothing is registered, and nobody listens."""
     queue = Queue("quiet", notify=False, check_kinds=False)
-    queue.configure(engine, results=timedelta(hours=1))
+    queue.configure(engine, result_retention=timedelta(hours=1))
     message_id = queue.enqueue_now(engine, channel="a", payload=1) or 0
     waiting = start(lambda: queue.result(engine, message_id, timeout=PATIENCE))
     queue.complete(engine, queue.dequeue(engine), result=1)
@@ -197,7 +197,7 @@ async def test_a_wait_that_is_cancelled(async_engine: AsyncEngine, queue: Queue,
 def test_a_wait_for_what_never_comes(engine: Engine, queue: Queue, out: Out, database: Database) -> None:
     """What is over or never was is told at once, without a wait."""
     delivery = out()
-    queue.configure(engine, results=None)
+    queue.configure(engine, result_retention=None)
     queue.complete(engine, delivery)
     with pytest.raises(ResultNotKept):
         queue.result(engine, delivery.message_id, timeout=PATIENCE)

@@ -299,7 +299,7 @@ def test_a_result_of_another_version(engine: Engine, queue: Queue) -> None:
 def test_child_processes(engine: Engine) -> None:
     """The value comes from the child; what cannot be sent is not kept, and the message is completed."""
     queue = isolated.queue
-    queue.configure(engine, results=HOUR)
+    queue.configure(engine, result_retention=HOUR)
     [first] = send(engine, queue, {"a": [1]}, kind="value")
     [second] = send(engine, queue, 2, kind="lock")
     third = isolated.page.enqueue_now(engine, "a", 3)
@@ -342,7 +342,7 @@ def test_many_large_results(engine: Engine, queue: Queue, database: Database, mo
 def test_housekeeping(engine: Engine, queue: Queue, database: Database) -> None:
     """A worker deletes what is over, and nothing else."""
     for each in (timedelta(microseconds=1), HOUR):
-        queue.configure(engine, results=each)
+        queue.configure(engine, result_retention=each)
         queue.enqueue_now(engine, channel="a", payload=1)
         queue.complete(engine, queue.dequeue(engine), result=1)
     database.execute("select fq_begin_result_wait('documents', 1, gen_random_uuid(), 1)")

@@ -18,7 +18,7 @@ _DENIED = "42501"
 @pytest.fixture(autouse=True)
 def kept(jobs: Installation) -> None:
     """The queue keeps results."""
-    QUEUE.configure(jobs.owner, results=timedelta(hours=1))
+    QUEUE.configure(jobs.owner, result_retention=timedelta(hours=1))
 
 
 def test_each_does_its_part(jobs: Installation) -> None:

@@ -179,9 +179,9 @@ def test_a_row_has_what_the_wal_tells(kernel: Kernel, slot_name: str, follow: Fo
         "a", "b", keys=["k", None], costs=[7, None], delays=[HOUR, None], contents=[b"secret-1", b"secret-2"]
     )
     first, second = follower.batch()
-    (message,) = kernel.rows("select * from fq_message where dedupe_key = 'k'")
+    (message,) = kernel.rows("select * from fq_message where key = 'k'")
     assert (first["queue"], first["channel"], first["channel_id"]) == ("q", "a", message["channel_id"])
-    assert (first["kind"], first["dedupe_key"], first["cost"], second["cost"]) == ("work", "k", 7, 1)
+    assert (first["kind"], first["key"], first["cost"], second["cost"]) == ("work", "k", 7, 1)
     assert (first["due_at"] - first["enqueued_at"]).total_seconds() == 3600
     assert first["lsn"] == second["lsn"] == follower.checkpoint["lsn"]
     assert abs(first["committed_at"] - second["enqueued_at"]).total_seconds() < 60

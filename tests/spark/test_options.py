@@ -97,9 +97,9 @@ def test_writes_that_cannot_be(given: dict[str, str], message: str) -> None:
 def test_values_are_read_as_texts_are() -> None:
     """Who makes the options in Python is understood as who gives them to Spark, in any case and with units."""
     given = {"payload_format": "JSON", "on_duplicate": "Raise", "bad_rows": "Reject", "rejects_path": "/x"}
-    made = WriteOptions(dsn=DSN, queue="q", staging_rows="5", staging_ttl="1d", drop_when_full="True", **given)  # type: ignore[arg-type]
+    made = WriteOptions(dsn=DSN, queue="q", staging_rows="5", staging_ttl="1d", on_full="Drop", **given)  # type: ignore[arg-type]
     assert (made.payload_format, made.on_duplicate, made.bad_rows) == ("json", "raise", "reject")
-    assert (made.staging_rows, made.staging_ttl, made.drop_when_full) == (5, timedelta(days=1), True)
+    assert (made.staging_rows, made.staging_ttl, made.on_full) == (5, timedelta(days=1), "drop")
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_values_are_read_as_texts_are() -> None:
         ({"staging_ttl": 86400}, "option stagingTtl is 86400; give a timedelta, or text like 36h"),
         ({"staging_ttl": timedelta(-1)}, "option stagingTtl is -1 day, 0:00:00; give a duration from 0 on"),
         ({"staging_rows": 0.5}, "option stagingRows is 0.5; give a whole number"),
-        ({"drop_when_full": 1}, "option dropWhenFull is 1; give True or False"),
+        ({"on_full": 1}, "option onFull is 1; give one of raise, drop"),
         ({"max_attempts": 2**31}, "option maxAttempts is 2147483648"),
         ({"dsn": DSN.encode()}, "option dsn is a bytes; give text"),
     ],
@@ -191,8 +191,7 @@ def test_what_the_server_refuses_does_not_quote_rows(database: Database) -> None
 
 def test_each_field_of_a_policy_has_an_option(database: Database, engine: Engine) -> None:
     """A load gives every field of a policy to its new channels, and ``table=channels`` reads every one."""
-    given = {name: value for name, value in SAMPLES.items() if name != "on_full"} | {"drop_when_full": True}
-    options = WriteOptions(dsn=database.conninfo, queue="documents", **given)
+    options = WriteOptions(dsn=database.conninfo, queue="documents", **SAMPLES)
     stage = Stage(Installation("public"), "public_stages", database.value("select fq_make_stage(86400000000)"))
     database.execute(f"insert into {stage.quoted} (attempt, channel, kind, content) values (1, 'a', 'work', '1')")
     assert merge(options, Installation("public"), stage, "job", Attempts((1,), 1, 0)).created == 1

@@ -202,7 +202,7 @@ def test_live_tables(database: Database) -> None:
         {"channel": "b", "rate_interval": timedelta(0), "weight": 1, "paused_at": None, "plan": None},
     ]
     (letter,) = read(database, table="dead_letters", channels="b", numPartitions=2)
-    assert (letter["content"], letter["dedupe_key"], letter["reason"]) == (b'{"n":2}', "k", "poison")
+    assert (letter["content"], letter["key"], letter["reason"]) == (b'{"n":2}', "k", "poison")
     assert letter["died_at"] >= letter["enqueued_at"]
 
 

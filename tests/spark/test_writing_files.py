@@ -49,7 +49,7 @@ def load(spark: "SparkSession", target: Target, tmp_path: Path) -> Load:
         frame = text_files.read_messages(spark, str(path), file_format, json_payload=json_payload)
         enqueue(frame, payload_format="json", **target.options)
         rows = target.database.rows(
-            "select c.name, convert_from(m.content, 'UTF8'), m.kind, m.headers::text, m.dedupe_key, m.max_attempts,"
+            "select c.name, convert_from(m.content, 'UTF8'), m.kind, m.headers::text, m.key, m.max_attempts,"
             " m.dequeue_at, m.enqueued_at from fq_message m join fq_channel c on c.id = m.channel_id order by c.name"
         )
         return [tuple(row) for row in rows]

@@ -84,6 +84,9 @@ def _is_atom(text: str) -> bool:
 def _is_exact(argument: str, wanted: str, declared: dict[str, set[str]]) -> bool:
     if argument.endswith(f"::{wanted}"):
         return _is_atom(argument.removesuffix(f"::{wanted}"))
+    if argument.endswith(".*"):
+        # a row: nothing but its type takes it
+        return wanted.startswith("fairqueue.")
     if found := re.fullmatch(r"\w+\.(\w+)", argument):
         # The columns of a stage are those that fq_make_stage gives it.
         return _COLUMNS.get(found[1], {"bigint"} if found[1] in {"delay", "at"} else {"integer"}) == {wanted}

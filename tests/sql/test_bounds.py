@@ -21,7 +21,7 @@ def _insert(kernel: Kernel, table: str, values: dict[str, object]) -> None:
 
 
 _BAD_LETTERS: list[dict[str, object]] = [
-    {"kind": "''"}, {"kind": "repeat('k', 513)"}, {"dedupe_key": "''"}, {"dedupe_key": "repeat('k', 513)"},
+    {"kind": "''"}, {"kind": "repeat('k', 513)"}, {"key": "''"}, {"key": "repeat('k', 513)"},
     {"error": "repeat('e', 1048577)"}, {"reason": "repeat('e', 1048577)"}, {"died_at": _LAST + 1},
     {"enqueued_at": _LAST + 1}, {"enqueued_at": -1}, {"headers": _ENDLESS.format(1)},
     {"headers": "jsonb_build_object('a', repeat('x', 65536))"}, {"message_id": 0}, {"attempts": -1},

@@ -113,7 +113,7 @@ def test_death_while_waiting_for_a_lock(kernel: Kernel, open_kernel: OpenKernel,
     _kill(kernel, victim)
     assert isinstance(rival.error(), psycopg.OperationalError)
     holder.rollback()
-    assert kernel.value("select count(*) from fq_message where dedupe_key is not null") == 0
+    assert kernel.value("select count(*) from fq_message where key is not null") == 0
     assert kernel.complete(*hands) == {}
     assert kernel.enqueue("a", "b", keys=["x", "k"])[1].created
     assert len(kernel.drain()) == 8

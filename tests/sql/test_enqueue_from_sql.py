@@ -102,7 +102,7 @@ def test_what_it_returns(kernel: Kernel) -> None:
     with pytest.raises(psycopg.Error, match="channel 'a' of queue 'q' is full") as full:
         kernel.rows(_ONE.format("p_kind => 'more'"))
     assert full.value.sqlstate == "QF005"
-    kernel.rows(configure, policy='{"drop_when_full": true}')
+    kernel.rows(configure, policy='{"on_full": "drop"}')
     assert kernel.value(_ONE.format("p_kind => 'more'")) is None
     assert kernel.rows("select id, kind from fq_message") == [{"id": first, "kind": "new"}]
 

@@ -47,7 +47,7 @@ def enqueue(kernel: Kernel, headers: str, message: dict[str, Any]) -> list[objec
         kernel.rollback()
         return [refusal.sqlstate, refusal.diag.message_primary, refusal.diag.message_detail, refusal.diag.message_hint]
     left = kernel.rows("""
-        select c.name, m.kind, m.content, m.headers, m.dedupe_key, m.attempts, m.max_attempts, m.deliveries, m.lease_id,
+        select c.name, m.kind, m.content, m.headers, m.key, m.attempts, m.max_attempts, m.deliveries, m.lease_id,
           m.slots, m.error, m.id in (select id from kept) as stood, s.freed,
           case when m.dequeue_at - m.enqueued_at between 0 and 3600000000 then m.dequeue_at - m.enqueued_at
             else m.dequeue_at end as due,
@@ -59,7 +59,7 @@ def enqueue(kernel: Kernel, headers: str, message: dict[str, Any]) -> list[objec
         where m.enqueued_at > 0
         order by m.id
     """)
-    named = kernel.rows("select dedupe_key from fq_message where id = %(id)s", id=answers[0]["message_id"])
+    named = kernel.rows("select key from fq_message where id = %(id)s", id=answers[0]["message_id"])
     kernel.rollback()
     return [answers[0]["ordinal"], answers[0]["created"], len(answers), named, left]
 

@@ -148,6 +148,7 @@ def test_every_sqlstate_has_one_class() -> None:
     assert FairQueueError.of_sqlstate["QF007"] is NotGranted
     assert FairQueueError.of_sqlstate["QF008"] is UnknownChannel
     assert FairQueueError.of_sqlstate["QF009"] is UnknownSchedule
+    assert FairQueueError.of_sqlstate["QF011"] is PayloadError
     assert FairQueueError.of_sqlstate["42883"] is SchemaMismatch
 
 

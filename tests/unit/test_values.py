@@ -165,7 +165,7 @@ def test_the_burst_of_a_rate() -> None:
             {},
             "ChannelPolicy has 5 without a name; name each field, such as max_concurrency=4; the fields are max_",
         ),
-        ((), {"rate_burst": 10}, "has rate_burst=10, which is no field of a policy; write rate='10/s', or rate=Rate("),
+        ((), {"rate_burst": 10}, "has rate_burst=10, which is no field of a policy; write rate='10/s'"),
         ((), {"maxconcurrency": 10}, "has maxconcurrency=10, which is no field of a policy; write max_concurrency=10"),
         ((), {"limit": 10}, "write max_concurrency=10"),
         ((), {"burst": 10}, "write rate="),

@@ -82,7 +82,7 @@ def test_a_message_that_enqueues_its_successor(run: Run, engine: Engine, databas
     """The chain is one message at any time: after two starts, a failure, a success, and a start during each."""
     page = run("def nightly")
     database.execute("delete from fq_message")
-    keys = "select array_agg(dedupe_key || ' ' || convert_from(content, 'UTF8')) from fq_message"
+    keys = "select array_agg(key || ' ' || convert_from(content, 'UTF8')) from fq_message"
     first, second = (f'nightly {{"slot":"{at.isoformat()}"}}' for at in (_HOUR, _HOUR + page.DAY))
     _begin(page, engine)
     _begin(page, engine)
@@ -111,7 +111,7 @@ def test_a_tenant_that_leaves(run: Run, engine: Engine, database: Database) -> N
             each.enqueue_now(engine, channel=channel, payload=2, kind="nightly", delay=timedelta(hours=1))
         each.enqueue_now(engine, channel="leaves", payload=3, kind="nightly")
     for channel in ("leaves", "stays"):
-        mails.configure(engine, history=True, results=page.DAY)
+        mails.configure(engine, history=True, result_retention=page.DAY)
         mails.configure_channel(engine, channel, weight=3)
     mails.schedule(engine, "digest", channel="leaves", payload=None, kind="digest", every=page.DAY)
     [held] = mails.dequeue(engine)
@@ -171,7 +171,7 @@ def test_records_of_others_stay(run: Run, engine: Engine, database: Database) ->
     """Results and attempts of one channel are erased, and of no other."""
     page = run("def remove_tenant")
     database.execute("delete from fq_message")
-    page.queue.configure(engine, history=True, results=page.DAY)
+    page.queue.configure(engine, history=True, result_retention=page.DAY)
     for channel in ("leaves", "stays"):
         page.queue.enqueue_now(engine, channel=channel, payload=1, kind="nightly", key="a", unique_for=page.DAY)
     page.queue.complete(engine, page.queue.dequeue(engine, limit=10), result="personal")

@@ -51,7 +51,7 @@ def test_keys_whose_period_is_over_are_deleted(engine: Engine, database: Databas
     queue.enqueue_now(engine, channel="a", payload=1, key="d", unique_for=timedelta(hours=1))
     queue.enqueue_now(engine, channel="a", payload=1, key="e", unique_for=least, unique_from="completion")
     Housekeeping(retimed(Worker(engine, queue), pruned_at_once=1)._options).run()
-    assert database.value("select string_agg(dedupe_key, ' ' order by dedupe_key) from fq_key_period") == "d e"
+    assert database.value("select string_agg(key, ' ' order by key) from fq_key_period") == "d e"
 
 
 def test_timeouts_of_the_role_do_not_hold(database: Database) -> None:

@@ -314,7 +314,7 @@ class _Text:
 def test_a_result_that_is_no_bytes(engine: Engine, start: StartWorker) -> None:
     """A result that the codec does not make bytes of is not kept, says so, and its message is completed."""
     queue = Queue("documents", codec=_Text())
-    queue.configure(engine, results=timedelta(hours=1))
+    queue.configure(engine, result_retention=timedelta(hours=1))
     queue.handler()(lambda _: "text")
     [message_id] = send(engine, queue, 1)
     worker = start(queue)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 _NUMBERS = ("channel_id", "enqueued_at", "priority", "cost")
-_TEXTS = ("queue", "channel", "kind", "dedupe_key", "outcome")
+_TEXTS = ("queue", "channel", "kind", "key", "outcome")
 # Null means 1 there.
 _ALWAYS_COST = ("fq_message", "fq_dead_letter")
 # Of an attempt that ended otherwise the message was left, and something else ended it in the same transaction.

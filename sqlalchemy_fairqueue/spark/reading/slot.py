@@ -34,8 +34,8 @@ _PAUSE_SECONDS = 0.1
 # A transaction of one change is three messages, and the slot may still have the micro-batch before.
 _MESSAGES_OF_CHANGES = 6
 _COLUMNS = {
-    "fq_message": "id, channel_id, kind, dequeue_at, enqueued_at, dedupe_key, priority, cost, group_id",
-    "fq_dead_letter": "message_id, queue, channel_id, kind, enqueued_at, dedupe_key, priority, cost",
+    "fq_message": "id, channel_id, kind, dequeue_at, enqueued_at, key, priority, cost, group_id",
+    "fq_dead_letter": "message_id, queue, channel_id, kind, enqueued_at, key, priority, cost",
     "fq_history": "message_id, queue, channel_id, channel, kind, enqueued_at, outcome, cost, group_id",
 }
 _STATE = """

@@ -19,6 +19,8 @@ from pyspark.sql.types import (
 )
 
 from sqlalchemy_fairqueue.spark.errors import BadFrame, BadOption
+from sqlalchemy_fairqueue.values import POLICY
+from sqlalchemy_fairqueue.values.fields import Count, Duration, RateOf
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,6 +84,22 @@ def _plain(alias: str, **types: DataType) -> list[Column]:
     return [Column(name, kind, f"{alias}.{name}") for name, kind in types.items()]
 
 
+def _policy(alias: str) -> list[Column]:
+    """The columns of the fields of a policy."""
+    types: dict[str, DataType] = {}
+    for name, definition in POLICY.items():
+        match definition:
+            case RateOf():
+                types |= zip(definition.columns(name), (_DURATION, _INTEGER), strict=True)
+            case Duration():
+                types[name] = _DURATION
+            case Count():
+                types[name] = _INTEGER
+            case _:
+                types[name] = _STRING
+    return _plain(alias, **types)
+
+
 def _present(**types: DataType) -> list[Column]:
     """Columns of the history that are never null."""
     return [replace(column, nullable=False) for column in _plain("h", **types)]
@@ -123,7 +141,7 @@ CHANGES = Layout(
         Column("message_id", _LONG, nullable=False),
         *(Column(name, _STRING) for name in ("outcome", "queue")),
         Column("channel_id", _LONG),
-        *(Column(name, _STRING) for name in ("channel", "kind", "dedupe_key")),
+        *(Column(name, _STRING) for name in ("channel", "kind", "key")),
         *(Column(name, _INSTANT) for name in ("enqueued_at", "due_at")),
         *(Column(name, _LONG) for name in ("priority", "cost")),
         Column("group", _STRING),
@@ -139,7 +157,7 @@ _TABLES = (
             Column("queue", _STRING, "c.queue"),
             *_plain("m", channel_id=_LONG),
             Column("channel", _STRING, "c.name"),
-            *_plain("m", kind=_STRING, content=_BINARY, headers=_STRING, dedupe_key=_STRING, enqueued_at=_INSTANT),
+            *_plain("m", kind=_STRING, content=_BINARY, headers=_STRING, key=_STRING, enqueued_at=_INSTANT),
             Column("due_at", _INSTANT, "case when m.dequeue_at >= 0 then m.dequeue_at end"),
             Column("priority", _LONG, "m.priority::bigint"),
             *_plain("m", attempts=_INTEGER, max_attempts=_INTEGER, deliveries=_INTEGER, lease_id=_LONG),
@@ -158,9 +176,8 @@ _TABLES = (
         (
             *_plain("c", id=_LONG, queue=_STRING),
             Column("channel", _STRING, "c.name"),
-            *_plain("s", max_concurrency=_INTEGER, current_concurrency=_INTEGER, rate_interval=_DURATION),
-            *_plain("s", rate_burst=_INTEGER, weight=_INTEGER, max_backlog=_INTEGER, drop_when_full=_BOOLEAN),
-            *_plain("s", priority_aging=_DURATION),
+            *_policy("s"),
+            *_plain("s", current_concurrency=_INTEGER),
             *_plain("s", backlog=_LONG, dropped=_LONG, paused_at=_INSTANT),
             *_plain("p", plan=_STRING),
         ),
@@ -177,7 +194,7 @@ _TABLES = (
         (
             *_plain("d", message_id=_LONG, queue=_STRING, channel_id=_LONG),
             Column("channel", _STRING, "c.name"),
-            *_plain("d", kind=_STRING, content=_BINARY, headers=_STRING, dedupe_key=_STRING, enqueued_at=_INSTANT),
+            *_plain("d", kind=_STRING, content=_BINARY, headers=_STRING, key=_STRING, enqueued_at=_INSTANT),
             *_plain("d", attempts=_INTEGER, max_attempts=_INTEGER, deliveries=_INTEGER, reason=_STRING),
             *_plain("d", error=_STRING, died_at=_INSTANT),
         ),

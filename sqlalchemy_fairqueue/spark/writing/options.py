@@ -12,15 +12,17 @@ from sqlalchemy_fairqueue.spark.options import TargetOptions, option_name, read_
 from sqlalchemy_fairqueue.spark.writing.followups import check_followup
 from sqlalchemy_fairqueue.values import Enqueue  # noqa: TC001 - get_type_hints reads it
 from sqlalchemy_fairqueue.values.checks import check_count, check_name
-from sqlalchemy_fairqueue.values.policies import ChannelPolicy, policy_fields
-from sqlalchemy_fairqueue.values.rates import Rate  # noqa: TC001 - get_type_hints reads it
+from sqlalchemy_fairqueue.values.policies import ChannelPolicy, PolicyFields, policy_fields
 
 _MOST = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriteOptions(TargetOptions):
+class WriteOptions(PolicyFields, TargetOptions):
     """Options of a write.
+
+    Fields of a :class:`~sqlalchemy_fairqueue.ChannelPolicy` make the policy of channels that the load is the first to
+    use, unless the queue has one: the same as in your ``Queue(defaults=...)``.
 
     Attributes:
         queue: The queue.
@@ -38,8 +40,6 @@ class WriteOptions(TargetOptions):
             schema, queue, job and batch.
         staging_rows: The number of rows that an executor encodes at once.
         staging_ttl: If a driver died, a later load drops its staging tables when they are this old.
-        max_concurrency, rate, weight, max_backlog, drop_when_full, priority_aging: The policy of channels
-            that the load is the first to use, unless the queue has one: the same as in your ``Queue(defaults=...)``.
         then: The message that follows each group of the frame's column ``group``, when its last member has ended. As
             text, JSON with the fields of an Enqueue: ``{"channel": "a", "payload": 1, "kind": "report"}``.
         on_failure: The message that follows instead if a member failed or was cancelled.
@@ -55,21 +55,14 @@ class WriteOptions(TargetOptions):
     rejects_path: str | None = None
     staging_rows: int = 10_000
     staging_ttl: timedelta = timedelta(days=1)
-    max_concurrency: int | None = None
-    rate: Rate | None = None
-    weight: int | None = None
-    max_backlog: int | None = None
-    drop_when_full: bool | None = None
-    priority_aging: timedelta | None = None
     then: Enqueue | None = field(default=None, repr=False)
     on_failure: Enqueue | None = field(default=None, repr=False)
 
     @property
     def policy(self) -> ChannelPolicy:
         """The policy of channels that the load is the first to use, from the options of its fields."""
-        given: dict[str, Any] = {name: getattr(self, name) for name in policy_fields() if name != "on_full"}
-        given["on_full"] = "drop" if self.drop_when_full else None
-        return ChannelPolicy(**{name: value for name, value in given.items() if value is not None})
+        values: Any = {name: getattr(self, name) for name in policy_fields()}
+        return ChannelPolicy(**values)
 
     def __post_init__(self) -> None:
         """Refuse invalid values before anything is staged."""

@@ -1,19 +1,19 @@
--- fq_add_message: add one message to a channel that is there, or find out why not. p_at: its position. p_room: how many
--- messages the channel still takes (null: any number). With p_replaces it may take the place of the message that has
--- its key; p_is_rewritten: another message of the call will at once.
+-- fq_add_message: add one message to a channel that is there, or find out why not. p_state: the channel's. p_at: its
+-- position. p_room: how many messages the channel still takes (null: any number). With p_replaces it may take the place
+-- of the message that has its key; p_is_rewritten: another message of the call will at once.
 -- Guarantees: the id and the outcome as in fq_enqueue; without p_replaces also 'later': it is to replace a message that
 -- waits. The caller tells the channel. A period of the key is looked at first, and written once the transaction has the
 -- key, so that nobody else writes it: where another message has it by then, the message is deleted again. That is no
 -- savepoint: who waits for the key would not go on when a savepoint of the caller is rolled back.
 -- Locks: with p_replaces the message that has the key, which waits for who has it locked; the key, which waits for who
 -- adds or ends its message; the row of its period, where only housekeeping comes in between, which waits for none.
--- Index: fq_message_dedupe_key, fq_message_pkey, fq_key_period_pkey, fq_key_period_message_ix. Errors: 40001.
+-- Index: fq_message_key, fq_message_pkey, fq_key_period_pkey, fq_key_period_message_ix. Errors: 40001; QF011 a larger
+-- payload than the policy allows.
 create function fairqueue.fq_add_message(
-  p_queue text, p_channel text, p_channel_id bigint, p_room bigint, p_drop boolean, p_kind text, p_content bytea,
+  p_queue text, p_channel text, p_state fairqueue.fq_channel_state, p_room bigint, p_kind text, p_content bytea,
   p_headers jsonb, p_at bigint, p_priority integer, p_key text, p_max_attempts integer, p_on_duplicate text,
   p_cost integer, p_group_id uuid, p_unique_for bigint, p_from_end boolean, p_now bigint, p_replaces boolean,
-  p_is_rewritten boolean,
-  out message_id bigint, out outcome text
+  p_is_rewritten boolean, out message_id bigint, out outcome text
 )
 language plpgsql
 volatile
@@ -22,22 +22,24 @@ as $$
 declare
   v_is_replacing boolean := p_key is not null and p_on_duplicate is not distinct from 'replace';
   v_now bigint;
-  -- the message that has the key for a period
+  -- the messages that have the key: for a period, and while it lives
   v_owner bigint;
-  -- the message that has the key
   v_holder bigint;
   v_lease_id bigint;
-  -- the new message
   v_added bigint;
 begin
+  if octet_length(p_content) > p_state.max_payload_bytes then
+    raise exception 'the payload of a message for channel % has % bytes', left(p_channel, 80), octet_length(p_content)
+      using errcode = 'QF011', hint = 'enqueue at most its max_payload_bytes, ' || p_state.max_payload_bytes;
+  end if;
   loop
     v_holder := null;
     v_added := null;
     if v_is_replacing and p_replaces then
       select m.id, m.lease_id into v_holder, v_lease_id
       from fairqueue.fq_message m
-      where m.channel_id = p_channel_id
-        and m.dedupe_key = p_key
+      where m.channel_id = p_state.channel_id
+        and m.key = p_key
       for no key update;
     end if;
     if p_unique_for is not null then
@@ -46,7 +48,7 @@ begin
       from fairqueue.fq_key_period k
       where k.queue = p_queue
         and k.channel = p_channel
-        and k.dedupe_key = p_key
+        and k.key = p_key
         and (
           k.expires_at > v_now
           or (k.expires_at is null and exists (select from fairqueue.fq_message m where m.id = k.message_id))
@@ -54,21 +56,21 @@ begin
     end if;
     if num_nonnulls(v_holder, v_owner) = 0 and (p_room > 0) is not false then
       insert into fairqueue.fq_message (
-        channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, priority, max_attempts, cost,
+        channel_id, kind, content, headers, dequeue_at, enqueued_at, key, priority, max_attempts, cost,
         group_id, key_outlives
       )
       values (
-        p_channel_id, p_kind, p_content, p_headers, p_at, p_now, p_key, p_priority, coalesce(p_max_attempts, 20),
+        p_state.channel_id, p_kind, p_content, p_headers, p_at, p_now, p_key, p_priority, coalesce(p_max_attempts, 20),
         p_cost, p_group_id, case when p_unique_for > 0 and p_from_end then true end
       )
-      on conflict (channel_id, dedupe_key) where dedupe_key is not null do nothing
+      on conflict (channel_id, key) where key is not null do nothing
       returning id into v_added;
     end if;
     if v_added is null and v_holder is null and p_key is not null then
       select m.id, m.lease_id into v_holder, v_lease_id
       from fairqueue.fq_message m
-      where m.channel_id = p_channel_id
-        and m.dedupe_key = p_key;
+      where m.channel_id = p_state.channel_id
+        and m.key = p_key;
       -- lock it before it is replaced
       continue when found and v_is_replacing and p_replaces;
     end if;
@@ -105,24 +107,24 @@ begin
                 from fairqueue.fq_key_period k
                 where k.message_id = v_holder
                   and k.expires_at is null
-                  and (k.queue, k.channel, k.dedupe_key) <> (p_queue, p_channel, p_key)
+                  and (k.queue, k.channel, k.key) <> (p_queue, p_channel, p_key)
               )
           end
         where m.id = v_holder;
       end if;
     elsif p_room <= 0 then
       message_id := null;
-      outcome := case when p_drop then 'dropped' else 'full' end;
+      outcome := case p_state.on_full when 'drop' then 'dropped' else 'full' end;
     else
       -- One that is leased gives up its key; without one, the message that had it has just ended, or was added: again.
       update fairqueue.fq_message m
-      set dedupe_key = null
+      set key = null
       where m.id = v_holder;
       continue;
     end if;
     exit when p_unique_for is null or outcome not in ('created', 'replaced');
     v_now := fairqueue.fq_now();
-    insert into fairqueue.fq_key_period as k (queue, channel, dedupe_key, message_id, unique_for, expires_at)
+    insert into fairqueue.fq_key_period as k (queue, channel, key, message_id, unique_for, expires_at)
     values (
       p_queue, p_channel, p_key, message_id, p_unique_for, case when p_from_end is not true then v_now + p_unique_for end
     )
@@ -137,9 +139,7 @@ begin
     delete from fairqueue.fq_message m
     where m.id = v_added;
     delete from fairqueue.fq_group_note n
-    where n.xid = pg_current_xact_id()
-      and n.id = v_added
-      and n.group_id = p_group_id;
+    where (n.xid, n.id, n.group_id) = (pg_current_xact_id(), v_added, p_group_id);
   end loop;
   if p_priority is not null and p_at > p_now and outcome in ('created', 'replaced') then
     insert into fairqueue.fq_promotion (queue, due_at, message_id)

@@ -96,7 +96,7 @@ begin
   flagged as (
     update fairqueue.fq_message m
     set cancelled = true,
-      dedupe_key = null
+      key = null
     from unnest(v_ids) u(id)
     where m.id = u.id
       and num_nulls(m.lease_id) = 0

@@ -1,9 +1,8 @@
 -- fq_changed_policy: a channel policy as JSON after some of its fields are changed. p_policy: the policy before the
 -- change, whose other members are ignored; null: a policy without limits. p_changes: the fields to change; a field that
 -- it does not name stays as it is, and null lifts a limit; null: no change.
--- Guarantees: refuses a policy that cannot be kept. The list below is the one list of fields, with their initial values
--- and their bounds. rate_interval is in microseconds; a whole burst takes at most 365 days, so that no sum of times
--- leaves the range of bigint.
+-- Guarantees: refuses a policy that cannot be kept: each field is as fq_policy_fields says, and a whole burst takes at
+-- most 365 days, so that no sum of times leaves the range of bigint.
 -- Locks: none. Index: none. Errors: QF001.
 create function fairqueue.fq_changed_policy(p_policy jsonb, p_changes jsonb)
 returns jsonb
@@ -21,24 +20,16 @@ begin
     raise exception 'the changes of a policy are %', left(p_changes::text, 80)
       using errcode = 'QF001', hint = 'give a JSON object, such as {"max_backlog": 500}';
   end if;
-  with field (name, initial, least, most) as (
-    values ('max_concurrency', jsonb 'null', 1, 2147483647),
-      ('rate_interval', '0', 0, 31536000000000),
-      ('rate_burst', '1', 1, 1000000),
-      ('weight', '1', 1, 10000),
-      ('max_backlog', 'null', 1, 2147483647),
-      ('drop_when_full', 'false', null, null),
-      ('priority_aging', 'null', 1, 31536000000000)
-  ),
-  changed as (
+  with changed as (
     select f.*, coalesce(p_changes -> f.name, p_policy -> f.name, f.initial) as value
-    from field f
+    from fairqueue.fq_policy_fields() f
   ),
   checked as (
     select c.*,
       case jsonb_typeof(c.value)
-        when 'number' then scale(c.value::numeric) = 0 and c.value::numeric between c.least and c.most
-        else jsonb_typeof(c.value) = jsonb_typeof(c.initial)
+        when 'number' then scale(c.value::numeric) = 0 and c.value::numeric between c.minimum and c.maximum
+        when 'string' then c.value #>> '{}' = any (c.words)
+        else c.value = c.initial
       end as is_kept
     from changed c
   )
@@ -46,8 +37,8 @@ begin
     min(k.name || ' ' || left(k.value::text, 80)) filter (where k.is_kept is not true),
     string_agg(
       case
-        when k.least is null then k.name || ' is true or false'
-        else format('%s is %s to %s%s', k.name, k.least, k.most, case when k.initial = 'null' then ' or null' end)
+        when k.words is not null then k.name || ' is ' || array_to_string(k.words, ' or ')
+        else format('%s is %s to %s%s', k.name, k.minimum, k.maximum, case when k.initial = 'null' then ' or null' end)
       end,
       ', '
     ) filter (where k.is_kept is not true)

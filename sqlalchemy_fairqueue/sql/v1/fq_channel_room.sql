@@ -1,39 +1,39 @@
 -- fq_channel_room: the channel of a queue with a name, made if it is not there, as by fq_make_channels with p_policy,
--- and how many messages it still takes (null: any number), with max_backlog, drop_when_full and priority_aging of its
--- policy.
+-- and how many messages it still takes (null: any number). state: the channel's, with its policy.
 -- Guarantees: the backlog is what is committed and what this transaction did. The channel is not about to be forgotten.
 -- Locks: none, or for a new channel as fq_make_channels. Index: fq_channel_queue_name_key, fq_channel_state_newest_ix,
 -- fq_signal_bounded_ix.
 -- Errors: 40001 as fq_make_channels, and under SERIALIZABLE for two at one bounded channel.
 create function fairqueue.fq_channel_room(
   p_queue text, p_channel text, p_policy jsonb,
-  out channel_id bigint, out max_backlog integer, out drop_when_full boolean, out priority_aging bigint,
-  out room bigint
+  out state fairqueue.fq_channel_state, out room bigint
 )
 language plpgsql
 volatile
 as $$
 #variable_conflict use_column
+declare
+  r record;
 begin
   loop
     -- One snapshot for both: a signal that is heard meanwhile is counted once, in the one or in the other.
     -- Those below the last one heard, which a slow transaction left, count when they are heard: to read there
     -- would be to walk over all that an old snapshot keeps.
-    select n.channel_id, n.max_backlog, n.drop_when_full, n.priority_aging,
+    select n.state,
       case
-        when n.max_backlog is not null then
-          n.max_backlog - n.backlog - (
+        when (n.state).max_backlog is not null then
+          (n.state).max_backlog - (n.state).backlog - (
             select coalesce(sum(g.added), 0)
             from fairqueue.fq_signal g
-            where g.channel_id = n.channel_id
+            where g.channel_id = (n.state).channel_id
               and g.bounded
-              and g.id > n.heard_id
+              and g.id > (n.state).heard_id
           )
-      end
-    into channel_id, max_backlog, drop_when_full, priority_aging, room
+      end as room
+    into r
     from fairqueue.fq_channel c
     cross join lateral (
-      select s.channel_id, s.max_backlog, s.drop_when_full, s.priority_aging, s.backlog, s.heard_id, s.forget_xid
+      select (s.*)::fairqueue.fq_channel_state as state
       from fairqueue.fq_channel_state s
       where s.channel_id = c.id
       order by s.channel_id desc, s.row_version desc
@@ -41,9 +41,11 @@ begin
     ) n
     where c.queue = p_queue
       and c.name = p_channel
-      and n.forget_xid is null;
+      and (n.state).forget_xid is null;
     exit when found;
     perform fairqueue.fq_make_channels(p_queue, array[p_channel]::text[], p_policy);
   end loop;
+  state := r.state;
+  room := r.room;
 end
 $$;

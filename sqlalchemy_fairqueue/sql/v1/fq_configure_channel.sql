@@ -29,14 +29,11 @@ volatile
 security definer
 as $$
 declare
-  v_now bigint := fairqueue.fq_now();
   v_channel_id bigint;
   v_row tid;
   p record;
-  v_policy fairqueue.fq_channel_state;
+  v_state fairqueue.fq_channel_state;
   v_counts_anew boolean := p_changes ?| array['plan', 'reset'];
-  v_marked integer := 0;
-  v_backlog bigint;
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   if jsonb_typeof(p_changes) <> 'object' then
@@ -53,41 +50,20 @@ begin
     and c.name = p_channel;
   v_row := fairqueue.fq_lock_state(v_channel_id);
   p := fairqueue.fq_policy_after(p_queue, v_channel_id, v_row, p_changes);
-  v_policy := p.policy;
+  v_state := p.state;
 
-  if v_policy.max_concurrency is not null and (v_counts_anew or p_changes ? 'max_concurrency') then
-    v_marked := fairqueue.fq_give_slots(p_queue, 1::integer, v_channel_id);
+  if v_state.max_concurrency is not null and (v_counts_anew or p_changes ? 'max_concurrency') then
+    v_state.current_concurrency := v_state.current_concurrency
+      + fairqueue.fq_give_slots(p_queue, 1::integer, v_channel_id);
   end if;
 
-  if v_policy.max_backlog is not null and (v_counts_anew or p_changes ? 'max_backlog') then
-    v_backlog := fairqueue.fq_count_backlog(p_queue, v_channel_id);
+  if v_state.max_backlog is not null and (v_counts_anew or p_changes ? 'max_backlog') then
+    v_state.backlog := fairqueue.fq_count_backlog(p_queue, v_channel_id);
   end if;
 
-  with configured as (
-    update fairqueue.fq_channel_state s
-    set row_version = s.row_version + 1,
-      max_concurrency = v_policy.max_concurrency,
-      rate_interval = v_policy.rate_interval,
-      rate_burst = v_policy.rate_burst,
-      weight = v_policy.weight,
-      max_backlog = v_policy.max_backlog,
-      drop_when_full = v_policy.drop_when_full,
-      priority_aging = v_policy.priority_aging,
-      configured = p.configured,
-      backlog = coalesce(v_backlog, s.backlog),
-      current_concurrency = s.current_concurrency + v_marked,
-      rate_at = least(s.rate_at, v_now + v_policy.rate_burst * v_policy.rate_interval),
-      -- the hearing of the signal gives it a place anew
-      ready_tag = null,
-      due_at = null
-    where s.ctid = v_row
-      and s.channel_id = v_channel_id
-    returning s.head_dequeue_at, s.head_message_id
-  )
-  insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id)
-  select p_queue, v_channel_id, c.head_dequeue_at, c.head_message_id
-  from configured c
-  where c.head_message_id is not null;
+  perform fairqueue.fq_write_policies(
+    p_queue, array[v_row]::tid[], array[v_state]::fairqueue.fq_channel_state[], false::boolean
+  );
   insert into fairqueue.fq_channel_plan as o (channel_id, queue, plan, overridden, revision)
   values (v_channel_id, p_queue, p.plan, p.overridden, coalesce(p.revision, 0))
   on conflict (channel_id) do update

@@ -21,7 +21,7 @@ returns table (
   delay bigint,
   at bigint,
   priority integer,
-  dedupe_key text,
+  key text,
   max_attempts integer,
   policy jsonb,
   is_new boolean
@@ -30,7 +30,7 @@ language sql
 stable
 as $$
   select g.group_id, g.queue, g.added, g.done, g.failed, g.cancelled, g.waits, w.channel,
-    w.kind, w.content, w.headers, w.delay, w.at, w.priority, w.dedupe_key, w.max_attempts, w.policy, w.is_new
+    w.kind, w.content, w.headers, w.delay, w.at, w.priority, w.key, w.max_attempts, w.policy, w.is_new
   from (
     select d.*
     from fairqueue.fq_group d
@@ -52,6 +52,6 @@ as $$
     order by f.on_failure desc
     limit 1
   ) w on true
-  order by num_nonnulls(w.dedupe_key) > 0 or w.is_new, g.waits > 0, g.queue, w.channel, w.dedupe_key nulls first,
+  order by num_nonnulls(w.key) > 0 or w.is_new, g.waits > 0, g.queue, w.channel, w.key nulls first,
     g.group_id
 $$;

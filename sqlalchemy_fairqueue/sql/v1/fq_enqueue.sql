@@ -21,11 +21,10 @@
 -- ended by then, the call undoes everything and begins again, since no transaction may wait for a key while it has
 -- locked a message. Nothing else waits, and no row is touched that another transaction updates.
 -- p_notify (false by default): wake waiting consumers (never in a two-phase transaction).
--- Index: fq_channel_queue_name_key, fq_message_dedupe_key, fq_channel_state_newest_ix, fq_signal_bounded_ix,
--- fq_key_period_pkey, fq_group_pkey.
--- Errors: QF001 bad argument, or p_counts_members and a group that is another queue's or another transaction's; 40001 as
--- fq_make_channels, for a key whose holder changed or whose period began since the snapshot, and under SERIALIZABLE for
--- two at one bounded channel; QF007.
+-- Index: fq_channel_queue_name_key, fq_message_key, fq_channel_state_newest_ix, fq_signal_bounded_ix,
+-- fq_key_period_pkey, fq_group_pkey. Errors: QF001 bad argument, or p_counts_members and a group that is another
+-- queue's or another transaction's; QF011 bad content; 40001 as fq_make_channels, for a key whose holder changed or
+-- whose period began since the snapshot, and under SERIALIZABLE for two at one bounded channel; QF007.
 create function fairqueue.fq_enqueue(
   p_queue text, p_channels text[], p_kinds text[], p_contents bytea[], p_headers jsonb[], p_delays bigint[],
   p_ats bigint[], p_priorities integer[], p_keys text[], p_max_attempts integer[], p_policy jsonb default null,
@@ -42,6 +41,7 @@ as $$
 declare
   v_now bigint := fairqueue.fq_now();
   v_channel record;
+  v_state fairqueue.fq_channel_state;
   v_at bigint;
   v_added record;
 begin
@@ -72,7 +72,7 @@ begin
       return query
       with added as (
         insert into fairqueue.fq_message as m (
-          channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, priority, max_attempts, cost,
+          channel_id, kind, content, headers, dequeue_at, enqueued_at, key, priority, max_attempts, cost,
           group_id
         )
         select c.id, p_kinds[1], p_contents[1], p_headers[1],
@@ -81,7 +81,7 @@ begin
           ), v_now, p_keys[1], p_priorities[1], coalesce(p_max_attempts[1], 20), p_costs[1], p_groups[1]
         from fairqueue.fq_channel c
         cross join lateral (
-          select n.max_backlog, n.priority_aging, n.forget_xid
+          select n.priority_aging, fairqueue.fq_takes_any(n.*, false::boolean) as takes_any
           from fairqueue.fq_channel_state n
           where n.channel_id = c.id
           order by n.channel_id desc, n.row_version desc
@@ -89,9 +89,8 @@ begin
         ) s
         where c.queue = p_queue
           and c.name = p_channels[1]
-          and s.max_backlog is null
-          and s.forget_xid is null
-        on conflict (channel_id, dedupe_key) where dedupe_key is not null do nothing
+          and s.takes_any
+        on conflict (channel_id, key) where key is not null do nothing
         returning m.id, m.channel_id, m.dequeue_at
       )
       insert into fairqueue.fq_signal as s (queue, channel_id, dequeue_at, message_id, added)
@@ -103,22 +102,23 @@ begin
     -- What the transaction settles later is locked with a message that is replaced.
     if outcome is null and (p_hold is null or p_on_duplicates[1] is distinct from 'replace') then
       v_channel := fairqueue.fq_channel_room(p_queue, p_channels[1]::text, p_policy);
+      v_state := v_channel.state;
       v_at := fairqueue.fq_dequeue_at(
-        v_now, p_delays[1]::bigint, p_ats[1]::bigint, p_priorities[1]::integer, v_channel.priority_aging
+        v_now, p_delays[1]::bigint, p_ats[1]::bigint, p_priorities[1]::integer, v_state.priority_aging
       );
       v_added := fairqueue.fq_add_message(
-        p_queue, p_channels[1]::text, v_channel.channel_id, v_channel.room::bigint, v_channel.drop_when_full,
-        p_kinds[1]::text, p_contents[1]::bytea, p_headers[1]::jsonb, v_at, p_priorities[1]::integer, p_keys[1]::text,
-        p_max_attempts[1]::integer, p_on_duplicates[1]::text, p_costs[1]::integer, p_groups[1]::uuid,
-        p_unique_fors[1]::bigint, p_from_ends[1]::boolean, v_now, true::boolean, false::boolean
+        p_queue, p_channels[1]::text, v_state, v_channel.room::bigint, p_kinds[1]::text, p_contents[1]::bytea,
+        p_headers[1]::jsonb, v_at, p_priorities[1]::integer, p_keys[1]::text, p_max_attempts[1]::integer,
+        p_on_duplicates[1]::text, p_costs[1]::integer, p_groups[1]::uuid, p_unique_fors[1]::bigint,
+        p_from_ends[1]::boolean, v_now, true::boolean, false::boolean
       );
       outcome := v_added.outcome;
       created := outcome = 'created';
       if outcome in ('created', 'replaced', 'dropped') then
         insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, added, dropped, bounded)
         values (
-          p_queue, v_channel.channel_id, case when outcome <> 'dropped' then v_at end, v_added.message_id,
-          created::integer, (outcome = 'dropped')::integer, created and v_channel.max_backlog is not null
+          p_queue, v_state.channel_id, case when outcome <> 'dropped' then v_at end, v_added.message_id,
+          created::integer, (outcome = 'dropped')::integer, created and v_state.max_backlog is not null
         );
       end if;
       return query

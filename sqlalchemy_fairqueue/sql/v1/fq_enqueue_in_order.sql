@@ -21,8 +21,9 @@ volatile
 as $$
 declare
   v_channel text;
-  -- its id, what its policy says of enqueues, and the room that it has left
-  v_state record;
+  v_state fairqueue.fq_channel_state;
+  -- its state, and the room that it has left
+  v_room record;
   v_added record;
   v_is_late boolean;
   -- of each message in that order: its key, if it is put off
@@ -55,11 +56,12 @@ begin
       continue when v_is_late and v_later[i] is null;
       if v_channel is distinct from r.channel then
         v_channel := r.channel;
-        v_state := fairqueue.fq_channel_room(p_queue, v_channel, p_policy);
+        v_room := fairqueue.fq_channel_room(p_queue, v_channel, p_policy);
+        v_state := v_room.state;
         if not v_is_late and v_state.max_backlog is not null then
           bounded_ids := bounded_ids || v_state.channel_id;
         elsif v_state.max_backlog is not null then
-          v_state.room := v_state.room - (
+          v_room.room := v_room.room - (
             select count(*)
             from unnest(channel_ids, created) u(channel_id, created)
             where u.channel_id = v_state.channel_id
@@ -83,10 +85,10 @@ begin
         v_later[i] := r.key;
       else
         v_added := fairqueue.fq_add_message(
-          p_queue, v_channel, v_state.channel_id::bigint, v_state.room::bigint, v_state.drop_when_full::boolean,
-          r.kind::text, r.content::bytea, r.own_headers::jsonb, ats[i]::bigint, r.priority::integer, r.key::text,
-          r.max_attempts::integer, r.on_duplicate::text, r.cost::integer, r.own_group_id::uuid, r.unique_for::bigint,
-          r.from_end::boolean, p_now, v_is_late,
+          p_queue, v_channel, v_state, v_room.room::bigint, r.kind::text, r.content::bytea,
+          r.own_headers::jsonb, ats[i]::bigint, r.priority::integer, r.key::text, r.max_attempts::integer,
+          r.on_duplicate::text, r.cost::integer, r.own_group_id::uuid, r.unique_for::bigint, r.from_end::boolean,
+          p_now, v_is_late,
           coalesce(
             v_is_late and channel_ids[i + 1] = channel_ids[i] and v_later[i + 1] = r.key
               and outcomes[i + 1] = 'replaced',
@@ -103,7 +105,7 @@ begin
         ids[i] := v_added.message_id;
         outcomes[i] := v_added.outcome;
         created[i] := v_added.outcome = 'created';
-        v_state.room := v_state.room - created[i]::integer;
+        v_room.room := v_room.room - created[i]::integer;
       end if;
     end loop;
     exit when v_is_late or num_nonnulls(variadic v_later) = 0;
@@ -115,7 +117,7 @@ begin
           select m.id
           from fairqueue.fq_message m
           where m.channel_id = u.channel_id
-            and m.dedupe_key = u.key
+            and m.key = u.key
           limit 1
         ) h on true
         where u.key is not null

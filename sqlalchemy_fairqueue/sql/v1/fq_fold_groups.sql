@@ -62,7 +62,7 @@ begin
   loop
     if v_waited then
       if (r.queue, r.channel) is distinct from (v_blocked.queue, v_blocked.channel)
-        or not (r.is_new or r.dedupe_key is not distinct from v_blocked.dedupe_key)
+        or not (r.is_new or r.key is not distinct from v_blocked.key)
       then
         more := true;
         continue;
@@ -90,7 +90,7 @@ begin
         from fairqueue.fq_enqueue_many(
           r.queue::text, array[r.channel]::text[], array[r.kind]::text[], array[r.content]::bytea[],
           array[v_headers]::jsonb[], array[r.delay]::bigint[], array[r.at]::bigint[], array[r.priority]::integer[],
-          array[r.dedupe_key]::text[], array[r.max_attempts]::integer[], r.policy::jsonb, null::text[], p_notify,
+          array[r.key]::text[], array[r.max_attempts]::integer[], r.policy::jsonb, null::text[], p_notify,
           null::bigint[], null::integer[], null::uuid[], null::bigint[], null::boolean[], false::boolean,
           fairqueue.fq_now()
         ) e;

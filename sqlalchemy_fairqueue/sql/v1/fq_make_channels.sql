@@ -14,7 +14,9 @@ volatile
 as $$
 declare
   v_defaults jsonb;
-  v_policy fairqueue.fq_channel_state;
+  v_policy jsonb;
+  v_rows tid[];
+  v_states fairqueue.fq_channel_state[];
   v_channel_id bigint;
   v_is_lost boolean;
   v_lost bigint[];
@@ -26,10 +28,7 @@ begin
   from fairqueue.fq_queue q
   left join fairqueue.fq_plan n on n.queue = q.name and n.name = q.default_plan
   where q.name = p_queue;
-  v_policy := jsonb_populate_record(
-    null::fairqueue.fq_channel_state,
-    fairqueue.fq_changed_policy(v_defaults, (case when v_defaults is null then p_policy end)::jsonb)
-  );
+  v_policy := fairqueue.fq_changed_policy(v_defaults, (case when v_defaults is null then p_policy end)::jsonb);
 
   -- Waits for who deletes the channel, and then makes it anew below.
   for v_channel_id, v_is_lost in
@@ -88,25 +87,30 @@ begin
     select m.id, p_queue, v_plan, v_revision
     from made m
     where v_plan is not null
+  ),
+  added as (
+    insert into fairqueue.fq_channel_state as s (channel_id, queue, used_at)
+    select m.id, p_queue, fairqueue.fq_now()
+    from (
+      select m.id
+      from made m
+      union all
+      select l.id
+      from unnest(v_lost) l(id)
+      where not exists (
+          select
+          from fairqueue.fq_channel_state s
+          where s.channel_id = l.id
+        )
+    ) m
+    returning s.ctid as row, jsonb_populate_record(s.*, v_policy) as state
   )
-  insert into fairqueue.fq_channel_state (
-    channel_id, queue, max_concurrency, rate_interval, rate_burst, weight, max_backlog, drop_when_full,
-    priority_aging, used_at
-  )
-  select m.id, p_queue, v_policy.max_concurrency, v_policy.rate_interval, v_policy.rate_burst, v_policy.weight,
-    v_policy.max_backlog, v_policy.drop_when_full, v_policy.priority_aging, fairqueue.fq_now()
-  from (
-    select m.id
-    from made m
-    union all
-    select l.id
-    from unnest(v_lost) l(id)
-    where not exists (
-        select
-        from fairqueue.fq_channel_state s
-        where s.channel_id = l.id
-      )
-  ) m;
+  select array_agg(a.row), array_agg(a.state) into v_rows, v_states
+  from added a
+  -- other rows have the initial values
+  where v_policy <> fairqueue.fq_changed_policy(null::jsonb, null::jsonb);
+  perform fairqueue.fq_write_policies(p_queue, v_rows, v_states, true::boolean)
+  where num_nonnulls(v_rows) = 1;
   perform fairqueue.fq_repair_channel(p_queue, l.id)
   from unnest(v_lost) l(id);
 end

@@ -76,7 +76,7 @@ begin
   end if;
   for v_i in 1..v_count loop
     insert into fairqueue.fq_group_followup (
-      group_id, on_failure, channel, kind, content, headers, delay, at, priority, dedupe_key, max_attempts, policy
+      group_id, on_failure, channel, kind, content, headers, delay, at, priority, key, max_attempts, policy
     )
     values (
       p_group_id, p_on_failures[v_i], p_channels[v_i], p_kinds[v_i], p_contents[v_i], p_headers[v_i], p_delays[v_i],

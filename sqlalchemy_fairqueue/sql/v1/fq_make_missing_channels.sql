@@ -25,8 +25,7 @@ begin
     left join lateral (
       select c.id,
         (
-          select n.max_backlog is not null or n.forget_xid is not null
-            or (n.priority_aging is not null and v_prioritised)
+          select not fairqueue.fq_takes_any(n.*, v_prioritised)
           from fairqueue.fq_channel_state n
           where n.channel_id = c.id
           order by n.channel_id desc, n.row_version desc

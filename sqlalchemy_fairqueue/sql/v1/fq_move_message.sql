@@ -7,7 +7,7 @@
 -- two-phase transaction).
 -- Locks: in the order of fq_enqueue: the first use of a channel and the key in it, which a message that is deleted
 -- again holds meanwhile, wait for a transaction that adds the same one; then the message, waits for who settles,
--- replaces, cancels or delivers it. Index: fq_message_pkey, fq_message_dedupe_key, fq_channel_queue_name_key.
+-- replaces, cancels or delivers it. Index: fq_message_pkey, fq_message_key, fq_channel_queue_name_key.
 -- Errors: QF001 a bad name; 40001; QF007.
 create function fairqueue.fq_move_message(
   p_queue text, p_message_id bigint, p_channel text, p_policy jsonb, p_notify boolean
@@ -27,7 +27,7 @@ declare
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, array[p_channel]::text[]);
   loop
-    select m.dedupe_key into v_key
+    select m.key into v_key
     from fairqueue.fq_message m
     join fairqueue.fq_channel c on c.id = m.channel_id
     where m.id = p_message_id
@@ -35,18 +35,18 @@ begin
     if not found then
       return 'missing';
     end if;
-    select r.channel_id, r.priority_aging into v_channel_id, v_aging
+    select (r.state).channel_id, (r.state).priority_aging into v_channel_id, v_aging
     from fairqueue.fq_channel_room(p_queue, p_channel, p_policy) r;
     if v_key is not null then
-      insert into fairqueue.fq_message (channel_id, kind, content, dequeue_at, enqueued_at, dedupe_key, max_attempts)
+      insert into fairqueue.fq_message (channel_id, kind, content, dequeue_at, enqueued_at, key, max_attempts)
       values (v_channel_id, 'default', ''::bytea, v_now, v_now, v_key, 1)
-      on conflict (channel_id, dedupe_key) where dedupe_key is not null do nothing
+      on conflict (channel_id, key) where key is not null do nothing
       returning id into v_holder;
       if v_holder is null then
         select m.id into v_holder
         from fairqueue.fq_message m
         where m.channel_id = v_channel_id
-          and m.dedupe_key = v_key;
+          and m.key = v_key;
         -- The message that held the key has just ended: try again.
         continue when not found;
         return case when v_holder = p_message_id then 'unchanged' else 'duplicate' end;
@@ -70,7 +70,7 @@ begin
       return 'unchanged';
     end if;
     -- Another call has given it a key, or taken it, or moved it: the locks are those of another message then.
-    exit when v_held.dedupe_key is not distinct from v_key;
+    exit when v_held.key is not distinct from v_key;
   end loop;
 
   if v_held.key_outlives then
@@ -87,13 +87,13 @@ begin
     v_held.dequeue_at := fairqueue.fq_position(v_now, v_held.priority, v_aging);
   end if;
   insert into fairqueue.fq_message (
-    id, channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, attempts, max_attempts, deliveries,
+    id, channel_id, kind, content, headers, dequeue_at, enqueued_at, key, attempts, max_attempts, deliveries,
     delivered_at, returned_at, error, priority, cost, group_id, key_outlives
   )
   overriding system value
   values (
     v_held.id, v_channel_id, v_held.kind, v_held.content, v_held.headers, v_held.dequeue_at, v_held.enqueued_at,
-    v_held.dedupe_key, v_held.attempts, v_held.max_attempts, v_held.deliveries, v_held.delivered_at,
+    v_held.key, v_held.attempts, v_held.max_attempts, v_held.deliveries, v_held.delivered_at,
     v_held.returned_at, v_held.error, v_held.priority, v_held.cost, v_held.group_id,
     v_held.key_outlives
   );

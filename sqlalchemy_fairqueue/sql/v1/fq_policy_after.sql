@@ -1,13 +1,12 @@
 -- fq_policy_after: what the policy of a channel is after a change, for fq_configure_channel, whose arguments these are.
--- p_row: the channel's state, which the caller has locked. policy: its fields are those of the state; plan, revision: the
--- plan that it follows then, and in which state; overridden: the fields that stay when the plan changes; configured:
--- whether the channel is kept when it is idle.
+-- p_row: the channel's state, which the caller has locked. state: that with the policy, and with configured, whether
+-- the channel is kept when it is idle; plan, revision: the plan that it follows then, and in which state; overridden: the
+-- fields that stay when the plan changes.
 -- Guarantees: nobody else changes what is read here while the state row is locked, and the plan that is named.
 -- Locks: none. Index: fq_channel_plan_pkey, fq_plan_pkey, fq_queue_pkey; the state by ctid. Errors: QF001 bad policy.
 create function fairqueue.fq_policy_after(
   p_queue text, p_channel_id bigint, p_row tid, p_changes jsonb,
-  out policy fairqueue.fq_channel_state, out plan text, out overridden text[], out revision bigint,
-  out configured boolean
+  out state fairqueue.fq_channel_state, out plan text, out overridden text[], out revision bigint
 )
 language plpgsql
 volatile
@@ -20,9 +19,10 @@ declare
   v_before jsonb;
   v_of_plan jsonb;
 begin
-  select to_jsonb(s) into strict v_before
+  select s.* into strict state
   from fairqueue.fq_channel_state s
   where s.ctid = p_row;
+  v_before := to_jsonb(state);
   select o.plan, o.overridden into plan, overridden
   from fairqueue.fq_channel_plan o
   where o.channel_id = p_channel_id;
@@ -40,7 +40,7 @@ begin
   if p_changes ? 'plan' then
     plan := p_changes ->> 'plan';
   end if;
-  configured := plan is not null
+  state.configured := plan is not null
     or overridden <> '{}'
     or v_changes <> '{}'
     or not v_reset @> array(select jsonb_object_keys(fairqueue.fq_changed_policy(null::jsonb, null::jsonb)));
@@ -66,8 +66,6 @@ begin
     ) f
     where f.key = any (v_reset);
   end if;
-  policy := jsonb_populate_record(
-    null::fairqueue.fq_channel_state, fairqueue.fq_changed_policy(v_before, v_changes)
-  );
+  state := jsonb_populate_record(state, fairqueue.fq_changed_policy(v_before, v_changes));
 end
 $$;

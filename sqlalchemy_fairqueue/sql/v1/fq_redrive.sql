@@ -7,7 +7,7 @@
 -- in a two-phase transaction).
 -- Locks: dead letters, named ones in the order of their ids, waiting for another redrive or purge; others skip locked.
 -- Then keys in the order (channel, key), as in fq_enqueue. Index: fq_dead_letter_pkey or fq_dead_letter_died_ix,
--- fq_message_dedupe_key, fq_channel_pkey. Errors: QF001 bad limit; 40001; QF007.
+-- fq_message_key, fq_channel_pkey. Errors: QF001 bad limit; 40001; QF007.
 create function fairqueue.fq_redrive(
   p_queue text,
   p_ids bigint[] default null,
@@ -66,8 +66,8 @@ begin
           select m.id
           from fairqueue.fq_message m
           where m.channel_id = d.channel_id
-            and m.dedupe_key = d.dedupe_key
-          order by m.channel_id, m.dedupe_key
+            and m.key = d.key
+          order by m.channel_id, m.key
           limit 1
         ) holder on true
         where d.queue = p_queue
@@ -84,13 +84,13 @@ begin
 
   with back as (
     insert into fairqueue.fq_message (
-      id, channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, priority, cost, max_attempts,
+      id, channel_id, kind, content, headers, dequeue_at, enqueued_at, key, priority, cost, max_attempts,
       deliveries, error
     )
     overriding system value
     select d.message_id, d.channel_id, d.kind, d.content, d.headers,
       fairqueue.fq_position((v_now - cardinality(v_ids) + u.ord)::bigint, d.priority, s.priority_aging),
-      d.enqueued_at, d.dedupe_key, d.priority, d.cost, d.max_attempts, d.deliveries, d.error
+      d.enqueued_at, d.key, d.priority, d.cost, d.max_attempts, d.deliveries, d.error
     from unnest(v_ids) with ordinality u(id, ord)
     join fairqueue.fq_dead_letter d on d.message_id = u.id
     join fairqueue.fq_channel c on c.id = d.channel_id
@@ -101,7 +101,7 @@ begin
       order by n.channel_id desc, n.row_version desc
       limit 1
     ) s on true
-    order by c.name collate "C", d.dedupe_key collate "C" nulls first, u.ord
+    order by c.name collate "C", d.key collate "C" nulls first, u.ord
     on conflict do nothing
     returning id, channel_id, dequeue_at
   ),

@@ -1,8 +1,9 @@
--- fq_repair_channel: make the state of a channel anew from its messages. Its policy stays, but for values that are out
--- of bounds. Returns whether it did: false while somebody else has the state row locked.
--- Guarantees: each field of the policy is within its bounds; a rate that is not is lifted. The head, the backlog and
--- the slots are counted from the messages. That covers what the signals of the channel say, so these are deleted; the
--- slots of the queue that they free stay in a signal. A channel has one state row afterwards, if it has a name.
+-- fq_repair_channel: make the state of a channel anew from its messages. Its policy stays, but for a field that is out
+-- of its bounds: too little becomes the least, too much the initial value. Returns whether it did: false while somebody
+-- else has the state row locked.
+-- Guarantees: the head, the backlog and the slots are counted from the messages. That covers what the signals of the
+-- channel say, so these are deleted; the slots of the queue that they free stay in a signal. A channel has one state
+-- row afterwards, if it has a name.
 -- Cost: all messages of the channel are read.
 -- Locks: the state row for no key update and its signals for update, both skip locked: it waits for none.
 -- Index: fq_channel_state_newest_ix, fq_message_ready_ix, fq_message_lease_ix, fq_signal_pkey. Errors: none.
@@ -17,6 +18,8 @@ declare
   v_versions tid[];
   v_queue_freed bigint;
   v_heard bigint;
+  v_state fairqueue.fq_channel_state;
+  v_policy jsonb;
 begin
   select array_agg(l.row) into v_versions
   from (
@@ -58,17 +61,6 @@ begin
   end if;
   update fairqueue.fq_channel_state s
   set row_version = case when s.row_version between 0 and 4611686018427387903 then s.row_version + 1 else 0 end,
-    weight = greatest(1, least(s.weight, 10000)),
-    max_concurrency = case when s.max_concurrency < 1 then 1 else s.max_concurrency end,
-    max_backlog = case when s.max_backlog < 1 then 1 else s.max_backlog end,
-    priority_aging = case when s.priority_aging between 1 and 31536000000000 then s.priority_aging end,
-    rate_interval = case when s.rate_interval between 0 and 31536000000000 then s.rate_interval else 0 end,
-    rate_burst = case
-      when s.rate_burst between 1 and 1000000
-        and s.rate_interval::numeric * s.rate_burst::numeric <= 31536000000000
-      then s.rate_burst
-      else 1
-    end,
     rate_at = case when s.rate_at between 0 and v_now + 31536000000000 then s.rate_at else v_now end,
     last_dequeue_at = greatest(0, least(s.last_dequeue_at, v_now)),
     current_concurrency = (
@@ -102,7 +94,30 @@ begin
     order by x.channel_id, x.dequeue_at, x.id
     limit 1
   ) n on true
+  where s.ctid = v_row
+  returning s.ctid into v_row;
+  select s.* into v_state
+  from fairqueue.fq_channel_state s
   where s.ctid = v_row;
+  select jsonb_object_agg(
+    f.name,
+    case
+      when f.words is not null then case when v.value #>> '{}' = any (f.words) then v.value else f.initial end
+      when v.value = 'null' then v.value
+      when v.value::bigint > f.maximum then f.initial
+      else to_jsonb(greatest(f.minimum, v.value::bigint))
+    end
+  )
+  into v_policy
+  from fairqueue.fq_policy_fields() f
+  join jsonb_each(to_jsonb(v_state)) v on v.key = f.name;
+  if (v_policy ->> 'rate_interval')::numeric * (v_policy ->> 'rate_burst')::numeric > 31536000000000 then
+    v_policy := v_policy || '{"rate_burst": 1}';
+  end if;
+  v_state := jsonb_populate_record(v_state, v_policy);
+  perform fairqueue.fq_write_policies(
+    p_queue, array[v_row]::tid[], array[v_state]::fairqueue.fq_channel_state[], true::boolean
+  );
   return true;
 end
 $$;

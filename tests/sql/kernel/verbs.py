@@ -88,7 +88,7 @@ def bound(
         + (", p_channel => %(channel)s, p_notify => %(notify)s)" if channel is not None else ")"),
         queue=kernel.queue,
         channel=channel,
-        policy=policy_json(max_backlog=max_backlog, drop_when_full=drop),
+        policy=policy_json(max_backlog=max_backlog, on_full="drop" if drop else "raise"),
         notify=notify,
     )
 
@@ -108,7 +108,7 @@ def channel_stats(kernel: Kernel, *channels: str, **more: object) -> dict[str, d
         channels=list(channels) or None,
         **more,
     )
-    return {row["channel"]: row for row in rows}
+    return {row["channel"]: row | row["policy"] for row in rows}
 
 
 def queue_row(kernel: Kernel) -> dict[str, Any]:

@@ -22,7 +22,7 @@ def full(kernel: Kernel) -> Kernel:
     kernel.rows("insert into fq_channel (queue, name) select 'q', 'c' || i from generate_series(1, 2000) i")
     kernel.rows(
         """
-        insert into fq_message (channel_id, kind, content, dequeue_at, enqueued_at, max_attempts, dedupe_key)
+        insert into fq_message (channel_id, kind, content, dequeue_at, enqueued_at, max_attempts, key)
         select c.id + case when i % 2 = 0 then 0 else i % 2000 end, case when i % 100 = 0 then 'rare' else 'work' end,
           '{}', i, i, 20, case when i % 10 = 0 then 'k' || i end
         from fq_channel c

@@ -71,7 +71,7 @@ def enqueue(
                 "max_attempts": list(max_attempts or nothing),
                 "on": [on] * len(channels) if isinstance(on, str) else on and list(on),
                 "notify": notify,
-                "policy": policy_json(max_backlog=max_backlog, drop_when_full=drop),
+                "policy": policy_json(max_backlog=max_backlog, on_full="drop" if drop else "raise"),
                 "hold": None if hold is None else list(hold),
             },
         )

@@ -52,7 +52,7 @@ def make_channels(
         stage=stage,
         attempts=list(attempts or (1,)),
         limit=limit,
-        policy=policy_json(max_backlog=max_backlog, drop_when_full=drop),
+        policy=policy_json(max_backlog=max_backlog, on_full="drop" if drop else "raise"),
     )
     return made
 

@@ -34,11 +34,10 @@ begin
     '   group by s.channel'
     ' ) s'
     ' left join lateral ('
-    '   select c.id, t.max_backlog is not null or t.priority_aging is not null or t.forget_xid is not null'
-    '     or s.promotable as bounded'
+    '   select c.id, not t.takes_any or s.promotable as bounded'
     '   from %s.fq_channel c'
     '   cross join lateral ('
-    '     select n.max_backlog, n.priority_aging, n.forget_xid'
+    '     select %s.fq_takes_any(n.*, true::boolean) as takes_any'
     '     from %s.fq_channel_state n'
     '     where n.channel_id = c.id'
     '     order by n.channel_id desc, n.row_version desc'
@@ -46,7 +45,7 @@ begin
     '   ) t'
     '   where c.queue = %L and c.name = s.channel'
     ' ) n on true',
-    p_dequeue_at, p_now, p_stage, v_schema, v_schema, p_queue
+    p_dequeue_at, p_now, p_stage, v_schema, v_schema, v_schema, p_queue
   )
   into v_messages, plain, keyed, keyed_bounded, bounded, v_missing, names, ids, plains, leasts;
   if v_messages <> p_messages then

@@ -14,7 +14,7 @@
 -- Locks: as fq_begin_load. Then what an ordinary enqueue of these messages takes, in its order, until the commit:
 -- nothing for messages without a key; the others come last, in the order (channel, key). Replacing, or keys in a
 -- channel that has a bound, wait as fq_merge_in_order.
--- Index: fq_channel_queue_name_key, fq_message_dedupe_key, fq_channel_state_newest_ix.
+-- Index: fq_channel_queue_name_key, fq_message_key, fq_channel_state_newest_ix.
 -- Errors: QF001 bad argument, or a job that is not the same after all; QF002 a key stands already; QF005 a channel is
 -- full; QF006 the stage does not have the rows that it should; 42P01 it is gone; 42501 another role made it; 55P03,
 -- 40P01: somebody else has what is to be replaced, try again; QF007.
@@ -93,7 +93,7 @@ begin
   v_channels := format('unnest(%L::text[], %L::bigint[])', v_staged.names, v_staged.ids);
   v_insert := format(
     'insert into %s.fq_message ('
-    '  channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, priority, max_attempts, cost, group_id'
+    '  channel_id, kind, content, headers, dequeue_at, enqueued_at, key, priority, max_attempts, cost, group_id'
     ' )'
     ' select c.id, s.kind, s.content, s.headers, %s, %s, s.key, s.priority, coalesce(s.max_attempts, 20),'
     '  s.cost, s.group_id'

@@ -5,7 +5,7 @@
 -- Guarantees: all without a key are added. A signal a channel for these and one for those with a key. The former names
 -- an id that is below any of the load's: to return what is added would cost a sixth more, and the rest of the signal is
 -- known from the stage.
--- Locks: keys, in the order (channel, key): waits for a transaction that is adding one. Index: fq_message_dedupe_key.
+-- Locks: keys, in the order (channel, key): waits for a transaction that is adding one. Index: fq_message_key.
 -- Errors: QF006 somebody changes the stage.
 create function fairqueue.fq_merge_at_once(
   p_queue text, p_job_id text, p_insert text, p_plain bigint, p_with_keys boolean, p_ids bigint[], p_leasts bigint[],
@@ -41,7 +41,7 @@ begin
     execute format(
       'with added as ('
       '  %s and s.key is not null order by s.channel, s.key'
-      '  on conflict (channel_id, dedupe_key) where dedupe_key is not null do nothing'
+      '  on conflict (channel_id, key) where key is not null do nothing'
       '  returning channel_id, dequeue_at, id'
       '), told as ('
       '  insert into %s.fq_signal (queue, channel_id, dequeue_at, message_id, added)'

@@ -4,7 +4,7 @@
 -- messages by outcome.
 -- Locks: as fq_enqueue. Unlike an enqueue, replacing locks messages before keys, so that it could deadlock with one:
 -- with p_keyed it waits 500 ms at most, and gives up before PostgreSQL chooses the other transaction as the victim.
--- Index: fq_message_dedupe_key, and as fq_enqueue.
+-- Index: fq_message_key, and as fq_enqueue.
 -- Errors: as fq_enqueue; QF005 a channel is full; 55P03.
 create function fairqueue.fq_merge_in_order(
   p_queue text, p_job_id text, p_on_duplicate text, p_stage text, p_condition text, p_keyed boolean
@@ -33,7 +33,7 @@ begin
     execute format(
       'select array_agg(m.id) from %s'
       ' cross join lateral ('
-      '   select m.id from %s.fq_message m where m.channel_id = c.id and m.dedupe_key = s.key limit 1'
+      '   select m.id from %s.fq_message m where m.channel_id = c.id and m.key = s.key limit 1'
       ' ) m'
       ' where s.key is not null',
       p_stage, v_schema

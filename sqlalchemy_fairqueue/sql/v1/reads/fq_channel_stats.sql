@@ -2,18 +2,17 @@
 -- p_channels (null: of all). p_busy: only those that fq_busy_channels names.
 -- Guarantees: one snapshot. backlog is what nobody holds: ready (due by now) and scheduled; oldest_ready_at is when the
 -- longest waiting of the ready ones became due, last_dequeue_at when the channel was last served. Times in microseconds
--- since the epoch. plan: the plan that the channel follows; overridden: the columns of its policy that were configured
--- for it alone. served_cost: what its attempts that ended since served_since cost, see fq_recent_costs; both null: the
--- queue does not record its history. problem: why a dequeue has paused the channel, see fq_set_aside.
+-- since the epoch. policy: its fields by the names of their columns. plan: the plan that the channel follows;
+-- overridden: the columns of its policy that were configured for it alone. served_cost: what its attempts that ended
+-- since served_since cost, see fq_recent_costs; both null: the queue does not record its history. problem: why a
+-- dequeue has paused the channel, see fq_set_aside.
 -- Cost: five index probes a channel of the answer, its scheduled and its prioritised messages and its dead letters, and
 -- what the queue has of leased messages and signals not heard, and at most 2,000 rows of the history. With p_busy, one
--- index entry more for each busy channel. The ready messages are not read: the dispatcher counts them.
--- Planned anew by each call: a plan for any arguments would read all channels of the queue for one of them, or for a
--- page.
--- Locks: none. Index: fq_channel_queue_name_key, fq_channel_pkey, those of fq_busy_channels,
--- fq_channel_state_newest_ix, fq_message_ready_ix, fq_message_lease_ix, fq_dead_letter_channel_ix,
--- fq_channel_plan_pkey, fq_plan_pkey.
--- Errors: QF001 bad limit; QF007.
+-- index entry more for each busy channel. The ready messages are not read: the dispatcher counts them. Planned anew by
+-- each call: a plan for any arguments would read all channels of the queue for one of them, or for a page. Locks: none.
+-- Index: fq_channel_queue_name_key, fq_channel_pkey, those of fq_busy_channels, fq_channel_state_newest_ix,
+-- fq_message_ready_ix, fq_message_lease_ix, fq_dead_letter_channel_ix, fq_channel_plan_pkey, fq_plan_pkey. Errors:
+-- QF001 bad limit; QF007.
 create function fairqueue.fq_channel_stats(
   p_queue text, p_channels text[] default null, p_limit integer default 1000, p_after text default null,
   p_busy boolean default false
@@ -24,13 +23,7 @@ returns table (
   scheduled bigint,
   leased bigint,
   current_concurrency integer,
-  max_concurrency integer,
-  rate_interval bigint,
-  rate_burst integer,
-  weight integer,
-  max_backlog integer,
-  drop_when_full boolean,
-  priority_aging bigint,
+  policy jsonb,
   backlog bigint,
   dropped bigint,
   paused_at bigint,
@@ -56,6 +49,13 @@ as $$
 #variable_conflict use_column
 declare
   v_now bigint := fairqueue.fq_now();
+  -- the columns of a state that are no fields of a policy
+  v_others text[] := array(
+    select jsonb_object_keys(to_jsonb(jsonb_populate_record(null::fairqueue.fq_channel_state, '{}')))
+    except
+    select f.name
+    from fairqueue.fq_policy_fields() f
+  );
 begin
   perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
   if p_limit is null or p_limit < 1 or p_busy is null then
@@ -111,8 +111,8 @@ begin
     from fairqueue.fq_recent_costs(p_queue) r
   )
   select n.name, greatest(0, s.backlog + coalesce(t.added, 0) - later.messages), later.messages,
-    coalesce(h.messages, 0), (s.current_concurrency - coalesce(t.freed, 0))::integer, s.max_concurrency,
-    s.rate_interval, s.rate_burst, s.weight, s.max_backlog, s.drop_when_full, s.priority_aging,
+    coalesce(h.messages, 0), (s.current_concurrency - coalesce(t.freed, 0))::integer,
+    s.fq_policy,
     greatest(later.messages, s.backlog + coalesce(t.added, 0)), s.dropped + coalesce(t.dropped, 0), s.paused_at,
     w.since, nullif(s.last_dequeue_at, 0),
     (select count(*) from fairqueue.fq_dead_letter d where d.channel_id = n.id),
@@ -120,7 +120,7 @@ begin
     case when e.since is not null then coalesce(u.cost, 0) end, e.since, s.problem
   from named n
   cross join lateral (
-    select v.*
+    select v.*, to_jsonb(v.*) - v_others as fq_policy
     from fairqueue.fq_channel_state v
     where v.channel_id = n.id
     order by v.channel_id desc, v.row_version desc

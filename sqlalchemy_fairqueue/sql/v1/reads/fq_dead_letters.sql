@@ -19,7 +19,7 @@ returns table (
   kind text,
   content bytea,
   headers text,
-  dedupe_key text,
+  key text,
   enqueued_at bigint,
   attempts integer,
   max_attempts integer,
@@ -86,14 +86,14 @@ begin
     begin
       -- A content that is stored apart is read here, and not when the row is sent.
       select d.kind || '', d.content || ''::bytea, d.headers::text,
-        d.dedupe_key, d.reason || '', d.error || '', null
-      into kind, content, headers, dedupe_key, reason, error, unreadable
+        d.key, d.reason || '', d.error || '', null
+      into kind, content, headers, key, reason, error, unreadable
       from fairqueue.fq_dead_letter d
       where d.message_id = v_id;
     exception
       when data_exception or program_limit_exceeded or internal_error then
         select left(sqlerrm, 1000), null, null, null, null, null, null
-        into unreadable, kind, content, headers, dedupe_key, reason, error;
+        into unreadable, kind, content, headers, key, reason, error;
     end;
     return next;
   end loop;

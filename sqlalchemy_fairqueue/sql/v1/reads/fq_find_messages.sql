@@ -8,7 +8,7 @@
 -- message that keeps its step and place is on one page and no other, whatever is added or settled meanwhile. A message
 -- whose kind cannot be read is of no kind. Cost: the messages that are looked at, after one that cannot be read a
 -- subtransaction each; of steps 1 and 4 what the queue has of messages out. Locks: none.
--- Index: fq_message_ready_ix, fq_message_dedupe_key, fq_message_pkey, fq_channel_queue_name_key, fq_lease_expires_ix,
+-- Index: fq_message_ready_ix, fq_message_key, fq_message_pkey, fq_channel_queue_name_key, fq_lease_expires_ix,
 -- fq_message_lease_ix. Errors: QF001 a bad limit or state, a key without a channel; QF007; none of a row's.
 create function fairqueue.fq_find_messages(
   p_queue text, p_channel text, p_state text, p_kind text, p_key text, p_step integer, p_at bigint,
@@ -62,7 +62,7 @@ begin
           where p_key is not null
             and v_step = 0
             and m.channel_id = v_channel_id
-            and m.dedupe_key = p_key
+            and m.key = p_key
           limit 1
         )
         union all

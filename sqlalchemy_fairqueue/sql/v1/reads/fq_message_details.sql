@@ -17,7 +17,7 @@ returns table (
   content bytea,
   content_size integer,
   headers text,
-  dedupe_key text,
+  key text,
   enqueued_at bigint,
   dequeue_at bigint,
   delivered_at bigint,
@@ -94,14 +94,14 @@ begin
     message_id := v_id;
     begin
       select m.kind || '', substring(m.content from 1 for p_bytes), octet_length(m.content), m.headers::text,
-        m.dedupe_key, m.error || '', null
-      into kind, content, content_size, headers, dedupe_key, error, unreadable
+        m.key, m.error || '', null
+      into kind, content, content_size, headers, key, error, unreadable
       from fairqueue.fq_message m
       where m.id = v_id;
     exception
       when data_exception or program_limit_exceeded or internal_error then
         select left(sqlerrm, 1000), null, null, null, null, null, null
-        into unreadable, kind, content, content_size, headers, dedupe_key, error;
+        into unreadable, kind, content, content_size, headers, key, error;
     end;
     return next;
   end loop;

@@ -2,7 +2,7 @@
 -- tag: where its next message starts in virtual time, in 2520ths of a cost of 1 at weight 1, counted from -9 * 10^18
 -- on. tag_rest: what of its costs the tag does not have yet, by weight; below zero it is a credit. ready_tag: the tag,
 -- while the channel may be served; due_at: when it may be, while it waits for a time. A channel that is empty, paused or
--- at its limit has neither, nor has one that was configured just now, of which a signal tells.
+-- at its limit has neither, nor has one that was resumed or purged just now, of which a signal tells.
 -- What a dequeue changes stands together, in the middle: an update logs a row from its first changed byte to its last.
 -- Without a unique index on purpose: a plain index keeps every update a non-key update, and (channel_id, row_version)
 -- finds the newest version first however many dead ones an old snapshot keeps.
@@ -15,7 +15,6 @@ create table fairqueue.fq_channel_state (
   weight integer not null default 1,
   rate_burst integer not null default 1,
   rate_interval bigint not null default 0,
-  drop_when_full boolean not null default false,
   configured boolean not null default false,
   used_at bigint not null default 0,
   row_version bigint not null default 0,
@@ -36,6 +35,8 @@ create table fairqueue.fq_channel_state (
   priority_aging bigint,
   paused_at bigint,
   forget_xid xid8,
+  max_payload_bytes integer,
+  on_full text collate "C" not null default 'raise',
   queue text collate "C" not null,
   problem text
 )

@@ -6,7 +6,7 @@ create table fairqueue.fq_dead_letter (
   kind text not null,
   content bytea not null,
   headers jsonb,
-  dedupe_key text collate "C",
+  key text collate "C",
   enqueued_at bigint not null,
   attempts integer not null,
   max_attempts integer not null,
@@ -19,7 +19,7 @@ create table fairqueue.fq_dead_letter (
   constraint fq_dead_letter_pkey primary key (message_id),
   constraint fq_dead_letter_content_check check (
     octet_length(content) <= 268435456 and octet_length(kind) between 1 and 512
-    and octet_length(dedupe_key) between 1 and 512 and octet_length(reason) <= 1048576
+    and octet_length(key) between 1 and 512 and octet_length(reason) <= 1048576
     and octet_length(error) <= 1048576
   ),
   constraint fq_dead_letter_headers_check check (

@@ -9,7 +9,7 @@ create table fairqueue.fq_group_followup (
   delay bigint,
   at bigint,
   priority integer,
-  dedupe_key text collate "C",
+  key text collate "C",
   max_attempts integer not null,
   policy jsonb,
   constraint fq_group_followup_pkey primary key (group_id, on_failure)

@@ -4,11 +4,11 @@
 create table fairqueue.fq_key_period (
   queue text collate "C" not null,
   channel text collate "C" not null,
-  dedupe_key text collate "C" not null,
+  key text collate "C" not null,
   message_id bigint not null,
   unique_for bigint not null,
   expires_at bigint,
-  constraint fq_key_period_pkey primary key (queue, channel, dedupe_key),
+  constraint fq_key_period_pkey primary key (queue, channel, key),
   constraint fq_key_period_check check (unique_for >= 1)
 )
 with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);

@@ -10,7 +10,7 @@ create table fairqueue.fq_message (
   headers jsonb,
   dequeue_at bigint not null,
   enqueued_at bigint not null,
-  dedupe_key text collate "C",
+  key text collate "C",
   attempts integer not null default 0,
   max_attempts integer not null,
   deliveries integer not null default 0,
@@ -31,4 +31,4 @@ create index fq_message_ready_ix on fairqueue.fq_message (channel_id, dequeue_at
 create index fq_message_lease_ix on fairqueue.fq_message (lease_id) where lease_id is not null;
 create index fq_message_cancelled_ix on fairqueue.fq_message (lease_id) where cancelled;
 create index fq_message_group_ix on fairqueue.fq_message (group_id) where group_id is not null;
-create unique index fq_message_dedupe_key on fairqueue.fq_message (channel_id, dedupe_key) where dedupe_key is not null;
+create unique index fq_message_key on fairqueue.fq_message (channel_id, key) where key is not null;

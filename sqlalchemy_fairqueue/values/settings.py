@@ -1,0 +1,264 @@
+"""Settings of a queue, each defined once, and changes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, ClassVar, Final, TypedDict
+
+from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.times import duration, microseconds
+from sqlalchemy_fairqueue.values.checks import check_name
+from sqlalchemy_fairqueue.values.fields import Choice, Count, Definition, Duration, RateOf, definitions
+from sqlalchemy_fairqueue.values.messages import FairBy  # noqa: TC001 - get_type_hints reads it
+from sqlalchemy_fairqueue.values.misspellings import unknown_argument
+from sqlalchemy_fairqueue.values.policies import ChannelPolicy, PolicyChanges, policy_changes, policy_values
+from sqlalchemy_fairqueue.values.rates import Rate  # noqa: TC001 - get_type_hints reads it
+
+DeadLetterRetention = timedelta | Mapping[str, timedelta | None] | Mapping[str | None, timedelta | None] | None
+_DEQUEUES = "for messages that are delivered from the commit on"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag(Definition):
+    """Yes or no."""
+
+    def _checked(self, name: str, value: Any) -> Any:
+        if not isinstance(value, bool):
+            raise InvalidArgument(f"{name} is {value!r:.80}; say True or False")
+        return value
+
+    def _parsed(self, words: str) -> bool:
+        if words not in {"yes", "no"}:
+            raise ValueError(f"{words!r:.80} is neither yes nor no")
+        return words == "yes"
+
+    def _text(self, value: Any) -> str:
+        return "yes" if value else "no"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Name(Definition):
+    """The name of a plan."""
+
+    def _checked(self, name: str, value: Any) -> Any:
+        if not isinstance(value, str):
+            raise InvalidArgument(f"{name} is {value!r:.80}; give the name of a plan, or None for none")
+        check_name(name, value)
+        return value
+
+    def _parsed(self, words: str) -> str:
+        return words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names(Definition):
+    """Names of shared limits."""
+
+    def _checked(self, name: str, value: Any) -> list[str] | None:
+        if isinstance(value, str) or not isinstance(value, Collection):
+            raise InvalidArgument(
+                f"{name} is {value!r:.80}; give the names of shared limits as a list, or None for none"
+            )
+        names = list(value)
+        for one in names:
+            check_name("limit", one)
+        return names or None
+
+    def _parsed(self, words: str) -> list[str]:
+        return [word.strip() for word in words.split(",")]
+
+    def _text(self, value: Any) -> str:
+        return ", ".join(value) or "none"
+
+    def value_of(self, name: str, columns: Mapping[str, Any]) -> tuple[str, ...]:
+        """The names; none: an empty tuple."""
+        return tuple(columns[name] or ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DurationByKind(Duration):
+    """A time for all kinds of messages, or a mapping of kinds, in which None stands for all others."""
+
+    metavar: ClassVar[str] = "[KIND=]DURATION"
+
+    def checked(self, name: str, value: object) -> Any:
+        """A time, or a dict of kinds."""
+        if not isinstance(value, Mapping):
+            return Duration.checked(self, name, value)
+        for kind, time in value.items():
+            if kind is not None:
+                check_name(f"kind of {name}", kind)
+            Duration.checked(self, f"{name} of kind {kind!r:.80}", time)
+        return dict(value)
+
+    def parsed(self, text: str) -> Any:
+        """Read ``30d``, of all kinds, or ``KIND=1d``."""
+        kind, equals, words = text.rpartition("=")
+        time = Duration.parsed(self, words)
+        return {kind: time} if equals else time
+
+    def columns(self, name: str) -> tuple[str, ...]:
+        """The time of all kinds, and those of single ones."""
+        return name, f"{name}_by_kind"
+
+    def column_values(self, name: str, value: Any) -> dict[str, object]:
+        """The time of all kinds, if it is changed, and those of the kinds that are."""
+        kinds = dict(value) if isinstance(value, Mapping) else {None: value}
+        times = {kind: None if time is None else microseconds(time) for kind, time in kinds.items()}
+        columns: dict[str, object] = {name: times.pop(None)} if None in times else {}
+        return columns | ({f"{name}_by_kind": times} if isinstance(value, Mapping) else {})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyOf(Definition):
+    """A policy, whole or only the fields that change, kept as an object of its columns."""
+
+    def checked(self, name: str, value: object) -> PolicyChanges:
+        """The fields to change."""
+        if isinstance(value, ChannelPolicy):
+            return policy_changes(name, value, {})
+        if not isinstance(value, Mapping):
+            raise InvalidArgument(f"{name} is {value!r:.80}; give a ChannelPolicy, or a dict of the fields to change")
+        return policy_changes(name, None, value)
+
+    def _parsed(self, words: str) -> Any:
+        raise ValueError(f"{words!r:.80} is no policy")
+
+    def value_of(self, name: str, columns: Mapping[str, Any]) -> ChannelPolicy | None:
+        """The policy; None: none was configured."""
+        return None if columns[name] is None else ChannelPolicy(**policy_values(columns[name]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSettings:
+    """The settings of a queue, with the values of a queue that was never configured.
+
+    Attributes:
+        dead_letter_retention_by_kind: Of the kinds whose dead letters are kept for another time.
+    """
+
+    defaults: ChannelPolicy | None = field(
+        default=None,
+        metadata=PolicyOf(
+            help="The policy that new channels start with.", none="the one that their first enqueue brings", example=""
+        ).metadata,
+    )
+    max_concurrency: int | None = field(
+        default=None,
+        metadata=Count(
+            help="Most messages of the whole queue that consumers hold at once, exactly.", none="no limit", example="50"
+        ).metadata,
+    )
+    rate: Rate | None = field(
+        default=None,
+        metadata=RateOf(
+            help="Most messages of the whole queue in a time: 10/s, '50/s, burst 10'.", none="no rate", example="50/s"
+        ).metadata,
+    )
+    limits: Sequence[str] = field(
+        default=(),
+        metadata=Names(
+            help="The shared limits that the queue draws from, beside its own.", none="none", example="openai"
+        ).metadata,
+    )
+    fair_by: FairBy = field(
+        default="messages",
+        metadata=Choice(
+            words=("messages", "cost", "seconds"),
+            help="What channels get equal parts of, by weight: messages, cost or seconds.",
+            example="cost",
+        ).metadata,
+    )
+    history: bool = field(
+        default=False, metadata=Flag(help="Record every attempt.", example="yes", holds=_DEQUEUES).metadata
+    )
+    history_retention: timedelta | None = field(
+        default=None,
+        metadata=Duration(
+            least=timedelta(days=1), help="How long the history is kept, like 30d.", none="30 days", example="14d"
+        ).metadata,
+    )
+    dead_letter_retention: timedelta | None = field(
+        default=None,
+        metadata=DurationByKind(
+            help="How long dead letters are kept, like 30d; of one kind by KIND=DURATION.",
+            none="for ever",
+            example="90d",
+        ).metadata,
+    )
+    dead_letter_retention_by_kind: Mapping[str, timedelta] = field(default_factory=dict)
+    result_retention: timedelta | None = field(
+        default=None,
+        metadata=Duration(
+            help="How long what handlers return is kept, like 1d.", none="not at all", example="1d", holds=_DEQUEUES
+        ).metadata,
+    )
+    forget_channels_after: timedelta | None = field(
+        default=timedelta(days=30),
+        metadata=Duration(
+            help="Channels that have been idle for so long are forgotten, like 90d.", none="never", example="90d"
+        ).metadata,
+    )
+    default_plan: str | None = field(
+        default=None,
+        metadata=Name(
+            help="The plan that new channels follow.",
+            none="none",
+            example="gold",
+            holds="for channels made from then on",
+        ).metadata,
+    )
+
+    @classmethod
+    def of_columns(cls, columns: Mapping[str, Any]) -> QueueSettings:
+        """Return the settings that a row has."""
+        by_kind = columns["dead_letter_retention_by_kind"] or {}
+        return cls(
+            **{name: definition.value_of(name, columns) for name, definition in SETTINGS.items()},
+            dead_letter_retention_by_kind={kind: duration(time) for kind, time in by_kind.items()},
+        )
+
+
+SETTINGS: Final[Mapping[str, Definition]] = definitions(QueueSettings)
+"""The definitions of a queue's settings by their names."""
+
+
+class QueueLimits(TypedDict, total=False):
+    """Limits of a whole queue to change: those that are missing stay as they are. None lifts a limit."""
+
+    max_concurrency: int | None
+    rate: Rate | str | None
+    limits: Collection[str] | None
+
+
+LIMITS: Final = frozenset(QueueLimits.__annotations__)
+"""The settings that limit a whole queue."""
+
+
+class QueueChanges(QueueLimits, total=False):
+    """Settings of a queue to change: those that are missing stay as they are."""
+
+    defaults: ChannelPolicy | PolicyChanges
+    fair_by: FairBy
+    history: bool
+    history_retention: timedelta | None
+    dead_letter_retention: DeadLetterRetention
+    result_retention: timedelta | None
+    forget_channels_after: timedelta | None
+    default_plan: str | None
+
+
+def setting_changes(where: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings to change, checked.
+
+    Raises:
+        InvalidArgument: There is none, or a value cannot be kept.
+        TypeError: A name is that of no setting.
+    """
+    if problem := unknown_argument(where, changes, SETTINGS):
+        raise TypeError(problem)
+    if not changes:
+        raise InvalidArgument(f"{where} has nothing to set; give one or more of {', '.join(SETTINGS)}")
+    return {name: SETTINGS[name].checked(name, value) for name, value in changes.items()}
