@@ -14,6 +14,7 @@ from sqlalchemy_fairqueue.queue.configuration_arguments import (
     reset_fields,
 )
 from sqlalchemy_fairqueue.queue.named_arguments import named_arguments
+from sqlalchemy_fairqueue.queue.verbs import recorded
 from sqlalchemy_fairqueue.unit_of_work import Configure, Limit, Pause, SetQueue
 from sqlalchemy_fairqueue.values import (
     UNSET,
@@ -30,10 +31,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from typing import Unpack
 
-    from sqlalchemy import Connection, Engine
-
-    from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
-    from sqlalchemy_fairqueue.queue.base import AnySession
+    from sqlalchemy_fairqueue.queue.verbs import RecordedWhere
     from sqlalchemy_fairqueue.unit_of_work import Operation
     from sqlalchemy_fairqueue.values import FairBy, PolicyChanges, Rate
 
@@ -43,10 +41,11 @@ if TYPE_CHECKING:
 class ConfigurationMethods(QueueBase):
     """configure, configure_channel, pause and resume: recorded on a session, sent at once on a Connection or Engine."""
 
+    @recorded
     @named_arguments
     def configure(
         self,
-        where: AnySession | Connection | Engine,
+        where: RecordedWhere,
         *,
         defaults: ChannelPolicy | PolicyChanges | None = None,
         max_concurrency: int | Unset | None = UNSET,
@@ -107,7 +106,7 @@ class ConfigurationMethods(QueueBase):
             >>> queue.stats(engine).max_concurrency
             50
         """
-        self._perform(
+        return self._perform(
             where,
             self._changes(
                 defaults=defaults,
@@ -122,11 +121,13 @@ class ConfigurationMethods(QueueBase):
                 forget_channels_after=forget_channels_after,
                 fair_by=fair_by,
             ),
+            None,
         )
 
+    @recorded
     def configure_channel(
         self,
-        where: AnySession | Connection | Engine,
+        where: RecordedWhere,
         channel: str,
         policy: ChannelPolicy | None = None,
         *,
@@ -171,10 +172,11 @@ class ConfigurationMethods(QueueBase):
             >>> [(channel.channel, channel.policy.max_concurrency) for channel in queue.channels(engine)]
             [('customer-7', 4)]
         """
-        operation = self._configure_channel("configure_channel", channel, policy, changes, plan=plan, reset=reset)
-        self._perform(where, [operation])
+        operation = self._configure_channel(channel, policy, changes, plan=plan, reset=reset)
+        return self._perform(where, [operation], None)
 
-    def pause(self, where: AnySession | Connection | Engine, channel: str | None = None, *, new: bool = False) -> None:
+    @recorded
+    def pause(self, where: RecordedWhere, channel: str | None = None, *, new: bool = False) -> None:
         """Stop serving a channel, or with channel None the whole queue, until it is resumed.
 
         A channel that does not exist is refused, since its name may be mistyped. ``new=True`` makes it, so that a
@@ -196,9 +198,10 @@ class ConfigurationMethods(QueueBase):
             >>> len(queue.dequeue(engine))
             0
         """
-        self._perform(where, [self._pause(channel, paused=True, new=new)])
+        return self._perform(where, [self._pause(channel, paused=True, new=new)], None)
 
-    def resume(self, where: AnySession | Connection | Engine, channel: str | None = None) -> None:
+    @recorded
+    def resume(self, where: RecordedWhere, channel: str | None = None) -> None:
         """Go on serving a channel, or with channel None the queue. What is not paused stays as it is.
 
         It takes effect on the next dequeue after the commit. Locks and errors as :meth:`pause`.
@@ -210,66 +213,7 @@ class ConfigurationMethods(QueueBase):
             >>> len(queue.dequeue(engine))
             1
         """
-        self._perform(where, [self._pause(channel, paused=False)])
-
-    @named_arguments
-    async def aconfigure(
-        self,
-        where: AsyncConnection | AsyncEngine,
-        *,
-        defaults: ChannelPolicy | PolicyChanges | None = None,
-        max_concurrency: int | Unset | None = UNSET,
-        rate: Rate | str | Unset | None = UNSET,
-        limits: Collection[str] | Unset | None = UNSET,
-        history: bool | None = None,
-        history_retention: timedelta | Unset | None = UNSET,
-        dead_letter_retention: DeadLetterRetention | Unset = UNSET,
-        results: timedelta | Unset | None = UNSET,
-        default_plan: str | Unset | None = UNSET,
-        forget_channels_after: timedelta | Unset | None = UNSET,
-        fair_by: FairBy | None = None,
-    ) -> None:
-        """As :meth:`configure`, at once on an AsyncConnection or AsyncEngine."""
-        await self._aperform(
-            where,
-            self._changes(
-                defaults=defaults,
-                max_concurrency=max_concurrency,
-                rate=rate,
-                limits=limits,
-                history=history,
-                history_retention=history_retention,
-                dead_letter_retention=dead_letter_retention,
-                results=results,
-                default_plan=default_plan,
-                forget_channels_after=forget_channels_after,
-                fair_by=fair_by,
-            ),
-        )
-
-    async def aconfigure_channel(
-        self,
-        where: AsyncConnection | AsyncEngine,
-        channel: str,
-        policy: ChannelPolicy | None = None,
-        *,
-        plan: str | Unset | None = UNSET,
-        reset: Collection[str] | Literal["all"] = (),
-        **changes: Unpack[PolicyChanges],
-    ) -> None:
-        """As :meth:`configure_channel`, at once on an AsyncConnection or AsyncEngine."""
-        operation = self._configure_channel("aconfigure_channel", channel, policy, changes, plan=plan, reset=reset)
-        await self._aperform(where, [operation])
-
-    async def apause(
-        self, where: AsyncConnection | AsyncEngine, channel: str | None = None, *, new: bool = False
-    ) -> None:
-        """As :meth:`pause`, at once on an AsyncConnection or AsyncEngine."""
-        await self._aperform(where, [self._pause(channel, paused=True, new=new)])
-
-    async def aresume(self, where: AsyncConnection | AsyncEngine, channel: str | None = None) -> None:
-        """As :meth:`resume`, at once on an AsyncConnection or AsyncEngine."""
-        await self._aperform(where, [self._pause(channel, paused=False)])
+        return self._perform(where, [self._pause(channel, paused=False)], None)
 
     def _changes(
         self,
@@ -310,24 +254,24 @@ class ConfigurationMethods(QueueBase):
         return changes
 
     def _configure_channel(
-        self, call: str, channel: str, policy: object, changes: PolicyChanges, *, plan: object, reset: object
+        self, channel: str, policy: object, changes: PolicyChanges, *, plan: object, reset: object
     ) -> Configure:
         check_name("channel", channel)
-        fields = reset_fields(call, reset)
+        fields = reset_fields("configure_channel", reset)
         if policy is not None:
             if plan is not UNSET or fields:
                 raise InvalidArgument(
-                    f"{call} has a ChannelPolicy, which replaces all fields and the plan, and a plan or fields to "
-                    "reset; give single fields beside those, such as weight=3"
+                    "configure_channel has a ChannelPolicy, which replaces all fields and the plan, and a plan or "
+                    "fields to reset; give single fields beside those, such as weight=3"
                 )
             # What it sets is nobody's exception: a plan that the channel is put on later decides all of it.
-            whole = policy_changes(call, policy, changes)
+            whole = policy_changes("configure_channel", policy, changes)
             return Configure(self._target, channel, whole, self.defaults, None, policy_fields())
-        check_field_names(call, changes)
+        check_field_names("configure_channel", changes)
         wanted = plan if isinstance(plan, Unset) else checked_plan(plan)
         named: PolicyChanges = {}
         if changes or (wanted is UNSET and not fields):
-            named = policy_changes(call, None, changes)
+            named = policy_changes("configure_channel", None, changes)
         return Configure(self._target, channel, named, self.defaults, wanted, fields)
 
     def _pause(self, channel: str | None, *, paused: bool, new: bool = False) -> Pause:

@@ -10,15 +10,13 @@ from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database import DeadLetterFilter
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import QueueBase
+from sqlalchemy_fairqueue.queue.verbs import verb
 from sqlalchemy_fairqueue.values import DeadLetterInfo, check_count, check_instant, check_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from datetime import datetime
 
-    from sqlalchemy import Connection
-
-    from sqlalchemy_fairqueue.queue.base import AsyncWhere, Where
+    from sqlalchemy_fairqueue.queue.verbs import Where
 
     Ids = int | Iterable[int] | None
 
@@ -27,10 +25,10 @@ class DeadLetterMethods(QueueBase):
     """dead_letters, redrive and purge_dead: done at once, since they return what they found.
 
     On a session or connection they are part of its transaction, and what a session has recorded but not sent is not
-    seen; on an engine they have one of their own. On an AsyncSession, AsyncConnection or AsyncEngine await the twin.
-    What is given restricts: ids, channel and kind must all be met.
+    seen; on an engine they have one of their own. What is given restricts: ids, channel and kind must all be met.
     """
 
+    @verb
     def dead_letters(
         self,
         where: Where,
@@ -70,10 +68,14 @@ class DeadLetterMethods(QueueBase):
             >>> [letter.reason for letter in queue.dead_letters(engine, kind="parse")]
             ['not a file']
         """
-        return self._ask(
-            where, self._dead_letters(_filter(message_ids, channel, kind, error, since, until), limit, after)
-        )
+        which = _filter(message_ids, channel, kind, error, since, until)
+        check_count("limit", limit, 1, 100_000)
+        if after is not None and not isinstance(after, DeadLetterInfo):
+            raise InvalidArgument(f"after is {after!r:.80}; give the last DeadLetterInfo of the page before")
+        asked = partial(database.dead_letters, target=self._target, which=which)
+        return self._ask(where, partial(asked, limit=limit, after=after, codec=self.codec))
 
+    @verb
     def redrive(
         self,
         where: Where,
@@ -113,8 +115,12 @@ class DeadLetterMethods(QueueBase):
             >>> queue.redrive(engine, message_id) == {message_id: "redriven"}
             True
         """
-        return self._ask(where, self._redrive(_filter(message_ids, channel, kind), limit), settles=True)
+        which = _filter(message_ids, channel, kind)
+        check_count("limit", limit, 1, 100_000)
+        asked = partial(database.redrive, target=self._target, which=which, limit=limit, notify=self.notify)
+        return self._ask(where, asked, settles=True)
 
+    @verb
     def purge_dead(
         self,
         where: Where,
@@ -149,73 +155,13 @@ class DeadLetterMethods(QueueBase):
             >>> queue.purge_dead(engine, until=datetime.now(UTC) + timedelta(days=1))
             1
         """
-        return self._ask(where, self._purge_dead(_filter(message_ids, channel, kind), until, before))
-
-    async def adead_letters(
-        self,
-        where: AsyncWhere,
-        message_ids: Ids = None,
-        *,
-        channel: str | None = None,
-        kind: str | None = None,
-        error: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        limit: int = 100,
-        after: DeadLetterInfo | None = None,
-    ) -> list[DeadLetterInfo]:
-        """As :meth:`dead_letters`."""
-        return await self._aask(
-            where, self._dead_letters(_filter(message_ids, channel, kind, error, since, until), limit, after)
-        )
-
-    async def aredrive(
-        self,
-        where: AsyncWhere,
-        message_ids: Ids = None,
-        *,
-        channel: str | None = None,
-        kind: str | None = None,
-        limit: int = 1000,
-    ) -> dict[int, str]:
-        """As :meth:`redrive`."""
-        return await self._aask(where, self._redrive(_filter(message_ids, channel, kind), limit), settles=True)
-
-    async def apurge_dead(
-        self,
-        where: AsyncWhere,
-        message_ids: Ids = None,
-        *,
-        channel: str | None = None,
-        kind: str | None = None,
-        until: datetime | None = None,
-        before: datetime | None = None,
-    ) -> int:
-        """As :meth:`purge_dead`."""
-        return await self._aask(where, self._purge_dead(_filter(message_ids, channel, kind), until, before))
-
-    def _dead_letters(
-        self, which: DeadLetterFilter, limit: int, after: DeadLetterInfo | None
-    ) -> Callable[[Connection], list[DeadLetterInfo]]:
-        check_count("limit", limit, 1, 100_000)
-        if after is not None and not isinstance(after, DeadLetterInfo):
-            raise InvalidArgument(f"after is {after!r:.80}; give the last DeadLetterInfo of the page before")
-        asked = partial(database.dead_letters, target=self._target, which=which)
-        return partial(asked, limit=limit, after=after, codec=self.codec)
-
-    def _redrive(self, which: DeadLetterFilter, limit: int) -> Callable[[Connection], dict[int, str]]:
-        check_count("limit", limit, 1, 100_000)
-        return partial(database.redrive, target=self._target, which=which, limit=limit, notify=self.notify)
-
-    def _purge_dead(
-        self, which: DeadLetterFilter, until: datetime | None, before: datetime | None
-    ) -> Callable[[Connection], int]:
+        which = _filter(message_ids, channel, kind)
         for name, time in (("until", until), ("before", before)):
             if time is not None:
                 check_instant(name, time)
         if until is not None and before is not None:
             raise InvalidArgument(f"until is {until} and before is {before}: both say the same; give one")
-        return partial(database.purge_dead, target=self._target, which=which, until=until or before)
+        return self._ask(where, partial(database.purge_dead, target=self._target, which=which, until=until or before))
 
 
 def _filter(  # noqa: PLR0917 - as dead_letters has them

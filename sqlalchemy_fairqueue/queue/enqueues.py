@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, Engine
 
 from sqlalchemy_fairqueue.codecs import JsonCodec, encode_texts
-from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
-from sqlalchemy_fairqueue.database.engines import arun, arun_transaction, refused, run, run_transaction
+from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
+from sqlalchemy_fairqueue.database.engines import on, refused, run, run_transaction
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.queue.base import OPEN_GROUPS, QueueBase
 from sqlalchemy_fairqueue.queue.instrumentation import installed
 from sqlalchemy_fairqueue.queue.named_arguments import named_arguments
+from sqlalchemy_fairqueue.queue.verbs import recorded, verb
 from sqlalchemy_fairqueue.unit_of_work import (
     EnqueueMessage,
     record,
@@ -32,9 +33,8 @@ if TYPE_CHECKING:
     from typing import Unpack
     from uuid import UUID
 
-    from sqlalchemy.orm import Session, scoped_session
-
-    from sqlalchemy_fairqueue.queue.base import AnySession
+    from sqlalchemy_fairqueue.queue.verbs import AnySession, RecordedWhere, Where
+    from sqlalchemy_fairqueue.unit_of_work import ReceiptUpdate
     from sqlalchemy_fairqueue.values import Delivery, EnqueueWords, OnDuplicate, UniqueFrom
 
 
@@ -170,7 +170,8 @@ class EnqueueMethods(QueueBase):
         )
         return self._recorded(session, [message])[0]
 
-    def enqueue_many(self, where: AnySession | Connection | Engine, messages: Iterable[Enqueue]) -> list[Receipt]:
+    @recorded
+    def enqueue_many(self, where: RecordedWhere, messages: Iterable[Enqueue]) -> list[Receipt]:
         """Add messages in one statement, all or nothing, as :meth:`enqueue` adds one.
 
         On a session they are recorded, and sent right before its COMMIT. On an Engine they are added in a READ
@@ -199,37 +200,27 @@ class EnqueueMethods(QueueBase):
             >>> [receipt.outcome for receipt in receipts]
             ['created', 'created']
         """
-        if isinstance(where, (AsyncConnection, AsyncEngine)):
-            raise InvalidArgument(f"got {type(where).__name__}; use await queue.aenqueue_many(...)")
-        if not isinstance(where, (Connection, Engine)):
+        if session_of(where) is not None:
             return self._recorded(where, messages)
         operations = self._enqueues(messages)
-        if operations:
-            if isinstance(where, Connection):
-                updates = send_together(where, operations)
-            else:
+        return on(where, lambda sync: self._sent(sync, operations))
+
+    @staticmethod
+    def _sent(where: Connection | Engine, operations: list[EnqueueMessage]) -> list[Receipt]:
+        updates: list[ReceiptUpdate] = []
+        if isinstance(where, Engine):
+            if operations:
                 updates = run_transaction(where, lambda connection: send_last(connection, operations))
-            for update in updates:
-                update()
+        elif isinstance(where, Connection):
+            if operations:
+                updates = send_together(where, operations)
+        else:
+            raise refused(where)
+        for update in updates:
+            update()
         return [operation.receipt for operation in operations]
 
-    async def aenqueue_many(self, where: AsyncConnection | AsyncEngine, messages: Iterable[Enqueue]) -> list[Receipt]:
-        """As :meth:`enqueue_many`, on an AsyncConnection or AsyncEngine. An AsyncSession takes the plain method."""
-        if session_of(where) is not None:
-            raise InvalidArgument(
-                f"got a {type(where).__name__}, on which the call only records; use the method without the 'a' in front"
-            )
-        if isinstance(where, AsyncConnection):
-            return await where.run_sync(lambda connection: self.enqueue_many(connection, messages))
-        if not isinstance(where, AsyncEngine):
-            raise refused(where, "an AsyncConnection or an AsyncEngine")
-        operations = self._enqueues(messages)
-        if operations:
-            for update in await arun_transaction(where, lambda connection: send_last(connection, operations)):
-                update()
-        return [operation.receipt for operation in operations]
-
-    def _recorded(self, session: AnySession, messages: Iterable[Enqueue]) -> list[Receipt]:
+    def _recorded(self, session: Any, messages: Iterable[Enqueue]) -> list[Receipt]:
         found = session_of(session)
         if found is None:
             raise self._no_session(session)
@@ -243,13 +234,12 @@ class EnqueueMethods(QueueBase):
     def _enqueues(self, messages: Iterable[Enqueue]) -> list[EnqueueMessage]:
         if isinstance(messages, Enqueue) or not isinstance(messages, Iterable):
             raise InvalidArgument(f"messages is {messages!r:.80}; give a list of Enqueue")
-        sent, added = self._sent(messages)
+        sent, added = self._with_added(messages)
         return [self._operation(message, added=added) for message in sent]
 
+    @verb
     @named_arguments
-    def enqueue_now(
-        self, where: Session | scoped_session[Any] | Connection | Engine, **message: Unpack[EnqueueWords]
-    ) -> int | None:
+    def enqueue_now(self, where: Where, **message: Unpack[EnqueueWords]) -> int | None:
         """Add a message at once, instead of with the COMMIT: for callers that need its id, or have no Session.
 
         On an Engine the message has a transaction of its own, which is committed when this returns. That is the
@@ -280,7 +270,10 @@ class EnqueueMethods(QueueBase):
             'customer-7'
         """
         [operation] = self._enqueues([Enqueue(**message)])
-        self._refuse_async(where)
+        return on(where, lambda sync: self._sent_now(sync, operation))
+
+    @staticmethod
+    def _sent_now(where: Where, operation: EnqueueMessage) -> int | None:
         if isinstance(where, Connection):
             updates = send(where, [operation])
         elif isinstance(where, Engine):
@@ -288,44 +281,21 @@ class EnqueueMethods(QueueBase):
         elif (found := session_of(where)) is not None:
             updates = send_now(found, [operation])
         else:
-            raise refused(where, "a Session, a Connection or an Engine")
+            raise refused(where)
         for update in updates:
             update()
         return operation.receipt.message_id
 
-    @named_arguments
-    async def aenqueue_now(
-        self,
-        where: AsyncSession | async_scoped_session[Any] | AsyncConnection | AsyncEngine,
-        **message: Unpack[EnqueueWords],
-    ) -> int | None:
-        """As :meth:`enqueue_now`, on an AsyncSession, AsyncConnection or AsyncEngine."""
-        found = where() if isinstance(where, async_scoped_session) else where
-        if isinstance(found, (AsyncSession, AsyncConnection)):
-            return await found.run_sync(lambda sync: self.enqueue_now(sync, **message))
-        if isinstance(found, AsyncEngine):
-            [operation] = self._enqueues([Enqueue(**message)])
-            for update in await arun(found, lambda connection: send_alone(connection, operation), calls_only=True):
-                update()
-            return operation.receipt.message_id
-        raise refused(found, "an AsyncSession, an AsyncConnection or an AsyncEngine")
-
     @staticmethod
     def _no_session(where: object) -> InvalidArgument:
         if isinstance(where, (Connection, Engine, AsyncConnection, AsyncEngine)):
-            now = "await aenqueue_now" if isinstance(where, (AsyncConnection, AsyncEngine)) else "use enqueue_now"
             return InvalidArgument(
                 f"got {type(where).__name__} as session, which has no commit hook to send from; give the session of "
-                f"your transaction, or {now}, which sends at once"
+                "your transaction, or use enqueue_now, which sends at once"
             )
-        return refused(where, "a Session, AsyncSession, scoped_session or async_scoped_session")
+        return refused(where, "a session")
 
-    @staticmethod
-    def _refuse_async(where: object) -> None:
-        if isinstance(where, (AsyncSession, async_scoped_session, AsyncConnection, AsyncEngine)):
-            raise InvalidArgument(f"got an {type(where).__name__}; use await queue.aenqueue_now(...)")
-
-    def _sent(
+    def _with_added(
         self, messages: Iterable[Enqueue], membership: Membership | None = None
     ) -> tuple[Iterable[Enqueue], AddedHeaders | None]:
         """The messages of a call, and the headers that all of them get."""

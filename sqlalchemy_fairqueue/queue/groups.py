@@ -13,6 +13,7 @@ from sqlalchemy_fairqueue.errors import InvalidArgument, OutsideGroupWarning, Un
 from sqlalchemy_fairqueue.queue.base import OPEN_GROUPS
 from sqlalchemy_fairqueue.queue.callers import frames_of_this_package
 from sqlalchemy_fairqueue.queue.enqueues import EnqueueMethods, Membership
+from sqlalchemy_fairqueue.queue.verbs import verb
 from sqlalchemy_fairqueue.unit_of_work import MakeGroup, discard, record, session_of
 from sqlalchemy_fairqueue.values import (
     AFTER_GROUP_HEADER,
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
     from sqlalchemy.orm import Session
 
-    from sqlalchemy_fairqueue.queue.base import AnySession, AsyncWhere, Where
+    from sqlalchemy_fairqueue.database import Target
     from sqlalchemy_fairqueue.queue.jobs import Job
+    from sqlalchemy_fairqueue.queue.verbs import AnySession, Where
     from sqlalchemy_fairqueue.unit_of_work import EnqueueMessage
     from sqlalchemy_fairqueue.values import Delivery, GroupCancellation, Receipt
 
@@ -263,6 +265,7 @@ class GroupMethods(EnqueueMethods):
         """
         return Group(self, session, then, on_failure)
 
+    @verb
     def group_status(self, where: Where, group_id: UUID | str) -> GroupStatus:
         """The counts of a group, at once. It reads what workers have not counted yet, of the last second or so.
 
@@ -283,9 +286,9 @@ class GroupMethods(EnqueueMethods):
             >>> queue.group_status(engine, group.id).pending
             1
         """
-        found = checked_group_id(group_id)
-        return self._known(self._ask(where, self._group_status(found)), found)
+        return self._ask(where, self._of_group(group_id, database.group_status))
 
+    @verb
     def groups(
         self, where: Where, *, is_open: bool | None = None, limit: int = 1000, before: GroupStatus | None = None
     ) -> list[GroupStatus]:
@@ -309,8 +312,13 @@ class GroupMethods(EnqueueMethods):
             >>> [status.id == group.id for status in queue.groups(engine, is_open=True)]
             [True]
         """
-        return self._ask(where, self._groups(is_open, limit, before))
+        check_count("limit", limit, 1, 100_000)
+        if before is not None and not isinstance(before, GroupStatus):
+            raise InvalidArgument(f"before is {before!r:.80}; give the last GroupStatus of the page before")
+        asked = partial(database.groups, target=self._target, is_open=is_open)
+        return self._ask(where, partial(asked, before=before, limit=limit))
 
+    @verb
     def cancel_group(self, where: Where, group_id: UUID | str) -> GroupCancellation:
         """Withdraw all members of a group that have not ended, at once, in the transaction of a session or connection.
 
@@ -336,24 +344,7 @@ class GroupMethods(EnqueueMethods):
             >>> queue.stats(engine).ready
             0
         """
-        found = checked_group_id(group_id)
-        return self._known(self._ask(where, self._cancel_group(found), settles=True), found)
-
-    async def agroup_status(self, where: AsyncWhere, group_id: UUID | str) -> GroupStatus:
-        """As :meth:`group_status`, on an AsyncSession, AsyncConnection or AsyncEngine."""
-        found = checked_group_id(group_id)
-        return self._known(await self._aask(where, self._group_status(found)), found)
-
-    async def agroups(
-        self, where: AsyncWhere, *, is_open: bool | None = None, limit: int = 1000, before: GroupStatus | None = None
-    ) -> list[GroupStatus]:
-        """As :meth:`groups`, on an AsyncSession, AsyncConnection or AsyncEngine."""
-        return await self._aask(where, self._groups(is_open, limit, before))
-
-    async def acancel_group(self, where: AsyncWhere, group_id: UUID | str) -> GroupCancellation:
-        """As :meth:`cancel_group`, on an AsyncSession, AsyncConnection or AsyncEngine."""
-        found = checked_group_id(group_id)
-        return self._known(await self._aask(where, self._cancel_group(found), settles=True), found)
+        return self._ask(where, self._of_group(group_id, database.cancel_group), settles=True)
 
     def _check_groups(self, groups: Sequence[Group]) -> None:
         found = [group.id for group in groups if group._is_open_for(self)]  # noqa: SLF001 - its other half
@@ -366,32 +357,23 @@ class GroupMethods(EnqueueMethods):
                 stacklevel=frames_of_this_package(),
             )
 
-    def _group_status(self, group_id: UUID) -> Callable[[Connection], GroupStatus | None]:
-        return partial(database.group_status, target=self._target, group_id=group_id)
+    def _of_group(
+        self, group_id: UUID | str, ask: Callable[[Connection, Target, UUID], R | None]
+    ) -> Callable[[Connection], R]:
+        """Ask something of a group that must be known."""
+        checked = checked_group_id(group_id)
 
-    def _cancel_group(self, group_id: UUID) -> Callable[[Connection], GroupCancellation | None]:
-        return partial(database.cancel_group, target=self._target, group_id=group_id)
+        def work(connection: Connection) -> R:
+            if (found := ask(connection, self._target, checked)) is None:
+                raise UnknownGroup(
+                    f"queue {self.name!r} has no group {checked}; correct the id, or note that groups are forgotten "
+                    "seven days after they are finished",
+                    self.name,
+                    checked,
+                )
+            return found
 
-    def _groups(
-        self,
-        is_open: bool | None,  # noqa: FBT001 - passed on from the keyword
-        limit: int,
-        before: GroupStatus | None,
-    ) -> Callable[[Connection], list[GroupStatus]]:
-        check_count("limit", limit, 1, 100_000)
-        if before is not None and not isinstance(before, GroupStatus):
-            raise InvalidArgument(f"before is {before!r:.80}; give the last GroupStatus of the page before")
-        return partial(database.groups, target=self._target, is_open=is_open, before=before, limit=limit)
-
-    def _known(self, found: R | None, group_id: UUID) -> R:
-        if found is None:
-            raise UnknownGroup(
-                f"queue {self.name!r} has no group {group_id}; correct the id, or note that groups are forgotten seven "
-                "days after they are finished",
-                self.name,
-                group_id,
-            )
-        return found
+        return work
 
     def _followup(self, what: str, message: Enqueue | None) -> EnqueueMessage | None:
         if message is None:
@@ -431,7 +413,7 @@ class GroupMethods(EnqueueMethods):
             ):
                 raise _no_member(message)
         membership = Membership(group_id, adder)
-        sent, added = self._sent(found_messages, membership)
+        sent, added = self._with_added(found_messages, membership)
         members = [self._operation(each, membership, added) for each in sent]
         if members:
             record(found, list(members))

@@ -32,12 +32,9 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from typing import Unpack
 
-    from sqlalchemy import Connection, Engine
-
-    from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
-    from sqlalchemy_fairqueue.queue.base import AnySession, AsyncWhere, Where
     from sqlalchemy_fairqueue.queue.handlers import Isolation
     from sqlalchemy_fairqueue.queue.payloads import PayloadSchema
+    from sqlalchemy_fairqueue.queue.verbs import AnySession, AsyncWhere, RecordedWhere, SentWhere, Where
     from sqlalchemy_fairqueue.values import Receipt, RetryPolicy
 
 C = ParamSpec("C")
@@ -164,7 +161,13 @@ class Job(Generic[C, P, R_co]):
         payload = self.schema.encode(args, kwargs)
         return self.queue.enqueue(session, channel=channel, payload=payload, kind=self.kind, **self._options)
 
-    def enqueue_now(self, where: Where, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> int | None:
+    @overload
+    def enqueue_now(self, where: Where, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> int | None: ...
+    @overload
+    def enqueue_now(
+        self, where: AsyncWhere, /, channel: str, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, int | None]: ...
+    def enqueue_now(self, where: Any, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Add a call at once, as ``Queue.enqueue_now`` adds a message. Returns the message's id.
 
         Raises:
@@ -182,25 +185,35 @@ class Job(Generic[C, P, R_co]):
         payload = self.schema.encode(args, kwargs)
         return self.queue.enqueue_now(where, channel=channel, payload=payload, kind=self.kind, **self._options)
 
-    async def aenqueue_now(self, where: AsyncWhere, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> int | None:
-        """As :meth:`enqueue_now`, on an AsyncSession, AsyncConnection or AsyncEngine."""
-        payload = self.schema.encode(args, kwargs)
-        return await self.queue.aenqueue_now(where, channel=channel, payload=payload, kind=self.kind, **self._options)
-
+    @overload
     def schedule(
         self,
-        where: AnySession | Connection | Engine,
+        where: RecordedWhere,
         name: str,
         recurrence: Recurrence,
         /,
         channel: str,
         *args: P.args,
         **kwargs: P.kwargs,
-    ) -> None:
+    ) -> None: ...
+    @overload
+    def schedule(
+        self,
+        where: SentWhere,
+        name: str,
+        recurrence: Recurrence,
+        /,
+        channel: str,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Coroutine[Any, Any, None]: ...
+    def schedule(
+        self, where: Any, name: str, recurrence: Recurrence, /, channel: str, *args: P.args, **kwargs: P.kwargs
+    ) -> Any:
         """Enqueue a call again and again, as ``Queue.schedule`` does with a message.
 
         Args:
-            where: A session; a Connection or Engine, on which it is sent at once.
+            where: As for ``Queue.schedule``.
             name: Unique in the channel.
             recurrence: When: ``Recurrence(cron="0 3 * * *", timezone="Europe/Berlin")``.
             channel: Which channel, usually the tenant.
@@ -222,22 +235,7 @@ class Job(Generic[C, P, R_co]):
         """
         _check_recurrence(recurrence)
         call = self.prepare(channel, *args, **kwargs)
-        self.queue.schedule(where, name, job=call, **recurrence.words())
-
-    async def aschedule(
-        self,
-        where: AsyncConnection | AsyncEngine,
-        name: str,
-        recurrence: Recurrence,
-        /,
-        channel: str,
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> None:
-        """As :meth:`schedule`, at once on an AsyncConnection or AsyncEngine."""
-        _check_recurrence(recurrence)
-        call = self.prepare(channel, *args, **kwargs)
-        await self.queue.aschedule(where, name, job=call, **recurrence.words())
+        return self.queue.schedule(where, name, job=call, **recurrence.words())
 
     @overload
     def result(
@@ -252,8 +250,21 @@ class Job(Generic[C, P, R_co]):
     def result(
         self, where: Where, message_id: int | None, *, channel: str | None = None, timeout: timedelta | None = None
     ) -> R_co: ...
+    @overload
     def result(
-        self, where: Where, message_id: int | None, *, channel: str | None = None, timeout: timedelta | None = None
+        self: Job[C, P, Coroutine[Any, Any, T]],
+        where: AsyncWhere,
+        message_id: int | None,
+        *,
+        channel: str | None = None,
+        timeout: timedelta | None = None,
+    ) -> Coroutine[Any, Any, T]: ...
+    @overload
+    def result(
+        self, where: AsyncWhere, message_id: int | None, *, channel: str | None = None, timeout: timedelta | None = None
+    ) -> Coroutine[Any, Any, R_co]: ...
+    def result(
+        self, where: Any, message_id: int | None, *, channel: str | None = None, timeout: timedelta | None = None
     ) -> Any:
         """The value of a call, as ``Queue.result`` reads or waits for it, of the type that the function returns.
 
@@ -277,37 +288,8 @@ class Job(Generic[C, P, R_co]):
             >>> count.result(engine, message_id)
             3
         """
-        return self.queue._job_result(where, self.kind, ResultQuestion(check_message_id(message_id), channel, timeout))  # noqa: SLF001 - a part of it
-
-    @overload
-    async def aresult(
-        self: Job[C, P, Coroutine[Any, Any, T]],
-        where: AsyncWhere,
-        message_id: int | None,
-        *,
-        channel: str | None = None,
-        timeout: timedelta | None = None,  # noqa: ASYNC109 - as result
-    ) -> T: ...
-    @overload
-    async def aresult(
-        self,
-        where: AsyncWhere,
-        message_id: int | None,
-        *,
-        channel: str | None = None,
-        timeout: timedelta | None = None,  # noqa: ASYNC109 - as result
-    ) -> R_co: ...
-    async def aresult(
-        self,
-        where: AsyncWhere,
-        message_id: int | None,
-        *,
-        channel: str | None = None,
-        timeout: timedelta | None = None,  # noqa: ASYNC109 - as result
-    ) -> Any:
-        """As :meth:`result`, on an AsyncSession, AsyncConnection or AsyncEngine; to wait on an AsyncEngine alone."""
-        asked = ResultQuestion(check_message_id(message_id), channel, timeout)
-        return await self.queue._ajob_result(where, self.kind, asked)  # noqa: SLF001 - a part of it
+        asked = ResultQuestion(check_message_id(message_id), channel, timeout, self.kind)
+        return self.queue._result(where, asked)  # noqa: SLF001 - a part of it
 
 
 class JobHandler:

@@ -6,23 +6,22 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import QueueBase
+from sqlalchemy_fairqueue.queue.verbs import recorded
 from sqlalchemy_fairqueue.unit_of_work import ConfigureLimit
 from sqlalchemy_fairqueue.values import UNSET, Unset, check_name, policy_changes
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine
-
-    from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
-    from sqlalchemy_fairqueue.queue.base import AnySession
+    from sqlalchemy_fairqueue.queue.verbs import RecordedWhere
     from sqlalchemy_fairqueue.values import PolicyChanges, Rate
 
 
 class SharedLimitMethods(QueueBase):
     """configure_limit and remove_limit: recorded on a session, sent at once on a Connection or Engine."""
 
+    @recorded
     def configure_limit(
         self,
-        where: AnySession | Connection | Engine,
+        where: RecordedWhere,
         name: str,
         *,
         max_concurrency: int | Unset | None = UNSET,
@@ -51,9 +50,19 @@ class SharedLimitMethods(QueueBase):
             >>> [limit.max_concurrency for limit in queue.limits(engine, "openai")]
             [20]
         """
-        self._perform(where, [self._configure_limit(name, max_concurrency, rate)])
+        check_name("limit", name)
+        changes: PolicyChanges = {}
+        if max_concurrency is not UNSET:
+            changes["max_concurrency"] = max_concurrency
+        if rate is not UNSET:
+            changes["rate"] = rate
+        if not changes:
+            raise InvalidArgument("configure_limit has nothing to set; give max_concurrency or rate")
+        wanted = policy_changes("configure_limit", None, changes)
+        return self._perform(where, [ConfigureLimit(self._target, name, wanted)], None)
 
-    def remove_limit(self, where: AnySession | Connection | Engine, name: str) -> None:
+    @recorded
+    def remove_limit(self, where: RecordedWhere, name: str) -> None:
         """Remove a shared limit, from which no queue may draw any more. One that does not exist is no error.
 
         Raises:
@@ -66,33 +75,4 @@ class SharedLimitMethods(QueueBase):
             []
         """
         check_name("limit", name)
-        self._perform(where, [ConfigureLimit(self._target, name, None)])
-
-    async def aconfigure_limit(
-        self,
-        where: AsyncConnection | AsyncEngine,
-        name: str,
-        *,
-        max_concurrency: int | Unset | None = UNSET,
-        rate: Rate | str | Unset | None = UNSET,
-    ) -> None:
-        """As :meth:`configure_limit`, at once on an AsyncConnection or AsyncEngine."""
-        await self._aperform(where, [self._configure_limit(name, max_concurrency, rate)])
-
-    async def aremove_limit(self, where: AsyncConnection | AsyncEngine, name: str) -> None:
-        """As :meth:`remove_limit`, at once on an AsyncConnection or AsyncEngine."""
-        check_name("limit", name)
-        await self._aperform(where, [ConfigureLimit(self._target, name, None)])
-
-    def _configure_limit(
-        self, name: str, max_concurrency: int | Unset | None, rate: Rate | str | Unset | None
-    ) -> ConfigureLimit:
-        check_name("limit", name)
-        changes: PolicyChanges = {}
-        if max_concurrency is not UNSET:
-            changes["max_concurrency"] = max_concurrency
-        if rate is not UNSET:
-            changes["rate"] = rate
-        if not changes:
-            raise InvalidArgument("configure_limit has nothing to set; give max_concurrency or rate")
-        return ConfigureLimit(self._target, name, policy_changes("configure_limit", None, changes))
+        return self._perform(where, [ConfigureLimit(self._target, name, None)], None)

@@ -9,6 +9,7 @@ from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database import MessageFilter, MessagePosition
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import QueueBase
+from sqlalchemy_fairqueue.queue.verbs import verb
 from sqlalchemy_fairqueue.values import (
     MessagePage,
     MessageState,
@@ -22,12 +23,10 @@ from sqlalchemy_fairqueue.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.database import Target
-    from sqlalchemy_fairqueue.queue.base import AsyncWhere, Where
+    from sqlalchemy_fairqueue.queue.verbs import Where
     from sqlalchemy_fairqueue.values import AttemptDetails, MessageDetails
 
 _WHOLE = 256 * 2**20
@@ -44,6 +43,7 @@ class LookupMethods(QueueBase):
     What a transaction has recorded but not sent is not found. A database role needs the grant "operator".
     """
 
+    @verb
     def message(
         self, where: Where, message_id: int | None = None, *, channel: str | None = None, key: str | None = None
     ) -> MessageDetails | None:
@@ -74,8 +74,42 @@ class LookupMethods(QueueBase):
             >>> queue.message(engine, channel="customer-7", key="invoice-12").message_id == message_id
             True
         """
-        return self._ask(where, self._message(message_id, channel, key))
+        if message_id is None and channel is not None and key is not None:
+            check_name("channel", channel)
+            check_name("key", key)
+        elif message_id is None or channel is not None or key is not None:
+            raise InvalidArgument(
+                f"message_id is {message_id!r:.80}, channel {channel!r:.80}, key {key!r:.80}; give an id, or a channel "
+                "and a key"
+            )
+        else:
+            check_message_id(message_id)
 
+        def work(connection: Connection) -> MessageDetails | None:
+            ids = [message_id] if message_id is not None else []
+            if channel is not None:
+                which = MessageFilter(channel, key=key)
+                ids, _ = database.find_messages(connection, self._target, which, after=None, limit=1, scan=1)
+            if not ids:
+                return None
+            found = database.message_details(connection, self._target, ids, content_bytes=_WHOLE)
+            if not found:
+                return None
+            message = found[0]
+            if message.deliveries:
+                attempts = database.message_attempts(
+                    connection, self._target, message.message_id, limit=_ATTEMPTS, chars=_ERROR
+                )
+                message = replace(message, history=tuple(attempts))
+            if message.consumer is not None:
+                return message
+            ahead = database.messages_ahead(connection, self._target, message.message_id, most=_MOST_AHEAD)
+            counted = None if ahead == _MOST_AHEAD else ahead
+            return replace(message, messages_ahead=counted, wait=_wait(connection, self._target, message))
+
+        return self._ask(where, work)
+
+    @verb
     def attempts(self, where: Where, message_id: int | None, *, limit: int = 100) -> tuple[AttemptDetails, ...]:
         """The attempts of a message that ended without completing it, the first first, also of one that is dead.
 
@@ -98,8 +132,15 @@ class LookupMethods(QueueBase):
             >>> [attempt.error for attempt in queue.attempts(engine, message_id)]
             ['busy']
         """
-        return self._ask(where, self._attempts(message_id, limit))
+        checked = check_message_id(message_id)
+        check_count("limit", limit, 1, 10_000)
 
+        def work(connection: Connection) -> tuple[AttemptDetails, ...]:
+            return tuple(database.message_attempts(connection, self._target, checked, limit=limit, chars=_ERROR))
+
+        return self._ask(where, work)
+
+    @verb
     def messages(
         self,
         where: Where,
@@ -147,85 +188,7 @@ class LookupMethods(QueueBase):
             >>> [message.message_id for message in page] == [message_id]
             True
         """
-        return self._ask(where, self._messages(MessageFilter(channel, state, kind, key), limit, after, scan))
-
-    async def amessage(
-        self, where: AsyncWhere, message_id: int | None = None, *, channel: str | None = None, key: str | None = None
-    ) -> MessageDetails | None:
-        """As :meth:`message`, on an AsyncSession, AsyncConnection or AsyncEngine."""
-        return await self._aask(where, self._message(message_id, channel, key))
-
-    async def aattempts(
-        self, where: AsyncWhere, message_id: int | None, *, limit: int = 100
-    ) -> tuple[AttemptDetails, ...]:
-        """As :meth:`attempts`, on an AsyncSession, AsyncConnection or AsyncEngine."""
-        return await self._aask(where, self._attempts(message_id, limit))
-
-    async def amessages(
-        self,
-        where: AsyncWhere,
-        *,
-        channel: str | None = None,
-        state: MessageState | None = None,
-        kind: str | None = None,
-        key: str | None = None,
-        limit: int = 100,
-        after: str | None = None,
-        scan: int = _SCAN,
-    ) -> MessagePage:
-        """As :meth:`messages`, on an AsyncSession, AsyncConnection or AsyncEngine."""
-        return await self._aask(where, self._messages(MessageFilter(channel, state, kind, key), limit, after, scan))
-
-    def _message(
-        self, message_id: int | None, channel: str | None, key: str | None
-    ) -> Callable[[Connection], MessageDetails | None]:
-        if message_id is None and channel is not None and key is not None:
-            check_name("channel", channel)
-            check_name("key", key)
-        elif message_id is None or channel is not None or key is not None:
-            raise InvalidArgument(
-                f"message_id is {message_id!r:.80}, channel {channel!r:.80}, key {key!r:.80}; give an id, or a channel "
-                "and a key"
-            )
-        else:
-            check_message_id(message_id)
-
-        def work(connection: Connection) -> MessageDetails | None:
-            ids = [message_id] if message_id is not None else []
-            if channel is not None:
-                which = MessageFilter(channel, key=key)
-                ids, _ = database.find_messages(connection, self._target, which, after=None, limit=1, scan=1)
-            if not ids:
-                return None
-            found = database.message_details(connection, self._target, ids, content_bytes=_WHOLE)
-            if not found:
-                return None
-            message = found[0]
-            if message.deliveries:
-                attempts = database.message_attempts(
-                    connection, self._target, message.message_id, limit=_ATTEMPTS, chars=_ERROR
-                )
-                message = replace(message, history=tuple(attempts))
-            if message.consumer is not None:
-                return message
-            ahead = database.messages_ahead(connection, self._target, message.message_id, most=_MOST_AHEAD)
-            counted = None if ahead == _MOST_AHEAD else ahead
-            return replace(message, messages_ahead=counted, wait=_wait(connection, self._target, message))
-
-        return work
-
-    def _attempts(self, message_id: int | None, limit: int) -> Callable[[Connection], tuple[AttemptDetails, ...]]:
-        checked = check_message_id(message_id)
-        check_count("limit", limit, 1, 10_000)
-
-        def work(connection: Connection) -> tuple[AttemptDetails, ...]:
-            return tuple(database.message_attempts(connection, self._target, checked, limit=limit, chars=_ERROR))
-
-        return work
-
-    def _messages(
-        self, which: MessageFilter, limit: int, after: str | None, scan: int
-    ) -> Callable[[Connection], MessagePage]:
+        which = MessageFilter(channel, state, kind, key)
         for what, name in (("channel", which.channel), ("kind", which.kind), ("key", which.key)):
             if name is not None:
                 check_name(what, name)
@@ -247,7 +210,7 @@ class LookupMethods(QueueBase):
             messages = tuple(found[message_id] for message_id in ids if message_id in found)
             return MessagePage(messages, None if end is None else ".".join(map(str, end)))
 
-        return work
+        return self._ask(where, work)
 
 
 def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wait:

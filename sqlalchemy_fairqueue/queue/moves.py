@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, cast
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database import DeadLetterFilter
 from sqlalchemy_fairqueue.queue.base import QueueBase
+from sqlalchemy_fairqueue.queue.verbs import verb
 from sqlalchemy_fairqueue.values import check_message_id, check_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.queue.base import AsyncWhere, Where
+    from sqlalchemy_fairqueue.queue.verbs import Where
     from sqlalchemy_fairqueue.values import MoveOutcome, RetryNowOutcome
 
 
 class MoveMethods(QueueBase):
     """move and retry_now: done at once, since they return what they found."""
 
+    @verb
     def move(self, where: Where, message_id: int | None, channel: str) -> MoveOutcome:
         """Put a message that waits into another channel of the queue, where it stands by its time and priority.
 
@@ -53,12 +53,12 @@ class MoveMethods(QueueBase):
             >>> queue.move(engine, message_id, "customer-8")
             'moved'
         """
-        return self._ask(where, self._move(message_id, channel), settles=True)
+        checked = check_message_id(message_id)
+        check_name("channel", channel)
+        asked = partial(database.move_message, target=self._target, message_id=checked, channel=channel)
+        return self._ask(where, partial(asked, policy=self.defaults, notify=self.notify), settles=True)
 
-    async def amove(self, where: AsyncWhere, message_id: int | None, channel: str) -> MoveOutcome:
-        """As :meth:`move`, on an AsyncSession, AsyncConnection or AsyncEngine."""
-        return await self._aask(where, self._move(message_id, channel), settles=True)
-
+    @verb
     def retry_now(self, where: Where, message_id: int | None) -> RetryNowOutcome:
         """Let a message be tried at once: one that waits for its time, or for its next attempt, or that is dead.
 
@@ -87,13 +87,6 @@ class MoveMethods(QueueBase):
             >>> queue.retry_now(engine, message_id)
             'due'
         """
-        return self._ask(where, self._retry_now(message_id), settles=True)
-
-    async def aretry_now(self, where: AsyncWhere, message_id: int | None) -> RetryNowOutcome:
-        """As :meth:`retry_now`, on an AsyncSession, AsyncConnection or AsyncEngine."""
-        return await self._aask(where, self._retry_now(message_id), settles=True)
-
-    def _retry_now(self, message_id: int | None) -> Callable[[Connection], RetryNowOutcome]:
         checked = check_message_id(message_id)
         letter = DeadLetterFilter([checked])
 
@@ -104,16 +97,4 @@ class MoveMethods(QueueBase):
             found = database.redrive(connection, self._target, letter, limit=1, notify=self.notify)
             return cast("RetryNowOutcome", found[checked])
 
-        return work
-
-    def _move(self, message_id: int | None, channel: str) -> Callable[[Connection], MoveOutcome]:
-        checked = check_message_id(message_id)
-        check_name("channel", channel)
-        return partial(
-            database.move_message,
-            target=self._target,
-            message_id=checked,
-            channel=channel,
-            policy=self.defaults,
-            notify=self.notify,
-        )
+        return self._ask(where, work, settles=True)

@@ -10,19 +10,16 @@ from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
+from sqlalchemy_fairqueue.database.engines import on
 from sqlalchemy_fairqueue.queue.base import QueueBase
+from sqlalchemy_fairqueue.queue.verbs import recorded, verb
 from sqlalchemy_fairqueue.unit_of_work import ConfigurePlan
 from sqlalchemy_fairqueue.values import check_name, policy_changes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Unpack
 
-    from sqlalchemy import Connection
-
-    from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection
-    from sqlalchemy_fairqueue.queue.base import AnySession, AsyncWhere, Where
-    from sqlalchemy_fairqueue.unit_of_work import Operation
+    from sqlalchemy_fairqueue.queue.verbs import RecordedWhere, Where
     from sqlalchemy_fairqueue.values import ChannelPolicy, PlanInfo, PolicyChanges
 
 _CHUNK = 5000
@@ -33,9 +30,10 @@ _AT_ONCE = timedelta(0)
 class PlanMethods(QueueBase):
     """configure_plan and remove_plan: recorded on a session, sent at once on a Connection or Engine; plans."""
 
+    @recorded
     def configure_plan(
         self,
-        where: AnySession | Connection | Engine,
+        where: RecordedWhere,
         name: str,
         policy: ChannelPolicy | None = None,
         **changes: Unpack[PolicyChanges],
@@ -75,12 +73,21 @@ class PlanMethods(QueueBase):
             >>> [channel.policy.weight for channel in queue.channels(engine)]
             [5]
         """
-        self._perform(where, [self._configure_plan("configure_plan", name, policy, changes)])
-        if isinstance(where, Engine):
-            while self._ask(where, self._spreading) == _AT_ONCE:
+        check_name("plan", name)
+        operation = ConfigurePlan(self._target, name, policy_changes("configure_plan", policy, changes))
+        if not isinstance(where, (Engine, AsyncEngine)):
+            return self._perform(where, [operation], None)
+
+        def configure(engine: Engine) -> None:
+            self._perform(engine, [operation], None)
+            spread = partial(database.spread_plans, target=self._target, limit=_CHUNK)
+            while self._ask(engine, spread) == _AT_ONCE:
                 pass
 
-    def remove_plan(self, where: AnySession | Connection | Engine, name: str) -> None:
+        return on(where, configure)
+
+    @recorded
+    def remove_plan(self, where: RecordedWhere, name: str) -> None:
         """Remove a plan that no channel follows, and that is no default. One that does not exist is no error.
 
         Raises:
@@ -92,8 +99,10 @@ class PlanMethods(QueueBase):
             >>> queue.plans(engine)
             []
         """
-        self._perform(where, [self._remove_plan(name)])
+        check_name("plan", name)
+        return self._perform(where, [ConfigurePlan(self._target, name, None)], None)
 
+    @verb
     def plans(self, where: Where, name: str | None = None) -> list[PlanInfo]:
         """The plans of the queue by name, with how many channels follow each.
 
@@ -106,42 +115,6 @@ class PlanMethods(QueueBase):
             >>> [plan.name for plan in queue.plans(engine)]
             ['gold']
         """
-        return self._ask(where, self._plans(name))
-
-    async def aconfigure_plan(
-        self,
-        where: AsyncConnection | AsyncEngine,
-        name: str,
-        policy: ChannelPolicy | None = None,
-        **changes: Unpack[PolicyChanges],
-    ) -> None:
-        """As :meth:`configure_plan`, at once on an AsyncConnection or AsyncEngine."""
-        await self._aperform(where, [self._configure_plan("aconfigure_plan", name, policy, changes)])
-        if isinstance(where, AsyncEngine):
-            while await self._aask(where, self._spreading) == _AT_ONCE:
-                pass
-
-    async def aremove_plan(self, where: AsyncConnection | AsyncEngine, name: str) -> None:
-        """As :meth:`remove_plan`, at once on an AsyncConnection or AsyncEngine."""
-        await self._aperform(where, [self._remove_plan(name)])
-
-    async def aplans(self, where: AsyncWhere, name: str | None = None) -> list[PlanInfo]:
-        """As :meth:`plans`."""
-        return await self._aask(where, self._plans(name))
-
-    def _configure_plan(self, call: str, name: str, policy: ChannelPolicy | None, changes: PolicyChanges) -> Operation:
-        check_name("plan", name)
-        return ConfigurePlan(self._target, name, policy_changes(call, policy, changes))
-
-    def _remove_plan(self, name: str) -> Operation:
-        check_name("plan", name)
-        return ConfigurePlan(self._target, name, None)
-
-    def _plans(self, name: str | None) -> Callable[[Connection], list[PlanInfo]]:
         if name is not None:
             check_name("plan", name)
-        return partial(database.plans, target=self._target, name=name)
-
-    @property
-    def _spreading(self) -> Callable[[Connection], timedelta | None]:
-        return partial(database.spread_plans, target=self._target, limit=_CHUNK)
+        return self._ask(where, partial(database.plans, target=self._target, name=name))

@@ -12,16 +12,14 @@ from sqlalchemy_fairqueue.database import ScheduleDefinition
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.enqueues import EnqueueMethods
 from sqlalchemy_fairqueue.queue.handlers import HandlerMethods
+from sqlalchemy_fairqueue.queue.verbs import recorded, verb
 from sqlalchemy_fairqueue.unit_of_work import PauseSchedule, RemoveSchedule, SetSchedule
 from sqlalchemy_fairqueue.values import Enqueue, Recurrence, ScheduleInfo, check_count, check_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from sqlalchemy import Connection, Engine
-
-    from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
-    from sqlalchemy_fairqueue.queue.base import AnySession, AsyncWhere, Where
+    from sqlalchemy_fairqueue.queue.verbs import RecordedWhere, Where
     from sqlalchemy_fairqueue.values import CatchUp, RetryPolicy
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -31,7 +29,7 @@ _OWN = ("delay", "at", "priority", "key")
 
 
 class ScheduleMethods(EnqueueMethods, HandlerMethods):
-    """Schedules: recorded on a session, sent at once on a Connection or Engine. On async ones await the twin."""
+    """Schedules: recorded on a session, sent at once on a Connection or Engine."""
 
     def _begin(self) -> None:
         super()._begin()
@@ -42,9 +40,10 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
         """The schedules that :meth:`periodic` declared so far, by channel and name."""
         return MappingProxyType(self._periodic)
 
+    @recorded
     def schedule(
         self,
-        where: AnySession | Connection | Engine,
+        where: RecordedWhere,
         name: str,
         *,
         channel: str | None = None,
@@ -100,9 +99,11 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
         """
         message = _message(channel, kind, job, payload=payload, headers=headers, max_attempts=max_attempts)
         recurrence = Recurrence(cron=cron, every=every, timezone=timezone, catch_up=catch_up, jitter=jitter)
-        self._perform(where, [SetSchedule(self._target, self._definition(name, recurrence, message))])
+        definition = self._definition(name, recurrence, message)
+        return self._perform(where, [SetSchedule(self._target, definition)], None)
 
-    def unschedule(self, where: AnySession | Connection | Engine, name: str, *, channel: str) -> None:
+    @recorded
+    def unschedule(self, where: RecordedWhere, name: str, *, channel: str) -> None:
         """Remove a schedule. One that does not exist is removed already. Messages that it enqueued stay.
 
         Locks it until the transaction ends; waits for a worker that runs a slot of it, which is short.
@@ -116,9 +117,10 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
             >>> queue.schedules(engine)
             []
         """
-        self._perform(where, [RemoveSchedule(self._target, *_checked(channel, name))])
+        return self._perform(where, [RemoveSchedule(self._target, *_checked(channel, name))], None)
 
-    def pause_schedule(self, where: AnySession | Connection | Engine, name: str, *, channel: str) -> None:
+    @recorded
+    def pause_schedule(self, where: RecordedWhere, name: str, *, channel: str) -> None:
         """Stop the slots of a schedule. Those that come while it is paused are passed over, whatever its catch_up.
 
         Messages that it enqueued are delivered; to stop these, pause the channel. Locks as :meth:`unschedule`.
@@ -131,9 +133,10 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
             >>> queue.schedule(engine, "nightly", channel="customer-7", cron="0 3 * * *")
             >>> queue.pause_schedule(engine, "nightly", channel="customer-7")
         """
-        self._perform(where, [PauseSchedule(self._target, *_checked(channel, name), True)])
+        return self._perform(where, [PauseSchedule(self._target, *_checked(channel, name), True)], None)
 
-    def resume_schedule(self, where: AnySession | Connection | Engine, name: str, *, channel: str) -> None:
+    @recorded
+    def resume_schedule(self, where: RecordedWhere, name: str, *, channel: str) -> None:
         """Go on with the slots of a schedule, from the first one after now. Locks and errors as the pause.
 
         Example:
@@ -141,8 +144,9 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
             >>> queue.pause_schedule(engine, "nightly", channel="customer-7")
             >>> queue.resume_schedule(engine, "nightly", channel="customer-7")
         """
-        self._perform(where, [PauseSchedule(self._target, *_checked(channel, name), False)])
+        return self._perform(where, [PauseSchedule(self._target, *_checked(channel, name), False)], None)
 
+    @verb
     def run_schedule(self, where: Where, name: str, *, channel: str) -> int | None:
         """Enqueue the message of a schedule at once, beside its slots, also while it is paused.
 
@@ -163,8 +167,10 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
             >>> queue.message(engine, message_id).kind
             'report'
         """
-        return self._ask(where, self._run_schedule(channel, name))
+        _checked(channel, name)
+        return self._ask(where, partial(database.run_schedule, target=self._target, channel=channel, name=name))
 
+    @verb
     def schedules(
         self,
         where: Where,
@@ -191,57 +197,14 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
             >>> [schedule.name for schedule in queue.schedules(engine, channel="customer-7")]
             ['hourly']
         """
-        return self._ask(where, self._schedules(channel, name, limit, after))
-
-    async def aschedule(
-        self,
-        where: AsyncConnection | AsyncEngine,
-        name: str,
-        *,
-        channel: str | None = None,
-        cron: str | None = None,
-        every: timedelta | None = None,
-        timezone: str | None = None,
-        catch_up: CatchUp = "last",
-        jitter: timedelta = _NONE,
-        kind: str = "default",
-        payload: Any = None,
-        headers: Mapping[str, Any] | None = None,
-        max_attempts: int | None = None,
-        job: Enqueue | None = None,
-    ) -> None:
-        """As :meth:`schedule`, at once on an AsyncConnection or AsyncEngine."""
-        message = _message(channel, kind, job, payload=payload, headers=headers, max_attempts=max_attempts)
-        recurrence = Recurrence(cron=cron, every=every, timezone=timezone, catch_up=catch_up, jitter=jitter)
-        await self._aperform(where, [SetSchedule(self._target, self._definition(name, recurrence, message))])
-
-    async def aunschedule(self, where: AsyncConnection | AsyncEngine, name: str, *, channel: str) -> None:
-        """As :meth:`unschedule`, at once on an AsyncConnection or AsyncEngine."""
-        await self._aperform(where, [RemoveSchedule(self._target, *_checked(channel, name))])
-
-    async def apause_schedule(self, where: AsyncConnection | AsyncEngine, name: str, *, channel: str) -> None:
-        """As :meth:`pause_schedule`, at once on an AsyncConnection or AsyncEngine."""
-        await self._aperform(where, [PauseSchedule(self._target, *_checked(channel, name), True)])
-
-    async def aresume_schedule(self, where: AsyncConnection | AsyncEngine, name: str, *, channel: str) -> None:
-        """As :meth:`resume_schedule`, at once on an AsyncConnection or AsyncEngine."""
-        await self._aperform(where, [PauseSchedule(self._target, *_checked(channel, name), False)])
-
-    async def arun_schedule(self, where: AsyncWhere, name: str, *, channel: str) -> int | None:
-        """As :meth:`run_schedule`."""
-        return await self._aask(where, self._run_schedule(channel, name))
-
-    async def aschedules(
-        self,
-        where: AsyncWhere,
-        *,
-        channel: str | None = None,
-        name: str | None = None,
-        limit: int = 1000,
-        after: ScheduleInfo | None = None,
-    ) -> list[ScheduleInfo]:
-        """As :meth:`schedules`."""
-        return await self._aask(where, self._schedules(channel, name, limit, after))
+        for what, value in (("channel", channel), ("schedule", name)):
+            if value is not None:
+                check_name(what, value)
+        check_count("limit", limit, 1, 100_000)
+        if after is not None and not isinstance(after, ScheduleInfo):
+            raise InvalidArgument(f"after is {after!r:.80}; give the last ScheduleInfo of the page before")
+        asked = partial(database.schedules, target=self._target, channel=channel, name=name)
+        return self._ask(where, partial(asked, limit=limit, after=after))
 
     def periodic(
         self,
@@ -316,22 +279,6 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
     ) -> ScheduleDefinition:
         check_name("schedule", name)
         return ScheduleDefinition(name, recurrence, self._operation(message), self.defaults, in_code)
-
-    def _run_schedule(self, channel: str, name: str) -> Callable[[Connection], int | None]:
-        _checked(channel, name)
-        return partial(database.run_schedule, target=self._target, channel=channel, name=name)
-
-    def _schedules(
-        self, channel: str | None, name: str | None, limit: int, after: ScheduleInfo | None
-    ) -> Callable[[Connection], list[ScheduleInfo]]:
-        for what, value in (("channel", channel), ("schedule", name)):
-            if value is not None:
-                check_name(what, value)
-        check_count("limit", limit, 1, 100_000)
-        if after is not None and not isinstance(after, ScheduleInfo):
-            raise InvalidArgument(f"after is {after!r:.80}; give the last ScheduleInfo of the page before")
-        asked = partial(database.schedules, target=self._target, channel=channel, name=name)
-        return partial(asked, limit=limit, after=after)
 
 
 def _checked(channel: object, name: object) -> tuple[str, str]:

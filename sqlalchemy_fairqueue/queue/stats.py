@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import QueueBase
+from sqlalchemy_fairqueue.queue.verbs import verb
 from sqlalchemy_fairqueue.values import check_count, check_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from sqlalchemy import Connection
-
-    from sqlalchemy_fairqueue.queue.base import AsyncWhere, Where
+    from sqlalchemy_fairqueue.queue.verbs import Where
     from sqlalchemy_fairqueue.values import ChannelStats, ConsumerInfo, Contention, QueueStats, SharedLimit
 
 
@@ -23,10 +20,10 @@ class StatsMethods(QueueBase):
     """stats, channels, contention and consumers: answered at once.
 
     Asked on a session or connection they are part of its transaction, on an engine they have one of their own.
-    They lock nothing, and what a transaction has recorded but not sent is not counted. On an AsyncSession,
-    AsyncConnection or AsyncEngine await the twin.
+    They lock nothing, and what a transaction has recorded but not sent is not counted.
     """
 
+    @verb
     def stats(self, where: Where) -> QueueStats:
         """The numbers of ready, scheduled, leased and dead messages, who works on them, and what holds them up.
 
@@ -40,6 +37,7 @@ class StatsMethods(QueueBase):
         """
         return self._ask(where, partial(database.stats, target=self._target))
 
+    @verb
     def channels(
         self,
         where: Where,
@@ -68,8 +66,17 @@ class StatsMethods(QueueBase):
             >>> [(channel.channel, channel.ready) for channel in queue.channels(engine)]
             [('customer-7', 1)]
         """
-        return self._ask(where, self._channels(channel, limit, after, busy=busy))
+        for what, name in (("channel", channel), ("after", after)):
+            if name is not None:
+                check_name(what, name)
+        check_count("limit", limit, 1, 100_000)
+        if not isinstance(busy, bool):
+            raise InvalidArgument(f"busy is {busy!r:.80}; give True (only channels with messages) or False")
+        named = None if channel is None else [channel]
+        asked = partial(database.channel_stats, target=self._target, channels=named)
+        return self._ask(where, partial(asked, limit=limit, after=after, busy=busy))
 
+    @verb
     def limits(self, where: Where, name: str | None = None) -> list[SharedLimit]:
         """The shared limits of the queue's schema, by name: what they allow, what is out, which queues draw from them.
 
@@ -82,8 +89,11 @@ class StatsMethods(QueueBase):
             >>> [(limit.name, limit.max_concurrency) for limit in queue.limits(engine, "mail")]
             [('mail', 3)]
         """
-        return self._ask(where, self._limits(name))
+        if name is not None:
+            check_name("limit", name)
+        return self._ask(where, partial(database.limits, schema=self._target.schema, name=name))
 
+    @verb
     def contention(self, where: Where, *, limit: int = 100) -> Contention:
         """The channels that wait longest and those with the most messages out, with what decides whose turn it is.
 
@@ -103,6 +113,7 @@ class StatsMethods(QueueBase):
         check_count("limit", limit, 1, 100_000)
         return self._ask(where, partial(database.contention, target=self._target, limit=limit))
 
+    @verb
     def consumers(self, where: Where, *, limit: int = 100) -> list[ConsumerInfo]:
         """The consumers with a lease that has not expired, and what each holds, the most messages first.
 
@@ -119,50 +130,3 @@ class StatsMethods(QueueBase):
         """
         check_count("limit", limit, 1, 100_000)
         return self._ask(where, partial(database.consumers, target=self._target, limit=limit))
-
-    async def astats(self, where: AsyncWhere) -> QueueStats:
-        """As :meth:`stats`."""
-        return await self._aask(where, partial(database.stats, target=self._target))
-
-    async def achannels(
-        self,
-        where: AsyncWhere,
-        channel: str | None = None,
-        *,
-        limit: int = 1000,
-        after: str | None = None,
-        busy: bool = False,
-    ) -> list[ChannelStats]:
-        """As :meth:`channels`."""
-        return await self._aask(where, self._channels(channel, limit, after, busy=busy))
-
-    async def alimits(self, where: AsyncWhere, name: str | None = None) -> list[SharedLimit]:
-        """As :meth:`limits`."""
-        return await self._aask(where, self._limits(name))
-
-    async def acontention(self, where: AsyncWhere, *, limit: int = 100) -> Contention:
-        """As :meth:`contention`."""
-        check_count("limit", limit, 1, 100_000)
-        return await self._aask(where, partial(database.contention, target=self._target, limit=limit))
-
-    async def aconsumers(self, where: AsyncWhere, *, limit: int = 100) -> list[ConsumerInfo]:
-        """As :meth:`consumers`."""
-        check_count("limit", limit, 1, 100_000)
-        return await self._aask(where, partial(database.consumers, target=self._target, limit=limit))
-
-    def _limits(self, name: str | None) -> Callable[[Connection], list[SharedLimit]]:
-        if name is not None:
-            check_name("limit", name)
-        return partial(database.limits, schema=self._target.schema, name=name)
-
-    def _channels(
-        self, channel: str | None, limit: int, after: str | None, *, busy: bool
-    ) -> Callable[[Connection], list[ChannelStats]]:
-        for what, name in (("channel", channel), ("after", after)):
-            if name is not None:
-                check_name(what, name)
-        check_count("limit", limit, 1, 100_000)
-        if not isinstance(busy, bool):
-            raise InvalidArgument(f"busy is {busy!r:.80}; give True (only channels with messages) or False")
-        named = None if channel is None else [channel]
-        return partial(database.channel_stats, target=self._target, channels=named, limit=limit, after=after, busy=busy)

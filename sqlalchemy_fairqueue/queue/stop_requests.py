@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.queue.base import QueueBase
+from sqlalchemy_fairqueue.queue.verbs import verb
 from sqlalchemy_fairqueue.values import check_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from sqlalchemy import Connection
-
-    from sqlalchemy_fairqueue.queue.base import AsyncWhere, Where
+    from sqlalchemy_fairqueue.queue.verbs import Where
 
 
 class StopMethods(QueueBase):
     """stop_worker: done at once, since it returns what it found."""
 
+    @verb
     def stop_worker(self, where: Where, consumer: str, *, by: str | None = None) -> bool:
         """Ask a worker to stop gracefully, as at a SIGTERM: with its own grace, and from all of its queues.
 
@@ -47,14 +45,7 @@ class StopMethods(QueueBase):
             >>> queue.stop_worker(engine, "worker-1", by="alice")  # nobody of that name works on the queue
             False
         """
-        return self._ask(where, self._stop_worker(consumer, by))
-
-    async def astop_worker(self, where: AsyncWhere, consumer: str, *, by: str | None = None) -> bool:
-        """As :meth:`stop_worker`, on an AsyncSession, AsyncConnection or AsyncEngine."""
-        return await self._aask(where, self._stop_worker(consumer, by))
-
-    def _stop_worker(self, consumer: str, by: str | None) -> Callable[[Connection], bool]:
         check_name("consumer", consumer)
         if by is not None:
             check_name("by", by)
-        return partial(database.request_stop, target=self._target, consumer=consumer, by=by)
+        return self._ask(where, partial(database.request_stop, target=self._target, consumer=consumer, by=by))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
     from sqlalchemy_fairqueue.models import Models
     from sqlalchemy_fairqueue.queue import Queue
-    from sqlalchemy_fairqueue.queue.base import AnySession
+    from sqlalchemy_fairqueue.queue.verbs import AnySession
     from sqlalchemy_fairqueue.testing.jobs import AnyJob
 
 _SHOWN = 20

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
-    from sqlalchemy_fairqueue.queue.base import AnySession
     from sqlalchemy_fairqueue.queue.handlers import Handler
+    from sqlalchemy_fairqueue.queue.verbs import AnySession
     from sqlalchemy_fairqueue.testing.jobs import AnyJob
     from sqlalchemy_fairqueue.values import Delivery
     from sqlalchemy_fairqueue.worker import Context

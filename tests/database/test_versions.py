@@ -104,11 +104,11 @@ def test_an_older_version_in_a_transaction(queue: Queue, connect: Connect, datab
 async def test_an_older_version_awaited(queue: Queue, async_engine: AsyncEngine, database: Database) -> None:
     """On an async engine it is the same."""
     say(database, OLDER)
-    for call in (queue.adequeue(async_engine), queue.aenqueue_now(async_engine, channel="a", payload=1)):
+    for call in (queue.dequeue(async_engine), queue.enqueue_now(async_engine, channel="a", payload=1)):
         with pytest.raises(SchemaMismatch, match=ADVICE):
             await call
     with pytest.raises(SchemaMismatch, match=ADVICE):
-        await queue.astats(async_engine)
+        await queue.stats(async_engine)
 
 
 def test_a_session_goes_on_after_a_rollback(queue: Queue, engine: Engine, database: Database) -> None:

@@ -147,7 +147,7 @@ def _is_shown(name: str) -> bool:
     if name in _EXAMPLES or _named_by(name) or name in _WITHOUT:
         return True
     if not owner:
-        # An awaited twin is shown by its like.
+        # An awaited helper is shown by its like.
         return name.startswith("a") and name[1:] in _EXAMPLES
     if member in _CALLED_BY_OTHERS.get(owner, ()) or (owner.endswith("FairqueueOp") and member in _OF_OPERATIONS):
         return True

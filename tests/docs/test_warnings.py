@@ -82,7 +82,7 @@ def test_async_handlers_that_query_last_need_few_connections(database: Database)
             await session.execute(text("select 1"))
 
         for number in range(6):
-            await queue.aenqueue_now(engine, channel="a", payload=number)
+            await queue.enqueue_now(engine, channel="a", payload=number)
         worker = AsyncWorker(engine, queue, concurrency=6, retry=ONCE)
         await worker.run(drain=True)
         assert worker.stats.completed == 6

@@ -120,7 +120,7 @@ class AsyncFace(Face):
 
     def call(self, queue: Queue, verb: str, *arguments: Any, **options: Any) -> Any:
         """As for Face."""
-        return self.runner.run(getattr(queue, f"a{verb}")(self._engine, *arguments, **options))
+        return self.runner.run(getattr(queue, verb)(self._engine, *arguments, **options))
 
     def close(self) -> None:
         """As for Face."""

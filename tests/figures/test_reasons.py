@@ -82,7 +82,7 @@ def test_queue_rate(engine: Engine) -> None:
 
 def _shared(engine: Engine, **limit: object) -> Queue:
     """Another queue that draws from the same limit, with two messages out; a message waits here."""
-    QUEUE.configure_limit(engine, "api", **limit)  # type: ignore[arg-type]
+    QUEUE.configure_limit(engine, "api", **limit)  # type: ignore[call-overload]
     other = Queue("summaries")
     enqueue(engine, "y", "y", queue=other)
     for queue in (QUEUE, other):

@@ -321,15 +321,15 @@ def test_in_tests_that_roll_back(engine: Engine, database: Database) -> None:
 
 
 async def test_async(async_engine: AsyncEngine, database: Database) -> None:
-    """An AsyncSession makes groups in a plain block; the awaited twins show and cancel them."""
+    """An AsyncSession makes groups in a plain block; awaited verbs show and cancel them."""
     queue = Queue("documents")
     async with AsyncSession(async_engine) as session, session.begin():
         with queue.group(session, then=Enqueue(channel="r", payload=1, kind="report")) as group:
             group.enqueue_many([Enqueue(channel="a", payload=1)])
-    assert counts(await queue.agroup_status(async_engine, group.id)) == (1, 0, 0, 0, 1)
-    assert await queue.acancel_group(async_engine, group.id) == (1, 0)
+    assert counts(await queue.group_status(async_engine, group.id)) == (1, 0, 0, 0, 1)
+    assert await queue.cancel_group(async_engine, group.id) == (1, 0)
     fold(database)
-    [listed] = await queue.agroups(async_engine)
+    [listed] = await queue.groups(async_engine)
     assert (listed.cancelled, followups(database)) == (1, ["report"])
 
     @queue.handler("report")

@@ -18,8 +18,6 @@ from sqlalchemy_fairqueue.queue.consumer import Consumer
 from tests.fixtures.drivers import ASYNC, SYNC
 
 R = TypeVar("R")
-# Verbs that an AsyncSession has awaited; others only record on it.
-_AT_ONCE = {"enqueue_now", "redrive", "purge_dead"}
 
 
 def libpq_options(settings: dict[str, str]) -> str:
@@ -219,7 +217,7 @@ class AwaitedSession(Awaited):
 
 
 class AwaitedQueue:
-    """A Queue: on a session its plain verbs record, all others are those with an "a" in front."""
+    """A Queue whose coroutines are run."""
 
     def __init__(self, own: Queue, run: _Run) -> None:
         self.own = own
@@ -236,9 +234,8 @@ class AwaitedQueue:
 
     def __getattr__(self, verb: str) -> Callable[..., Any]:
         def call(where: Awaited, *arguments: Any, **how: Any) -> Any:
-            if isinstance(where, AwaitedSession) and verb not in _AT_ONCE:
-                return getattr(self.own, verb)(where.own, *arguments, **how)
-            return self._run(getattr(self.own, f"a{verb}")(where.own, *arguments, **how))
+            answer = getattr(self.own, verb)(where.own, *arguments, **how)
+            return self._run(answer) if asyncio.iscoroutine(answer) else answer
 
         return call
 

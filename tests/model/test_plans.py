@@ -49,7 +49,7 @@ class _Books:
 
 def _run(engine: Engine, seed: int, fair_by: str) -> None:  # noqa: C901 - one case a step
     random, books, queue = Random(seed), _Books(), Queue("model")  # noqa: S311 - programs that repeat
-    queue.configure(engine, fair_by=fair_by)  # type: ignore[arg-type]
+    queue.configure(engine, fair_by=fair_by)  # type: ignore[call-overload]
     for plan in _PLANS:
         books.plans[plan] = random.choice(_LIMITS)
         queue.configure_plan(engine, plan, max_concurrency=books.plans[plan], weight=random.randint(1, 3))

@@ -21,6 +21,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, InvalidArgument, JsonCodec, Queue, Worker
 from sqlalchemy_fairqueue.testing import make_delivery
 from sqlalchemy_fairqueue.values import EnqueueWords
+from tests.queue.verbs import verbs_of
 
 # Nothing here connects: each call is refused before.
 _ENGINE = create_engine("postgresql+psycopg://")
@@ -160,29 +161,25 @@ _WRONG: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-async def _refused(verb: str, arguments: dict[str, Any], error: type[Exception]) -> list[str]:
-    """Call a verb on all that it takes, and its twin; the errors, after which the session has not begun anything."""
+def _refused(verb: str, arguments: dict[str, Any], error: type[Exception]) -> list[str]:
+    """Call a verb on all that it takes; the errors, after which the session has not begun anything."""
     with Session() as session:
         places: list[Any] = [_ENGINE] if verb in {"dequeue", "extend"} else [session]
         if verb not in {"enqueue", "enqueue_many", "enqueue_now"}:
-            places.append(_ENGINE)
+            places += [_ENGINE, _ASYNC]
         said = []
         for where in places:
             with pytest.raises(error) as caught:
                 getattr(_QUEUE, verb)(where, **arguments)
             said.append(str(caught.value))
-        if hasattr(_QUEUE, f"a{verb}"):
-            with pytest.raises(error) as caught:
-                await getattr(_QUEUE, f"a{verb}")(_ASYNC, **arguments)
-            said.append(str(caught.value))
         assert not session.in_transaction()
     return said
 
 
-async def test_values() -> None:
-    """Each wrong value names itself, in the call and in its twin, on sessions and engines."""
+def test_values() -> None:
+    """Each wrong value names itself, on sessions and engines, at the call and not where it is awaited."""
     for verb, arguments, words in _WRONG:
-        for said in await _refused(verb, arguments, ValueError):
+        for said in _refused(verb, arguments, ValueError):
             assert words in said, (verb, arguments)
     with pytest.raises(InvalidArgument, match="max_bytes"):
         Worker(_ENGINE, _QUEUE, max_bytes=0)
@@ -225,10 +222,10 @@ _NAMES: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-async def test_names() -> None:
+def test_names() -> None:
     """A name that no call has is a TypeError with what to write, and so is an argument without a name."""
     for verb, arguments, words in _NAMES:
-        for said in await _refused(verb, arguments, TypeError):
+        for said in _refused(verb, arguments, TypeError):
             assert words in said, (verb, arguments)
     with Session() as session:
         calls: list[tuple[Callable[[], object], str]] = [
@@ -254,7 +251,6 @@ _NEEDED: dict[str, Any] = {
     "history": True, "max_concurrency": 1, "message": _MESSAGE, "changes": {"weight": 2},
 }  # fmt: skip
 _PLAIN = [_ENGINE, Session(_ENGINE), scoped_session(sessionmaker(_ENGINE))]
-_AWAITED = [_ASYNC, AsyncConnection(_ASYNC)]
 _NONE = [None, 7, "postgresql://", object, sessionmaker(), Session]
 
 
@@ -262,7 +258,7 @@ def _call(verb: str) -> Callable[[Any], Any]:
     """The verb with all that it needs besides a place."""
     arguments: dict[str, Any] = {}
     if verb.endswith("schedule"):
-        arguments = {"channel": "a", "every": _HOUR} if verb in {"schedule", "aschedule"} else {}
+        arguments = {"channel": "a", "every": _HOUR} if verb == "schedule" else {}
     for one in list(inspect.signature(getattr(Queue, verb)).parameters.values())[2:]:
         if one.kind is one.VAR_KEYWORD:
             arguments |= _NEEDED[one.name]
@@ -271,47 +267,54 @@ def _call(verb: str) -> Callable[[Any], Any]:
     return partial(getattr(_QUEUE, verb), **arguments)
 
 
-async def test_places() -> None:
-    """Whatever is no session, connection or engine is refused by its kind; async ones point to the twin."""
-    twins = [name for name in dir(Queue) if not name.startswith("_") and hasattr(Queue, f"a{name}")]
-    assert len(twins) > 30
-    wrong: Any
-    for verb in twins:
-        [_, place, *_] = inspect.signature(getattr(Queue, verb)).parameters.values()
-        # The calls that only record take an AsyncSession, too.
-        sessions = [AsyncSession(_ASYNC)] if place.annotation == "Where" else []
-        for wrong in [*_NONE, *_AWAITED, *sessions]:
+def test_places() -> None:
+    """Whatever is no session, connection or engine is refused by its kind."""
+    for verb in verbs_of(Queue) - {"group"}:
+        for wrong in _NONE:
             with pytest.raises(InvalidArgument) as caught:
                 _call(verb)(wrong)
             kind = f"the class {wrong.__name__}" if isinstance(wrong, type) else type(wrong).__name__
             assert kind in str(caught.value), verb
-            if wrong not in _NONE:
-                assert "await" in str(caught.value) or "give an Engine" in str(caught.value), verb
-        for wrong in [*_NONE, *_PLAIN]:
-            with pytest.raises(InvalidArgument):
-                await _call(f"a{verb}")(wrong)
 
 
-async def test_places_of_single_verbs() -> None:
-    """A verb that needs a certain place says why, and names the verb for the place that it got."""
-    async_scoped = async_scoped_session(async_sessionmaker(_ASYNC), lambda: 1)
+def test_places_of_single_verbs() -> None:
+    """A verb that needs a certain place says why."""
     for verb, wrong, words in (
         *[("dequeue", one, "must be committed before the work begins") for one in (_PLAIN[1], _PLAIN[2])],
-        *[("enqueue_now", one, "await queue.aenqueue_now") for one in (AsyncSession(_ASYNC), async_scoped, *_AWAITED)],
-        *[("enqueue", one, "session of your transaction, or await aenqueue_now") for one in _AWAITED],
-        *[("enqueue_many", one, "await queue.aenqueue_many") for one in _AWAITED],
+        ("extend", _PLAIN[1], "got a Session where an engine is needed"),
         ("enqueue", _ENGINE, "session of your transaction, or use enqueue_now"),
     ):
         with pytest.raises(InvalidArgument) as caught:
             _call(verb)(wrong)
         assert words in str(caught.value)
-    for verb in ("acomplete", "acancel", "aconfigure", "aenqueue_many"):
-        with pytest.raises(InvalidArgument, match="without the 'a' in front"):
-            await _call(verb)(AsyncSession(_ASYNC))
+
+
+async def test_what_is_awaited() -> None:
+    """What talks with the database is a coroutine on whatever is async; what only records returns at once."""
+    session, scoped = AsyncSession(_ASYNC), async_scoped_session(async_sessionmaker(_ASYNC), lambda: 1)
+    engine_alone = {"dequeue", "extend"}
+    for verb in verbs_of(Queue) - {"group", "enqueue"}:
+        is_recorded = inspect.signature(getattr(Queue, verb)).parameters["engine" if verb in engine_alone else "where"]
+        for where in [_ASYNC, *[AsyncConnection(_ASYNC), session, scoped] * (verb not in engine_alone)]:
+            if where in {session, scoped} and is_recorded.annotation == "RecordedWhere":
+                _call(verb)(where)
+            else:
+                coroutine = _call(verb)(where)
+                assert inspect.iscoroutine(coroutine), verb
+                coroutine.close()
+    await session.close()
+    await scoped.close()
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_a_forgotten_await() -> None:
+    """Python warns of a call that nobody awaits."""
+    with pytest.warns(RuntimeWarning, match="was never awaited"):
+        _QUEUE.pause(_ASYNC, "a")
 
 
 def test_every_call_takes_the_same_message() -> None:
-    """What enqueue takes is what an Enqueue says, and what enqueue_now and aenqueue_now are typed with."""
+    """What enqueue takes is what an Enqueue says, and what enqueue_now is typed with."""
     words = [field.name for field in fields(Enqueue)]
     assert EnqueueWords.__annotations__.keys() == set(words)
     given = inspect.signature(Queue.enqueue).parameters
@@ -319,22 +322,6 @@ def test_every_call_takes_the_same_message() -> None:
     annotations = {name: str(annotation) for name, annotation in Enqueue.__annotations__.items()}
     assert {name: given[name].annotation for name in words} == annotations
     assert list(inspect.signature(Queue).parameters)[:3] == ["name", "schema", "codec"]
-
-
-def test_twins_take_the_same_arguments() -> None:
-    """Every call that is answered at once has an awaited twin; others only record on a session, or declare code."""
-    names = {name for name in dir(Queue) if not name.startswith("_")}
-    twins = {name for name in names if f"a{name}" in names}
-    assert names - twins - {f"a{name}" for name in twins} == {
-        "enqueue", "group", "handler", "handlers", "job", "middleware", "on_start", "on_stop", "periodic",
-        "periodic_schedules",
-    }  # fmt: skip
-    for name in twins:
-        plain, awaited = (inspect.signature(getattr(Queue, one)) for one in (name, f"a{name}"))
-        assert inspect.iscoroutinefunction(getattr(Queue, f"a{name}"))
-        assert [(one.name, one.kind, one.default) for one in plain.parameters.values()] == [
-            (one.name, one.kind, one.default) for one in awaited.parameters.values()
-        ], name
 
 
 def test_nothing_is_nothing() -> None:

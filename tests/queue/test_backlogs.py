@@ -53,8 +53,8 @@ async def test_raise_at_once(
         session.commit()
     async with AsyncSession(async_engine) as asynchronous:
         with pytest.raises(ChannelFull):
-            await queue.aenqueue_now(asynchronous, channel="a", payload=1)
-        await queue.aenqueue_now(asynchronous, channel="b", payload=1)
+            await queue.enqueue_now(asynchronous, channel="a", payload=1)
+        await queue.enqueue_now(asynchronous, channel="b", payload=1)
         await asynchronous.commit()
     assert database.value("select count(*) from fq_message") == 4
 

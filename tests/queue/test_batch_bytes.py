@@ -34,7 +34,7 @@ async def test_a_batch_is_bounded(queue: Queue, engine: Engine, async_engine: As
     assert [one.channel for one in queue.dequeue(engine, limit=5, max_bytes=1)] == ["2"]
     assert [one.headers for one in queue.dequeue(engine, limit=5)] == [{"number": 3}, {"number": 4}]
     _fill(queue, engine)
-    assert [len(await queue.adequeue(async_engine, limit=5, max_bytes=3 * size + 1)) for _ in range(2)] == [3, 2]
+    assert [len(await queue.dequeue(async_engine, limit=5, max_bytes=3 * size + 1)) for _ in range(2)] == [3, 2]
 
 
 def test_64_mebibytes_by_default(queue: Queue, engine: Engine, database: Database) -> None:
@@ -71,9 +71,9 @@ async def test_contents_are_binary(queue: Queue, engine: Engine, async_engine: A
     with engine.connect() as connection:
         assert connection.connection.driver_connection.cursor().format == 0  # type: ignore[union-attr]
     formats = _formats(async_engine.sync_engine)
-    [other] = await queue.adequeue(async_engine)
+    [other] = await queue.dequeue(async_engine)
     assert (other.payload, formats) == (CONTENT, [{1}])
-    await queue.acomplete(async_engine, [delivery, other])
+    await queue.complete(async_engine, [delivery, other])
 
 
 def test_cursors_that_have_text_results_only(queue: Queue, engine: Engine, database: Database) -> None:

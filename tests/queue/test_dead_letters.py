@@ -186,11 +186,11 @@ def test_redrive_in_the_lock_order(queue: Queue, engine: Engine, connect: Connec
 
 
 async def test_aredrive_in_the_lock_order(queue: Queue, async_engine: AsyncEngine, dead: list[int]) -> None:
-    """So it is after the awaited twin."""
+    """So it is on an AsyncConnection."""
     async with async_engine.begin() as connection:
-        await queue.aredrive(connection, dead[0])
+        await queue.redrive(connection, dead[0])
         with pytest.raises(LockOrderError, match="after a completion"):
-            await queue.aenqueue_now(connection, channel="z", payload=1)
+            await queue.enqueue_now(connection, channel="z", payload=1)
 
 
 def test_redrive_of_a_joined_session(queue: Queue, engine: Engine, dead: list[int], database: Database) -> None:

@@ -120,8 +120,8 @@ async def test_raise_at_once(
         session.commit()
     async with AsyncSession(async_engine) as asynchronous:
         with pytest.raises(DuplicateMessage):
-            await queue.aenqueue_now(asynchronous, channel="a", payload=2, key="k", on_duplicate="raise")
-        await queue.aenqueue_now(asynchronous, channel="b", payload="async session")
+            await queue.enqueue_now(asynchronous, channel="a", payload=2, key="k", on_duplicate="raise")
+        await queue.enqueue_now(asynchronous, channel="b", payload="async session")
         await asynchronous.commit()
     assert database.value("select count(*) from fq_message") == 4
 

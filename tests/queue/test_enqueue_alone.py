@@ -43,7 +43,7 @@ async def test_where(queue: Queue, database: Database, async_engine: AsyncEngine
     for isolation in ("REPEATABLE READ", "SERIALIZABLE"):
         engine = create_engine(database.url, isolation_level=isolation, poolclass=NullPool)
         assert queue.enqueue_now(engine, channel="a", payload=1) == database.value("select max(id) from fq_message")
-    message_id = await queue.aenqueue_now(async_engine, channel="a", payload=1)
+    message_id = await queue.enqueue_now(async_engine, channel="a", payload=1)
     assert message_id == database.value("select max(id) from fq_message")
 
 

@@ -45,7 +45,7 @@ async def test_errors(engine: Engine, async_engine: AsyncEngine, database: Datab
         assert "4111" not in text
         assert _CARD.encode().hex() not in text
     with pytest.raises(DBAPIError) as caught:
-        await Queue("documents").aenqueue_now(async_engine, channel="a", payload=_CARD, kind="bad")
+        await Queue("documents").enqueue_now(async_engine, channel="a", payload=_CARD, kind="bad")
     assert "4111" not in _text(caught)
 
 

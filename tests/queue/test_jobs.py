@@ -88,7 +88,7 @@ def test_what_is_enqueued(engine: Engine) -> None:
 
 async def test_the_awaited_twin(async_engine: AsyncEngine, engine: Engine) -> None:
     """Aenqueue_now sends at once."""
-    await store.aenqueue_now(async_engine, "a", Document(title="t"), datetime(2026, 1, 2, tzinfo=UTC))
+    await store.enqueue_now(async_engine, "a", Document(title="t"), datetime(2026, 1, 2, tzinfo=UTC))
     [delivery] = queue.dequeue(engine)
     assert delivery.kind == "store-it"
     assert delivery.payload == {"document": {"title": "t", "pages": []}, "at": "2026-01-02T00:00:00Z"}

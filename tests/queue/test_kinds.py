@@ -42,7 +42,7 @@ async def test_once_a_kind(engine: Engine, async_engine: AsyncEngine, database: 
         for kind in "prase", "prase", "parse", "default":
             queue.enqueue(session, channel="c", payload=1, kind=kind)
             queue.enqueue_now(engine, channel="c", payload=1, kind=kind)
-        await queue.aenqueue_now(async_engine, channel="c", payload=1, kind="prase")
+        await queue.enqueue_now(async_engine, channel="c", payload=1, kind="prase")
         session.commit()
     ours = [one for one in shown if one.category is UnhandledKindWarning]
     assert [str(one.message).split("'")[1] for one in ours] == ["prase", "default"]

@@ -73,14 +73,14 @@ async def test_a_mistyped_channel(queue: Queue, engine: Engine, async_engine: As
             with pytest.raises(UnknownChannel):
                 session.commit()
     with pytest.raises(UnknownChannel):
-        await queue.apause(async_engine, "b")
+        await queue.pause(async_engine, "b")
     assert database.value("select string_agg(name, '') from fq_channel") == "a"
 
 
 async def test_a_new_channel(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
     """A tenant can be stopped before its first message, and in the transaction that has it."""
     queue.pause(engine, "a", new=True)
-    await queue.apause(async_engine, "b", new=True)
+    await queue.pause(async_engine, "b", new=True)
     with Session(engine) as session:
         queue.pause(session, "c")
         queue.enqueue(session, channel="c", payload="c")

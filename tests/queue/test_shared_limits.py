@@ -27,7 +27,7 @@ def _seed(engine: Engine, queue: Queue, count: int) -> None:
 
 
 def _share(engine: Engine, *queues: Queue, **limit: object) -> None:
-    A.configure_limit(engine, "api", **limit)  # type: ignore[arg-type]
+    A.configure_limit(engine, "api", **limit)  # type: ignore[call-overload]
     for queue in queues:
         queue.configure(engine, limits=["api"])
 

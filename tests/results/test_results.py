@@ -70,7 +70,7 @@ def test_a_message_of_another_channel_is_unknown(engine: Engine, queue: Queue, d
 
 
 async def test_the_channel_of_a_job(async_engine: AsyncEngine, engine: Engine, queue: Queue) -> None:
-    """A job and the awaited twins refuse the messages of another channel as well."""
+    """A job refuses the messages of another channel as well, and so do both where they are awaited."""
 
     @queue.job
     def double(number: int) -> int:
@@ -80,14 +80,14 @@ async def test_the_channel_of_a_job(async_engine: AsyncEngine, engine: Engine, q
     assert message_id is not None
     Worker(engine, queue, concurrency=1).run(drain=True)
     assert double.result(engine, message_id, channel="a") == 8
-    assert await double.aresult(async_engine, message_id, channel="a") == 8
-    assert await queue.aresult(async_engine, message_id, channel="a") == 8
+    assert await double.result(async_engine, message_id, channel="a") == 8
+    assert await queue.result(async_engine, message_id, channel="a") == 8
     with pytest.raises(UnknownMessage):
         double.result(engine, message_id, channel="b")
     with pytest.raises(UnknownMessage):
-        await double.aresult(async_engine, message_id, channel="b")
+        await double.result(async_engine, message_id, channel="b")
     with pytest.raises(UnknownMessage):
-        await queue.aresult(async_engine, message_id, channel="b")
+        await queue.result(async_engine, message_id, channel="b")
 
 
 def test_a_batch_keeps_what_each_has(engine: Engine, queue: Queue, database: Database) -> None:
@@ -253,10 +253,10 @@ def test_another_codec(engine: Engine) -> None:
 def test_bad_arguments(engine: Engine, queue: Queue) -> None:
     """They are refused before anything is asked or sent."""
     wrong: list[tuple[Callable[[], object], str]] = [
-        (lambda: queue.configure(engine, results=7), "results is 7; give a timedelta"),  # type: ignore[arg-type]
+        (lambda: queue.configure(engine, results=7), "results is 7; give a timedelta"),  # type: ignore[call-overload]
         (lambda: queue.configure(engine, results=timedelta()), r"results is datetime\.timedelta\(0\)"),
         (lambda: queue.result(engine, 0), "message_id is 0"),
-        (lambda: queue.result(engine, 1, timeout=3), "timeout is 3; give a timedelta"),  # type: ignore[arg-type]
+        (lambda: queue.result(engine, 1, timeout=3), "timeout is 3; give a timedelta"),  # type: ignore[call-overload]
         (lambda: queue.result(connection, 1, timeout=HOUR), "on a Connection, whose transaction"),
         (lambda: queue.result(Session(engine), 1, timeout=HOUR), "on a Session, whose transaction"),
     ]

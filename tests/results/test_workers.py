@@ -121,7 +121,7 @@ async def test_an_event_loop(async_engine: AsyncEngine, engine: Engine, queue: Q
 
     ids = [send(engine, queue, kind, kind=kind)[0] for kind in ("coroutine", "session", "plain")]
     await AsyncWorker(async_engine, queue, housekeeping=False).run(drain=True)
-    found = [await queue.aresult(async_engine, one) for one in ids]
+    found = [await queue.result(async_engine, one) for one in ids]
     assert found == [{"got": "coroutine"}, ["session", 7], "plain"]
 
 
@@ -387,4 +387,4 @@ async def test_inline_awaited(async_engine: AsyncEngine, queue: Queue) -> None:
         double.enqueue(session, "a", 21)
         [performed] = await adrain(session, queue)
         assert performed.result == 42
-        assert await double.aresult(session, performed.delivery.message_id) == 42
+        assert await double.result(session, performed.delivery.message_id) == 42

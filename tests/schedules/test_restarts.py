@@ -63,7 +63,7 @@ def _schedule(queue: Queue, engine: Engine) -> None:
         for rule in ("all", "last", "skip"):
             queue.schedule(engine, f"nightly {rule}", channel=channel, cron=NIGHTLY, timezone=ZONE, catch_up=rule)
         for rule in ("last", "skip"):
-            queue.schedule(engine, rule, channel=channel, cron=QUARTERS, timezone=ZONE, catch_up=rule)  # type: ignore[arg-type]
+            queue.schedule(engine, rule, channel=channel, cron=QUARTERS, timezone=ZONE, catch_up=rule)  # type: ignore[call-overload]
 
 
 def _expected(database: Database, now: datetime) -> dict[str, dict[int, list[int]]]:

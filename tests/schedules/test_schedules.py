@@ -29,7 +29,7 @@ NIGHTLY = {"cron": "0 3 * * *", "timezone": "Europe/Berlin", "kind": "report", "
 
 def nightly(where: Engine, channel: str = "a", **words: object) -> None:
     """Schedule it."""
-    queue.schedule(where, "nightly", channel=channel, **{**NIGHTLY, **words})  # type: ignore[arg-type]
+    queue.schedule(where, "nightly", channel=channel, **{**NIGHTLY, **words})  # type: ignore[call-overload]
 
 
 def only(where: Engine) -> ScheduleInfo:

@@ -60,8 +60,8 @@ def test_async(fairqueue_async_engine, fairqueue_async_worker, fairqueue_clock, 
         woken.set()
 
     async def working():
-        await queue.aenqueue_now(fairqueue_async_engine, channel="a", payload="now")
-        await queue.aenqueue_now(fairqueue_async_engine, channel="a", payload="later", delay=timedelta(days=1))
+        await queue.enqueue_now(fairqueue_async_engine, channel="a", payload="now")
+        await queue.enqueue_now(fairqueue_async_engine, channel="a", payload="later", delay=timedelta(days=1))
         assert (await fairqueue_async_worker.drain(queue)).stats.completed == 1
         fairqueue_clock.advance(timedelta(days=1))
         woken.clear()

@@ -78,9 +78,9 @@ async def accepted(session: Session, async_session: AsyncSession, engine: Engine
     queue.result(engine, queue.enqueue_now(engine, channel="a", payload=1))
     assert_type(plain.result(engine, 17, timeout=timedelta(seconds=1)), int)
     assert_type(both.result(engine, 17), str)
-    assert_type(await both.aresult(async_session, 17), str)
-    assert_type(await plain.aresult(async_session, 17), int)
-    await both.aenqueue_now(async_session, channel="a", order=UUID(int=1))
+    assert_type(await both.result(async_session, 17), str)
+    assert_type(await plain.result(async_session, 17), int)
+    await both.enqueue_now(async_session, channel="a", order=UUID(int=1))
     assert_type(clashing.enqueue_now(engine, channel="a", name="n", where="w", job="j"), "int | None")
     clashing.schedule(engine, "nightly", Recurrence(cron="0 3 * * *"), "a", name="n", where="w", job="j")
     with queue.group(session) as group:
@@ -104,6 +104,6 @@ async def refused(session: Session, async_engine: AsyncEngine, context: Context)
     store.enqueue(session, "a", order="a")  # WRONG: it is no UUID
     parse.options(delay=3)  # WRONG: it is no timedelta
     parse.options(kind="other")  # WRONG: there is no such option
-    await both.aenqueue_now(async_engine, "a", order=None)  # WRONG: it is not optional
+    await both.enqueue_now(async_engine, "a", order=None)  # WRONG: it is not optional
     await both(context, session, order=UUID(int=1))  # WRONG: it takes an AsyncSession
     await parse(upload="a")  # WRONG: the context is missing

@@ -106,6 +106,6 @@ async def test_async_session(database: Database) -> None:
             await session.commit()
         await session.rollback()
         with pytest.raises(AutocommitError):
-            await QUEUE.aenqueue_now(session, channel="a", payload=1)
+            await QUEUE.enqueue_now(session, channel="a", payload=1)
     await engine.dispose()
     assert channels(database) == []

@@ -169,15 +169,15 @@ def test_recorded_after_immediate(engine: Engine, database: Database) -> None:
 
 
 async def test_async_enqueue_now(async_engine: AsyncEngine, database: Database) -> None:
-    """The awaited twin returns the id and checks the order on AsyncSession and AsyncConnection alike."""
+    """Awaited, it returns the id and checks the order on AsyncSession and AsyncConnection alike."""
     async with AsyncSession(async_engine) as session:
-        message_id = await QUEUE.aenqueue_now(session, channel="b", payload=1)
+        message_id = await QUEUE.enqueue_now(session, channel="b", payload=1)
         with pytest.raises(LockOrderError):
-            await QUEUE.aenqueue_now(session, channel="a", payload=1)
+            await QUEUE.enqueue_now(session, channel="a", payload=1)
         await session.commit()
     assert database.value("select id from fq_message") == message_id
     async with async_engine.begin() as connection:
-        await QUEUE.aenqueue_now(connection, channel="b", payload=1)
+        await QUEUE.enqueue_now(connection, channel="b", payload=1)
         with pytest.raises(LockOrderError):
-            await QUEUE.aenqueue_now(connection, channel="a", payload=1)
+            await QUEUE.enqueue_now(connection, channel="a", payload=1)
     assert channels(database) == ["b", "b"]

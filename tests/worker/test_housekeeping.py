@@ -125,7 +125,7 @@ def test_idle_channels_are_forgotten(queue: Queue, engine: Engine, caplog: pytes
     housekeeping.run()
     assert len(queue.channels(engine)) == 3
     with pytest.raises(InvalidArgument, match="forget_channels_after is 5"):
-        queue.configure(engine, forget_channels_after=5)  # type: ignore[arg-type]
+        queue.configure(engine, forget_channels_after=5)  # type: ignore[call-overload]
     queue.configure(engine, forget_channels_after=timedelta(microseconds=1))
     with caplog.at_level(logging.INFO, "sqlalchemy_fairqueue.worker"):
         # A connection that begins counts for a moment.

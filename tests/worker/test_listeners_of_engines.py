@@ -105,9 +105,9 @@ async def test_an_async_engine(app: Database) -> None:
         engine = create_async_engine(async_url(app.url))
         listen(engine.sync_engine)
         queue = _handled(name)
-        await queue.aenqueue_now(engine, channel="a", payload=1)
-        later = await queue.aenqueue_now(engine, channel="a", payload=2)
-        assert (await queue.acancel(engine, later)).outcome == "cancelled"
+        await queue.enqueue_now(engine, channel="a", payload=1)
+        later = await queue.enqueue_now(engine, channel="a", payload=2)
+        assert (await queue.cancel(engine, later)).outcome == "cancelled"
         worker = AsyncWorker(engine, queue)
         await worker.run(drain=True)
         assert worker.stats.completed == 1, name

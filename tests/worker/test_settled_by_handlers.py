@@ -118,7 +118,7 @@ def test_an_end_that_did_not_count(
         session.execute(text("insert into effect values (1)"))
         if delivery.payload == "refused":
             with pytest.raises(InvalidArgument):
-                queue.complete(42, delivery)  # type: ignore[arg-type]
+                queue.complete(42, delivery)  # type: ignore[call-overload]
         else:
             nested = session.begin_nested()
             queue.release(session, delivery)

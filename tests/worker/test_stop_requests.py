@@ -108,12 +108,12 @@ async def test_async(async_engine: AsyncEngine, queue: Queue, caplog: pytest.Log
         await auntil(lambda: context.stopping, "it is told")
         done.append(1)
 
-    await queue.aenqueue_now(async_engine, channel="a", payload=1)
+    await queue.enqueue_now(async_engine, channel="a", payload=1)
     worker = retimed(AsyncWorker(async_engine, queue, name="w1", lease=LONG_LEASE), **_SOON)
     running = asyncio.create_task(worker.run())
     async with asyncio.timeout(PATIENCE.total_seconds()):
         await at_work.wait()
-        assert await queue.astop_worker(async_engine, "w1")
+        assert await queue.stop_worker(async_engine, "w1")
         await running
     assert done == [1]
     async with async_engine.connect() as connection:
@@ -126,7 +126,7 @@ async def test_async_without_run(async_engine: AsyncEngine, handled: Queue) -> N
     worker = retimed(AsyncWorker(async_engine, handled, name="w1"), **_SOON)
     for _ in range(2):
         await worker.start()
-        await handled.astop_worker(async_engine, "w1")
+        await handled.stop_worker(async_engine, "w1")
         await auntil(lambda: worker._runtime is None and worker._stopping is None, "it has stopped")
 
 

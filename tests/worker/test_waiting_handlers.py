@@ -51,7 +51,7 @@ async def test_an_async_handler(queue: Queue, engine: Engine, async_engine: Asyn
 
     @queue.handler
     async def handle(_: Delivery) -> Any:
-        return await queue.aresult(async_engine, other, timeout=_SHORT)
+        return await queue.result(async_engine, other, timeout=_SHORT)
 
     [other] = send(engine, queue, 1, delay=timedelta(hours=1))
     send(engine, queue, 1, max_attempts=1)

@@ -1,4 +1,4 @@
-"""Every awaited twin does on an async engine what its namesake does on a sync one."""
+"""Every verb does on an async engine what it does on a sync one."""
 
 import re
 from collections.abc import Generator
@@ -15,13 +15,14 @@ from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, Queue
 from tests.fixtures.database import Database, MakeDatabase
 from tests.fixtures.drivers import sync_url
 from tests.queue.damage import lose
+from tests.queue.verbs import verbs_of
 
 _DAY = timedelta(days=1)
 Steps = Generator[tuple[Any, ...], Any, None]
 
 
 def _steps(queue: Queue, engine: Engine, database: Database) -> Steps:
-    """Calls of all verbs that have twins, each with what it takes besides the engine; their answers come back."""
+    """Calls of all verbs, each with what it takes besides the engine; their answers come back."""
     yield from _configuration()
     yield from _messages(database)
     with Session(engine) as session, session.begin(), queue.group(session) as group:
@@ -131,13 +132,12 @@ async def test_the_answers_are_the_same(
         answered.append((step[0], _told(answer)))
         step = _next(steps, answer)
     plain.dispose()
-    names = {name for name in dir(Queue) if not name.startswith("_")}
-    assert verbs == {name for name in names if f"a{name}" in names}
+    assert verbs == verbs_of(Queue) - {"enqueue", "group"}
     awaited = Queue(queue.name)
     steps = _steps(awaited, engine, database)
     step = next(steps)
     for expected in answered:
-        answer = await _call(awaited, f"a{step[0]}", async_engine, step[1:])
+        answer = await _call(awaited, step[0], async_engine, step[1:])
         assert (step[0], _told(answer)) == expected
         step = _next(steps, answer)
 
