@@ -64,7 +64,7 @@ class Channel(ChannelMixin, _Base):
     """A channel, in the connection's default schema.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> with Session(engine) as session:
         ...     print(session.scalars(select(Channel.name).where(Channel.queue == queue.name)).all())
         ['customer-7']
@@ -102,7 +102,7 @@ class Message(MessageMixin, _Base):
     """A message, in the connection's default schema.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload={"file": "a.pdf"})
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload={"file": "a.pdf"}).message_id
         >>> with Session(engine) as session:
         ...     message = session.get(Message, message_id)
         ...     print(message.channel.name, message.kind, message.attempts)
@@ -114,7 +114,7 @@ class DeadLetter(DeadLetterMixin, _Base):
     """A dead letter, in the connection's default schema.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload={"number": "555"})
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload={"number": "555"}).message_id
         >>> queue.bury(engine, queue.dequeue(engine), reason="there is no such number")
         >>> with Session(engine) as session:
         ...     letter = session.get(DeadLetter, message_id)
@@ -135,7 +135,7 @@ class Lease(LeaseMixin, _Base):
     """A lease, in the connection's default schema.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> [delivery] = queue.dequeue(engine)
         >>> with Session(engine) as session:
         ...     print(session.get(Lease, delivery.lease.id).consumer == delivery.lease.consumer)
@@ -148,7 +148,7 @@ class History(HistoryMixin, _Base):
 
     Example:
         >>> queue.configure(engine, history=True)
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
         >>> queue.complete(engine, queue.dequeue(engine))
         >>> with Session(engine) as session:
         ...     print(session.scalars(select(History.outcome).where(History.message_id == message_id)).all())
@@ -196,7 +196,7 @@ class KeyPeriod(KeyPeriodMixin, _Base):
 
     Example:
         >>> hour = timedelta(hours=1)
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, key="report", unique_for=hour)
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, key="report", unique_for=hour)
         >>> with Session(engine) as session:
         ...     print(session.scalars(select(KeyPeriod.dedupe_key).where(KeyPeriod.queue == queue.name)).all())
         ['report']
@@ -208,7 +208,7 @@ class Result(ResultMixin, _Base):
 
     Example:
         >>> queue.configure(engine, results=timedelta(hours=1))
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=20)
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=20).message_id
         >>> queue.complete(engine, queue.dequeue(engine), result=21)
         >>> with Session(engine) as session:
         ...     print(session.get(Result, message_id).content)
@@ -224,7 +224,7 @@ class StopRequest(StopRequestMixin, _Base):
     """A request to a worker to stop, in the connection's default schema.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> [delivery] = queue.dequeue(engine)
         >>> found = queue.stop_worker(engine, delivery.lease.consumer)
         >>> with Session(engine) as session:

@@ -193,7 +193,7 @@ class ConfigurationMethods(QueueBase):
             UnknownChannel: There is no such channel. On a session it comes from the COMMIT, which then fails whole.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
             >>> queue.pause(engine, "customer-7")
             >>> len(queue.dequeue(engine))
             0
@@ -207,7 +207,7 @@ class ConfigurationMethods(QueueBase):
         It takes effect on the next dequeue after the commit. Locks and errors as :meth:`pause`.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
             >>> queue.pause(engine, "customer-7")
             >>> queue.resume(engine, "customer-7")
             >>> len(queue.dequeue(engine))

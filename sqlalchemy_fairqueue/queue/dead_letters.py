@@ -63,7 +63,7 @@ class DeadLetterMethods(QueueBase):
             InvalidArgument: A bad argument.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, kind="parse")
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
             >>> queue.bury(engine, queue.dequeue(engine), reason="not a file")
             >>> [letter.reason for letter in queue.dead_letters(engine, kind="parse")]
             ['not a file']
@@ -110,7 +110,7 @@ class DeadLetterMethods(QueueBase):
             AutocommitError: On a session or connection in AUTOCOMMIT.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
             >>> queue.bury(engine, queue.dequeue(engine))
             >>> queue.redrive(engine, message_id) == {message_id: "redriven"}
             True
@@ -150,7 +150,7 @@ class DeadLetterMethods(QueueBase):
             InvalidArgument: A bad argument.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
             >>> queue.bury(engine, queue.dequeue(engine))
             >>> queue.purge_dead(engine, until=datetime.now(UTC) + timedelta(days=1))
             1

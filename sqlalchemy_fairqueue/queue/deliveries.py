@@ -87,7 +87,7 @@ class DeliveryMethods(QueueBase):
             SchemaMismatch: The queue is not installed there, or in a version that is too old.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload={"file": "a.pdf"})
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload={"file": "a.pdf"})
             >>> batch = queue.dequeue(engine, limit=100, lease=timedelta(minutes=1))
             >>> [delivery.payload for delivery in batch]
             [{'file': 'a.pdf'}]
@@ -130,7 +130,7 @@ class DeliveryMethods(QueueBase):
             LeaseLost: Some delivery is not the caller's any more; for those nothing changed.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
             >>> with Session(engine) as session, session.begin():
             ...     queue.complete(session, queue.dequeue(engine))
             >>> queue.message(engine, message_id) is None
@@ -163,7 +163,7 @@ class DeliveryMethods(QueueBase):
             LeaseLost: As :meth:`complete`.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
             >>> queue.retry(engine, queue.dequeue(engine), delay=timedelta(minutes=1), error="busy")
             >>> queue.message(engine, message_id).attempts
             1
@@ -175,7 +175,7 @@ class DeliveryMethods(QueueBase):
         """Give deliveries back untried: their attempt is not counted. Arguments and errors as :meth:`retry`.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
             >>> queue.release(engine, queue.dequeue(engine))
             >>> queue.message(engine, message_id).attempts
             0
@@ -197,7 +197,7 @@ class DeliveryMethods(QueueBase):
         Cost and errors as :meth:`complete`.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
             >>> queue.bury(engine, queue.dequeue(engine), reason="no such customer")
             >>> [letter.reason for letter in queue.dead_letters(engine)]
             ['no such customer']
@@ -217,7 +217,7 @@ class DeliveryMethods(QueueBase):
             LeaseLost: The lease has ended, or a delivery is not held under it any more; nothing changed for that lease.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
             >>> batch = queue.dequeue(engine)
             >>> queue.extend(engine, batch, lease=timedelta(minutes=5)) > datetime.now(UTC) + timedelta(minutes=4)
             True

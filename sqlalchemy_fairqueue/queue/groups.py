@@ -402,7 +402,7 @@ class GroupMethods(EnqueueMethods):
     ) -> list[Receipt]:
         found = session_of(session)
         if found is None:
-            raise self._no_session(session)
+            raise InvalidArgument(f"session is {session!r:.80}; give the session of your transaction")
         found_messages: list[Any] = list(messages)
         for message in found_messages:
             # In place: for each of many a call would cost as much as what it asks.

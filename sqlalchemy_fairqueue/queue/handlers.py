@@ -145,7 +145,7 @@ class HandlerMethods(LifespanMethods):
             >>> @queue.handler("parse", timeout=timedelta(minutes=5))
             ... def parse(delivery: Delivery, session: Session) -> None:
             ...     print(delivery.channel, delivery.payload["file"])
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload={"file": "a.pdf"}, kind="parse")
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload={"file": "a.pdf"}, kind="parse")
             >>> Worker(engine, queue, concurrency=1).run(drain=True)
             customer-7 a.pdf
         """

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.queue.handlers import Isolation
     from sqlalchemy_fairqueue.queue.payloads import PayloadSchema
-    from sqlalchemy_fairqueue.queue.verbs import AnySession, AsyncWhere, RecordedWhere, SentWhere, Where
+    from sqlalchemy_fairqueue.queue.verbs import AsyncWhere, RecordedWhere, SentWhere, Where
     from sqlalchemy_fairqueue.values import Receipt, RetryPolicy
 
 C = ParamSpec("C")
@@ -139,11 +139,17 @@ class Job(Generic[C, P, R_co]):
         """
         return Enqueue(channel=channel, payload=self.schema.encode(args, kwargs), kind=self.kind, **self._options)
 
-    def enqueue(self, session: AnySession, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Receipt:
-        """Add a call in the session's transaction, as ``Queue.enqueue`` adds a message.
+    @overload
+    def enqueue(self, where: RecordedWhere, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Receipt: ...
+    @overload
+    def enqueue(
+        self, where: SentWhere, /, channel: str, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, Receipt]: ...
+    def enqueue(self, where: Any, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Add a call, as ``Queue.enqueue`` adds a message: on a session with its COMMIT, elsewhere at once.
 
         Returns:
-            A receipt that has ``message_id`` and ``outcome`` once the transaction has committed.
+            A receipt, as ``Queue.enqueue`` returns it.
 
         Raises:
             TypeError, PayloadError: As :meth:`prepare`.
@@ -159,31 +165,7 @@ class Job(Generic[C, P, R_co]):
             'created'
         """
         payload = self.schema.encode(args, kwargs)
-        return self.queue.enqueue(session, channel=channel, payload=payload, kind=self.kind, **self._options)
-
-    @overload
-    def enqueue_now(self, where: Where, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> int | None: ...
-    @overload
-    def enqueue_now(
-        self, where: AsyncWhere, /, channel: str, *args: P.args, **kwargs: P.kwargs
-    ) -> Coroutine[Any, Any, int | None]: ...
-    def enqueue_now(self, where: Any, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Add a call at once, as ``Queue.enqueue_now`` adds a message. Returns the message's id.
-
-        Raises:
-            TypeError, PayloadError: As :meth:`prepare`.
-            FairQueueError: As ``Queue.enqueue_now``.
-
-        Example:
-            >>> @queue.job
-            ... def parse(context: Context, *, file: str) -> None:
-            ...     print(file)
-            >>> message_id = parse.enqueue_now(engine, "customer-7", file="a.pdf")
-            >>> queue.dequeue(engine)[0].message_id == message_id
-            True
-        """
-        payload = self.schema.encode(args, kwargs)
-        return self.queue.enqueue_now(where, channel=channel, payload=payload, kind=self.kind, **self._options)
+        return self.queue.enqueue(where, channel=channel, payload=payload, kind=self.kind, **self._options)
 
     @overload
     def schedule(
@@ -283,7 +265,7 @@ class Job(Generic[C, P, R_co]):
             >>> @queue.job
             ... def count(context: Context, *, text: str) -> int:
             ...     return len(text.split())
-            >>> message_id = count.enqueue_now(engine, "customer-7", text="three short words")
+            >>> message_id = count.enqueue(engine, "customer-7", text="three short words").message_id
             >>> Worker(engine, queue, concurrency=1).run(drain=True)
             >>> count.result(engine, message_id)
             3

@@ -92,7 +92,7 @@ class LifespanMethods(QueueBase):
             >>> @queue.handler("greet")
             ... def greet(delivery: Delivery, greeting: str) -> None:
             ...     print(greeting, delivery.channel)
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, kind="greet")
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="greet")
             >>> Worker(engine, queue, concurrency=1).run(drain=True)
             hello customer-7
             stopped

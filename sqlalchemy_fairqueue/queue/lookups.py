@@ -70,7 +70,7 @@ class LookupMethods(QueueBase):
             InvalidArgument: A bad argument; or not either an id, or a channel and a key.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, key="invoice-12")
+            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, key="invoice-12").message_id
             >>> queue.message(engine, channel="customer-7", key="invoice-12").message_id == message_id
             True
         """
@@ -127,7 +127,7 @@ class LookupMethods(QueueBase):
 
         Example:
             >>> queue.configure(engine, history=True)
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
             >>> queue.retry(engine, queue.dequeue(engine), error="busy")
             >>> [attempt.error for attempt in queue.attempts(engine, message_id)]
             ['busy']
@@ -183,7 +183,7 @@ class LookupMethods(QueueBase):
             InvalidArgument: A bad argument.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
             >>> page = queue.messages(engine, channel="customer-7", state="ready", limit=50)
             >>> [message.message_id for message in page] == [message_id]
             True

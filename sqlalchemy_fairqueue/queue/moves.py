@@ -49,7 +49,7 @@ class MoveMethods(QueueBase):
             AutocommitError: On a session or connection in AUTOCOMMIT.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
             >>> queue.move(engine, message_id, "customer-8")
             'moved'
         """
@@ -83,7 +83,7 @@ class MoveMethods(QueueBase):
             AutocommitError: On a session or connection in AUTOCOMMIT.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, delay=timedelta(hours=1))
+            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, delay=timedelta(hours=1)).message_id
             >>> queue.retry_now(engine, message_id)
             'due'
         """

@@ -156,7 +156,7 @@ class ResultMethods(HandlerMethods):
 
         Example:
             >>> queue.configure(engine, results=timedelta(hours=1))
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=20)
+            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=20).message_id
             >>> [delivery] = queue.dequeue(engine)
             >>> queue.complete(engine, delivery, result=delivery.payload + 1)
             >>> queue.result(engine, message_id, channel="customer-7", timeout=timedelta(seconds=5))

@@ -31,7 +31,7 @@ class StatsMethods(QueueBase):
         dead, but neither the ready messages nor the state of idle channels.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
             >>> queue.stats(engine).ready
             1
         """
@@ -62,7 +62,7 @@ class StatsMethods(QueueBase):
             InvalidArgument: A bad argument.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
             >>> [(channel.channel, channel.ready) for channel in queue.channels(engine)]
             [('customer-7', 1)]
         """
@@ -107,7 +107,7 @@ class StatsMethods(QueueBase):
             InvalidArgument: A bad argument.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
             >>> contention = queue.contention(engine)
         """
         check_count("limit", limit, 1, 100_000)

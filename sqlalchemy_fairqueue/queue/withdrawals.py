@@ -37,7 +37,7 @@ class WithdrawalMethods(QueueBase):
             InvalidArgument: No message can have this id.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
             >>> queue.cancel(engine, message_id).outcome
             'cancelled'
         """
@@ -63,7 +63,7 @@ class WithdrawalMethods(QueueBase):
             InvalidArgument: A bad name.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
             >>> queue.purge(engine, "customer-7").purged
             1
         """

@@ -32,7 +32,7 @@ class ChannelDemand:
             history.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> [demand] = queue.contention(engine).channels
         >>> demand.channel, demand.ready, demand.leased, demand.weight
         ('customer-7', 1, 0, 1)
@@ -71,7 +71,7 @@ class Contention:
         waits: The median, the 90th and 99th percentile and the longest of the channels' waits. Empty: nothing is ready.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> contention = queue.contention(engine)
         >>> contention.waiting, contention.rivals, contention.leased
         (1, 1, 0)
@@ -108,7 +108,7 @@ class ConsumerInfo:
         stop_requested_by: Who asked, or None.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, kind="parse")
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
         >>> [delivery] = queue.dequeue(engine)
         >>> [consumer] = queue.consumers(engine)
         >>> consumer.leased, consumer.channel, consumer.kind

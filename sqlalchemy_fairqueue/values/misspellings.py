@@ -30,9 +30,7 @@ _WORDS = {
     "bury_on": ("dont_autoretry_for", "dont_retry_on", "throws"),
 }
 _MEANT = {theirs: ours for ours, words in _WORDS.items() for theirs in words}
-WITHOUT_AN_ENGINE = (
-    "leave it out: each call has its own session, connection or engine, such as enqueue_now(engine, ...)"
-)
+WITHOUT_AN_ENGINE = "leave it out: each call has its own session, connection or engine, such as enqueue(engine, ...)"
 _ENGINES = {"bind", "connection", "engine", "session"}
 # Words that count the attempts after the first one.
 _RETRIES = {"max_retries", "retries"}

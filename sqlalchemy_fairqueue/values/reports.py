@@ -39,8 +39,8 @@ class QueueStats:
             all queues recorded, if that is later.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
-        >>> message_id = queue.enqueue_now(engine, channel="customer-8", payload=1, delay=timedelta(hours=1))
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
+        >>> receipt = queue.enqueue(engine, channel="customer-8", payload=1, delay=timedelta(hours=1))
         >>> stats = queue.stats(engine)
         >>> stats.ready, stats.scheduled, stats.leased, stats.dead
         (1, 1, 0, 0)
@@ -151,7 +151,7 @@ class ChannelStats(PolicyFields):
 
     Example:
         >>> queue.configure_channel(engine, "customer-7", max_concurrency=2)
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> [channel] = queue.channels(engine)
         >>> channel.ready, channel.max_concurrency, channel.policy.weight
         (1, 2, 1)
@@ -204,7 +204,7 @@ class DeadLetterInfo:
         died_at: When, in UTC.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload={"number": "555"})
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload={"number": "555"})
         >>> queue.bury(engine, queue.dequeue(engine), reason="there is no such number")
         >>> [letter] = queue.dead_letters(engine)
         >>> letter.reason, letter.payload, letter.attempts

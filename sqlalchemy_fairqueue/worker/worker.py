@@ -84,7 +84,7 @@ class Worker:
         >>> @queue.handler
         ... def greet(delivery: Delivery) -> None:
         ...     print("hello", delivery.channel)
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> Worker(engine, queue, concurrency=8).run(drain=True)
         hello customer-7
     """
@@ -172,7 +172,7 @@ class Worker:
         Example:
             >>> @queue.handler
             ... def greet(delivery: Delivery) -> None: ...
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, delay=timedelta(hours=1))
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, delay=timedelta(hours=1))
             >>> worker = Worker(engine, queue)
             >>> worker.run(drain=True)
             >>> [(left.scheduled, str(left.reasons[0].reason)) for left in worker.leftovers()]

@@ -92,18 +92,18 @@ def test_a_queue_that_waited_for_a_shared_limit(
 def test_a_key(findings: Findings, database: Database, engine: Engine, clock: Clock) -> None:
     """A key with a period that was taken meanwhile is free when its period is over, counted from the repair."""
     with _ahead(clock):
-        QUEUE.enqueue_now(engine, channel="a", payload=1, key="k", unique_for=_HOUR)
+        QUEUE.enqueue(engine, channel="a", payload=1, key="k", unique_for=_HOUR)
         assert _served(engine) == 1
     clock.advance(2 * _HOUR)
-    QUEUE.enqueue_now(engine, channel="a", payload=1, key="k", unique_for=_HOUR)
+    QUEUE.enqueue(engine, channel="a", payload=1, key="k", unique_for=_HOUR)
     assert _served(engine) == 0
 
     _repaired(findings, database, "key")
 
-    QUEUE.enqueue_now(engine, channel="a", payload=1, key="k", unique_for=_HOUR)
+    QUEUE.enqueue(engine, channel="a", payload=1, key="k", unique_for=_HOUR)
     assert _served(engine) == 0
     clock.advance(_HOUR + timedelta(minutes=1))
-    QUEUE.enqueue_now(engine, channel="a", payload=1, key="k", unique_for=_HOUR)
+    QUEUE.enqueue(engine, channel="a", payload=1, key="k", unique_for=_HOUR)
     assert _served(engine) == 1
 
 

@@ -89,7 +89,7 @@ def test_unknown(cli: Cli, engine: Engine) -> None:
 def test_odd_names(cli: Cli, engine: Engine, database: Database, name: str) -> None:
     """Nothing of a name, also within a problem, is taken for markup or a terminal's control."""
     QUEUE.configure_channel(engine, name, max_backlog=1)
-    QUEUE.enqueue_now(engine, channel=name, payload=0)
+    QUEUE.enqueue(engine, channel=name, payload=0)
     group = make(engine, members=0, then=name)
     fold(database)
     found = cli("groups", "show", group, *OWN)

@@ -36,7 +36,7 @@ def test_installs_what_is_missing(bare: Engine, schema: str | None) -> None:
     with bare.connect() as connection:
         assert find_drift(connection, schema) == []
     queue = Queue("documents", schema=schema)
-    assert queue.enqueue_now(bare, channel="a", kind="parse", payload=1)
+    assert queue.enqueue(bare, channel="a", kind="parse", payload=1).message_id
 
 
 def test_an_engine_that_commits_each_statement(bare: Engine) -> None:

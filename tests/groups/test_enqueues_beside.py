@@ -78,7 +78,7 @@ def test_what_is_no_mistake(engine: Engine, queue: Queue) -> None:
                 pass
             _enqueue(other, session)
             _enqueue(queue, another)
-            queue.enqueue_now(engine, channel="a", payload=1)
+            queue.enqueue(engine, channel="a", payload=1)
         _enqueue(queue, session)
         with pytest.raises(ZeroDivisionError), queue.group(session):
             raise ZeroDivisionError

@@ -236,7 +236,7 @@ def test_a_list_counts_what_no_worker_has_counted(engine: Engine, database: Data
     agree()
     with Session(engine) as session:
         # It has written before the fold, and notes the end of a member after it.
-        queue.enqueue_now(session, channel="b", payload=5)
+        queue.enqueue(session.connection(), channel="b", payload=5)
         fold(database)
         agree()
         queue.bury(session, taken[2], reason="bad")

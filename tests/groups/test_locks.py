@@ -134,7 +134,7 @@ def test_follow_ups_whose_channel_is_being_made_wait_alone(
     """
     queue.configure_channel(engine, "there", weight=1)
     with Session(engine) as making:
-        queue.enqueue_now(making, channel="reports", payload=1)
+        queue.enqueue(making.connection(), channel="reports", payload=1)
         groups = [make() for _ in range(5)]
         others = [_group(engine, queue, Enqueue(channel=name, payload=1)) for name in ("a-new", "there", "z-new")]
         for pause in (1, 2, 4, 8, 16, 16):
@@ -161,7 +161,7 @@ def test_a_fold_ends_with_its_first_wait(engine: Engine, database: Database, que
     queue.configure_channel(engine, "b", weight=1)
     with Session(engine) as holding:
         for key in keys:
-            queue.enqueue_now(holding, channel="b", payload=1, key=key)
+            queue.enqueue(holding.connection(), channel="b", payload=1, key=key)
         blocked = [_group(engine, queue, Enqueue(channel="b", payload=2, key=key)) for key in keys]
         others = [
             _group(engine, queue, Enqueue(channel="a-new", payload="first")),

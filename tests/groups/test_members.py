@@ -22,17 +22,17 @@ pytestmark = pytest.mark.installed
 
 def test_keys(engine: Engine, database: Database, queue: Queue, make: Make) -> None:
     """A duplicate is no member; a member that another message replaces stays one, and a leased one that is, too."""
-    queue.enqueue_now(engine, channel="a", payload=0, key="standing")
+    queue.enqueue(engine, channel="a", payload=0, key="standing")
     skipped = make(1, key="standing")
     assert counts(queue.group_status(engine, skipped)) == (0, 0, 0, 0, 0)
     fold(database)
     assert followups(database) == ["report"]
 
     group = make(2, key="k")
-    queue.enqueue_now(engine, channel="a", payload=3, key="k", on_duplicate="replace")
+    queue.enqueue(engine, channel="a", payload=3, key="k", on_duplicate="replace")
     assert counts(queue.group_status(engine, group)) == (1, 0, 0, 0, 1)
     [member] = [each for each in queue.dequeue(engine, limit=9) if each.payload == 3]
-    queue.enqueue_now(engine, channel="a", payload=4, key="k", on_duplicate="replace")
+    queue.enqueue(engine, channel="a", payload=4, key="k", on_duplicate="replace")
     queue.complete(engine, member)
     assert counts(queue.group_status(engine, group)) == (1, 1, 0, 0, 0)
     with pytest.raises(InvalidArgument, match="on_duplicate='replace'"):

@@ -27,7 +27,7 @@ def test_members_are_counted_by_the_server(engine: Engine, database: Database, q
     def hear(*args: Any) -> None:
         called.append(args[2])
 
-    queue.enqueue_now(engine, channel="a", payload=0, key="taken")
+    queue.enqueue(engine, channel="a", payload=0, key="taken")
     event.listen(engine, "before_cursor_execute", hear)
     with (
         Session(engine) as session,
@@ -57,7 +57,7 @@ def test_members_are_counted_by_the_server(engine: Engine, database: Database, q
 
 def test_refused_with_the_commit(engine: Engine, database: Database, queue: Queue) -> None:
     """A key that stands and a full channel fail the COMMIT, and leave nothing of the group."""
-    queue.enqueue_now(engine, channel="a", payload=0, key="taken")
+    queue.enqueue(engine, channel="a", payload=0, key="taken")
     queue.configure_channel(engine, "small", max_backlog=1)
     for bad, error in (
         (Enqueue(channel="a", payload=1, key="taken", on_duplicate="raise"), DuplicateMessage),

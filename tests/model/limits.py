@@ -66,7 +66,7 @@ class LimitsMachine(FairQueueMachine):
     def rival_takes(self, count: int) -> None:
         """The rival adds messages and takes as many as it is let."""
         for _ in range(count):
-            self.rival.enqueue_now(self.world.engine, channel="r", payload=None)
+            self.rival.enqueue(self.world.engine, channel="r", payload=None)
         before = self.world.pass_by((one.expires_at for one in self.books.leases.values()), _STEPS, _STEPS)
         batch = self.rival.dequeue(self.world.engine, limit=count, lease=_LEASE)
         self._note_abandoned(before)

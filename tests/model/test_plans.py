@@ -77,7 +77,7 @@ def _run(engine: Engine, seed: int, fair_by: str) -> None:  # noqa: C901 - one c
                 queue.complete(engine, [books.held.pop(random.randrange(len(books.held))) for _ in books.held[::2]])
             case 6:
                 for name in random.choices(_CHANNELS, k=4):
-                    queue.enqueue_now(engine, channel=name, payload=None)
+                    queue.enqueue(engine, channel=name, payload=None)
                     books.waiting[name] += 1
             case _:
                 _take(engine, queue, books, random.randint(1, 8))

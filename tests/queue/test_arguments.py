@@ -20,7 +20,6 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, InvalidArgument, JsonCodec, Queue, Worker
 from sqlalchemy_fairqueue.testing import make_delivery
-from sqlalchemy_fairqueue.values import EnqueueWords
 from tests.queue.verbs import verbs_of
 
 # Nothing here connects: each call is refused before.
@@ -76,9 +75,9 @@ _WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("enqueue", _MESSAGE | {"headers": {"t": _HOUR}}, "headers do not go through the queue's codec"),
     ("enqueue", _MESSAGE | {"on_duplicate": _ODD}, "on_duplicate is <object"),
     ("enqueue", _MESSAGE | {"on_duplicate": "raise"}, "there is no key"),
-    ("enqueue_now", _MESSAGE | {"on_duplicate": "replace"}, "there is no key"),
-    ("enqueue_now", _MESSAGE | {"delay": timedelta(days=400)}, "to 365 days"),
-    *[("enqueue_now", _MESSAGE | {"cost": cost}, "cost is") for cost in (0, -1, 10**9 + 1, 1.5, "3", None)],
+    ("enqueue", _MESSAGE | {"on_duplicate": "replace"}, "there is no key"),
+    ("enqueue", _MESSAGE | {"delay": timedelta(days=400)}, "to 365 days"),
+    *[("enqueue", _MESSAGE | {"cost": cost}, "cost is") for cost in (0, -1, 10**9 + 1, 1.5, "3", None)],
     ("enqueue_many", {"messages": _ODD}, "messages is <object"),
     ("enqueue_many", {"messages": [7]}, "messages has 7 where an Enqueue"),
     ("complete", {"deliveries": _ODD}, "deliveries is <object"),
@@ -165,8 +164,9 @@ def _refused(verb: str, arguments: dict[str, Any], error: type[Exception]) -> li
     """Call a verb on all that it takes; the errors, after which the session has not begun anything."""
     with Session() as session:
         places: list[Any] = [_ENGINE] if verb in {"dequeue", "extend"} else [session]
-        if verb not in {"enqueue", "enqueue_many", "enqueue_now"}:
-            places += [_ENGINE, _ASYNC]
+        if verb not in {"dequeue", "extend"}:
+            places += [_ENGINE]
+        places.append(_ASYNC)
         said = []
         for where in places:
             with pytest.raises(error) as caught:
@@ -191,8 +191,8 @@ _NAMES: list[tuple[str, dict[str, Any], str]] = [
         _MESSAGE | {"prioritty": 3},
         "enqueue has prioritty=3, which is none of its arguments; write priority=3",
     ),
-    ("enqueue_now", _MESSAGE | {"chanel": "a"}, "chanel"),
-    ("enqueue_now", {"channel": "a"}, "payload"),
+    ("enqueue", _MESSAGE | {"chanel": "a"}, "chanel"),
+    ("enqueue", {"channel": "a"}, "payload"),
     ("enqueue", {"payload": 1}, "missing 1 required keyword-only argument: 'channel'"),
     (
         "configure",
@@ -229,12 +229,11 @@ def test_names() -> None:
             assert words in said, (verb, arguments)
     with Session() as session:
         calls: list[tuple[Callable[[], object], str]] = [
-            (partial(_QUEUE.enqueue, session, "a", {"x": 1}), "write enqueue(session, channel='a', payload={'x': 1})"),
+            (partial(_QUEUE.enqueue, session, "a", {"x": 1}), "write enqueue(where, channel='a', payload={'x': 1})"),
             (
                 partial(_QUEUE.enqueue, session, "a", payload=1),
-                "enqueue has 'a' without a name; write enqueue(session,",
+                "enqueue has 'a' without a name; write enqueue(where,",
             ),
-            (partial(_QUEUE.enqueue_now, session, "a", 1), "write enqueue_now(where, channel='a', payload=1)"),
             (partial(_QUEUE.configure, session, 5), "configure has 5 without a name; its arguments are defaults"),
             (partial[object](cast("Any", Queue), nmae="documents"), "nmae"),
         ]
@@ -282,7 +281,6 @@ def test_places_of_single_verbs() -> None:
     for verb, wrong, words in (
         *[("dequeue", one, "must be committed before the work begins") for one in (_PLAIN[1], _PLAIN[2])],
         ("extend", _PLAIN[1], "got a Session where an engine is needed"),
-        ("enqueue", _ENGINE, "session of your transaction, or use enqueue_now"),
     ):
         with pytest.raises(InvalidArgument) as caught:
             _call(verb)(wrong)
@@ -293,7 +291,7 @@ async def test_what_is_awaited() -> None:
     """What talks with the database is a coroutine on whatever is async; what only records returns at once."""
     session, scoped = AsyncSession(_ASYNC), async_scoped_session(async_sessionmaker(_ASYNC), lambda: 1)
     engine_alone = {"dequeue", "extend"}
-    for verb in verbs_of(Queue) - {"group", "enqueue"}:
+    for verb in verbs_of(Queue) - {"group"}:
         is_recorded = inspect.signature(getattr(Queue, verb)).parameters["engine" if verb in engine_alone else "where"]
         for where in [_ASYNC, *[AsyncConnection(_ASYNC), session, scoped] * (verb not in engine_alone)]:
             if where in {session, scoped} and is_recorded.annotation == "RecordedWhere":
@@ -314,11 +312,10 @@ def test_a_forgotten_await() -> None:
 
 
 def test_every_call_takes_the_same_message() -> None:
-    """What enqueue takes is what an Enqueue says, and what enqueue_now is typed with."""
+    """What enqueue takes is what an Enqueue says."""
     words = [field.name for field in fields(Enqueue)]
-    assert EnqueueWords.__annotations__.keys() == set(words)
     given = inspect.signature(Queue.enqueue).parameters
-    assert list(given) == ["self", "session", *words]
+    assert list(given) == ["self", "where", *words]
     annotations = {name: str(annotation) for name, annotation in Enqueue.__annotations__.items()}
     assert {name: given[name].annotation for name in words} == annotations
     assert list(inspect.signature(Queue).parameters)[:3] == ["name", "schema", "codec"]

@@ -22,7 +22,7 @@ CONTENT = 'x" \\ \u20ac' * 100
 def _fill(queue: Queue, engine: Engine, count: int = 5) -> int:
     """Messages of one size in a channel each; returns the size."""
     for number in range(count):
-        queue.enqueue_now(engine, channel=f"{number}", payload=CONTENT, headers={"number": number})
+        queue.enqueue(engine, channel=f"{number}", payload=CONTENT, headers={"number": number})
     return len(queue.codec.encode(CONTENT)) + len('{"number": 0}')
 
 
@@ -40,7 +40,7 @@ async def test_a_batch_is_bounded(queue: Queue, engine: Engine, async_engine: As
 def test_64_mebibytes_by_default(queue: Queue, engine: Engine, database: Database) -> None:
     """Of large messages few come at once unless more are asked for."""
     for _ in range(2):
-        queue.enqueue_now(engine, channel="a", payload="")
+        queue.enqueue(engine, channel="a", payload="")
     database.execute("update fq_message set content = convert_to(repeat('x', 33554433), 'utf8')")
     assert len(queue.dequeue(engine, limit=3)) == 1
 

@@ -174,9 +174,9 @@ def test_redrive_in_the_lock_order(queue: Queue, engine: Engine, connect: Connec
     with connection.begin(), Session(connection, join_transaction_mode="rollback_only") as session:
         queue.redrive(session, dead[0])
         with pytest.raises(LockOrderError, match="after a completion"):
-            queue.enqueue_now(session, channel="z", payload=1)
+            queue.enqueue(session.connection(), channel="z", payload=1)
         session.commit()
-        queue.enqueue_now(session, channel="z", payload=1)
+        queue.enqueue(session.connection(), channel="z", payload=1)
         session.commit()
     with Session(engine) as session:
         queue.redrive(session, dead[1])
@@ -190,7 +190,7 @@ async def test_aredrive_in_the_lock_order(queue: Queue, async_engine: AsyncEngin
     async with async_engine.begin() as connection:
         await queue.redrive(connection, dead[0])
         with pytest.raises(LockOrderError, match="after a completion"):
-            await queue.enqueue_now(connection, channel="z", payload=1)
+            await queue.enqueue(connection, channel="z", payload=1)
 
 
 def test_redrive_of_a_joined_session(queue: Queue, engine: Engine, dead: list[int], database: Database) -> None:

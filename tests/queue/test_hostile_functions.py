@@ -29,7 +29,7 @@ def test_a_function_that_fits_better_is_not_called(engine: Engine, database: Dat
     assert done == [1]
     assert [letter.channel for letter in queue.dead_letters(engine)] == ["b"]
     assert {stats.channel for stats in queue.channels(engine)} == {"a", "b"}
-    queue.enqueue_now(engine, channel="a", payload=3, kind="good")
+    queue.enqueue(engine, channel="a", payload=3, kind="good")
     assert [message.channel for message in queue.messages(engine)] == ["a"]
     [delivery] = queue.dequeue(engine)
     assert len(queue.consumers(engine)) == 1

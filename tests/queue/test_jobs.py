@@ -81,14 +81,14 @@ def test_what_is_enqueued(engine: Engine) -> None:
         [second] = queue.enqueue_many(session, [parse.options(key="k").prepare("b", upload="y", due=date(2026, 1, 2))])
         session.commit()
     assert (first.outcome, second.outcome) == ("created", "created")
-    assert parse.enqueue_now(engine, channel="c", upload="z") is not None
+    assert parse.enqueue(engine, channel="c", upload="z").message_id is not None
     found = {one.channel: one.payload for one in queue.dequeue(engine, limit=9)}
     assert found == {"a": {"upload": "x.pdf"}, "b": {"upload": "y", "due": "2026-01-02"}, "c": {"upload": "z"}}
 
 
 async def test_the_awaited_twin(async_engine: AsyncEngine, engine: Engine) -> None:
-    """Aenqueue_now sends at once."""
-    await store.enqueue_now(async_engine, "a", Document(title="t"), datetime(2026, 1, 2, tzinfo=UTC))
+    """On an AsyncEngine it is sent at once."""
+    await store.enqueue(async_engine, "a", Document(title="t"), datetime(2026, 1, 2, tzinfo=UTC))
     [delivery] = queue.dequeue(engine)
     assert delivery.kind == "store-it"
     assert delivery.payload == {"document": {"title": "t", "pages": []}, "at": "2026-01-02T00:00:00Z"}
@@ -181,7 +181,7 @@ def test_arguments_with_names_of_parameters(engine: Engine) -> None:
     given = {name: name.upper() for name in inspect.signature(_clashes).parameters}
     with rolled_back(engine) as session:
         job.enqueue(session, channel="a", **given)
-        job.enqueue_now(session, "a", **given)
+        job.enqueue(session.connection(), "a", **given)
         clashing.enqueue_many(session, [job.prepare(channel="a", **given)])
         job.schedule(session, "nightly", Recurrence(every=timedelta(hours=1)), "a", **given)
         with clashing.group(session) as group:

@@ -102,8 +102,8 @@ def test_raise(queue: Queue, engine: Engine, database: Database) -> None:
         enqueue_key(queue, engine, on_duplicate="raise")
     with Session(engine) as session:
         with pytest.raises(DuplicateMessage):
-            queue.enqueue_now(session, **words)
-        queue.enqueue_now(session, channel="a", payload="goes on")
+            queue.enqueue(session.connection(), **words)
+        queue.enqueue(session.connection(), channel="a", payload="goes on")
         session.commit()
     with pytest.raises(DuplicateMessage) as caught:
         queue.enqueue_many(engine, [Enqueue(channel="a", payload=2), Enqueue(**words)])
@@ -155,9 +155,9 @@ def test_enqueue_and_end_in_one_transaction(queue: Queue, engine: Engine) -> Non
     """A message that its own transaction cancels has existed: its period holds from the commit on."""
     for unique_from in ("enqueue", "completion"):
         with Session(engine) as session:
-            message_id = queue.enqueue_now(
-                session, channel=unique_from, payload=1, key="k", unique_for=HOUR, unique_from=unique_from
-            )
+            message_id = queue.enqueue(
+                session.connection(), channel=unique_from, payload=1, key="k", unique_for=HOUR, unique_from=unique_from
+            ).message_id
             assert message_id is not None
             queue.cancel(session, message_id)
             session.commit()
@@ -168,7 +168,7 @@ def test_enqueue_and_end_in_one_transaction(queue: Queue, engine: Engine) -> Non
 def test_what_is_not_added_begins_no_period(queue: Queue, engine: Engine, database: Database) -> None:
     """A full channel that drops it leaves the key free."""
     queue.configure_channel(engine, "a", ChannelPolicy(max_backlog=1, on_full="drop"))
-    queue.enqueue_now(engine, channel="a", payload=1)
+    queue.enqueue(engine, channel="a", payload=1)
     assert enqueue_key(queue, engine).outcome == "dropped"
     assert database.value(_ROWS) == 0
 
@@ -201,7 +201,7 @@ def test_jobs(engine: Engine) -> None:
         raise AssertionError(upload)
 
     once = parse.options(key="k", unique_for=HOUR, unique_from="completion")
-    first = once.enqueue_now(engine, "a", upload="x")
+    first = once.enqueue(engine, "a", upload="x").message_id
     complete_all(jobs, engine)
     [again] = jobs.enqueue_many(engine, [once.prepare("a", upload="x")])
     assert again.message_id == first

@@ -111,7 +111,7 @@ def test_in_a_transaction(queue: Queue, engine: Engine, database: Database) -> N
     with Session(engine) as session:
         assert queue.move(session, message_id, "b") == "moved"
         with pytest.raises(LockOrderError):
-            queue.enqueue_now(session, channel="c", payload=1)
+            queue.enqueue(session.connection(), channel="c", payload=1)
         session.rollback()
     found = queue.message(engine, message_id)
     assert found is not None
@@ -124,7 +124,7 @@ def test_keys_come_before_messages(queue: Queue, engine: Engine, connect: Connec
     """A move waits for the key before it holds the message, so that no circle is closed with who goes the other way."""
     [message_id] = _enqueue(queue, engine, 1, key="k")
     holder = connect()
-    queue.enqueue_now(holder, channel="b", payload=2, key="k")
+    queue.enqueue(holder, channel="b", payload=2, key="k")
     rival = waits.start(lambda own: queue.move(own, message_id, "b")).blocked()
     # The message is free meanwhile: an enqueue comes before a cancel in every transaction.
     queue.cancel(holder, message_id)

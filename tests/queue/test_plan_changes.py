@@ -182,7 +182,7 @@ def test_a_channel_made_by_an_older_transaction(queue: Queue, engine: Engine, co
     queue.configure(engine, default_plan="gold")
     late = connect()
     for number in range(5):
-        queue.enqueue_now(late, channel="late", payload=number)
+        queue.enqueue(late, channel="late", payload=number)
     queue.configure_plan(engine, "gold", max_concurrency=2)
     late.commit()
     assert len(take(engine, queue)) == 2
@@ -198,7 +198,7 @@ def test_a_first_rate_of_a_ready_channel(queue: Queue, engine: Engine, connect: 
     take(engine, queue, limit=1)
     late = connect()
     for number in range(5):
-        queue.enqueue_now(late, channel="late", payload=number)
+        queue.enqueue(late, channel="late", payload=number)
     queue.configure_plan(engine, "gold", rate=Rate(1, per=HOUR, burst=burst))
     late.commit()
     taken = [one.channel for _ in range(2 * burst) for one in take(engine, queue, limit=1)]

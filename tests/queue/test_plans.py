@@ -93,7 +93,7 @@ def test_the_default_plan(queue: Queue, engine: Engine) -> None:
     with Session(engine) as session:
         generous.enqueue(session, channel="enqueued", payload=1)
         session.commit()
-    queue.enqueue_now(engine, channel="at once", payload=1)
+    queue.enqueue(engine, channel="at once", payload=1)
     queue.configure_channel(engine, "configured", weight=2)
     queue.configure(engine, default_plan=None)
     seed(engine, queue, "late", count=1)

@@ -128,7 +128,7 @@ def test_in_a_transaction(queue: Queue, engine: Engine, database: Database) -> N
     with Session(engine) as session:
         assert queue.retry_now(session, message_id) == "due"
         with pytest.raises(LockOrderError):
-            queue.enqueue_now(session, channel="c", payload=1)
+            queue.enqueue(session.connection(), channel="c", payload=1)
         session.rollback()
     assert not queue.dequeue(engine)
     assert database.rows(_HELD) == []

@@ -100,12 +100,12 @@ def test_pages_of_channels(queue: Queue, engine: Engine) -> None:
 async def test_targets(queue: Queue, engine: Engine, async_engine: AsyncEngine, connect: Connect) -> None:
     """Both are answered in the transaction of a session or connection, seeing what it has sent, or in their own."""
     connection = connect()
-    queue.enqueue_now(connection, channel="a", payload=1)
+    queue.enqueue(connection, channel="a", payload=1)
     assert queue.stats(connection).channels == 1
     assert queue.stats(engine).channels == 0
     connection.rollback()
     with Session(engine) as session:
-        queue.enqueue_now(session, channel="a", payload=1)
+        queue.enqueue(session.connection(), channel="a", payload=1)
         queue.enqueue(session, channel="recorded only", payload=1)
         assert [one.channel for one in queue.channels(session)] == ["a"]
         assert queue.stats(session).ready == 1
@@ -113,7 +113,7 @@ async def test_targets(queue: Queue, engine: Engine, async_engine: AsyncEngine, 
     assert queue.stats(registry) == NOTHING
     registry.remove()
     async with async_engine.connect() as asynchronous:
-        await queue.enqueue_now(asynchronous, channel="a", payload=1)
+        await queue.enqueue(asynchronous, channel="a", payload=1)
         assert (await queue.stats(asynchronous)).ready == 1
         assert len(await queue.channels(asynchronous, "a")) == 1
     async with AsyncSession(async_engine) as session_:
@@ -126,8 +126,8 @@ async def test_targets(queue: Queue, engine: Engine, async_engine: AsyncEngine, 
 
 async def test_busy_channels(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
     """With busy=True only channels with messages are listed, on an AsyncEngine too."""
-    queue.enqueue_now(engine, channel="a", payload=1)
-    queue.enqueue_now(engine, channel="b", payload=1)
+    queue.enqueue(engine, channel="a", payload=1)
+    queue.enqueue(engine, channel="b", payload=1)
     queue.complete(engine, queue.dequeue(engine, limit=1))
     assert [one.channel for one in queue.channels(engine)] == ["a", "b"]
     assert [one.channel for one in queue.channels(engine, busy=True)] == ["b"]

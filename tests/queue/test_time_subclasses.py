@@ -39,7 +39,7 @@ def test_an_enqueue(engine: Engine, database: Database) -> None:
     ]
     for number, (words, late) in enumerate(cases):
         queue = Queue(f"documents {number}")
-        queue.enqueue_now(engine, channel="a", payload=1, **words)
+        queue.enqueue(engine, channel="a", payload=1, **words)
         queue.enqueue_many(engine, [Enqueue(channel="b", payload=1, **words)] * 2)
         due = database.rows("select to_timestamp(dequeue_at / 1e6) as at, enqueued_at from fq_message")
         for row in due:
@@ -51,8 +51,8 @@ def test_an_enqueue(engine: Engine, database: Database) -> None:
 
 def test_deliveries(queue: Queue, engine: Engine, database: Database) -> None:
     """Leases and retries take as long as they say."""
-    queue.enqueue_now(engine, channel="a", payload=1)
-    queue.enqueue_now(engine, channel="a", payload=2)
+    queue.enqueue(engine, channel="a", payload=1)
+    queue.enqueue(engine, channel="a", payload=2)
     first, second = queue.dequeue(engine, limit=2, lease=_HOUR)
     until = queue.extend(engine, [first], lease=StrangeDuration(hours=2))
     assert timedelta(hours=1.9) < until - datetime.now(UTC) < timedelta(hours=2.1)
@@ -88,7 +88,7 @@ def test_configuration(queue: Queue, engine: Engine, database: Database) -> None
 
 def test_dead_letters(queue: Queue, engine: Engine) -> None:
     """Dead letters are found by their time."""
-    queue.enqueue_now(engine, channel="a", payload=1)
+    queue.enqueue(engine, channel="a", payload=1)
     queue.bury(engine, queue.dequeue(engine))
     assert not queue.dead_letters(engine, since=_LATER)
     assert queue.dead_letters(engine, until=_LATER)
@@ -159,6 +159,6 @@ def test_a_worker(engine: Engine, database: Database) -> None:
 def test_a_wait_for_a_result(queue: Queue, engine: Engine) -> None:
     """A wait takes as long as it says."""
     queue.configure(engine, results=_HOUR)
-    message_id = queue.enqueue_now(engine, channel="a", payload=1)
+    message_id = queue.enqueue(engine, channel="a", payload=1).message_id
     with pytest.raises(ResultNotReady):
         queue.result(engine, message_id, timeout=StrangeDuration(milliseconds=1))

@@ -76,7 +76,7 @@ async def test_the_channel_of_a_job(async_engine: AsyncEngine, engine: Engine, q
     def double(number: int) -> int:
         return 2 * number
 
-    message_id = double.enqueue_now(engine, "a", number=4)
+    message_id = double.enqueue(engine, "a", number=4).message_id
     assert message_id is not None
     Worker(engine, queue, concurrency=1).run(drain=True)
     assert double.result(engine, message_id, channel="a") == 8
@@ -94,8 +94,8 @@ def test_a_batch_keeps_what_each_has(engine: Engine, queue: Queue, database: Dat
     """Completions of one session with and without a value, of two queues, one of which keeps nothing."""
     other = Queue("other")
     for each in range(3):
-        queue.enqueue_now(engine, channel="a", payload=each)
-    other.enqueue_now(engine, channel="a", payload=0)
+        queue.enqueue(engine, channel="a", payload=each)
+    other.enqueue(engine, channel="a", payload=0)
     first, second, third = queue.dequeue(engine, limit=3)
     [fourth] = other.dequeue(engine)
     assert not fourth.keeps_result
@@ -154,7 +154,7 @@ def test_cancelled(engine: Engine, queue: Queue, out: Out) -> None:
     changes nothing.
     """
     for is_leased, in_session in product((False, True), repeat=2):
-        message_id = queue.enqueue_now(engine, channel="a", payload=1)
+        message_id = queue.enqueue(engine, channel="a", payload=1).message_id
         assert message_id is not None
         deliveries = queue.dequeue(engine) if is_leased else []
         if in_session:
@@ -242,7 +242,7 @@ def test_another_codec(engine: Engine) -> None:
     """The queue's codec encodes results, too."""
     queue = Queue("raw", codec=BytesCodec())
     queue.configure(engine, results=HOUR)
-    queue.enqueue_now(engine, channel="a", payload=b"1")
+    queue.enqueue(engine, channel="a", payload=b"1")
     [delivery] = queue.dequeue(engine)
     queue.complete(engine, delivery, result=b"\x00\xff")
     assert queue.result(engine, delivery.message_id) == b"\x00\xff"

@@ -93,7 +93,7 @@ def test_each_end_notifies(  # noqa: PLR0917 - fixtures
 @pytest.mark.usefixtures("notified")
 async def test_an_awaited_end_notifies(async_engine: AsyncEngine, queue: Queue, database: Database) -> None:
     """The same in an event loop, for several that wait for one message, and for others beside."""
-    ids = [await queue.enqueue_now(async_engine, channel="a", payload=each) or 0 for each in range(2)]
+    ids = [(await queue.enqueue(async_engine, channel="a", payload=each)).message_id or 0 for each in range(2)]
     deliveries = await queue.dequeue(async_engine, limit=2)
     waiting = [
         asyncio.ensure_future(queue.result(async_engine, one, timeout=PATIENCE)) for one in (ids[0], ids[0], ids[1])
@@ -139,7 +139,7 @@ def test_without_notifications(database: Database, start: Start, engine: Engine)
     """A queue that does not notify is polled: nothing is registered, and nobody listens."""
     queue = Queue("quiet", notify=False, check_kinds=False)
     queue.configure(engine, results=timedelta(hours=1))
-    message_id = queue.enqueue_now(engine, channel="a", payload=1) or 0
+    message_id = queue.enqueue(engine, channel="a", payload=1).message_id or 0
     waiting = start(lambda: queue.result(engine, message_id, timeout=PATIENCE))
     queue.complete(engine, queue.dequeue(engine), result=1)
     assert waiting.result(PATIENCE.total_seconds()) == 1
@@ -185,7 +185,7 @@ def test_in_vain(engine: Engine, queue: Queue, out: Out, database: Database) -> 
 
 async def test_a_wait_that_is_cancelled(async_engine: AsyncEngine, queue: Queue, database: Database) -> None:
     """Nothing is left behind by one who stops waiting."""
-    message_id = await queue.enqueue_now(async_engine, channel="a", payload=1) or 0
+    message_id = (await queue.enqueue(async_engine, channel="a", payload=1)).message_id or 0
     waiting = asyncio.ensure_future(queue.result(async_engine, message_id, timeout=PATIENCE))
     await auntil(lambda: database.value(_WAITS) == 1, "it waits")
     waiting.cancel()

@@ -135,7 +135,7 @@ def test_one_waits_for_a_worker(engine: Engine, queue: Queue) -> None:
     worker = Worker(engine, queue, housekeeping=False)
     worker.start()
     try:
-        message_id = double.enqueue_now(engine, "a", 21)
+        message_id = double.enqueue(engine, "a", 21).message_id
         assert message_id is not None
         assert double.result(engine, message_id, timeout=PATIENCE) == 42
     finally:
@@ -237,7 +237,7 @@ def test_typed_jobs(engine: Engine, queue: Queue) -> None:
         (untyped, {"pages": [7]}),
         (nothing, None),
     ]
-    ids = [job.enqueue_now(engine, "a") for job, _ in jobs]
+    ids = [job.enqueue(engine, "a").message_id for job, _ in jobs]
     _drain(engine, queue)
     for (job, value), message_id in zip(jobs, ids, strict=True):
         assert job.result(engine, message_id) == value
@@ -255,7 +255,7 @@ def test_a_job_that_returns_something_else(engine: Engine, queue: Queue) -> None
     def wrong() -> int:
         return "seven"  # type: ignore[return-value]
 
-    message_id = wrong.enqueue_now(engine, "a")
+    message_id = wrong.enqueue(engine, "a").message_id
     assert message_id is not None
     _drain(engine, queue)
     with pytest.raises(ResultNotKept, match="job 'wrong' returned 'seven': Expected `int`, got `str`"):
@@ -274,7 +274,7 @@ def test_a_job_whose_result_would_lose_something(engine: Engine, queue: Queue) -
         return _NOW
 
     for job in (secret, unsaid):
-        message_id = job.enqueue_now(engine, "a")
+        message_id = job.enqueue(engine, "a").message_id
         assert message_id is not None
         _drain(engine, queue)
         with pytest.raises(ResultNotKept, match="would come back as"):
@@ -302,7 +302,7 @@ def test_child_processes(engine: Engine) -> None:
     queue.configure(engine, results=HOUR)
     [first] = send(engine, queue, {"a": [1]}, kind="value")
     [second] = send(engine, queue, 2, kind="lock")
-    third = isolated.page.enqueue_now(engine, "a", 3)
+    third = isolated.page.enqueue(engine, "a", 3).message_id
     assert third is not None
     _drain(engine, queue, concurrency=1)
     assert queue.result(engine, first) == {"a": [1]}
@@ -343,7 +343,7 @@ def test_housekeeping(engine: Engine, queue: Queue, database: Database) -> None:
     """A worker deletes what is over, and nothing else."""
     for each in (timedelta(microseconds=1), HOUR):
         queue.configure(engine, results=each)
-        queue.enqueue_now(engine, channel="a", payload=1)
+        queue.enqueue(engine, channel="a", payload=1)
         queue.complete(engine, queue.dequeue(engine), result=1)
     database.execute("select fq_begin_result_wait('documents', 1, gen_random_uuid(), 1)")
     queue.handler("default")(lambda _: None)

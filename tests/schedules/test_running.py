@@ -206,7 +206,7 @@ def test_a_channel_that_is_being_made_holds_up_its_schedules_alone(
     queue.pause(engine)
     worker = Worker(engine, queue, lease=LONG_LEASE, listen=False)
     with retimed(worker, **OFTEN), engine.begin() as business:
-        queue.enqueue_now(business, channel="new", payload=1)
+        queue.enqueue(business, channel="new", payload=1)
         clock.advance(HOUR)
         until(lambda: len(slots(database)) == 1, "the other one is run")
         business.commit()
@@ -346,7 +346,7 @@ def test_a_worker_without_housekeeping_leaves_them(engine: Engine, database: Dat
     queue.handler()(lambda delivery: done.append(delivery.payload))
     queue.schedule(engine, "hourly", channel="a", every=HOUR)
     clock.advance(HOUR)
-    queue.enqueue_now(engine, channel="a", payload=1)
+    queue.enqueue(engine, channel="a", payload=1)
     with retimed(Worker(engine, queue, lease=LONG_LEASE, housekeeping=False), **OFTEN):
         until(lambda: done == [1], "it works")
     assert slots(database) == []

@@ -137,7 +137,7 @@ def test_a_call(fairqueue_async_engine):
     queue = Queue("documents")
 
     async def working():
-        await queue.enqueue_now(fairqueue_async_engine, channel="a", payload=1)
+        await queue.enqueue(fairqueue_async_engine, channel="a", payload=1)
         [delivery] = await queue.dequeue(fairqueue_async_engine)
         assert delivery.payload == 1
 

@@ -67,7 +67,7 @@ def test_a_rollback(queue: Queue, session: Session) -> None:
 def test_periods(queue: Queue, session: Session) -> None:
     """Messages tell for how long their keys are unique, recorded and sent."""
     hour = timedelta(hours=1)
-    queue.enqueue_now(session, channel="a", payload="sent", key="k", unique_for=hour)
+    queue.enqueue(session.connection(), channel="a", payload="sent", key="k", unique_for=hour)
     queue.enqueue(session, channel="a", payload="recorded", key="l", unique_for=hour, unique_from="completion")
     queue.enqueue(session, channel="a", payload="plain", key="m")
     assert_enqueued(session, queue, unique_for=hour, payload="sent", count=1)
@@ -89,7 +89,7 @@ def test_when(queue: Queue, session: Session) -> None:
 
 def test_delivered_messages(queue: Queue, engine: Engine) -> None:
     """What a consumer holds is not waiting any more."""
-    queue.enqueue_now(engine, channel="a", payload=1)
+    queue.enqueue(engine, channel="a", payload=1)
     with Session(engine) as session:
         assert_enqueued(session, queue, count=1)
         session.rollback()

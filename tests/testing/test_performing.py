@@ -110,7 +110,7 @@ def test_drain(application: Queue, session: Session, database: Database) -> None
 @pytest.mark.usefixtures("counted")
 def test_drain_of_committed_work(application: Queue, session: Session, engine: Engine) -> None:
     """Messages that others have committed are performed, too; where the test commits, it is done for good."""
-    application.enqueue_now(engine, channel="a", payload={"pages": 1}, kind="parse")
+    application.enqueue(engine, channel="a", payload={"pages": 1}, kind="parse")
     session.commit()
     assert len(drain(session, application)) == 2
 

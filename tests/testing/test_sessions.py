@@ -239,7 +239,7 @@ def test_the_clock(engine: Engine, queue: Queue, database: Database) -> None:
     before = clock.now()
     clock.move_to(before + timedelta(days=400))
     assert timedelta(days=400) <= clock.now() - before < timedelta(days=401)
-    queue.enqueue_now(engine, channel="a", payload=1)
+    queue.enqueue(engine, channel="a", payload=1)
     [delivery] = queue.dequeue(engine)
     assert delivery.enqueued_at > before + timedelta(days=399)
     # Another one in the same database is the same clock.

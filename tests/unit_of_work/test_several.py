@@ -172,7 +172,7 @@ def test_other_databases_are_refused(connect: Connect) -> None:
         with pytest.raises(FairQueueError, match="speaks sqlite"):
             late.commit()
     with engine.connect() as connection, pytest.raises(FairQueueError, match="sqlite"):
-        QUEUE.enqueue_now(connection, channel="a", payload=1)
+        QUEUE.enqueue(connection, channel="a", payload=1)
     for verb in (QUEUE.dequeue, lambda given: QUEUE.cancel(given, 1), lambda given: QUEUE.complete(given, [])):
         with pytest.raises(FairQueueError, match="sqlite"):
             verb(engine)

@@ -246,7 +246,7 @@ def test_what_handlers_do(  # noqa: PLR0915, PLR0917 - one child does it all
     costs = Queue("costs")
     costs.configure(engine, fair_by="cost")
     costs.handler(**_PROCESS)(isolated.cost_seven)
-    costs.enqueue_now(engine, channel="a", payload=1)
+    costs.enqueue(engine, channel="a", payload=1)
 
     url, folder = engine.url.render_as_string(hide_password=False), {"folder": str(tmp_path)}
     ends = {how: send(engine, queue, {"how": how}, kind="ends")[0] for how in [*_RETRIED, "return", "release", "bury"]}
@@ -262,7 +262,7 @@ def test_what_handlers_do(  # noqa: PLR0915, PLR0917 - one child does it all
     send(engine, queue, folder, kind="signalled")
     [failing] = send(engine, queue, 1, kind="failing")
     [paged] = send(engine, queue, {"upload": "a"}, kind="page")
-    isolated.write.enqueue_now(engine, "a", path=str(tmp_path / "said"), amount=Decimal("1.50"))
+    isolated.write.enqueue(engine, "a", path=str(tmp_path / "said"), amount=Decimal("1.50"))
     send(engine, isolated.jobs, {"path": 3}, kind="write")
 
     queues = queue, isolated.jobs, costs

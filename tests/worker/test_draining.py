@@ -82,7 +82,7 @@ def test_a_message_that_is_withdrawn_meanwhile(queue: Queue, engine: Engine, dat
         if delivery.payload == "withdrawn":
             queue.cancel(engine, delivery.message_id)
             until(lambda: context.cancelled, "it has heard of it")
-            queue.enqueue_now(engine, channel="a", payload="next")
+            queue.enqueue(engine, channel="a", payload="next")
         if delivery.payload == "next":
             queue.enqueue(session, channel="a", payload="last")
 

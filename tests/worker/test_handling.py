@@ -70,7 +70,7 @@ def test_a_handler_without_parentheses(queue: Queue, engine: Engine) -> None:
 
     assert list(queue.handlers) == ["default"]
     assert queue.handlers["default"].function is parse
-    queue.enqueue_now(engine, channel="a", payload=7)
+    queue.enqueue(engine, channel="a", payload=7)
     Worker(engine, queue, housekeeping=False).run(drain=True)
     assert handled == [7]
     with pytest.raises(InvalidArgument, match=r"kind 'default' .* has a handler already, .*@queue.handler\('parse'\)"):

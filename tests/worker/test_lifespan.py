@@ -138,7 +138,7 @@ def test_jobs_and_middleware(queue: Queue, engine: Engine) -> None:
         with pytest.raises(InvalidArgument, match=r"several are: "):
             Context(context._held, None, {"a": 1, "b": 2}).resource(int)
 
-    parse.enqueue_now(engine, channel="a", client="payload")
+    parse.enqueue(engine, channel="a", client="payload")
     Worker(engine, queue, housekeeping=False).run(drain=True)
     assert seen[0] is seen[2]
     assert seen[1] == "payload"

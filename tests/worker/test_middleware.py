@@ -47,7 +47,7 @@ def test_the_order(queue: Queue, engine: Engine) -> None:
     def handle(_: Delivery) -> None:
         steps.append("handler")
 
-    queue.enqueue_now(engine, channel="a", payload=1)
+    queue.enqueue(engine, channel="a", payload=1)
     Worker(engine, queue, housekeeping=False, middleware=[_around(steps, "outer")]).run(drain=True)
     assert steps == [
         "outer before a", "first before a", "second before a", "handler", "second after", "first after", "outer after",

@@ -108,7 +108,7 @@ async def test_async(async_engine: AsyncEngine, queue: Queue, caplog: pytest.Log
         await auntil(lambda: context.stopping, "it is told")
         done.append(1)
 
-    await queue.enqueue_now(async_engine, channel="a", payload=1)
+    await queue.enqueue(async_engine, channel="a", payload=1)
     worker = retimed(AsyncWorker(async_engine, queue, name="w1", lease=LONG_LEASE), **_SOON)
     running = asyncio.create_task(worker.run())
     async with asyncio.timeout(PATIENCE.total_seconds()):
