@@ -11,7 +11,6 @@ from sqlalchemy_fairqueue.database import Target, check_installed
 from sqlalchemy_fairqueue.database.drivers import check_driver
 from sqlalchemy_fairqueue.database.engines import on, own_transaction, refused, run
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.queue.named_arguments import named_arguments
 from sqlalchemy_fairqueue.unit_of_work import connection_of, joined, lock_order_of, record, send, session_of
 from sqlalchemy_fairqueue.values import SCHEMA_BYTES, ChannelPolicy, check_count, check_name
 
@@ -29,7 +28,6 @@ OPEN_GROUPS = "_fairqueue_open_groups"
 class QueueBase:
     """Name, schema and defaults of a queue. See :class:`sqlalchemy_fairqueue.Queue`."""
 
-    @named_arguments
     def __init__(
         self,
         name: str,

@@ -13,7 +13,6 @@ from sqlalchemy_fairqueue.queue.configuration_arguments import (
     queue_settings,
     reset_fields,
 )
-from sqlalchemy_fairqueue.queue.named_arguments import named_arguments
 from sqlalchemy_fairqueue.queue.verbs import recorded
 from sqlalchemy_fairqueue.unit_of_work import Configure, Limit, Pause, SetQueue
 from sqlalchemy_fairqueue.values import (
@@ -42,7 +41,6 @@ class ConfigurationMethods(QueueBase):
     """configure, configure_channel, pause and resume: recorded on a session, sent at once on a Connection or Engine."""
 
     @recorded
-    @named_arguments
     def configure(
         self,
         where: RecordedWhere,

@@ -12,7 +12,6 @@ from sqlalchemy_fairqueue.database.engines import on, refused, run, run_transact
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.queue.base import OPEN_GROUPS, QueueBase
 from sqlalchemy_fairqueue.queue.instrumentation import installed
-from sqlalchemy_fairqueue.queue.named_arguments import named_arguments
 from sqlalchemy_fairqueue.queue.verbs import recorded
 from sqlalchemy_fairqueue.unit_of_work import (
     EnqueueMessage,
@@ -105,7 +104,6 @@ class EnqueueMethods(QueueBase):
     """enqueue and enqueue_many: recorded on a session, sent at once on a connection or engine."""
 
     @recorded
-    @named_arguments
     def enqueue(
         self,
         where: RecordedWhere,

@@ -20,7 +20,6 @@ from sqlalchemy_fairqueue.errors import InvalidArgument, UnhandledKindWarning
 from sqlalchemy_fairqueue.queue.callers import frames_of_this_package
 from sqlalchemy_fairqueue.queue.lifespan import LifespanFunction, LifespanMethods, resources_taken
 from sqlalchemy_fairqueue.queue.middleware import is_asynchronous
-from sqlalchemy_fairqueue.queue.named_arguments import named_arguments
 from sqlalchemy_fairqueue.queue.signatures import class_of, hints_of, parameters_of
 from sqlalchemy_fairqueue.values import RetryPolicy, check_duration, check_name
 
@@ -100,7 +99,6 @@ class HandlerMethods(LifespanMethods):
         isolation: Isolation = "none",
     ) -> Callable[[F], F]: ...
 
-    @named_arguments
     def handler(
         self,
         kind: Any = "default",

@@ -12,7 +12,6 @@ from sqlalchemy_fairqueue.codecs import BytesCodec
 from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.queue.contexts import Context
-from sqlalchemy_fairqueue.queue.named_arguments import named_arguments
 from sqlalchemy_fairqueue.queue.results import ResultMethods, ResultQuestion
 from sqlalchemy_fairqueue.queue.schedules import ScheduleMethods
 from sqlalchemy_fairqueue.queue.signatures import class_of, hints_of, parameters_of
@@ -25,7 +24,6 @@ from sqlalchemy_fairqueue.values import (
     check_message_id,
     check_name,
 )
-from sqlalchemy_fairqueue.values.misspellings import advice_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -44,8 +42,8 @@ R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 S = TypeVar("S", bound=Session | AsyncSession)
 _KINDS = inspect.Parameter
-_RESERVED = ("self", "session", "context", "channel")
 _OPTIONS = EnqueueOptions.__annotations__.keys()
+_RESERVED = ("self", "session", "context", "channel")
 
 
 class Job(Generic[C, P, R_co]):
@@ -93,7 +91,8 @@ class Job(Generic[C, P, R_co]):
                 cost, unique_for, unique_from. They replace those that were given before, one by one.
 
         Raises:
-            InvalidArgument: It is none of these.
+            TypeError: It is none of these.
+            InvalidArgument: A bad value.
 
         Example:
             >>> @queue.job
@@ -105,10 +104,8 @@ class Job(Generic[C, P, R_co]):
             >>> queue.stats(engine).scheduled
             1
         """
-        for name, value in options.items():
-            if name not in _OPTIONS:
-                advice = advice_on(name, value, _OPTIONS)
-                raise InvalidArgument(f"{name!r} is no option of a message; {advice}")
+        if unknown := options.keys() - _OPTIONS:
+            raise TypeError(f"{min(unknown)!r:.80} is no option of a message; the options are {', '.join(_OPTIONS)}")
         job: Job[C, P, R_co] = Job(self.queue, self.kind, self.function, self.schema)
         job._options = {**self._options, **options}
         # An error here is at the line that has the bad value, and not where the job is enqueued.
@@ -344,7 +341,6 @@ class JobMethods(ScheduleMethods, ResultMethods):
         isolation: Isolation = "none",
         former: Iterable[str] = (),
     ) -> _Declare: ...
-    @named_arguments
     def job(
         self,
         function: Callable[..., Any] | None = None,
