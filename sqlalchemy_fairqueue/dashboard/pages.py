@@ -133,7 +133,7 @@ class Pages(GroupPages, PlanPages):
         letter = None
         if message is None:
             of = self.reading.queue(queue.name)
-            letter = next(iter(await self.reading.ask(of.dead_letters, message_id)), None)
+            letter = next(iter(await self.reading.ask(of.dead_letters.list, message_id)), None)
         one = message or letter
         if one is None:
             return await self._ended(request, access, figures, queue, message_id)
@@ -216,7 +216,9 @@ class Pages(GroupPages, PlanPages):
 
     async def _schedules(self, queue: str) -> Sequence[ScheduleInfo]:
         of = self.reading.queue(queue)
-        return await self.reading.shared(("schedules", queue), lambda: self.reading.ask(of.schedules, limit=_SCHEDULES))
+        return await self.reading.shared(
+            ("schedules", queue), lambda: self.reading.ask(of.schedules.list, limit=_SCHEDULES)
+        )
 
     async def workers(self, request: Request) -> Response:
         """The consumers, and what each holds."""

@@ -86,8 +86,8 @@ class MessageFailed(ResultError):
         line = last_line(self.error)
         last = f" ({line[:500]})" if line else ""
         return (
-            f"message {self.message_id} failed: {self.reason}{last}; correct the cause, then queue.redrive brings it "
-            "back"
+            f"message {self.message_id} failed: {self.reason}{last}; correct the cause, then "
+            "queue.dead_letters.redrive brings it back"
         )
 
 

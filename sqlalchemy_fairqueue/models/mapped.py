@@ -79,7 +79,7 @@ class ChannelPlan(ChannelPlanMixin, _Base):
     """The plan that a channel follows, in the connection's default schema.
 
     Example:
-        >>> queue.configure_plan(engine, "gold", weight=3)
+        >>> queue.plans.configure(engine, "gold", weight=3)
         >>> queue.configure_channel(engine, "customer-7", plan="gold")
         >>> with Session(engine) as session:
         ...     print(session.scalars(select(ChannelPlan.plan).where(ChannelPlan.queue == queue.name)).all())
@@ -91,7 +91,7 @@ class Plan(PlanMixin, _Base):
     """A plan, in the connection's default schema.
 
     Example:
-        >>> queue.configure_plan(engine, "gold", weight=3)
+        >>> queue.plans.configure(engine, "gold", weight=3)
         >>> with Session(engine) as session:
         ...     print(session.get(Plan, (queue.name, "gold")).policy["weight"])
         3
@@ -226,7 +226,7 @@ class StopRequest(StopRequestMixin, _Base):
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> [delivery] = queue.dequeue(engine)
-        >>> found = queue.stop_worker(engine, delivery.lease.consumer)
+        >>> found = queue.admin.stop_worker(engine, delivery.lease.consumer)
         >>> with Session(engine) as session:
         ...     print(len(session.scalars(select(StopRequest).where(StopRequest.queue == queue.name)).all()))
         1
@@ -237,7 +237,7 @@ class Limit(LimitMixin, _Base):
     """See :class:`LimitMixin`.
 
     Example:
-        >>> queue.configure_limit(engine, "mail", max_concurrency=3)
+        >>> queue.limits.configure(engine, "mail", max_concurrency=3)
         >>> with Session(engine) as session:
         ...     print(session.get(Limit, "mail").max_concurrency)
         3
@@ -276,7 +276,7 @@ class Schedule(ScheduleMixin, _Base):
     """A schedule, in the connection's default schema.
 
     Example:
-        >>> queue.schedule(engine, "nightly", channel="customer-7", cron="0 3 * * *")
+        >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *")
         >>> with Session(engine) as session:
         ...     print(session.scalars(select(Schedule.cron).where(Schedule.queue == queue.name)).all())
         ['0 3 * * *']

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sqlalchemy import Connection, Engine
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.unit_of_work import LockOrder, Operation
 
 R = TypeVar("R")
+Q = TypeVar("Q", bound="QueueBase")
 # In the namespace of a session while it makes groups: sessions without pay for one look-up an enqueue.
 OPEN_GROUPS = "_fairqueue_open_groups"
 
@@ -133,6 +134,16 @@ class QueueBase:
         if isinstance(where, Engine):
             return run(where, lambda connection: _committed(connection, schema, work))
         raise refused(where)
+
+
+class Facet(Generic[Q]):
+    """A part of what can be asked of a queue, with names of its own."""
+
+    def __init__(self, queue: Q) -> None:
+        self._queue = queue
+        self._target = queue._target  # noqa: SLF001 - a part of it, and the next two
+        self._ask = queue._ask  # noqa: SLF001
+        self._perform = queue._perform  # noqa: SLF001
 
 
 def schema_of(queues: Sequence[QueueBase]) -> str | None:

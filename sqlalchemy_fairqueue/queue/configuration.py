@@ -70,7 +70,7 @@ class ConfigurationMethods(QueueBase):
                 allows, none is delivered.
             rate: Most messages of the whole queue in a time, exactly, such as an API allows that all tenants share: a
                 :class:`~sqlalchemy_fairqueue.Rate` or its text, ``"50/s"``. None: no rate.
-            limits: The names of shared limits that the queue draws from, at most 16, made by :meth:`configure_limit`.
+            limits: The names of shared limits that the queue draws from, at most 16, made by ``limits.configure``.
                 All of them hold, beside the queue's own. None: none.
             history: Whether attempts are recorded in ``fq_history``: those that begin from the commit on.
             history_retention: For how long they are kept, at least a day, since days are dropped whole. None: 30 days,
@@ -80,7 +80,7 @@ class ConfigurationMethods(QueueBase):
                 kinds, where None means as all others, and leaves the rest; its key None stands for all others.
             results: For how long what handlers return is kept, for :meth:`result`: of messages that are delivered from
                 the commit on. Housekeeping of workers then deletes it. None: it is not kept, as before it is set.
-            default_plan: The plan, made by :meth:`configure_plan`, that channels made from now on follow. It goes
+            default_plan: The plan, made by ``plans.configure``, that channels made from now on follow. It goes
                 before the defaults. Channels that exist keep their plan, or none. None: none.
             forget_channels_after: Housekeeping of workers deletes channels that have been idle for so long, without
                 messages and dead letters: their names, and how much they had dropped. The next enqueue makes such a
@@ -141,7 +141,7 @@ class ConfigurationMethods(QueueBase):
                 ``Queue(defaults=...)``.
             policy: A policy that replaces all of the channel's, its plan and what was configured for it alone included:
                 it follows no plan then.
-            plan: The :meth:`plan <configure_plan>` that the channel follows from now on. None: none; the values that
+            plan: The plan that the channel follows from now on. None: none; the values that
                 hold now stay.
             reset: Names of fields, such as ``["weight"]``, that are configured for this channel alone no longer: the
                 plan decides them again, or where there is none, the queue's configured defaults. ``"all"``: every

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database import DeadLetterFilter
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.queue.base import QueueBase
+from sqlalchemy_fairqueue.queue.base import Facet, QueueBase
 from sqlalchemy_fairqueue.queue.verbs import verb
 from sqlalchemy_fairqueue.values import DeadLetterInfo, check_count, check_instant, check_name
 
 if TYPE_CHECKING:
+    import builtins
     from datetime import datetime
 
     from sqlalchemy_fairqueue.queue.verbs import Where
@@ -21,15 +22,19 @@ if TYPE_CHECKING:
     Ids = int | Iterable[int] | None
 
 
-class DeadLetterMethods(QueueBase):
-    """dead_letters, redrive and purge_dead: done at once, since they return what they found.
+class DeadLetters(Facet[QueueBase]):
+    """Dead letters of a queue, as ``queue.dead_letters``: all is done at once, since they return what they found.
 
     On a session or connection they are part of its transaction, and what a session has recorded but not sent is not
     seen; on an engine they have one of their own. What is given restricts: ids, channel and kind must all be met.
+
+    Example:
+        >>> queue.dead_letters.list(engine)
+        []
     """
 
     @verb
-    def dead_letters(
+    def list(
         self,
         where: Where,
         message_ids: Ids = None,
@@ -41,7 +46,7 @@ class DeadLetterMethods(QueueBase):
         until: datetime | None = None,
         limit: int = 100,
         after: DeadLetterInfo | None = None,
-    ) -> list[DeadLetterInfo]:
+    ) -> builtins.list[DeadLetterInfo]:
         """The messages that will not be tried again, the oldest death first.
 
         It reads what it returns, by an index, also of a channel or a kind. An error has no index: with one it reads the
@@ -65,7 +70,7 @@ class DeadLetterMethods(QueueBase):
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
             >>> queue.bury(engine, queue.dequeue(engine), reason="not a file")
-            >>> [letter.reason for letter in queue.dead_letters(engine, kind="parse")]
+            >>> [letter.reason for letter in queue.dead_letters.list(engine, kind="parse")]
             ['not a file']
         """
         which = _filter(message_ids, channel, kind, error, since, until)
@@ -73,7 +78,7 @@ class DeadLetterMethods(QueueBase):
         if after is not None and not isinstance(after, DeadLetterInfo):
             raise InvalidArgument(f"after is {after!r:.80}; give the last DeadLetterInfo of the page before")
         asked = partial(database.dead_letters, target=self._target, which=which)
-        return self._ask(where, partial(asked, limit=limit, after=after, codec=self.codec))
+        return self._ask(where, partial(asked, limit=limit, after=after, codec=self._queue.codec))
 
     @verb
     def redrive(
@@ -112,16 +117,16 @@ class DeadLetterMethods(QueueBase):
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
             >>> queue.bury(engine, queue.dequeue(engine))
-            >>> queue.redrive(engine, message_id) == {message_id: "redriven"}
+            >>> queue.dead_letters.redrive(engine, message_id) == {message_id: "redriven"}
             True
         """
         which = _filter(message_ids, channel, kind)
         check_count("limit", limit, 1, 100_000)
-        asked = partial(database.redrive, target=self._target, which=which, limit=limit, notify=self.notify)
+        asked = partial(database.redrive, target=self._target, which=which, limit=limit, notify=self._queue.notify)
         return self._ask(where, asked, settles=True)
 
     @verb
-    def purge_dead(
+    def purge(
         self,
         where: Where,
         message_ids: Ids = None,
@@ -152,7 +157,7 @@ class DeadLetterMethods(QueueBase):
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
             >>> queue.bury(engine, queue.dequeue(engine))
-            >>> queue.purge_dead(engine, until=datetime.now(UTC) + timedelta(days=1))
+            >>> queue.dead_letters.purge(engine, until=datetime.now(UTC) + timedelta(days=1))
             1
         """
         which = _filter(message_ids, channel, kind)
@@ -164,7 +169,7 @@ class DeadLetterMethods(QueueBase):
         return self._ask(where, partial(database.purge_dead, target=self._target, which=which, until=until or before))
 
 
-def _filter(  # noqa: PLR0917 - as dead_letters has them
+def _filter(  # noqa: PLR0917 - as list has them
     message_ids: Ids,
     channel: str | None,
     kind: str | None,

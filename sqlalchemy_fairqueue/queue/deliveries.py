@@ -199,7 +199,7 @@ class DeliveryMethods(QueueBase):
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
             >>> queue.bury(engine, queue.dequeue(engine), reason="no such customer")
-            >>> [letter.reason for letter in queue.dead_letters(engine)]
+            >>> [letter.reason for letter in queue.dead_letters.list(engine)]
             ['no such customer']
         """
         return self._settle(where, Verb.BURY, deliveries, reason=reason, error=error, cost=cost)

@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from sqlalchemy.orm import Session
@@ -73,18 +72,6 @@ class HandlerMethods(LifespanMethods):
         super()._begin()
         self._handlers: dict[str, Handler] = {}
         self._warned_kinds: set[str] = set()
-
-    @property
-    def handlers(self) -> Mapping[str, Handler]:
-        """The handlers that were declared so far, by kind.
-
-        Example:
-            >>> @queue.handler("parse", timeout=timedelta(minutes=5))
-            ... def parse(delivery: Delivery) -> None: ...
-            >>> {kind: str(handler.timeout) for kind, handler in queue.handlers.items()}
-            {'parse': '0:05:00'}
-        """
-        return MappingProxyType(self._handlers)
 
     @overload
     def handler(self, kind: F, /) -> F: ...
@@ -220,6 +207,11 @@ class HandlerMethods(LifespanMethods):
         self._warned_kinds.add(kind)
 
 
+def handlers_of(queue: HandlerMethods) -> Mapping[str, Handler]:
+    """The handlers that were declared so far, by kind."""
+    return queue._handlers  # noqa: SLF001 - for workers alone
+
+
 def session_type_of(queues: Iterable[HandlerMethods], base: type[S]) -> type[S]:
     """The class that handlers' sessions need: the most special one among the annotations of their ``session``.
 
@@ -231,7 +223,7 @@ def session_type_of(queues: Iterable[HandlerMethods], base: type[S]) -> type[S]:
         InvalidArgument: Two handlers take classes of which neither is the other's.
     """
     found, taker = base, ""
-    for handler in (handler for queue in queues for handler in queue.handlers.values()):
+    for handler in (handler for queue in queues for handler in handlers_of(queue).values()):
         wanted = handler.session_type
         if wanted is None or not issubclass(wanted, base) or issubclass(found, wanted):
             continue

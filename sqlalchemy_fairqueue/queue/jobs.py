@@ -13,7 +13,7 @@ from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.queue.contexts import Context
 from sqlalchemy_fairqueue.queue.results import ResultMethods, ResultQuestion
-from sqlalchemy_fairqueue.queue.schedules import ScheduleMethods
+from sqlalchemy_fairqueue.queue.schedules import ScheduleMethods, Schedules
 from sqlalchemy_fairqueue.queue.signatures import class_of, hints_of, parameters_of
 from sqlalchemy_fairqueue.values import (
     Bury,
@@ -209,12 +209,12 @@ class Job(Generic[C, P, R_co]):
             ...     print(file)
             >>> nightly = Recurrence(cron="0 3 * * *", timezone="Europe/Berlin")
             >>> parse.schedule(engine, "nightly", nightly, "customer-7", file="all.pdf")
-            >>> [schedule.name for schedule in queue.schedules(engine)]
+            >>> [schedule.name for schedule in queue.schedules.list(engine)]
             ['nightly']
         """
         _check_recurrence(recurrence)
         call = self.prepare(channel, *args, **kwargs)
-        return self.queue.schedule(where, name, job=call, **recurrence.words())
+        return Schedules(self.queue).set(where, name, job=call, **recurrence.words())
 
     @overload
     def result(

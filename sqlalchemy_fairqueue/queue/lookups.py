@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.database import Target
     from sqlalchemy_fairqueue.queue.verbs import Where
-    from sqlalchemy_fairqueue.values import AttemptDetails, MessageDetails
+    from sqlalchemy_fairqueue.values import MessageDetails
 
 _WHOLE = 256 * 2**20
 _BEGINNING = 65_536
 _MOST_AHEAD = 1000
 _SCAN = 2000
 _ATTEMPTS = 100
-_ERROR = 2**20
+ERROR = 2**20
 
 
 class LookupMethods(QueueBase):
-    """message, messages and attempts: answered at once, as the methods for statistics. They lock nothing.
+    """message and messages: answered at once, as the methods for statistics. They lock nothing.
 
     What a transaction has recorded but not sent is not found. A database role needs the grant "operator".
     """
@@ -49,13 +49,13 @@ class LookupMethods(QueueBase):
     ) -> MessageDetails | None:
         """One message that is not settled, by its id, or by its channel and key, with its whole content.
 
-        ``queue.codec.decode(found.content)`` is its payload. Dead letters are found by :meth:`dead_letters`. Its
+        ``queue.codec.decode(found.content)`` is its payload. Dead letters are found by ``queue.dead_letters``. Its
         ``wait`` says why it waits and who has what it waits for: other channels, and with a shared limit other queues.
-        Its ``history`` has the attempts that failed, as :meth:`attempts` gives them.
+        Its ``history`` has the attempts that failed, as ``queue.admin.attempts`` gives them.
         The call reads O(log n) and a bounded part of the queue. It counts up to 1,000 messages ahead of this one, and
         up to 60,000 leased messages. Shares are computed from 1,000 of the channels that have these, and 1,000 ready
-        ones; if there are more, the share that a channel is entitled to is an upper bound. :meth:`contention` reads
-        all.
+        ones; if there are more, the share that a channel is entitled to is an upper bound. ``queue.admin.contention``
+        reads all.
 
         Args:
             where: A session, Connection or Engine.
@@ -98,7 +98,7 @@ class LookupMethods(QueueBase):
             message = found[0]
             if message.deliveries:
                 attempts = database.message_attempts(
-                    connection, self._target, message.message_id, limit=_ATTEMPTS, chars=_ERROR
+                    connection, self._target, message.message_id, limit=_ATTEMPTS, chars=ERROR
                 )
                 message = replace(message, history=tuple(attempts))
             if message.consumer is not None:
@@ -106,37 +106,6 @@ class LookupMethods(QueueBase):
             ahead = database.messages_ahead(connection, self._target, message.message_id, most=_MOST_AHEAD)
             counted = None if ahead == _MOST_AHEAD else ahead
             return replace(message, messages_ahead=counted, wait=_wait(connection, self._target, message))
-
-        return self._ask(where, work)
-
-    @verb
-    def attempts(self, where: Where, message_id: int | None, *, limit: int = 100) -> tuple[AttemptDetails, ...]:
-        """The attempts of a message that ended without completing it, the first first, also of one that is dead.
-
-        A queue records them after ``queue.configure(where, history=True)``, and keeps them for its retention. An
-        attempt that a worker did not end shows as "expired", when its lease was found to be over. It costs O(log n) and
-        what is returned.
-
-        Args:
-            where: A session, Connection or Engine.
-            message_id: The message, or the dead letter, or one that was completed since.
-            limit: Most to return, the last ones, 1 to 10,000.
-
-        Raises:
-            InvalidArgument: A bad argument.
-
-        Example:
-            >>> queue.configure(engine, history=True)
-            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
-            >>> queue.retry(engine, queue.dequeue(engine), error="busy")
-            >>> [attempt.error for attempt in queue.attempts(engine, message_id)]
-            ['busy']
-        """
-        checked = check_message_id(message_id)
-        check_count("limit", limit, 1, 10_000)
-
-        def work(connection: Connection) -> tuple[AttemptDetails, ...]:
-            return tuple(database.message_attempts(connection, self._target, checked, limit=limit, chars=_ERROR))
 
         return self._ask(where, work)
 

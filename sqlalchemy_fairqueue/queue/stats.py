@@ -1,4 +1,4 @@
-"""Stats methods of a queue: its counts, those of its channels, who waits and who works."""
+"""Stats methods of a queue: its counts, and those of its channels."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from sqlalchemy_fairqueue.values import check_count, check_name
 
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue.verbs import Where
-    from sqlalchemy_fairqueue.values import ChannelStats, ConsumerInfo, Contention, QueueStats, SharedLimit
+    from sqlalchemy_fairqueue.values import ChannelStats, QueueStats
 
 
 class StatsMethods(QueueBase):
-    """stats, channels, contention and consumers: answered at once.
+    """stats and channels: answered at once.
 
     Asked on a session or connection they are part of its transaction, on an engine they have one of their own.
     They lock nothing, and what a transaction has recorded but not sent is not counted.
@@ -75,58 +75,3 @@ class StatsMethods(QueueBase):
         named = None if channel is None else [channel]
         asked = partial(database.channel_stats, target=self._target, channels=named)
         return self._ask(where, partial(asked, limit=limit, after=after, busy=busy))
-
-    @verb
-    def limits(self, where: Where, name: str | None = None) -> list[SharedLimit]:
-        """The shared limits of the queue's schema, by name: what they allow, what is out, which queues draw from them.
-
-        Args:
-            where: As for the class.
-            name: Only this one, if it exists. None: all.
-
-        Example:
-            >>> queue.configure_limit(engine, "mail", max_concurrency=3)
-            >>> [(limit.name, limit.max_concurrency) for limit in queue.limits(engine, "mail")]
-            [('mail', 3)]
-        """
-        if name is not None:
-            check_name("limit", name)
-        return self._ask(where, partial(database.limits, schema=self._target.schema, name=name))
-
-    @verb
-    def contention(self, where: Where, *, limit: int = 100) -> Contention:
-        """The channels that wait longest and those with the most messages out, with what decides whose turn it is.
-
-        It costs about what :meth:`stats` costs.
-
-        Args:
-            where: As for the class.
-            limit: Most channels of each of the two sorts, 1 to 100,000.
-
-        Raises:
-            InvalidArgument: A bad argument.
-
-        Example:
-            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
-            >>> contention = queue.contention(engine)
-        """
-        check_count("limit", limit, 1, 100_000)
-        return self._ask(where, partial(database.contention, target=self._target, limit=limit))
-
-    @verb
-    def consumers(self, where: Where, *, limit: int = 100) -> list[ConsumerInfo]:
-        """The consumers with a lease that has not expired, and what each holds, the most messages first.
-
-        Args:
-            where: As for the class.
-            limit: Most consumers to return, 1 to 100,000.
-
-        Raises:
-            InvalidArgument: A bad argument.
-
-        Example:
-            >>> queue.consumers(engine)
-            []
-        """
-        check_count("limit", limit, 1, 100_000)
-        return self._ask(where, partial(database.consumers, target=self._target, limit=limit))

@@ -14,6 +14,7 @@ from sqlalchemy_fairqueue.queue import Job, Queue
 from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.queue.contexts import finished
 from sqlalchemy_fairqueue.queue.encoded_results import encoded_result
+from sqlalchemy_fairqueue.queue.handlers import handlers_of
 from sqlalchemy_fairqueue.queue.middleware import call_of, middleware_for, middleware_of
 from sqlalchemy_fairqueue.testing.deliveries import make_context, make_delivery
 from sqlalchemy_fairqueue.testing.enqueued import sync_session_of
@@ -292,8 +293,8 @@ def _settle(session: Session, queue: Queue, handler: Handler, performed: Perform
 
 
 def _handler(queue: Queue, kind: str) -> Handler:
-    if (handler := queue.handlers.get(kind)) is None:
-        known = ", ".join(map(repr, sorted(queue.handlers))) or "none"
+    if (handler := handlers_of(queue).get(kind)) is None:
+        known = ", ".join(map(repr, sorted(handlers_of(queue)))) or "none"
         raise InvalidArgument(f"queue {queue.name!r} has no handler of kind {kind!r:.80}; it has {known:.500}")
     return handler
 

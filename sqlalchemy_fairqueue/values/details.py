@@ -102,7 +102,7 @@ class AttemptDetails:
         >>> queue.configure(engine, history=True)
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
         >>> queue.retry(engine, queue.dequeue(engine), error="busy")
-        >>> [attempt] = queue.attempts(engine, message_id)
+        >>> [attempt] = queue.admin.attempts(engine, message_id)
         >>> attempt.attempt, attempt.outcome, attempt.error
         (1, 'retried', 'busy')
     """

@@ -92,7 +92,7 @@ class QueueTaker:
         leased: Its messages that consumers hold.
 
     Example:
-        >>> queue.configure_limit(engine, "mail", max_concurrency=2)
+        >>> queue.limits.configure(engine, "mail", max_concurrency=2)
         >>> news = Queue("news")
         >>> for each in (queue, news):
         ...     each.configure(engine, limits=["mail"])

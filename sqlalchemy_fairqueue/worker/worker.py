@@ -16,7 +16,7 @@ from sqlalchemy_fairqueue.database.engines import refused
 from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.figures.leftovers import read_leftovers
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES
-from sqlalchemy_fairqueue.queue.handlers import session_type_of
+from sqlalchemy_fairqueue.queue.handlers import handlers_of, session_type_of
 from sqlalchemy_fairqueue.queue.lifespan import lifespan_of
 from sqlalchemy_fairqueue.values import RetryPolicy
 from sqlalchemy_fairqueue.worker.executors.threads import ThreadExecutor
@@ -373,7 +373,7 @@ class Worker:
     def _check_handlers(self) -> None:
         check_handlers(self._options)
         for queue in self._options.queues:
-            for handler in queue.handlers.values():
+            for handler in handlers_of(queue).values():
                 if handler.asynchronous:
                     raise WorkerError(
                         f"the handler of kind {handler.kind!r} of queue {queue.name!r} is async, and this worker calls "

@@ -65,7 +65,7 @@ def test_cancel(cli: Cli, engine: Engine, database: Database) -> None:
     lease(engine, 1)
     assert cli("groups", "cancel", group, *OWN).status == 2
     assert cli("groups", "cancel", group, *OWN, answer="n\n").status == 1
-    assert QUEUE.group_status(engine, group).pending == 3
+    assert QUEUE.groups.status(engine, group).pending == 3
     found = cli("groups", "cancel", group, *OWN, answer="y\n")
     assert found.out == f"2 members of group {group} cancelled; consumers hold 1, and are told\n"
     again = cli("groups", "cancel", group, *OWN, "--yes", "--json").document

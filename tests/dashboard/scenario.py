@@ -35,8 +35,8 @@ def busy(engine: Engine, figures: SharedFigures) -> int:
     """Bring the installation there, with some figures of the past. Returns a message that was tried."""
     for queue in (DOCUMENTS, MAILS):
         queue.configure(engine, history=True)
-    DOCUMENTS.configure_plan(engine, "free", max_concurrency=2, max_backlog=2000)
-    DOCUMENTS.configure_plan(engine, "business", weight=3, rate="50/s")
+    DOCUMENTS.plans.configure(engine, "free", max_concurrency=2, max_backlog=2000)
+    DOCUMENTS.plans.configure(engine, "business", weight=3, rate="50/s")
     DOCUMENTS.configure_channel(engine, "umbrella", plan="business")
     put(engine, DOCUMENTS, "umbrella", 1)
     DOCUMENTS.retry(engine, take(engine, DOCUMENTS, 1), delay=timedelta(0), error=_TIMEOUT)

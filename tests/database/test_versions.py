@@ -65,9 +65,9 @@ ON_A_CONNECTION: dict[str, Callable[[Queue, Any, Delivery], object]] = {
     "purge": lambda queue, where, _: queue.purge(where, "a"),
     "stats": lambda queue, where, _: queue.stats(where),
     "channels": lambda queue, where, _: queue.channels(where),
-    "dead_letters": lambda queue, where, _: queue.dead_letters(where),
-    "redrive": lambda queue, where, _: queue.redrive(where),
-    "purge_dead": lambda queue, where, _: queue.purge_dead(where),
+    "dead_letters": lambda queue, where, _: queue.dead_letters.list(where),
+    "redrive": lambda queue, where, _: queue.dead_letters.redrive(where),
+    "purge_dead": lambda queue, where, _: queue.dead_letters.purge(where),
 }
 ON_AN_ENGINE: dict[str, Callable[[Queue, Any, Delivery], object]] = ON_A_CONNECTION | {
     "commit": lambda queue, where, _: _commit(queue, where),

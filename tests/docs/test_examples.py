@@ -29,11 +29,11 @@ from starlette.routing import Mount
 
 import alembic_ext
 import sqlalchemy_fairqueue
-from sqlalchemy_fairqueue import Queue, dashboard, embedded, metrics, models, otel, reporting, testing
+from sqlalchemy_fairqueue import Queue, dashboard, embedded, metrics, models, otel, queue, reporting, testing
 from sqlalchemy_fairqueue.testing import factories
 
 # The operations first: on a database without messages each of them can be done.
-_PACKAGES = (alembic_ext, sqlalchemy_fairqueue, testing, factories, embedded, metrics, otel, dashboard)
+_PACKAGES = (alembic_ext, sqlalchemy_fairqueue, queue, testing, factories, embedded, metrics, otel, dashboard)
 # Of the report, what programs call and catch. Its figures, each a field of the others, are defined on the page itself.
 _OF_REPORTS = (
     *("Advice", "HistoryEmpty", "HistoryTooLong", "HistoryUnreadable", "Objective", "RecordedHistory", "Report"),
@@ -138,7 +138,9 @@ def _named_by(name: str) -> set[str]:
     """The names that have an example and that the section "See Also" of a name names."""
     owner = name.partition(".")[0]
     named = _ROLE.findall(_DOCS[name].partition("See Also:")[2])
-    candidates = {one.removeprefix("sqlalchemy_fairqueue.").removeprefix("testing.") for one in named}
+    candidates = {
+        one.removeprefix("sqlalchemy_fairqueue.").removeprefix("testing.").removeprefix("queue.") for one in named
+    }
     return {one for each in candidates for one in (each, f"{owner}.{each}") if one in _EXAMPLES}
 
 

@@ -33,7 +33,7 @@ def test_a_handler_holds_a_connection_from_its_first_statement(database: Databas
     queue.enqueue(database.own, channel="a", payload=1)
     Worker(engine, queue, retry=ONCE).run(drain=True)
     assert held == [0, 1]
-    [letter] = queue.dead_letters(engine)
+    [letter] = queue.dead_letters.list(engine)
     assert "terminating connection due to idle-in-transaction timeout" in (letter.error or "")
     engine.dispose()
 
@@ -60,7 +60,7 @@ def test_calls_on_the_engine_within_handlers_need_one_connection_more(database: 
     if spare:
         assert other.stats(engine).ready == 2
     else:
-        assert {PoolTimeout.__name__ in (letter.error or "") for letter in queue.dead_letters(engine)} == {True}
+        assert {PoolTimeout.__name__ in (letter.error or "") for letter in queue.dead_letters.list(engine)} == {True}
     engine.dispose()
 
 

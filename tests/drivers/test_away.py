@@ -143,5 +143,5 @@ def test_a_policy_of_other_exceptions(face: Face, queue: Queue, statement: str) 
                 session.execute(one)
 
         Worker(face.engine, queue, concurrency=1, housekeeping=False).run(drain=True)
-    [letter] = face.call(queue, "dead_letters")
+    [letter] = face.call(queue, "dead_letters.list")
     assert letter.attempts == (2 if "sleep" in statement else 1)

@@ -21,7 +21,7 @@ _AT_ONCE: list[Callable[[Queue, Any], Any]] = [
     lambda queue, where: queue.enqueue(where, channel="a", payload=1).message_id,
     Queue.stats,
     Queue.channels,
-    Queue.dead_letters,
+    lambda queue, where: queue.dead_letters.list(where),
 ]
 
 

@@ -103,5 +103,5 @@ def test_other_verbs(face: Face, queue: Queue) -> None:
     [held] = face.call(queue, "dequeue", limit=3)
     assert held.payload == 3
     face.call(queue, "bury", held)
-    assert face.call(queue, "purge_dead") == 1
-    assert face.call(queue, "dead_letters") == []
+    assert face.call(queue, "dead_letters.purge") == 1
+    assert face.call(queue, "dead_letters.list") == []

@@ -47,7 +47,7 @@ def test_an_enqueue_within_the_block(engine: Engine, queue: Queue, database: Dat
         assert warning.filename == __file__
         said = f"a message of queue '{queue.name}' is enqueued within the block of group {group.id}, and is no member"
         assert said in str(warning.message)
-        assert queue.group_status(engine, group.id).total == 1
+        assert queue.groups.status(engine, group.id).total == 1
         assert database.value("select count(*) from fq_message") == 2 * number
 
 

@@ -42,10 +42,10 @@ def test_members_are_counted_by_the_server(engine: Engine, database: Database, q
             with pytest.warns(OutsideGroupWarning):
                 queue.enqueue(session, channel="b", payload=number)
     event.remove(engine, "before_cursor_execute", hear)
-    found = [counts(queue.group_status(engine, group.id))[0] for group in (first, second, empty)]
+    found = [counts(queue.groups.status(engine, group.id))[0] for group in (first, second, empty)]
     assert found == [4, 2, 0]
     fold(database)
-    assert [queue.group_status(engine, group.id).finished_at is None for group in (first, second, empty)] == [
+    assert [queue.groups.status(engine, group.id).finished_at is None for group in (first, second, empty)] == [
         True,
         True,
         False,
@@ -78,8 +78,8 @@ def test_a_member_that_settles_makes_a_group(engine: Engine, database: Database,
         with queue.group(session, then=then) as inner:
             inner.enqueue_many(Enqueue(channel="a", payload=number) for number in range(3))
         queue.complete(session, delivery)
-    assert counts(queue.group_status(engine, outer)) == (1, 1, 0, 0, 0)
-    assert counts(queue.group_status(engine, inner.id)) == (3, 0, 0, 0, 3)
+    assert counts(queue.groups.status(engine, outer)) == (1, 1, 0, 0, 0)
+    assert counts(queue.groups.status(engine, inner.id)) == (3, 0, 0, 0, 3)
     queue.complete(engine, queue.dequeue(engine, limit=3))
     fold(database)
     assert followups(database) == ["report", "report"]

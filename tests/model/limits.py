@@ -32,7 +32,7 @@ class LimitsMachine(FairQueueMachine):
         self.drawn = Drawn()
         self.rival = self.world.queue("rival")
         self.held: list[Delivery] = []
-        self.rival.configure_limit(self.world.engine, SHARED, max_concurrency=None)
+        self.rival.limits.configure(self.world.engine, SHARED, max_concurrency=None)
         self.rival.configure(self.world.engine, limits=[SHARED])
 
     @initialize(most=st.none() | st.integers(1, 6), rate=RATES, own=RATES)
@@ -58,7 +58,7 @@ class LimitsMachine(FairQueueMachine):
     @rule(most=st.none() | st.integers(1, 6), rate=RATES)
     def change_shared_limit(self, most: int | None, rate: Rate | None) -> None:
         """Set the shared limit, raise it, lower it, lift it."""
-        self.rival.configure_limit(self.world.engine, SHARED, max_concurrency=most, rate=rate)
+        self.rival.limits.configure(self.world.engine, SHARED, max_concurrency=most, rate=rate)
         self.shared_most = most
         self.drawn = Drawn(RateCell(rate))
 

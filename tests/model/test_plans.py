@@ -52,13 +52,13 @@ def _run(engine: Engine, seed: int, fair_by: str) -> None:  # noqa: C901 - one c
     queue.configure(engine, fair_by=fair_by)  # type: ignore[call-overload]
     for plan in _PLANS:
         books.plans[plan] = random.choice(_LIMITS)
-        queue.configure_plan(engine, plan, max_concurrency=books.plans[plan], weight=random.randint(1, 3))
+        queue.plans.configure(engine, plan, max_concurrency=books.plans[plan], weight=random.randint(1, 3))
     for _ in range(_STEPS):
         channel, plan, limit = random.choice(_CHANNELS), random.choice(_PLANS), random.choice(_LIMITS)
         match random.randrange(8):
             case 0:
                 with Session(engine) as session:
-                    queue.configure_plan(session, plan, max_concurrency=limit)
+                    queue.plans.configure(session, plan, max_concurrency=limit)
                     session.commit()
                 books.plans[plan] = limit
             case 1:

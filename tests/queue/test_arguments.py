@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, InvalidArgument, JsonCodec, Queue, Worker
 from sqlalchemy_fairqueue.testing import make_delivery
-from tests.queue.verbs import verbs_of
+from tests.queue.verbs import verbs
 
 # Nothing here connects: each call is refused before.
 _ENGINE = create_engine("postgresql+psycopg://")
@@ -110,24 +111,24 @@ _WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("messages", {"limit": 0}, "limit is 0"),
     *[("messages", {"after": wrong}, "after is") for wrong in (7, "1.0.7", "3.0.0", "3.0.7.1")],
     ("messages", {"after": "3.0.7", "channel": "a"}, "after is"),
-    ("move", {"message_id": 0, "channel": "a"}, "message_id is 0"),
-    ("move", {"message_id": 1, "channel": ""}, "channel ''"),
-    ("retry_now", {"message_id": 0}, "message_id is 0"),
-    ("attempts", {"message_id": 0}, "message_id is 0"),
+    ("admin.move", {"message_id": 0, "channel": "a"}, "message_id is 0"),
+    ("admin.move", {"message_id": 1, "channel": ""}, "channel ''"),
+    ("admin.retry_now", {"message_id": 0}, "message_id is 0"),
+    ("admin.attempts", {"message_id": 0}, "message_id is 0"),
     ("channels", {"channel": 7}, "channel is 7"),
     ("channels", {"after": "\x00"}, "NUL"),
     ("channels", {"limit": True}, "limit is True"),
     ("channels", {"busy": 1}, "busy is 1; give True"),
-    *[(verb, *one) for verb in ("dead_letters", "redrive", "purge_dead") for one in _LETTERS],
-    ("redrive", {"limit": 0}, "limit is 0; give an int from 1 to 100000"),
-    ("dead_letters", {"limit": 100_001}, "limit is 100001"),
-    ("dead_letters", {"after": 17}, "after is 17; give the last DeadLetterInfo"),
-    ("dead_letters", {"error": ""}, "error"),
-    ("dead_letters", {"since": _NOW.replace(tzinfo=None)}, "since: datetime"),
-    ("purge_dead", {"until": "yesterday"}, "until is 'yesterday'; give an aware datetime"),
-    ("purge_dead", {"until": _NOW.replace(tzinfo=None)}, "has no time zone"),
-    ("purge_dead", {"before": "yesterday"}, "before is 'yesterday'; give an aware datetime"),
-    ("purge_dead", {"until": _NOW, "before": _NOW}, "both say the same; give one"),
+    *[(verb, *one) for verb in ("dead_letters.list", "dead_letters.redrive", "dead_letters.purge") for one in _LETTERS],
+    ("dead_letters.redrive", {"limit": 0}, "limit is 0; give an int from 1 to 100000"),
+    ("dead_letters.list", {"limit": 100_001}, "limit is 100001"),
+    ("dead_letters.list", {"after": 17}, "after is 17; give the last DeadLetterInfo"),
+    ("dead_letters.list", {"error": ""}, "error"),
+    ("dead_letters.list", {"since": _NOW.replace(tzinfo=None)}, "since: datetime"),
+    ("dead_letters.purge", {"until": "yesterday"}, "until is 'yesterday'; give an aware datetime"),
+    ("dead_letters.purge", {"until": _NOW.replace(tzinfo=None)}, "has no time zone"),
+    ("dead_letters.purge", {"before": "yesterday"}, "before is 'yesterday'; give an aware datetime"),
+    ("dead_letters.purge", {"until": _NOW, "before": _NOW}, "both say the same; give one"),
     ("configure", {}, "configure has nothing to set; give defaults"),
     ("configure", {"max_concurrency": 0}, "max_concurrency is 0; give an int from 1"),
     ("configure", {"max_concurrency": True}, "max_concurrency is True"),
@@ -150,8 +151,8 @@ _WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("configure_channel", {"channel": "a"}, "configure_channel has nothing to set"),
     ("configure_channel", {"channel": "a", "plan": 5}, "plan is 5"),
     ("configure_channel", {"channel": "a", "reset": "weight"}, "reset is 'weight'"),
-    ("configure_plan", {"name": "gold"}, "nothing to set"),
-    ("configure_plan", {"name": "gold", "weight": 0}, "weight is 0"),
+    ("plans.configure", {"name": "gold"}, "nothing to set"),
+    ("plans.configure", {"name": "gold", "weight": 0}, "weight is 0"),
     ("pause", {"channel": ""}, "channel '' has 0 bytes"),
     ("pause", {"channel": "a", "new": 1}, "new is 1; give True or False"),
     ("resume", {"channel": 7}, "channel is 7"),
@@ -170,7 +171,7 @@ def _refused(verb: str, arguments: dict[str, Any], error: type[Exception]) -> li
         said = []
         for where in places:
             with pytest.raises(error) as caught:
-                getattr(_QUEUE, verb)(where, **arguments)
+                attrgetter(verb)(_QUEUE)(where, **arguments)
             said.append(str(caught.value))
         assert not session.in_transaction()
     return said
@@ -225,19 +226,19 @@ _NONE = [None, 7, "postgresql://", object, sessionmaker(), Session]
 def _call(verb: str) -> Callable[[Any], Any]:
     """The verb with all that it needs besides a place."""
     arguments: dict[str, Any] = {}
-    if verb.endswith("schedule"):
-        arguments = {"channel": "a", "every": _HOUR} if verb == "schedule" else {}
-    for one in list(inspect.signature(getattr(Queue, verb)).parameters.values())[2:]:
+    if verb == "schedules.set":
+        arguments = {"channel": "a", "every": _HOUR}
+    for one in list(inspect.signature(attrgetter(verb)(_QUEUE)).parameters.values())[1:]:
         if one.kind is one.VAR_KEYWORD:
             arguments |= _NEEDED[one.name]
         elif one.default is one.empty or one.name in {"history", "max_concurrency", "message_id"}:
             arguments[one.name] = _NEEDED.get(one.name, 1)
-    return partial(getattr(_QUEUE, verb), **arguments)
+    return partial(attrgetter(verb)(_QUEUE), **arguments)
 
 
 def test_places() -> None:
     """Whatever is no session, connection or engine is refused by its kind."""
-    for verb in verbs_of(Queue) - {"group"}:
+    for verb in verbs():
         for wrong in _NONE:
             with pytest.raises(InvalidArgument) as caught:
                 _call(verb)(wrong)
@@ -260,10 +261,10 @@ async def test_what_is_awaited() -> None:
     """What talks with the database is a coroutine on whatever is async; what only records returns at once."""
     session, scoped = AsyncSession(_ASYNC), async_scoped_session(async_sessionmaker(_ASYNC), lambda: 1)
     engine_alone = {"dequeue", "extend"}
-    for verb in verbs_of(Queue) - {"group"}:
-        is_recorded = inspect.signature(getattr(Queue, verb)).parameters["engine" if verb in engine_alone else "where"]
+    for verb in verbs():
+        place = next(iter(inspect.signature(attrgetter(verb)(_QUEUE)).parameters.values()))
         for where in [_ASYNC, *[AsyncConnection(_ASYNC), session, scoped] * (verb not in engine_alone)]:
-            if where in {session, scoped} and is_recorded.annotation == "RecordedWhere":
+            if where in {session, scoped} and place.annotation == "RecordedWhere":
                 _call(verb)(where)
             else:
                 coroutine = _call(verb)(where)

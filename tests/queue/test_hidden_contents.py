@@ -50,7 +50,7 @@ async def test_errors(engine: Engine, async_engine: AsyncEngine, database: Datab
 
 
 def _schedule(queue: Queue, engine: Engine) -> None:
-    queue.schedule(engine, _CARD, every=_HOUR, channel="a", kind="k", payload=_CARD, headers={"card": _CARD})
+    queue.schedules.set(engine, _CARD, every=_HOUR, channel="a", kind="k", payload=_CARD, headers={"card": _CARD})
 
 
 def _group(queue: Queue, engine: Engine) -> None:

@@ -66,9 +66,9 @@ def test_it_is_the_function_too() -> None:
 
 def test_it_is_a_handler() -> None:
     """Its kind is the function's name unless it has another, and it takes what the function takes."""
-    found = queue.handlers["parse"]
+    found = queue._handlers["parse"]
     assert (found.context, found.session, found.asynchronous, found.timeout) == (True, False, False, None)
-    found = queue.handlers["store-it"]
+    found = queue._handlers["store-it"]
     assert (found.context, found.session, found.asynchronous, found.timeout) == (
         False, True, True, timedelta(minutes=1),
     )  # fmt: skip
@@ -218,7 +218,7 @@ def test_a_session_of_any_class_and_name(function: Callable[..., None]) -> None:
     made = Queue("documents", check_kinds=False)
     job = made.job(function)
     assert job.prepare("customer-7", upload="a.pdf").payload == {"upload": "a.pdf"}
-    handler = made.handlers[job.kind]
+    handler = made._handlers[job.kind]
     assert (handler.session, handler.session_type) == (True, ShopSession)
 
 
@@ -269,7 +269,7 @@ def test_what_cannot_be_a_job(function: Any, words: str) -> None:
     """It is refused where it is declared."""
     with pytest.raises(InvalidArgument, match=words):
         other.job(function)
-    assert not other.handlers
+    assert not other._handlers
 
 
 def test_kinds_and_codecs_that_cannot_be() -> None:

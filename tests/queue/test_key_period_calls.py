@@ -189,7 +189,7 @@ def test_an_undone_member_is_none(connect: Connect, waits: Waits, database: Data
     outcome, group_id = rival.result()
     assert outcome == "duplicate"
     assert database.value("select count(*) from fq_message") == 0
-    status = queue.group_status(connect(), group_id)
+    status = queue.groups.status(connect(), group_id)
     assert (status.total, status.cancelled) == (0, 0)
 
 

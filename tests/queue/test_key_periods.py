@@ -222,7 +222,7 @@ def test_members_of_groups(engine: Engine) -> None:
             receipts = group.enqueue_many([member, Enqueue(channel="a", payload=2, key="new", unique_for=HOUR)])
         session.commit()
         assert [one.created for one in receipts] == [False, True]
-        assert queue.group_status(session, group.id).total == 1
+        assert queue.groups.status(session, group.id).total == 1
         with pytest.raises(InvalidArgument, match=r"then has unique_for=.*leave it out"):
             queue.group(session, then=member)
 
@@ -280,7 +280,7 @@ def test_housekeeping(queue: Queue, engine: Engine, clock: Clock, database: Data
 def test_a_moved_message(queue: Queue, engine: Engine, clock: Clock) -> None:
     """Its period stays in the channel where it was enqueued, and begins there when it ends in another."""
     first = enqueue_key(queue, engine, unique_from="completion")
-    assert queue.move(engine, first.message_id or 0, "b") == "moved"
+    assert queue.admin.move(engine, first.message_id or 0, "b") == "moved"
     clock.advance(2 * HOUR)
     assert enqueue_key(queue, engine).message_id == first.message_id
     complete_all(queue, engine)
@@ -294,7 +294,7 @@ def test_a_moved_message(queue: Queue, engine: Engine, clock: Clock) -> None:
 def test_a_moved_message_is_replaced(queue: Queue, engine: Engine, clock: Clock, database: Database) -> None:
     """A period that it gets in its new channel leaves the one that waits for its end in the first."""
     first = enqueue_key(queue, engine, unique_from="completion")
-    assert queue.move(engine, first.message_id or 0, "b") == "moved"
+    assert queue.admin.move(engine, first.message_id or 0, "b") == "moved"
     assert enqueue_key(queue, engine, channel="b", on_duplicate="replace").outcome == "replaced"
     complete_all(queue, engine)
     clock.advance(HOUR - SECOND)
@@ -309,7 +309,7 @@ def test_a_redriven_message(queue: Queue, engine: Engine, clock: Clock) -> None:
     """A dead letter comes back within the period, which goes on from its first end."""
     first = enqueue_key(queue, engine, unique_from="completion")
     queue.bury(engine, queue.dequeue(engine), reason="poison")
-    assert queue.redrive(engine) == {first.message_id: "redriven"}
+    assert queue.dead_letters.redrive(engine) == {first.message_id: "redriven"}
     [delivery] = queue.dequeue(engine, lease=12 * HOUR)
     assert delivery.message_id == first.message_id
     clock.advance(HOUR)

@@ -21,7 +21,7 @@ WAKING: dict[str, Work] = {
     "resume the queue": lambda queue, session, _: queue.resume(session),
     "configure_channel": lambda queue, session, _: queue.configure_channel(session, "a", ChannelPolicy(weight=2)),
     "configure": lambda queue, session, _: queue.configure(session, max_concurrency=5),
-    "redrive": lambda queue, session, _: queue.redrive(session),
+    "redrive": lambda queue, session, _: queue.dead_letters.redrive(session),
 }
 
 

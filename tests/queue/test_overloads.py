@@ -56,14 +56,14 @@ def test_every_verb(planted: Clock, engine: Engine, queue: Queue) -> None:
             settle(found)
     queue.enqueue(engine, channel="a", payload=1)
     queue.bury(engine, queue.dequeue(engine, limit=9), reason="bad")
-    assert queue.redrive(engine)
+    assert queue.dead_letters.redrive(engine)
     assert queue.dequeue(engine, limit=9, lease=timedelta(seconds=1))
     planted.advance(_ACROSS)
     again = queue.dequeue(engine, limit=9)
     assert again
     queue.complete(engine, again[:1])
     queue.bury(engine, again[1:], reason="bad")
-    queue.purge_dead(engine)
+    queue.dead_letters.purge(engine)
     queue.enqueue(engine, channel="a", payload=1)
     assert queue.purge(engine, "a").purged == 1
     assert queue.stats(engine).dead == 0

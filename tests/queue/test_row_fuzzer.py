@@ -27,7 +27,7 @@ def _look(queue: Queue, engine: Engine) -> None:
     queue.stats(engine)
     for channel in queue.channels(engine):
         assert channel.queue == "documents"
-    assert all(one.message_id > 0 for one in queue.dead_letters(engine, limit=1000))
+    assert all(one.message_id > 0 for one in queue.dead_letters.list(engine, limit=1000))
 
 
 def _read(delivery: Delivery) -> None:

@@ -96,7 +96,7 @@ def test_a_row_costs_itself(
     assert f"message {bad}" in record.getMessage()
     assert len(record.getMessage()) < 500
     assert "SQL statement" not in record.getMessage()
-    assert [one.message_id for one in queue.dead_letters(engine)] == ([bad] if outcome == "dead" else [])
+    assert [one.message_id for one in queue.dead_letters.list(engine)] == ([bad] if outcome == "dead" else [])
     queue.complete(engine, batch)
     batch = queue.dequeue(engine, limit=10)
     assert batch == []
@@ -135,7 +135,7 @@ def test_a_row_whose_lease_expired(
         queue.resume(engine, channel="a")
         batch = queue.dequeue(engine, limit=10)
     assert [one.message_id for one in batch] == [good]
-    assert [one.message_id for one in queue.dead_letters(engine)] == ([bad] if outcome == "dead" else [])
+    assert [one.message_id for one in queue.dead_letters.list(engine)] == ([bad] if outcome == "dead" else [])
     queue.complete(engine, batch)
     assert database.value("select count(*) from fq_history where message_id = :bad", bad=bad) == 1
     assert (queue.stats(engine).current_concurrency, queue.channels(engine)[0].current_concurrency) == (0, 0)
@@ -152,7 +152,7 @@ def test_a_worker(queue: Queue, engine: Engine, database: Database, start: Start
     worker = start(queue)
     until(lambda: len(handled) == 22, "the good ones are handled")
     assert sorted(handled) == sorted(set(ids) - set(bad))
-    until(lambda: len(queue.dead_letters(engine)) == len(bad), "the bad ones are dead")
+    until(lambda: len(queue.dead_letters.list(engine)) == len(bad), "the bad ones are dead")
     assert worker.stats.failures == 0
 
 
@@ -180,7 +180,7 @@ def test_a_broken_state(engine: Engine, database: Database) -> None:
 def test_broken_limits(engine: Engine, database: Database) -> None:
     """Values with which limits could not be drawn from are refused where somebody writes them."""
     queue = Queue("documents")
-    queue.configure_limit(engine, "api", max_concurrency=3)
+    queue.limits.configure(engine, "api", max_concurrency=3)
     queue.configure(engine, max_concurrency=2, limits=["api"])
     for damage in (
         "fq_queue_state set rate_interval = 9223372036854775807",
@@ -229,7 +229,7 @@ def test_a_name_that_the_connection_has_no_bytes_for(queue: Queue, engine: Engin
     [found] = [one for one in batch if one.channel == "日本"]
     assert (found.kind, found.payload, found.headers) == ("作業", "値", {"鍵": "値"})
     queue.bury(latin, found, reason="no")
-    [letter] = queue.dead_letters(latin)
+    [letter] = queue.dead_letters.list(latin)
     assert (letter.channel, letter.kind, letter.headers) == ("日本", "作業", {"鍵": "値"})
     latin.dispose()
 
@@ -259,7 +259,7 @@ def test_messages_of_another_queue(queue: Queue, engine: Engine, database: Datab
     call = "select * from fq_set_aside(:queue, 1, :lease, array[:id]::bigint[], 'mine')"
     assert database.rows(call, queue="another", lease=lease, id=held.message_id) == []
     queue.complete(engine, held)
-    assert (queue.dead_letters(engine), queue.channels(engine)[0].problem) == ([], None)
+    assert (queue.dead_letters.list(engine), queue.channels(engine)[0].problem) == ([], None)
 
 
 @pytest.mark.whole
@@ -269,12 +269,12 @@ def test_a_dead_letter_that_cannot_be_read(queue: Queue, engine: Engine, databas
     queue.bury(engine, queue.dequeue(engine, limit=2), reason="no")
     _drop_checks(database, "fq_dead_letter")
     database.execute(f"update fq_dead_letter set headers = {_ENDLESS} where message_id = {bad}")
-    letters = {one.message_id: one for one in queue.dead_letters(engine)}
+    letters = {one.message_id: one for one in queue.dead_letters.list(engine)}
     assert (letters[good].payload, letters[good].headers) == (1, {"n": 1})
     assert "cannot be read" in (letters[bad].error or "")
     with pytest.raises(PayloadError, match=f"dead letter {bad} cannot be read"):
         _ = letters[bad].payload
-    assert queue.purge_dead(engine, bad) == 1
+    assert queue.dead_letters.purge(engine, bad) == 1
 
 
 def test_other_errors_are_raised(queue: Queue, engine: Engine, database: Database) -> None:
@@ -308,7 +308,7 @@ def test_a_locked_suspect_is_left_alone(queue: Queue, engine: Engine, database: 
     holder = connect()
     holder.exec_driver_sql("select from fq_message for update")
     assert queue.dequeue(engine, limit=10) == []
-    assert queue.dead_letters(engine) == []
+    assert queue.dead_letters.list(engine) == []
     holder.rollback()
 
 
@@ -326,7 +326,7 @@ def test_a_locked_channel_is_left_alone(queue: Queue, engine: Engine, database: 
     )
     impatient = create_engine(database.url, connect_args={"options": "-c lock_timeout=5s"})
     assert [one.message_id for one in queue.dequeue(impatient, limit=10)] == [good]
-    assert [one.message_id for one in queue.dead_letters(engine)] == [bad]
+    assert [one.message_id for one in queue.dead_letters.list(engine)] == [bad]
     holder.rollback()
     impatient.dispose()
 
@@ -340,12 +340,12 @@ def test_behind_slots_that_a_dequeue_takes_back(queue: Queue, engine: Engine, da
     _plant(database, bad or 0, attempts="2147483647")
     clock.advance(timedelta(seconds=2))
     assert [one.message_id for one in queue.dequeue(engine, limit=10)] == [first, last]
-    assert [one.message_id for one in queue.dead_letters(engine)] == [bad]
+    assert [one.message_id for one in queue.dead_letters.list(engine)] == [bad]
 
 
 def test_behind_slots_that_a_plan_adds(queue: Queue, engine: Engine, database: Database) -> None:
     """The channel is full until a dequeue brings it the new limit of its plan."""
-    queue.configure_plan(engine, "free", ChannelPolicy(max_concurrency=1))
+    queue.plans.configure(engine, "free", ChannelPolicy(max_concurrency=1))
     queue.configure(engine, default_plan="free")
     first, bad, last = [queue.enqueue(engine, channel="a", payload=number).message_id for number in range(3)]
     assert [one.message_id for one in queue.dequeue(engine, limit=10)] == [first]
@@ -353,7 +353,7 @@ def test_behind_slots_that_a_plan_adds(queue: Queue, engine: Engine, database: D
     with engine.connect() as other:
         # A change of the plan passes a locked channel by, and dequeues bring it.
         other.execute(text("select from fq_channel_state for no key update"))
-        queue.configure_plan(engine, "free", ChannelPolicy(max_concurrency=3))
+        queue.plans.configure(engine, "free", ChannelPolicy(max_concurrency=3))
     # What was passed by is visited again after a while.
     database.execute("update fq_plan set spread_at = 0")
     assert [one.message_id for one in queue.dequeue(engine, limit=10)] == [last]
@@ -372,7 +372,7 @@ def test_without_a_letter_for_it(queue: Queue, engine: Engine, database: Databas
 def test_of_a_queue_that_shares_a_limit(queue: Queue, engine: Engine, database: Database, clock: Clock) -> None:
     """Nobody consumes the other queue any more, and what it has out ends in this one's dequeue, whatever it is."""
     other = Queue("other")
-    queue.configure_limit(engine, "api", max_concurrency=1)
+    queue.limits.configure(engine, "api", max_concurrency=1)
     for one in (queue, other):
         one.configure(engine, limits=["api"])
     bad = other.enqueue(engine, channel="a", payload=1).message_id
@@ -397,7 +397,7 @@ def test_deep_in_a_channel_of_much_weight(queue: Queue, engine: Engine, database
     taken = [one.message_id for one in queue.dequeue(engine, limit=37)]
     assert [one for one in taken if one in heavy] == [one for one in heavy if one != bad]
     assert len(failures) == 1
-    assert [one.message_id for one in queue.dead_letters(engine)] == [bad]
+    assert [one.message_id for one in queue.dead_letters.list(engine)] == [bad]
 
 
 def test_what_a_promotion_brings_to_the_front(queue: Queue, engine: Engine, database: Database) -> None:
@@ -410,4 +410,4 @@ def test_what_a_promotion_brings_to_the_front(queue: Queue, engine: Engine, data
     failures = _failures(engine)
     assert [one.message_id for one in queue.dequeue(engine, limit=2)] == good[:2]
     assert len(failures) == 1
-    assert [one.message_id for one in queue.dead_letters(engine)] == [bad]
+    assert [one.message_id for one in queue.dead_letters.list(engine)] == [bad]

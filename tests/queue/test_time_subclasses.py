@@ -74,14 +74,14 @@ def test_configuration(queue: Queue, engine: Engine, database: Database) -> None
         rate=Rate(10, per=_HOUR),
     )
     queue.configure_channel(engine, "a", ChannelPolicy(rate=Rate(10, per=_HOUR), priority_aging=_HOUR))
-    queue.schedule(engine, "often", channel="a", every=_HOUR, jitter=_HOUR)
+    queue.schedules.set(engine, "often", channel="a", every=_HOUR, jitter=_HOUR)
     hour = 3_600_000_000
     [row] = database.rows(
         "select history_retention, dead_letter_retention, dead_letter_retention_by_kind ->> 'parse',"
         " forget_channels_after, result_retention, rate_interval from fq_queue"
     )
     assert tuple(row) == (48 * hour, hour, str(hour), hour, hour, hour // 10)
-    [schedule] = queue.schedules(engine)
+    [schedule] = queue.schedules.list(engine)
     assert (schedule.every, schedule.jitter) == (timedelta(hours=1), timedelta(hours=1))
     assert database.value("select priority_aging from fq_channel_state") == hour
 
@@ -90,9 +90,9 @@ def test_dead_letters(queue: Queue, engine: Engine) -> None:
     """Dead letters are found by their time."""
     queue.enqueue(engine, channel="a", payload=1)
     queue.bury(engine, queue.dequeue(engine))
-    assert not queue.dead_letters(engine, since=_LATER)
-    assert queue.dead_letters(engine, until=_LATER)
-    assert queue.purge_dead(engine, before=_LATER) == 1
+    assert not queue.dead_letters.list(engine, since=_LATER)
+    assert queue.dead_letters.list(engine, until=_LATER)
+    assert queue.dead_letters.purge(engine, before=_LATER) == 1
 
 
 def test_values() -> None:

@@ -23,7 +23,7 @@ def test_headers(engine: Engine, database: Database) -> None:
         spoilt, good = queue.dequeue(engine, limit=2)
         assert (good.payload, good.headers) == (2, {"x": 2})
         queue.bury(engine, [spoilt, good])
-        letters = queue.dead_letters(engine)
+        letters = queue.dead_letters.list(engine)
         assert [letter.headers for letter in letters] == [None, {"x": 2}]
         for one in (spoilt, letters[0]):
             assert (one.content, one.headers) == (b"1", None)

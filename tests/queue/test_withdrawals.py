@@ -62,7 +62,7 @@ def test_cancelled_while_out(engine: Engine) -> None:
         assert other != message_id
         getattr(queue, verb)(engine, delivery)
         assert [one.message_id for one in queue.dequeue(engine, limit=10)] == [other]
-        assert queue.dead_letters(engine) == []
+        assert queue.dead_letters.list(engine) == []
 
 
 def test_settled_and_cancelled_in_one_transaction(

@@ -142,7 +142,7 @@ def test_a_dead_letter_says_why(engine: Engine, queue: Queue, out: Out) -> None:
         queue.result(engine, delivery.message_id)
     assert raised.value.reason == "no such page"
     assert raised.value.error == "Traceback\n  ...\nValueError: page 7"
-    queue.redrive(engine)
+    queue.dead_letters.redrive(engine)
     with pytest.raises(ResultNotReady):
         queue.result(engine, delivery.message_id)
     queue.complete(engine, queue.dequeue(engine), result="in the end")
@@ -179,7 +179,7 @@ def test_cancelled_with_its_group(engine: Engine, queue: Queue) -> None:
     """The cancel of a group is one of its members."""
     with Session(engine) as session, session.begin(), queue.group(session) as group:
         receipt = group.enqueue(queue.job(_nothing), "a")
-    queue.cancel_group(engine, group.id)
+    queue.groups.cancel(engine, group.id)
     assert receipt.message_id is not None
     with pytest.raises(ResultCancelled):
         queue.result(engine, receipt.message_id)

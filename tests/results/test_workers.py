@@ -159,7 +159,7 @@ def test_outcomes(engine: Engine, queue: Queue) -> None:
     assert queue.message(engine, first) is not None
     with pytest.raises(MessageFailed, match=r"attempts exhausted \(ValueError: a bug\)"):
         queue.result(engine, second)
-    queue.retry_now(engine, first)
+    queue.admin.retry_now(engine, first)
     _drain(engine, queue)
     assert queue.result(engine, first) == "second"
 

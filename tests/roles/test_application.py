@@ -143,9 +143,9 @@ def test_what_is_none_of_their_work(application: Application) -> None:
         return queue().enqueue(engine, channel="a", kind="parse", payload=1).message_id
 
     forbidden: dict[Engine, list[Callable[[Engine], object]]] = {
-        web: [queue().dequeue, queue().stats, queue().dead_letters, queue().pause, queue().redrive],
-        worker: [enqueue, queue().pause, queue().dead_letters, queue().stats],
-        monitor: [enqueue, queue().dequeue, queue().dead_letters, queue().pause],
+        web: [queue().dequeue, queue().stats, queue().dead_letters.list, queue().pause, queue().dead_letters.redrive],
+        worker: [enqueue, queue().pause, queue().dead_letters.list, queue().stats],
+        monitor: [enqueue, queue().dequeue, queue().dead_letters.list, queue().pause],
         ops: [enqueue, queue().dequeue],
     }
     for engine, verbs in forbidden.items():

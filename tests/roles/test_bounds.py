@@ -133,9 +133,9 @@ def test_queues(jobs: Installation, kind: str) -> None:
         lambda: OTHER.configure_channel(engine, "a", weight=2),
         lambda: OTHER.cancel(engine, theirs),
         lambda: OTHER.purge(engine, "a"),
-        lambda: OTHER.dead_letters(engine),
-        lambda: OTHER.redrive(engine),
-        lambda: OTHER.purge_dead(engine),
+        lambda: OTHER.dead_letters.list(engine),
+        lambda: OTHER.dead_letters.redrive(engine),
+        lambda: OTHER.dead_letters.purge(engine),
     ]
     for verb in consumer if kind == "consumer" else operator:
         with pytest.raises(NotGranted, match=f"is not granted .*{kind}.* for queue 'other'"):

@@ -86,6 +86,6 @@ def test_no_call_stops_a_queue(jobs: Installation, kind: str) -> None:
             assert bystander in {one.message_id for one in batch}, f"seed {_SEED}, calls up to {number + _ROUND}"
             queue.stats(jobs.owner)
             queue.channels(jobs.owner)
-            queue.consumers(jobs.owner)
-            assert all(one.message_id > 0 for one in queue.dead_letters(jobs.owner, limit=1000))
+            queue.admin.consumers(jobs.owner)
+            assert all(one.message_id > 0 for one in queue.dead_letters.list(jobs.owner, limit=1000))
     assert all(one.problem is None for one in queue.channels(jobs.owner))

@@ -126,7 +126,7 @@ def test_outcomes(application: Queue, session: Session) -> None:
     session.commit()
     remaining = assert_enqueued(session, application, kind="moody", count=3)
     assert {one.payload for one in remaining} == {"retry", "class", "release"}
-    letters = application.dead_letters(session.connection())
+    letters = application.dead_letters.list(session.connection())
     assert sorted(letter.reason for letter in letters) == ["over", "raised"]
     [left] = assert_enqueued(session, application, payload="class")
     # Not left to chance.
@@ -152,7 +152,7 @@ async def test_exceptions_that_a_policy_names(queue: Queue, session: Session) ->
         queue.enqueue(session, channel="a", payload=payload, kind="call")
     assert [type(one.outcome) for one in drain(session, queue)] == [Bury, Retry]
     session.commit()
-    [letter] = queue.dead_letters(session.connection())
+    [letter] = queue.dead_letters.list(session.connection())
     assert (letter.reason, "KeyError: 'said'" in (letter.error or "")) == ("not retried: KeyError", True)
     assert_enqueued(session, queue, payload="line", count=1)
 

@@ -74,7 +74,7 @@ async def accepted(session: Session, async_session: AsyncSession, engine: Engine
     assert_type(plain.result(engine, 17), int)
     assert_type(plain.result(engine, plain.enqueue(engine, "a", "a").message_id, channel="a"), int)
     queue.cancel(engine, queue.enqueue(session, channel="a", payload=1).message_id)
-    queue.retry_now(engine, queue.enqueue(engine, channel="a", payload=1).message_id)
+    queue.admin.retry_now(engine, queue.enqueue(engine, channel="a", payload=1).message_id)
     queue.result(engine, queue.enqueue(engine, channel="a", payload=1).message_id)
     assert_type(plain.result(engine, 17, timeout=timedelta(seconds=1)), int)
     assert_type(both.result(engine, 17), str)

@@ -113,7 +113,7 @@ def test_a_tenant_that_leaves(run: Run, engine: Engine, database: Database) -> N
     for channel in ("leaves", "stays"):
         mails.configure(engine, history=True, results=page.DAY)
         mails.configure_channel(engine, channel, weight=3)
-    mails.schedule(engine, "digest", channel="leaves", payload=None, kind="digest", every=page.DAY)
+    mails.schedules.set(engine, "digest", channel="leaves", payload=None, kind="digest", every=page.DAY)
     [held] = mails.dequeue(engine)
     assert page.remove_tenant(queues, "leaves") == {"documents": 0, "mails": 1}
     mails.complete(engine, held)
@@ -123,7 +123,7 @@ def test_a_tenant_that_leaves(run: Run, engine: Engine, database: Database) -> N
         assert {name: counts for name, counts in rows.items() if name != "periodic"} == {
             "leaves": (0, 0, 0, 0), "stays": (0, 1, 0, 1),
         }  # fmt: skip
-    assert mails.schedules(engine) == []
+    assert mails.schedules.list(engine) == []
     assert [one.weight for one in mails.channels(engine) if one.channel in {"leaves", "stays"}] == [1, 3]
     mails.complete(engine, mails.dequeue(engine, limit=10))
     page.erase_records("leaves")

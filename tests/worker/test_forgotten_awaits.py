@@ -120,7 +120,7 @@ def test_a_plain_handler(queue: Queue, engine: Engine) -> None:
     for kind in kinds:
         send(engine, queue, {}, kind=kind, max_attempts=1)
     Worker(engine, queue, housekeeping=False).run(drain=True)
-    errors = {letter.kind: letter.error or "" for letter in queue.dead_letters(engine)}
+    errors = {letter.kind: letter.error or "" for letter in queue.dead_letters.list(engine)}
     for kind in kinds:
         assert "nothing was done" in errors[kind], kind
         with Session(engine) as session:

@@ -37,9 +37,9 @@ def test_what_a_handler_takes(queue: Queue) -> None:
     @queue.handler("b")
     async def b(delivery: object, *, context: object, session: object) -> None: ...
 
-    found = {kind: (one.session, one.context, one.asynchronous) for kind, one in queue.handlers.items()}
+    found = {kind: (one.session, one.context, one.asynchronous) for kind, one in queue._handlers.items()}
     assert found == {"a": (False, False, False), "b": (True, True, True)}
-    assert queue.handlers["a"].function is a
+    assert queue._handlers["a"].function is a
 
 
 def _two(delivery: object, other: object) -> None: ...
@@ -68,8 +68,8 @@ def test_a_handler_without_parentheses(queue: Queue, engine: Engine) -> None:
         assert not context.stopping
         handled.append(delivery.payload)
 
-    assert list(queue.handlers) == ["default"]
-    assert queue.handlers["default"].function is parse
+    assert list(queue._handlers) == ["default"]
+    assert queue._handlers["default"].function is parse
     queue.enqueue(engine, channel="a", payload=7)
     Worker(engine, queue, housekeeping=False).run(drain=True)
     assert handled == [7]

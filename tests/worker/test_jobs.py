@@ -99,7 +99,7 @@ def test_a_payload_that_does_not_fit(queue: Queue, engine: Engine) -> None:
 
     sent = send(engine, queue, *(payload for payload, _ in _UNFIT), kind="parse")
     _run(engine, queue)
-    dead = {letter.message_id: letter for letter in queue.dead_letters(engine)}
+    dead = {letter.message_id: letter for letter in queue.dead_letters.list(engine)}
     assert called == []
     for message_id, (_, words) in zip(sent, _UNFIT, strict=True):
         assert dead[message_id].attempts == 1

@@ -95,7 +95,7 @@ def test_the_transaction_is_the_handlers(queue: Queue, engine: Engine, database:
     send(engine, queue, "fail", "work", max_attempts=1)
     Worker(engine, queue, housekeeping=False).run(drain=True)
     assert count_effects(database) == 1
-    assert [one.reason for one in queue.dead_letters(engine)] == ["attempts exhausted"]
+    assert [one.reason for one in queue.dead_letters.list(engine)] == ["attempts exhausted"]
 
 
 def test_an_outcome_in_place_of_the_handler(queue: Queue, engine: Engine) -> None:
@@ -117,7 +117,7 @@ def test_an_outcome_in_place_of_the_handler(queue: Queue, engine: Engine) -> Non
     worker = Worker(engine, queue, housekeeping=False)
     worker.run(drain=True)
     assert sorted(handled) == [("other", 1), ("work", 1)]
-    [dead] = queue.dead_letters(engine)
+    [dead] = queue.dead_letters.list(engine)
     assert "ValueError: broken" in (dead.error or "")
 
 
