@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from sqlalchemy_fairqueue import Queue, UnknownSchedule
+from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.cli.confirmation import confirm
 from sqlalchemy_fairqueue.cli.errors import not_found_error, usage_error
 from sqlalchemy_fairqueue.cli.formats import format_duration, parse_duration
@@ -17,6 +17,7 @@ from sqlalchemy_fairqueue.cli.installation import Installation, open_installatio
 from sqlalchemy_fairqueue.cli.options import Options, Yes, option_parser
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, number_column, text_table
+from sqlalchemy_fairqueue.errors import UnknownSchedule
 from sqlalchemy_fairqueue.values import ScheduleInfo
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]

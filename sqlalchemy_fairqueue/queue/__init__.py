@@ -11,7 +11,7 @@ from sqlalchemy_fairqueue.queue.groups import Group, GroupMethods, Groups, Membe
 from sqlalchemy_fairqueue.queue.jobs import Job, JobMethods
 from sqlalchemy_fairqueue.queue.limits import Limits
 from sqlalchemy_fairqueue.queue.lookups import LookupMethods
-from sqlalchemy_fairqueue.queue.middleware import MiddlewareMethods
+from sqlalchemy_fairqueue.queue.middleware import AsyncMiddleware, Middleware, MiddlewareMethods
 from sqlalchemy_fairqueue.queue.plans import Plans
 from sqlalchemy_fairqueue.queue.schedules import Schedules
 from sqlalchemy_fairqueue.queue.stats import StatsMethods
@@ -19,12 +19,14 @@ from sqlalchemy_fairqueue.queue.withdrawals import WithdrawalMethods
 
 __all__ = [
     "Admin",
+    "AsyncMiddleware",
     "DeadLetters",
     "Group",
     "Groups",
     "Job",
     "Limits",
     "MemberGroup",
+    "Middleware",
     "Plans",
     "Queue",
     "Schedules",

@@ -241,7 +241,7 @@ class GroupMethods(EnqueueMethods):
         full, it waits.
 
         Only ``group.enqueue`` and ``group.enqueue_many`` add members. Another enqueue of the queue within the block
-        gives an :class:`~sqlalchemy_fairqueue.OutsideGroupWarning`.
+        gives an :class:`~sqlalchemy_fairqueue.errors.OutsideGroupWarning`.
 
         Nothing of a group is a row that its members update: they do not wait for each other.
 

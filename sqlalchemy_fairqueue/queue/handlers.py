@@ -102,9 +102,9 @@ class HandlerMethods(LifespanMethods):
         The function takes the delivery, and may take ``session`` and ``context`` by these names. With ``session`` it
         gets a Session (an async function an AsyncSession) whose commit, made by the worker after it returned, carries
         its writes and the completion: the effects in this database happen exactly once. It must not commit by itself,
-        which gives a :class:`~sqlalchemy_fairqueue.HandlerTransactionWarning`; ``begin_nested`` is fine. Without, the
-        completion follows its return, and what it did happens at least once. ``context`` tells a long one whether it
-        should stop (:class:`sqlalchemy_fairqueue.Context`). It may also take resources that functions of
+        which gives a :class:`~sqlalchemy_fairqueue.errors.HandlerTransactionWarning`; ``begin_nested`` is fine.
+        Without, the completion follows its return, and what it did happens at least once. ``context`` tells a long one
+        whether it should stop (:class:`sqlalchemy_fairqueue.Context`). It may also take resources that functions of
         :meth:`on_start` give, by their names or types.
 
         The worker settles the delivery by how the function ends: completed when it returns, as an :class:`Outcome`

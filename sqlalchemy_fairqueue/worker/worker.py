@@ -149,7 +149,7 @@ class Worker:
         database is alive and not ready.
 
         See Also:
-            :class:`~sqlalchemy_fairqueue.Health`
+            :class:`~sqlalchemy_fairqueue.reports.Health`
         """
         runtime = self._runtime
         if runtime is not None:

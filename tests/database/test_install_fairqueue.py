@@ -9,7 +9,8 @@ import pytest
 from sqlalchemy import Engine, NullPool, create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from sqlalchemy_fairqueue import AutocommitError, IsolationError, Queue, SchemaMismatch, install_fairqueue
+from sqlalchemy_fairqueue import Queue, SchemaMismatch, install_fairqueue
+from sqlalchemy_fairqueue.errors import AutocommitError, IsolationError
 from sqlalchemy_fairqueue.sql import find_drift
 from tests.fixtures.database import Database
 from tests.worker.helpers import until

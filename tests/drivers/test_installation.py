@@ -8,7 +8,8 @@ from alembic.operations import Operations
 from sqlalchemy import Connection
 
 import alembic_ext  # noqa: F401 - registers op.create_fairqueue
-from sqlalchemy_fairqueue import AutocommitError, Queue, SchemaMismatch, install_fairqueue
+from sqlalchemy_fairqueue import Queue, SchemaMismatch, install_fairqueue
+from sqlalchemy_fairqueue.errors import AutocommitError
 from sqlalchemy_fairqueue.sql import NEEDED_VERSION
 from sqlalchemy_fairqueue.sql.catalog import expected_catalog, read_catalog
 from tests.drivers.conftest import MakeFace

@@ -10,7 +10,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import AutocommitError, IsolationError, Queue
+from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue.errors import AutocommitError, IsolationError
 from tests.drivers.conftest import MakeFace
 from tests.drivers.faces import FACES, AsyncFace, Face
 from tests.fixtures.database import Database

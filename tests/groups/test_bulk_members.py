@@ -7,7 +7,8 @@ import pytest
 from sqlalchemy import Engine, event
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Enqueue, OutsideGroupWarning, Queue
+from sqlalchemy_fairqueue import Enqueue, Queue
+from sqlalchemy_fairqueue.errors import OutsideGroupWarning
 from tests.fixtures.database import Database
 from tests.groups.conftest import counts
 

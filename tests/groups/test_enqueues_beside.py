@@ -9,7 +9,8 @@ from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from sqlalchemy_fairqueue import Context, Enqueue, OutsideGroupWarning, Queue
+from sqlalchemy_fairqueue import Context, Enqueue, Queue
+from sqlalchemy_fairqueue.errors import OutsideGroupWarning
 from tests.fixtures.database import Database
 
 if TYPE_CHECKING:

@@ -9,18 +9,9 @@ from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import (
-    Bury,
-    ChannelPolicy,
-    Context,
-    Delivery,
-    Enqueue,
-    GroupCounts,
-    InvalidArgument,
-    Queue,
-    UnknownGroup,
-    Worker,
-)
+from sqlalchemy_fairqueue import Bury, ChannelPolicy, Context, Delivery, Enqueue, InvalidArgument, Queue, Worker
+from sqlalchemy_fairqueue.errors import UnknownGroup
+from sqlalchemy_fairqueue.reports import GroupCounts
 from sqlalchemy_fairqueue.testing import adrain, arolled_back, drain, rolled_back
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database

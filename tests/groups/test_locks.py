@@ -8,7 +8,8 @@ import pytest
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Enqueue, IsolationError, MessageCancelled, Queue
+from sqlalchemy_fairqueue import Enqueue, MessageCancelled, Queue
+from sqlalchemy_fairqueue.errors import IsolationError
 from sqlalchemy_fairqueue.testing import make_context
 from sqlalchemy_fairqueue.unit_of_work import send_recorded
 from tests.fixtures.clock import Clock

@@ -8,7 +8,8 @@ from sqlalchemy import Engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import ChannelFull, DuplicateMessage, Enqueue, OutsideGroupWarning, Queue
+from sqlalchemy_fairqueue import ChannelFull, DuplicateMessage, Enqueue, Queue
+from sqlalchemy_fairqueue.errors import OutsideGroupWarning
 from tests.fixtures.database import Database
 from tests.groups.conftest import Make, counts, fold, followups
 

@@ -7,7 +7,8 @@ work raises, or that the work would wait for another transaction. The machine ne
 from dataclasses import replace
 from typing import Literal
 
-from sqlalchemy_fairqueue import LeaseLost, LockOrderError, MessageCancelled, UnknownGroup
+from sqlalchemy_fairqueue import LeaseLost, MessageCancelled
+from sqlalchemy_fairqueue.errors import LockOrderError, UnknownGroup
 from sqlalchemy_fairqueue.unit_of_work import Verb
 from tests.model.administration_model import administer, hold
 from tests.model.books import Outcome

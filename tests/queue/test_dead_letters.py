@@ -8,14 +8,8 @@ from sqlalchemy import Engine, create_engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import (
-    AutocommitError,
-    BytesCodec,
-    InvalidArgument,
-    LockOrderError,
-    PayloadError,
-    Queue,
-)
+from sqlalchemy_fairqueue import BytesCodec, InvalidArgument, PayloadError, Queue
+from sqlalchemy_fairqueue.errors import AutocommitError, LockOrderError
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database

@@ -8,7 +8,8 @@ from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import DuplicateMessage, Enqueue, Queue, Receipt, UnsentWork
+from sqlalchemy_fairqueue import DuplicateMessage, Enqueue, Queue, Receipt
+from sqlalchemy_fairqueue.errors import UnsentWork
 from sqlalchemy_fairqueue.values import OnDuplicate
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect

@@ -7,16 +7,15 @@ import pytest
 from sqlalchemy import Engine, event
 
 from sqlalchemy_fairqueue import (
-    AutocommitError,
     ChannelFull,
     ChannelPolicy,
     DuplicateMessage,
     Enqueue,
     FairQueueError,
-    LockOrderError,
     PayloadError,
     Queue,
 )
+from sqlalchemy_fairqueue.errors import AutocommitError, LockOrderError
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits

@@ -6,7 +6,8 @@ from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_scoped_session, async_sessionmaker
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from sqlalchemy_fairqueue import ChannelPolicy, Queue, QueueStats, Rate
+from sqlalchemy_fairqueue import ChannelPolicy, Queue, Rate
+from sqlalchemy_fairqueue.reports import QueueStats
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 

@@ -9,7 +9,8 @@ from sqlalchemy import NullPool, create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, NotGranted, Queue
+from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, Queue
+from sqlalchemy_fairqueue.errors import NotGranted
 from tests.roles.conftest import SCHEMA, Actor, Installation
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from datetime import timedelta
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue import MessageFailed, NotGranted, Queue, ResultCancelled, ResultNotReady
+from sqlalchemy_fairqueue import MessageFailed, Queue, ResultCancelled, ResultNotReady
+from sqlalchemy_fairqueue.errors import NotGranted
 from tests.fixtures.options import PATIENCE
 from tests.roles.conftest import SCHEMA, Installation
 from tests.worker.helpers import until

@@ -8,7 +8,8 @@ import pytest
 from sqlalchemy import Engine
 from sqlalchemy.exc import ProgrammingError
 
-from sqlalchemy_fairqueue import NotGranted, Queue, Worker
+from sqlalchemy_fairqueue import Queue, Worker
+from sqlalchemy_fairqueue.errors import NotGranted
 from tests.fixtures.clock import Clock
 from tests.roles.conftest import SCHEMA, Installation
 from tests.worker.helpers import LONG_LEASE, retimed, until

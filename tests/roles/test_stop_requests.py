@@ -4,7 +4,8 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue import Delivery, NotGranted, Queue, Worker
+from sqlalchemy_fairqueue import Delivery, Queue, Worker
+from sqlalchemy_fairqueue.errors import NotGranted
 from tests.roles.conftest import SCHEMA, Installation
 from tests.worker.helpers import retimed, until
 

@@ -8,17 +8,8 @@ from sqlalchemy import Engine, text
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import (
-    Bury,
-    Context,
-    Delivery,
-    InvalidArgument,
-    Queue,
-    Release,
-    Retry,
-    RetryPolicy,
-    WorkerError,
-)
+from sqlalchemy_fairqueue import Bury, Context, Delivery, InvalidArgument, Queue, Release, Retry, RetryPolicy
+from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.testing import adrain, aperform, assert_enqueued, drain, perform, refute_enqueued
 from tests.fixtures.database import Database
 

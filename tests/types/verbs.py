@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_type
 
-from sqlalchemy_fairqueue import Batch, CancelReceipt, ChannelStats, Delivery, Queue, QueueStats
+from sqlalchemy_fairqueue import Batch, Delivery, Queue
+from sqlalchemy_fairqueue.reports import CancelReceipt, ChannelStats, QueueStats
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine

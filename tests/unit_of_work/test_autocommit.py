@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import AutocommitError
+from sqlalchemy_fairqueue.errors import AutocommitError
 from tests.fixtures.database import Database
 from tests.unit_of_work.business import QUEUE, channels
 

@@ -8,7 +8,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Delivery, FairQueueError, LeaseLost, Queue, SchemaMismatch, UnsentWork
+from sqlalchemy_fairqueue import Delivery, FairQueueError, LeaseLost, Queue, SchemaMismatch
+from sqlalchemy_fairqueue.errors import UnsentWork
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.unit_of_work.business import QUEUE, Upload, channels, taken, uploads

@@ -7,8 +7,9 @@ from sqlalchemy import URL, Engine, create_engine, text
 from sqlalchemy.engine.interfaces import IsolationLevel
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import IsolationError, Queue
+from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.database.drivers import sqlstate_of
+from sqlalchemy_fairqueue.errors import IsolationError
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits

@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import LockOrderError
+from sqlalchemy_fairqueue.errors import LockOrderError
 from tests.fixtures.database import Database
 from tests.unit_of_work.business import QUEUE, Upload, channels, taken
 

@@ -9,7 +9,8 @@ from sqlalchemy import Connection, Engine, event, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import LockOrderError, Queue
+from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue.errors import LockOrderError
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits

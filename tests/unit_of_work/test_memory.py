@@ -9,7 +9,8 @@ from sqlalchemy import Engine, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import FairQueueError, Queue, UnsentWork
+from sqlalchemy_fairqueue import FairQueueError, Queue
+from sqlalchemy_fairqueue.errors import UnsentWork
 from sqlalchemy_fairqueue.unit_of_work import lock_order, records
 from tests.unit_of_work.business import QUEUE, Upload
 

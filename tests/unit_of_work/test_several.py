@@ -8,7 +8,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.horizontal_shard import ShardedSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from sqlalchemy_fairqueue import AutocommitError, FairQueueError, Queue
+from sqlalchemy_fairqueue import FairQueueError, Queue
+from sqlalchemy_fairqueue.errors import AutocommitError
 from sqlalchemy_fairqueue.unit_of_work.sessions import is_committing, transactions
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database, MakeDatabase, install

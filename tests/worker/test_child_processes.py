@@ -25,17 +25,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
 import sqlalchemy_fairqueue
-from sqlalchemy_fairqueue import (
-    AsyncWorker,
-    Context,
-    Delivery,
-    InvalidArgument,
-    Queue,
-    Retry,
-    RetryPolicy,
-    Worker,
-    WorkerError,
-)
+from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, InvalidArgument, Queue, Retry, RetryPolicy, Worker
+from sqlalchemy_fairqueue.errors import WorkerError
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 from tests.worker import isolated

@@ -8,19 +8,8 @@ from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import (
-    AsyncWorker,
-    ChannelPolicy,
-    Context,
-    Delivery,
-    LeftoverReason,
-    Leftovers,
-    Queue,
-    Rate,
-    Reason,
-    Retry,
-    Worker,
-)
+from sqlalchemy_fairqueue import AsyncWorker, ChannelPolicy, Context, Delivery, Queue, Rate, Retry, Worker
+from sqlalchemy_fairqueue.reports import LeftoverReason, Leftovers, Reason
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, is_empty, retimed, send, until

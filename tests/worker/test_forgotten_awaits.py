@@ -9,7 +9,8 @@ from sqlalchemy import Engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import AsyncWorker, Bury, Context, Delivery, Queue, Worker, WorkerError
+from sqlalchemy_fairqueue import AsyncWorker, Bury, Context, Delivery, Queue, Worker
+from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.testing import adrain, aperform, drain, perform
 from tests.fixtures.database import Database
 from tests.worker.helpers import count_effects, send

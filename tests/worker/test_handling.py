@@ -11,16 +11,8 @@ from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker
 from sqlalchemy.orm import sessionmaker
 
-from sqlalchemy_fairqueue import (
-    AsyncWorker,
-    Context,
-    Delivery,
-    InvalidArgument,
-    Queue,
-    SchemaMismatch,
-    Worker,
-    WorkerError,
-)
+from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, InvalidArgument, Queue, SchemaMismatch, Worker
+from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.worker.runtime import Runtime
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE

@@ -10,7 +10,8 @@ import pytest
 from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from sqlalchemy_fairqueue import AsyncWorker, Delivery, HandlerWaitWarning, Queue, ResultNotReady, Worker
+from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, ResultNotReady, Worker
+from sqlalchemy_fairqueue.errors import HandlerWaitWarning
 from sqlalchemy_fairqueue.testing import aperform, perform
 from tests.worker.helpers import send
 
