@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
     from sqlalchemy.orm import Session, scoped_session
 
-    AnySession = Session | AsyncSession | scoped_session[Any] | async_scoped_session[Any]
-    Where = Session | scoped_session[Any] | Connection | Engine
-    AsyncWhere = AsyncSession | async_scoped_session[Any] | AsyncConnection | AsyncEngine
+    PlainSession = Session | scoped_session[Any]
+    AwaitedSession = AsyncSession | async_scoped_session[Any]
+    AnySession = PlainSession | AwaitedSession
+    Where = PlainSession | Connection | Engine
+    AsyncWhere = AwaitedSession | AsyncConnection | AsyncEngine
     RecordedWhere = AnySession | Connection | Engine
     SentWhere = AsyncConnection | AsyncEngine
 
@@ -62,3 +64,8 @@ def recorded(method: Callable[Concatenate[S, RecordedWhere, P], R]) -> Verb[S, R
 def on_engine(method: Callable[Concatenate[S, Engine, P], R]) -> Verb[S, Engine, AsyncEngine, P, R]:
     """Type what needs transactions of its own, and so an engine."""
     return method  # pyright: ignore[reportReturnType] - of pyright: a function has a __get__ too
+
+
+def on_session(function: Callable[Concatenate[PlainSession, P], R]) -> BoundVerb[PlainSession, AwaitedSession, P, R]:
+    """Type a function that works on a session, and is awaited on an async one."""
+    return function  # type: ignore[return-value]

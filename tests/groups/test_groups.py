@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import Bury, ChannelPolicy, Context, Delivery, Enqueue, InvalidArgument, Queue, Worker
 from sqlalchemy_fairqueue.errors import UnknownGroup
 from sqlalchemy_fairqueue.reports import GroupCounts
-from sqlalchemy_fairqueue.testing import adrain, arolled_back, drain, rolled_back
+from sqlalchemy_fairqueue.testing import drain, rolled_back
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.groups.conftest import Make, counts, fold, followups
@@ -328,5 +328,5 @@ async def test_async(async_engine: AsyncEngine, database: Database) -> None:
         assert delivery.headers
         assert context.after_group is not None
 
-    async with arolled_back(async_engine) as session:
-        assert len(await adrain(session, queue)) == 1
+    async with rolled_back(async_engine) as session:
+        assert len(await drain(session, queue)) == 1

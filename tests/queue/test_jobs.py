@@ -186,11 +186,11 @@ def test_arguments_with_names_of_parameters(engine: Engine) -> None:
         job.schedule(session, "nightly", Recurrence(every=timedelta(hours=1)), "a", **given)
         with clashing.group(session) as group:
             group.enqueue(job, channel="a", **given)
-        assert len(assert_enqueued(session, job, **given)) == 4  # type: ignore[arg-type]
+        assert len(assert_enqueued(session, job, **given)) == 4  # type: ignore[call-overload]
         assert len(all_enqueued(session, job, channel="a", **given)) == 4
         refute_enqueued(session, job, **given | {"count": "other"})
         with pytest.raises(AssertionError):
-            assert_enqueued(session, job, count="other")  # type: ignore[arg-type]
+            assert_enqueued(session, job, count="other")  # type: ignore[call-overload]
         drain(session, clashing)
     assert perform(job, **given) is None  # type: ignore[arg-type]
     assert seen == [given] * 5

@@ -27,7 +27,7 @@ from sqlalchemy_fairqueue import (
     Retry,
     Worker,
 )
-from sqlalchemy_fairqueue.testing import adrain, drain
+from sqlalchemy_fairqueue.testing import drain
 from sqlalchemy_fairqueue.worker.settler import Settler
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
@@ -385,6 +385,6 @@ async def test_inline_awaited(async_engine: AsyncEngine, queue: Queue) -> None:
 
     async with AsyncSession(async_engine) as session:
         double.enqueue(session, "a", 21)
-        [performed] = await adrain(session, queue)
+        [performed] = await drain(session, queue)
         assert performed.result == 42
         assert await double.result(session, performed.delivery.message_id) == 42

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Bury, Context, Delivery, InvalidArgument, Queue, Release, Retry, RetryPolicy
 from sqlalchemy_fairqueue.errors import WorkerError
-from sqlalchemy_fairqueue.testing import adrain, aperform, assert_enqueued, drain, perform, refute_enqueued
+from sqlalchemy_fairqueue.testing import aperform, assert_enqueued, drain, perform, refute_enqueued
 from tests.fixtures.database import Database
 
 
@@ -214,7 +214,7 @@ async def test_async_handlers(queue: Queue, async_session: AsyncSession, databas
         session.execute(text("insert into counted values (:page)"), {"page": delivery.payload + 1})
 
     queue.enqueue(async_session, channel="a", payload=1, kind="parse")
-    performed = await adrain(async_session, queue)
+    performed = await drain(async_session, queue)
     assert [one.delivery.kind for one in performed] == ["parse", "page"]
     assert (await async_session.scalars(text("select sum(page) from counted"))).one() == 3
     assert await aperform(queue, 1, kind="parse", session=async_session) is None
@@ -224,12 +224,12 @@ async def test_async_handlers(queue: Queue, async_session: AsyncSession, databas
 
 
 async def test_draining_an_async_handler_in_a_session(queue: Queue, session: Session) -> None:
-    """An async handler needs the awaited twin."""
+    """An async handler needs an AsyncSession."""
 
     @queue.handler()
     async def parse(delivery: Delivery) -> None:
         """Do nothing."""
 
     queue.enqueue(session, channel="a", payload=1)
-    with pytest.raises(InvalidArgument, match="is async; await adrain"):
+    with pytest.raises(InvalidArgument, match="is async; drain an AsyncSession"):
         drain(session, queue)

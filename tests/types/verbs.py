@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, assert_type
 
 from sqlalchemy_fairqueue import Batch, Delivery, Queue
 from sqlalchemy_fairqueue.reports import CancelReceipt, ChannelStats, QueueStats
+from sqlalchemy_fairqueue.testing import assert_enqueued
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -45,6 +46,8 @@ async def awaited(engine: AsyncEngine, connection: AsyncConnection, session: Asy
     assert_type(await queue.dequeue(engine, limit=3), Batch)
     await queue.configure_channel(engine, "a", weight=3, rate=None)
     queue.complete(session, delivery, cost=3)
+    await assert_enqueued(session, queue, channel="a")
+    assert_enqueued(session, queue, channel="a")  # WRONG: the await is forgotten
     await queue.channels(engine, limit="3")  # WRONG: it is no int
     await queue.dequeue(connection)  # WRONG: it needs an engine
     await queue.complete(session, delivery)  # WRONG: it is recorded, and nothing to await

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import AsyncWorker, Bury, Context, Delivery, Queue, Worker
 from sqlalchemy_fairqueue.errors import WorkerError
-from sqlalchemy_fairqueue.testing import adrain, aperform, drain, perform
+from sqlalchemy_fairqueue.testing import aperform, drain, perform
 from tests.fixtures.database import Database
 from tests.worker.helpers import count_effects, send
 
@@ -54,7 +54,7 @@ async def test_an_async_handler(
         for kind in kinds:
             assert await aperform(queue, 1, kind=kind, session=session) is None
             queue.enqueue(session, channel="a", payload=1, kind=kind)
-        await adrain(session, queue)
+        await drain(session, queue)
         await session.commit()
     assert count_effects(database) == 9
 
