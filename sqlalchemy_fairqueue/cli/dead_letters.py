@@ -76,7 +76,7 @@ def list_dead(
         queue = installation.single_queue()
         start = None if after is None else _dead_letter(queue, installation.engine, after)
         now = installation.now() if since is not None or until is not None else None
-        found = queue.dead_letters(
+        found = queue.dead_letters.list(
             installation.engine,
             channel=channel,
             kind=kind,
@@ -116,7 +116,7 @@ def show_dead(options: Options, *, message_id: Annotated[int, typer.Argument(met
     with open_installation(options) as installation:
         queue = installation.single_queue()
         dead_letter = _dead_letter(queue, installation.engine, message_id)
-        attempts = queue.attempts(installation.engine, message_id)
+        attempts = queue.admin.attempts(installation.engine, message_id)
     deliveries = plural(dead_letter.deliveries, "time")
     rows = [
         ("id", str(dead_letter.message_id)),
@@ -158,7 +158,7 @@ def redrive_dead(
         outcomes = dict.fromkeys(("redriven", "duplicate", "missing"), 0)
         details = []
         for page in _pages(queue, installation.engine, ids, channel, kind):
-            for message_id, outcome in queue.redrive(installation.engine, page).items():
+            for message_id, outcome in queue.dead_letters.redrive(installation.engine, page).items():
                 outcomes[outcome] += 1
                 if outcome != "redriven":
                     details.append({"message_id": message_id, "outcome": outcome})
@@ -202,7 +202,7 @@ def purge_dead(
         queue = installation.single_queue()
         confirm(f"delete {_selection(queue, channel, kind, older_than, ids)} for good?", yes=yes)
         until = None if older_than is None else earlier(installation.now(), older_than)
-        purged = queue.purge_dead(installation.engine, ids or None, channel=channel, kind=kind, until=until)
+        purged = queue.dead_letters.purge(installation.engine, ids or None, channel=channel, kind=kind, until=until)
     missing = bool(ids) and purged < len(set(ids or ()))
     return Result(
         {"queue": queue.name, "purged": purged},
@@ -212,7 +212,7 @@ def purge_dead(
 
 
 def _dead_letter(queue: Queue, engine: Engine, message_id: int) -> DeadLetterInfo:
-    found = queue.dead_letters(engine, message_ids=[message_id])
+    found = queue.dead_letters.list(engine, message_ids=[message_id])
     if not found:
         raise not_found_error(
             f"message {message_id} is no dead letter of queue {queue.name!r}; 'fairqueue dead list' has them"
@@ -229,7 +229,7 @@ def _pages(
         yield from (unique[start : start + _PAGE] for start in range(0, len(unique), _PAGE))
         return
     after = None
-    while page := queue.dead_letters(engine, channel=channel, kind=kind, limit=_PAGE, after=after):
+    while page := queue.dead_letters.list(engine, channel=channel, kind=kind, limit=_PAGE, after=after):
         yield [dead_letter.message_id for dead_letter in page]
         after = page[-1]
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from sqlalchemy_fairqueue import InvalidArgument, Queue, UnknownGroup
+from sqlalchemy_fairqueue import InvalidArgument, Queue
 from sqlalchemy_fairqueue.cli.confirmation import confirm
 from sqlalchemy_fairqueue.cli.errors import not_found_error, usage_error
 from sqlalchemy_fairqueue.cli.formats import plural
@@ -15,6 +15,7 @@ from sqlalchemy_fairqueue.cli.installation import Installation, open_installatio
 from sqlalchemy_fairqueue.cli.options import Options, Yes
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, key_values, number_column, text_table
+from sqlalchemy_fairqueue.errors import UnknownGroup
 from sqlalchemy_fairqueue.values import GroupStatus
 
 GroupId = Annotated[str, typer.Argument(metavar="ID", show_default=False)]
@@ -53,7 +54,7 @@ def list_groups(
     """List the groups of a queue, the newest first, with the counts of this moment."""
     with open_installation(options) as installation:
         queue = installation.single_queue(may_be_new=True)
-        found = queue.groups(
+        found = queue.groups.list(
             installation.engine,
             is_open=None if state is None else state is State.OPEN,
             limit=limit + 1,
@@ -105,7 +106,7 @@ def cancel_group(options: Options, *, group_id: GroupId, yes: Yes = False) -> Re
         queue = installation.single_queue(may_be_new=True)
         found = _group(installation, queue, group_id)
         confirm(f"cancel {plural(found.pending, 'member')} of group {found.id} of queue {queue.name!r}?", yes=yes)
-        outcome = queue.cancel_group(installation.engine, found.id)
+        outcome = queue.groups.cancel(installation.engine, found.id)
     held = f"; consumers hold {outcome.leased:,}, and are told" if outcome.leased else ""
     said = f"{plural(outcome.cancelled, 'member')} of group {found.id} cancelled{held}"
     document = {
@@ -119,7 +120,7 @@ def cancel_group(options: Options, *, group_id: GroupId, yes: Yes = False) -> Re
 
 def _group(installation: Installation, queue: Queue, group_id: str) -> GroupStatus:
     try:
-        return queue.group_status(installation.engine, group_id)
+        return queue.groups.status(installation.engine, group_id)
     except InvalidArgument as error:
         raise usage_error(str(error)) from error
     except UnknownGroup as error:

@@ -39,7 +39,7 @@ class LimitOptions(FieldOptions):
 def limits(options: Options) -> Result:
     """Show the limits that several queues share, what is leased of them, and which queues draw from each."""
     with open_installation(options) as installation:
-        return _result(_queue(installation.schema).limits(installation.engine))
+        return _result(_queue(installation.schema).limits.list(installation.engine))
 
 
 def configure_limit(
@@ -59,10 +59,10 @@ def configure_limit(
     with open_installation(options) as installation:
         queue = _queue(installation.schema)
         if remove:
-            queue.remove_limit(installation.engine, name)
+            queue.limits.remove(installation.engine, name)
         elif wanted:
-            queue.configure_limit(installation.engine, name, **wanted)
-        return _result(queue.limits(installation.engine, name))
+            queue.limits.configure(installation.engine, name, **wanted)
+        return _result(queue.limits.list(installation.engine, name))
 
 
 def _queue(schema: str) -> Queue:

@@ -212,7 +212,7 @@ def move_messages(
     """
     with open_installation(options) as installation:
         queue = installation.single_queue()
-        outcomes = {message_id: queue.move(installation.engine, message_id, channel) for message_id in ids}
+        outcomes = {message_id: queue.admin.move(installation.engine, message_id, channel) for message_id in ids}
     rows = [(str(message_id), _OUTCOMES[outcome]) for message_id, outcome in outcomes.items()]
     return Result(
         {
@@ -246,7 +246,7 @@ def retry_messages(
     """
     with open_installation(options) as installation:
         queue = installation.single_queue()
-        outcomes = {message_id: queue.retry_now(installation.engine, message_id) for message_id in ids}
+        outcomes = {message_id: queue.admin.retry_now(installation.engine, message_id) for message_id in ids}
     rows = [(str(message_id), _RETRIED[outcome]) for message_id, outcome in outcomes.items()]
     return Result(
         {

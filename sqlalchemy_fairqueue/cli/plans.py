@@ -29,7 +29,7 @@ def list_plans(options: Options) -> Result:
     """List the plans of a queue, with their policies and how many channels follow each."""
     with open_installation(options) as installation:
         queue = installation.single_queue(may_be_new=True)
-        return _result(queue, queue.plans(installation.engine))
+        return _result(queue, queue.plans.list(installation.engine))
 
 
 def set_plan(
@@ -48,10 +48,10 @@ def set_plan(
     with open_installation(options) as installation:
         queue = installation.single_queue(may_be_new=bool(changes))
         if changes:
-            queue.configure_plan(installation.engine, name, **changes)
+            queue.plans.configure(installation.engine, name, **changes)
         if default:
             queue.configure(installation.engine, default_plan=name)
-        found = queue.plans(installation.engine, name)
+        found = queue.plans.list(installation.engine, name)
     if not found:
         raise not_found_error(
             f"queue {queue.name!r} has no plan {name!r}; give options, such as --weight 2, to make it"
@@ -63,10 +63,10 @@ def remove_plan(options: Options, *, name: Name) -> Result:
     """Remove a plan that no channel follows, and that is not the default of its queue."""
     with open_installation(options) as installation:
         queue = installation.single_queue()
-        if not queue.plans(installation.engine, name):
+        if not queue.plans.list(installation.engine, name):
             raise not_found_error(f"queue {queue.name!r} has no plan {name!r}")
-        queue.remove_plan(installation.engine, name)
-        return _result(queue, queue.plans(installation.engine))
+        queue.plans.remove(installation.engine, name)
+        return _result(queue, queue.plans.list(installation.engine))
 
 
 def _result(queue: Queue, found: list[PlanInfo]) -> Result:

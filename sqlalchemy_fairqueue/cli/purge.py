@@ -79,7 +79,8 @@ def _purge_all(installation: Installation, channel: str, *, yes: bool) -> Result
     queues = ", ".join(repr(one.queue.name) for one in found)
     confirm(f"delete {counts} of channel {channel!r} in {queues} for good?", yes=yes or not waiting + dead)
     purged = [
-        (one.queue.purge(engine, channel).purged or 0, one.queue.purge_dead(engine, channel=channel)) for one in found
+        (one.queue.purge(engine, channel).purged or 0, one.queue.dead_letters.purge(engine, channel=channel))
+        for one in found
     ]
     # Read anew: a consumer may have given messages back, or taken some.
     left = {one.queue.name: one for one in _find(installation, channel)}
@@ -107,7 +108,7 @@ def _find(installation: Installation, channel: str) -> list[_Found]:
     with installation.engine.connect() as connection:
         for queue in queues:
             channels = queue.channels(connection, channel=channel)
-            schedules = [one.name for one in queue.schedules(connection, channel=channel)]
+            schedules = [one.name for one in queue.schedules.list(connection, channel=channel)]
             if not channels and not schedules:
                 continue
             counts = [(one.ready + one.scheduled, one.dead, one.leased) for one in channels] or [(0, 0, 0)]

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from sqlalchemy_fairqueue import Queue, UnknownSchedule
+from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.cli.confirmation import confirm
 from sqlalchemy_fairqueue.cli.errors import not_found_error, usage_error
 from sqlalchemy_fairqueue.cli.formats import format_duration, parse_duration
@@ -17,6 +17,7 @@ from sqlalchemy_fairqueue.cli.installation import Installation, open_installatio
 from sqlalchemy_fairqueue.cli.options import Options, Yes, option_parser
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, number_column, text_table
+from sqlalchemy_fairqueue.errors import UnknownSchedule
 from sqlalchemy_fairqueue.values import ScheduleInfo
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
@@ -54,7 +55,7 @@ def list_schedules(
     """List the schedules of a queue, by channel and name."""
     with open_installation(options) as installation:
         queue = installation.single_queue(may_be_new=True)
-        found = queue.schedules(installation.engine, channel=channel, limit=limit + 1)
+        found = queue.schedules.list(installation.engine, channel=channel, limit=limit + 1)
     page, more = found[:limit], len(found) > limit
     rows = [
         (one.channel, one.name, _when(one), one.catch_up, one.kind, one.state, one.next_run_at, one.last_slot_at,
@@ -110,7 +111,7 @@ def add_schedule(
     value = _json(payload)
     with open_installation(options) as installation:
         queue = installation.single_queue(may_be_new=True)
-        queue.schedule(
+        queue.schedules.set(
             installation.engine,
             name,
             channel=channel,
@@ -122,7 +123,7 @@ def add_schedule(
             kind=kind,
             payload=value,
         )
-        [made] = queue.schedules(installation.engine, channel=channel, name=name)
+        [made] = queue.schedules.list(installation.engine, channel=channel, name=name)
     return Result({"schedule": schedule_document(made)}, (Text(_next(made)),))
 
 
@@ -141,7 +142,7 @@ def _set_paused(options: Options, name: str, channel: str, *, paused: bool) -> R
         queue = installation.single_queue(may_be_new=True)
         before = _schedule(installation, queue, channel, name)
         try:
-            (queue.pause_schedule if paused else queue.resume_schedule)(installation.engine, name, channel=channel)
+            (queue.schedules.pause if paused else queue.schedules.resume)(installation.engine, name, channel=channel)
         except UnknownSchedule as error:
             raise not_found_error(str(error)) from error
         after = _schedule(installation, queue, channel, name)
@@ -155,7 +156,7 @@ def run_schedule(options: Options, *, name: Name, channel: OwnChannel) -> Result
     with open_installation(options) as installation:
         queue = installation.single_queue(may_be_new=True)
         try:
-            message_id = queue.run_schedule(installation.engine, name, channel=channel)
+            message_id = queue.schedules.run(installation.engine, name, channel=channel)
         except UnknownSchedule as error:
             raise not_found_error(str(error)) from error
     said = f"message {message_id} is enqueued" if message_id else f"channel {channel!r} is full, and its policy drops"
@@ -169,7 +170,7 @@ def remove_schedule(options: Options, *, name: Name, channel: OwnChannel, yes: Y
         found = _schedule(installation, queue, channel, name)
         again = ", which its code makes again when a worker starts" if found.in_code else ""
         confirm(f"remove schedule {name!r} of channel {channel!r} of queue {queue.name!r}{again}?", yes=yes)
-        queue.unschedule(installation.engine, name, channel=channel)
+        queue.schedules.remove(installation.engine, name, channel=channel)
     said = f"schedule {name!r} of channel {channel!r} of queue {queue.name!r} is removed{again}"
     return Result({"queue": queue.name, "channel": channel, "name": name, "in_code": found.in_code}, (Text(said),))
 
@@ -203,7 +204,7 @@ def schedule_document(one: ScheduleInfo) -> dict[str, Any]:
 
 
 def _schedule(installation: Installation, queue: Queue, channel: str, name: str) -> ScheduleInfo:
-    found = queue.schedules(installation.engine, channel=channel, name=name)
+    found = queue.schedules.list(installation.engine, channel=channel, name=name)
     if not found:
         raise not_found_error(
             f"channel {channel!r} of queue {queue.name!r} has no schedule {name!r}; "

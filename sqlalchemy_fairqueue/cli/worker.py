@@ -41,7 +41,7 @@ from sqlalchemy_fairqueue.cli.urls import connect_arguments, display_url, same_d
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.errors import FairQueueError, clean
 from sqlalchemy_fairqueue.logs import JsonFormatter
-from sqlalchemy_fairqueue.queue.handlers import session_type_of
+from sqlalchemy_fairqueue.queue.handlers import handlers_of, session_type_of
 
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values import Leftovers
@@ -268,7 +268,7 @@ def _is_asynchronous(queues: list[Queue], application: object, reference: str) -
     The option or variable that names the database does not count. Only an event loop can call an async handler, and it
     calls plain ones as well.
     """
-    if any(handler.asynchronous for queue in queues for handler in queue.handlers.values()):
+    if any(handler.asynchronous for queue in queues for handler in handlers_of(queue).values()):
         return True
     if isinstance(application, (Engine, AsyncEngine)):
         return isinstance(application, AsyncEngine)
@@ -365,7 +365,7 @@ def _run_tasks(
 
 
 def _takes_sync_sessions(queues: list[Queue]) -> bool:
-    return any(one.session and not one.asynchronous for queue in queues for one in queue.handlers.values())
+    return any(one.session and not one.asynchronous for queue in queues for one in handlers_of(queue).values())
 
 
 def _pool(given: URL, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def list_workers(options: Options) -> Result:
     """List the workers of a queue that have a live lease, those with the most messages first."""
     with open_installation(options) as installation:
         queue = installation.single_queue()
-        found = queue.consumers(installation.engine)
+        found = queue.admin.consumers(installation.engine)
     rows = [
         [
             cell(one.consumer, "bold"),
@@ -75,7 +75,7 @@ def stop_worker(
     """
     with open_installation(options) as installation:
         queue = installation.single_queue()
-        alive = queue.stop_worker(installation.engine, name, by=by)
+        alive = queue.admin.stop_worker(installation.engine, name, by=by)
     words = "is asked to stop" if alive else "is asked to stop, but no worker of that name has a live lease"
     return Result(
         {"queue": queue.name, "consumer": name, "alive": alive},

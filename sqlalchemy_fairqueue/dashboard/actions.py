@@ -86,24 +86,24 @@ class Actions:
 
     async def _pause(self, call: _Call) -> Response:
         of = self._reading.queue(call.queue)
-        await self._reading.call(of.pause, of.apause, call.channel)
+        await self._reading.call(of.pause, call.channel)
         return self._done(call, "pause", "paused")
 
     async def _resume(self, call: _Call) -> Response:
         of = self._reading.queue(call.queue)
-        await self._reading.call(of.resume, of.aresume, call.channel)
+        await self._reading.call(of.resume, call.channel)
         return self._done(call, "resume", "resumed")
 
     async def _policy(self, call: _Call) -> Response:
         of = self._reading.queue(call.queue)
-        found = await self._reading.call(of.channels, of.achannels, call.channel)
+        found = await self._reading.call(of.channels, call.channel)
         if not found:
             raise HTTPException(404, f"Queue {call.queue!r} has no tenant {call.channel!r}.")
         [stats] = found
         change = change_of(stats, call.form)
         if not change:
             return call.back(None)
-        plans = {plan.name: plan for plan in await self._reading.call(of.plans, of.aplans)}
+        plans = {plan.name: plan for plan in await self._reading.call(of.plans.list)}
         after = policy_after(stats, change, plans, await self._reading.read(partial(self._defaults, call.queue)))
         shown = changes_shown(stats, change, after)
         if not call.confirmed:
@@ -112,13 +112,13 @@ class Actions:
                 call, f"Change the policy of {call.channel!r}?", "Change the policy",
                 changes=shown, effect=effect(figures.queues[call.queue], stats, differences(stats, after)),
             )  # fmt: skip
-        await self._reading.call(of.configure_channel, of.aconfigure_channel, call.channel, **change.arguments)
+        await self._reading.call(of.configure_channel, call.channel, **change.arguments)
         return self._changed(call, "policy", shown)
 
     async def _plan(self, call: _Call) -> Response:
         of = self._reading.queue(call.queue)
         name = call.plan
-        found = await self._reading.call(of.plans, of.aplans, name)
+        found = await self._reading.call(of.plans.list, name)
         before = found[0].policy if found else ChannelPolicy()
         changes = changed_fields(before, call.form)
         if found and not changes:
@@ -133,14 +133,14 @@ class Actions:
             )  # fmt: skip
         policy = () if found else (ChannelPolicy(**changes),)
         named = changes if found else {}
-        await self._reading.call(of.configure_plan, of.aconfigure_plan, name, *policy, **named)
+        await self._reading.call(of.plans.configure, name, *policy, **named)
         return self._changed(call, "plan", shown)
 
     async def _remove_plan(self, call: _Call) -> Response:
         of = self._reading.queue(call.queue)
         if not call.confirmed:
             return await self._confirm(call, f"Remove the plan {call.plan!r}?", "Remove the plan")
-        await self._reading.call(of.remove_plan, of.aremove_plan, call.plan)
+        await self._reading.call(of.plans.remove, call.plan)
         return self._done(call, "remove_plan", "removed")
 
     def _changed(self, call: _Call, done: str, shown: Sequence[tuple[str, str, str]]) -> Response:
@@ -156,11 +156,11 @@ class Actions:
         of = self._reading.queue(call.queue)
         channel = call.needed_channel
         if not call.confirmed:
-            found = await self._reading.call(of.channels, of.achannels, channel)
+            found = await self._reading.call(of.channels, channel)
             count = sum(stats.ready + stats.scheduled for stats in found)
             words = f"Delete {count:,} ready and scheduled messages of {channel!r} for good?"
             return await self._confirm(call, words, "Delete them")
-        receipt = await self._reading.call(of.purge, of.apurge, channel)
+        receipt = await self._reading.call(of.purge, channel)
         return self._done(call, "purge", f"purged {receipt.purged}", count=receipt.purged)
 
     async def _cancel(self, call: _Call) -> Response:
@@ -168,7 +168,7 @@ class Actions:
         [message_id] = call.ids or [0]
         if not call.confirmed:
             return await self._confirm(call, f"Cancel message {message_id}?", "Cancel the message")
-        receipt = await self._reading.call(of.cancel, of.acancel, message_id)
+        receipt = await self._reading.call(of.cancel, message_id)
         outcome = str(receipt.outcome)
         done = {"cancelled": "cancel", "leased": "cancel_asked"}.get(outcome, "cancel_missing")
         return self._done(call, done, outcome, to=link("tenant", queue=call.queue, channel=call.channel))
@@ -178,24 +178,24 @@ class Actions:
         [message_id], to = call.ids or [0], call.form.get("to", "")
         check_name("channel", to)
         if not call.confirmed:
-            found = await self._reading.call(of.channels, of.achannels, to)
+            found = await self._reading.call(of.channels, to)
             words = f"Give message {message_id} to {to!r}?"
             new = [] if found else ["There is no such tenant yet: it is made."]
             return await self._confirm(call, words, "Move the message", effect=new)
-        outcome = await self._reading.call(of.move, of.amove, message_id, to)
+        outcome = await self._reading.call(of.admin.move, message_id, to)
         done = "move" if outcome == "moved" else f"move_{outcome}"
         return self._done(call, done, f"{outcome} to {to!r}")
 
     async def _retry(self, call: _Call) -> Response:
         of = self._reading.queue(call.queue)
         [message_id] = call.ids or [0]
-        outcome = await self._reading.call(of.retry_now, of.aretry_now, message_id)
+        outcome = await self._reading.call(of.admin.retry_now, message_id)
         return self._done(call, f"retry_{outcome}", outcome)
 
     async def _redrive(self, call: _Call) -> Response:
         of = self._reading.queue(call.queue)
         ids = await self._letters(call)
-        outcomes = await self._reading.call(of.redrive, of.aredrive, ids) if ids else {}
+        outcomes = await self._reading.call(of.dead_letters.redrive, ids) if ids else {}
         count = sum(outcome == "redriven" for outcome in outcomes.values())
         return self._done(call, "redrive", f"redriven {count} of {len(ids)}", count=count)
 
@@ -205,25 +205,25 @@ class Actions:
         if not call.confirmed:
             words = f"Delete {len(ids):,} dead letters of queue {call.queue!r} for good?"
             return await self._confirm(call, words, "Delete them")
-        count = await self._reading.call(of.purge_dead, of.apurge_dead, ids) if ids else 0
+        count = await self._reading.call(of.dead_letters.purge, ids) if ids else 0
         return self._done(call, "purge_dead", f"purged {count}", count=count)
 
     async def _run_schedule(self, call: _Call) -> Response:
         of = self._reading.queue(call.queue)
         name, channel = call.schedule, call.needed_channel
-        message_id = await self._reading.call(of.run_schedule, of.arun_schedule, name, channel=channel)
+        message_id = await self._reading.call(of.schedules.run, name, channel=channel)
         if message_id is None:
             return self._done(call, "run_schedule_dropped", "dropped")
         return self._done(call, "run_schedule", f"message {message_id}", count=message_id)
 
     async def _pause_schedule(self, call: _Call) -> Response:
         of = self._reading.queue(call.queue)
-        await self._reading.call(of.pause_schedule, of.apause_schedule, call.schedule, channel=call.needed_channel)
+        await self._reading.call(of.schedules.pause, call.schedule, channel=call.needed_channel)
         return self._done(call, "pause_schedule", "paused")
 
     async def _resume_schedule(self, call: _Call) -> Response:
         of = self._reading.queue(call.queue)
-        await self._reading.call(of.resume_schedule, of.aresume_schedule, call.schedule, channel=call.needed_channel)
+        await self._reading.call(of.schedules.resume, call.schedule, channel=call.needed_channel)
         return self._done(call, "resume_schedule", "resumed")
 
     async def _stop_worker(self, call: _Call) -> Response:
@@ -236,16 +236,16 @@ class Actions:
             ]
             return await self._confirm(call, f"Ask worker {consumer!r} to stop?", "Ask it to stop", effect=effect)
         by = call.access.name[:_NAMED] or None
-        alive = await self._reading.call(of.stop_worker, of.astop_worker, consumer, by=by)
+        alive = await self._reading.call(of.admin.stop_worker, consumer, by=by)
         return self._done(call, "stop_worker" if alive else "stop_worker_gone", "asked" if alive else "no lease")
 
     async def _cancel_group(self, call: _Call) -> Response:
         of = self._reading.queue(call.queue)
-        status = await self._reading.call(of.group_status, of.agroup_status, call.group)
+        status = await self._reading.call(of.groups.status, call.group)
         if not call.confirmed:
             words = f"Cancel the {plural(status.pending, 'member')} of group {status.id} that have not ended?"
             return await self._confirm(call, words, "Cancel them", effect=["What follows the group is enqueued then."])
-        found = await self._reading.call(of.cancel_group, of.acancel_group, call.group)
+        found = await self._reading.call(of.groups.cancel, call.group)
         outcome = f"cancelled {found.cancelled}, {found.leased} out"
         return self._done(call, "cancel_group", outcome, count=found.cancelled)
 

@@ -254,7 +254,7 @@ class PageBase:
         of = self.reading.queue(queue)
         found = await self.reading.shared(
             ("channel", queue, channel),
-            lambda: self.reading.ask(of.channels, of.achannels, channel),
+            lambda: self.reading.ask(of.channels, channel),
             self._moment,
         )
         return found[0] if found else None

@@ -69,13 +69,13 @@ class GroupPages(PageBase):
         is_open = _STATES.get(state or "")
         return await self.reading.shared(
             ("groups", queue, state),
-            lambda: self.reading.ask(of.groups, of.agroups, is_open=is_open, limit=_GROUPS),
+            lambda: self.reading.ask(of.groups.list, is_open=is_open, limit=_GROUPS),
         )
 
     async def _status(self, queue: str, group_id: UUID) -> GroupStatus:
         of = self.reading.queue(queue)
         return await self.reading.shared(
-            ("group", queue, group_id), lambda: self.reading.ask(of.group_status, of.agroup_status, group_id)
+            ("group", queue, group_id), lambda: self.reading.ask(of.groups.status, group_id)
         )
 
     async def _members(self, queue: str, group_id: UUID) -> Sequence[Member]:

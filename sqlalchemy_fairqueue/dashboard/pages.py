@@ -133,7 +133,7 @@ class Pages(GroupPages, PlanPages):
         letter = None
         if message is None:
             of = self.reading.queue(queue.name)
-            letter = next(iter(await self.reading.ask(of.dead_letters, of.adead_letters, message_id)), None)
+            letter = next(iter(await self.reading.ask(of.dead_letters.list, message_id)), None)
         one = message or letter
         if one is None:
             return await self._ended(request, access, figures, queue, message_id)
@@ -217,7 +217,7 @@ class Pages(GroupPages, PlanPages):
     async def _schedules(self, queue: str) -> Sequence[ScheduleInfo]:
         of = self.reading.queue(queue)
         return await self.reading.shared(
-            ("schedules", queue), lambda: self.reading.ask(of.schedules, of.aschedules, limit=_SCHEDULES)
+            ("schedules", queue), lambda: self.reading.ask(of.schedules.list, limit=_SCHEDULES)
         )
 
     async def workers(self, request: Request) -> Response:

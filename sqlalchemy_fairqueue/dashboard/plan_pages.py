@@ -65,7 +65,7 @@ class PlanPages(PageBase):
     async def plans_of(self, queue: str) -> Sequence[PlanInfo]:
         """The plans of a queue by name."""
         of = self.reading.queue(queue)
-        return await self.reading.shared(("plans", queue), lambda: self.reading.ask(of.plans, of.aplans))
+        return await self.reading.shared(("plans", queue), lambda: self.reading.ask(of.plans.list))
 
 
 def values_of(policy: PolicyFields) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from sqlalchemy_fairqueue.cli.doctor.examination import examine
 from sqlalchemy_fairqueue.cli.doctor.findings import Role as Work
 from sqlalchemy_fairqueue.cli.errors import CommandError
 from sqlalchemy_fairqueue.database.blocking import blocking
-from sqlalchemy_fairqueue.database.engines import READ_COMMITTED, aread_again, arun, isolate, read_again, run
+from sqlalchemy_fairqueue.database.engines import READ_COMMITTED, aread_again, isolate, on, read_again, run
 from sqlalchemy_fairqueue.errors import logged
 from sqlalchemy_fairqueue.figures import DUTY, PATIENCE_SECONDS, SharedFigures
 from sqlalchemy_fairqueue.queue import Queue
@@ -139,22 +139,20 @@ class Reading:
         """The queue of that name: the application's own where it was given, with its codec."""
         return self._given.get(name) or Queue(name, schema=self.schema)
 
-    async def call(
-        self, work: Callable[..., R], awork: Callable[..., Awaitable[R]], *arguments: Any, **named: Any
-    ) -> R:
-        """Call a method of a queue on the engine, in a thread, or its awaited twin on an async one."""
+    async def call(self, verb: Callable[..., R], *arguments: Any, **named: Any) -> R:
+        """Call a verb of a queue on the engine: in a thread, or awaited on an async one."""
         with self.spending():
             if isinstance(self.engine, Engine):
-                return await asyncio.to_thread(work, self.engine, *arguments, **named)
-            return await awork(self.engine, *arguments, **named)
+                return await asyncio.to_thread(verb, self.engine, *arguments, **named)
+            return await cast("Awaitable[R]", verb(self.engine, *arguments, **named))
 
-    async def ask(self, read: Callable[..., R], aread: Callable[..., Awaitable[R]], *arguments: Any, **named: Any) -> R:
-        """As :meth:`call`, for a method that only reads: a connection that the server ended meanwhile is replaced."""
-        return await aread_again(lambda: self.call(read, aread, *arguments, **named))
+    async def ask(self, verb: Callable[..., R], *arguments: Any, **named: Any) -> R:
+        """As :meth:`call`, for a verb that only reads: a connection that the server ended meanwhile is replaced."""
+        return await aread_again(lambda: self.call(verb, *arguments, **named))
 
     async def read(self, work: Callable[[Connection], R]) -> R:
         """Read from the database on a connection."""
-        return await self.ask(run, arun, work)
+        return await self.ask(on, lambda engine: run(engine, work))
 
     @contextmanager
     def spending(self) -> Iterator[None]:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from weakref import WeakSet
 
 from sqlalchemy import Connection, Engine, NullPool, event, text
 from sqlalchemy.engine.base import OptionEngine
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
+from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
 from sqlalchemy_fairqueue.database.calls import ALONE
 from sqlalchemy_fairqueue.database.drivers import check_driver, driver_of, is_in_autocommit
 from sqlalchemy_fairqueue.errors import InvalidArgument, IsolationError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from sqlalchemy import Pool
 
@@ -124,13 +124,24 @@ def run(engine: Engine, work: Callable[[Connection], R], *, calls_only: bool = F
         return run(engine, work)
 
 
-async def arun(engine: AsyncEngine, work: Callable[[Connection], R], *, calls_only: bool = False) -> R:
-    """As :func:`run`, on an async engine."""
-    # It needs greenlet.
-    from sqlalchemy.util import greenlet_spawn  # noqa: PLC0415
+def on(where: Any, work: Callable[[Any], R]) -> R:
+    """Return what *work* returns of a sync session, connection or engine; for an async one, a coroutine that does it.
 
-    # As one call: each of SQLAlchemy's own async methods is a greenlet, and its close a task besides.
-    return await greenlet_spawn(run, engine.sync_engine, work, calls_only=calls_only)
+    The types of verbs tell the two apart.
+    """
+    found = where() if isinstance(where, async_scoped_session) else where
+    coroutine: Any
+    if isinstance(found, AsyncEngine):
+        # It needs greenlet.
+        from sqlalchemy.util import greenlet_spawn  # noqa: PLC0415
+
+        # As one call: each of SQLAlchemy's own async methods is a greenlet, and its close a task besides.
+        coroutine = greenlet_spawn(work, found.sync_engine)
+    elif isinstance(found, (AsyncSession, AsyncConnection)):
+        coroutine = found.run_sync(work)
+    else:
+        return work(found)
+    return cast("R", coroutine)
 
 
 def read_again(read: Callable[[], R]) -> R:
@@ -167,14 +178,6 @@ def run_transaction(engine: Engine, work: Callable[[Connection], R]) -> R:
         return result
 
 
-async def arun_transaction(engine: AsyncEngine, work: Callable[[Connection], R]) -> R:
-    """As :func:`run_transaction`, on an async engine."""
-    # It needs greenlet.
-    from sqlalchemy.util import greenlet_spawn  # noqa: PLC0415
-
-    return await greenlet_spawn(run_transaction, engine.sync_engine, work)
-
-
 @contextmanager
 def own_transaction(engine: Engine) -> Iterator[Connection]:
     """A READ COMMITTED transaction on an engine, for several statements, which is committed at the end.
@@ -183,24 +186,10 @@ def own_transaction(engine: Engine) -> Iterator[Connection]:
     """
     check_driver(engine)
     with engine.connect() as connection:
-        _isolate_transaction(connection)
+        if not is_in_autocommit(connection):
+            isolate(connection, READ_COMMITTED)
         yield connection
         connection.commit()
-
-
-@asynccontextmanager
-async def async_own_transaction(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
-    """As :func:`own_transaction`, on an async engine."""
-    check_driver(engine.sync_engine)
-    async with engine.connect() as connection:
-        await connection.run_sync(_isolate_transaction)
-        yield connection
-        await connection.commit()
-
-
-def _isolate_transaction(connection: Connection) -> None:
-    if not is_in_autocommit(connection):
-        isolate(connection, READ_COMMITTED)
 
 
 def set_lock_timeout(connection: Connection, timeout: timedelta) -> None:
@@ -213,24 +202,22 @@ def set_time_limit(connection: Connection, limit: timedelta) -> None:
     connection.execute(_SET_TIME_LIMIT, {"limit": str(limit // timedelta(milliseconds=1))})
 
 
-def refused(where: Any, wanted: str, otherwise: str | None = None) -> InvalidArgument:
+def refused(
+    where: Any, wanted: str = "a session, a connection or an engine", otherwise: str | None = None
+) -> InvalidArgument:
     """The error for an argument that no queue work can be done on.
 
     Args:
         where: The argument.
         wanted: What it should be.
-        otherwise: What to do with an engine of the other kind. Default: call the method of nearly the same name.
+        otherwise: What to do with an engine instead.
     """
     kind = type(where).__name__
     advice = ""
     if isinstance(where, type):
         return InvalidArgument(f"got the class {where.__name__} where {wanted} is needed; give an object of it")
-    if otherwise is not None:
-        advice = otherwise if isinstance(where, (Engine, AsyncEngine)) else ""
-    elif isinstance(where, (AsyncEngine, AsyncConnection)):
-        advice = "for async engines and connections await the method of the same name with an 'a' in front"
-    elif isinstance(where, (Engine, Connection)):
-        advice = "for sync ones call the method without the 'a' in front"
+    if otherwise is not None and isinstance(where, (Engine, AsyncEngine)):
+        advice = otherwise
     if hasattr(where, "class_") and hasattr(where, "kw"):
         advice = f"a {kind} makes sessions: give one, as in 'with sessions.begin() as session'"
         if kind.startswith("async"):

@@ -25,7 +25,7 @@ class PayloadError(FairQueueError, ValueError, codes=("QF011",)):
 
     Example:
         >>> try:
-        ...     queue.enqueue_now(engine, channel="customer-7", payload={"pages": [{"at": datetime.now(UTC)}]})
+        ...     queue.enqueue(engine, channel="customer-7", payload={"pages": [{"at": datetime.now(UTC)}]})
         ... except PayloadError as error:
         ...     print(error.path)
         $.pages[0].at

@@ -13,7 +13,7 @@ class DuplicateMessage(FairQueueError):
     Or the transaction was asked to cancel the message that holds it, and then to enqueue under its key, with any
     ``on_duplicate``: enqueues are sent before cancels, so that nothing would be left.
 
-    The message was not added. From ``enqueue_now`` the transaction goes on; from a COMMIT it fails whole.
+    The message was not added. A call on a connection leaves its transaction usable; a COMMIT fails whole.
 
     Attributes:
         channel: The channel.
@@ -22,7 +22,7 @@ class DuplicateMessage(FairQueueError):
         cancelled: Whether the transaction cancels that message.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="a", payload=1, key="report")
+        >>> message_id = queue.enqueue(engine, channel="a", payload=1, key="report").message_id
         >>> try:
         ...     with Session(engine) as session, session.begin():
         ...         receipt = queue.enqueue(session, channel="a", payload=2, key="report", on_duplicate="raise")
@@ -56,7 +56,7 @@ class DuplicateMessage(FairQueueError):
 class ChannelFull(FairQueueError, codes=("QF005",)):
     """A channel has as many undelivered messages as its ``max_backlog`` allows, and its policy is to raise.
 
-    The message was not added. From ``enqueue_now`` the transaction goes on; from a COMMIT it fails whole.
+    The message was not added. A call on a connection leaves its transaction usable; a COMMIT fails whole.
 
     Attributes:
         channel: The channel, as far as it is known.
@@ -64,9 +64,9 @@ class ChannelFull(FairQueueError, codes=("QF005",)):
 
     Example:
         >>> queue.configure_channel(engine, "customer-7", max_backlog=1)
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
         >>> try:
-        ...     message_id = queue.enqueue_now(engine, channel="customer-7", payload=2)
+        ...     receipt = queue.enqueue(engine, channel="customer-7", payload=2)
         ... except ChannelFull as error:
         ...     print(error.channel)
         customer-7

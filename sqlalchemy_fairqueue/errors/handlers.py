@@ -23,7 +23,7 @@ class LeaseLost(FairQueueError):
         holder: The consumer that holds the first of them now, if any.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> [delivery] = queue.dequeue(engine)
         >>> queue.complete(engine, delivery)
         >>> try:
@@ -223,7 +223,7 @@ class UnhandledKindWarning(FairQueueWarning):
         >>> @queue.handler("parse")
         ... def parse(delivery: Delivery) -> None: ...
         >>> with warnings.catch_warnings(record=True, action="always") as found:
-        ...     message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, kind="prase")
+        ...     receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="prase")
         >>> [warning.category.__name__ for warning in found]
         ['UnhandledKindWarning']
     """

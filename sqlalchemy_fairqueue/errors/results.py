@@ -18,7 +18,7 @@ class ResultError(FairQueueError):
         message_id: The message.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
         >>> try:
         ...     queue.result(engine, message_id)
         ... except ResultError as error:
@@ -37,7 +37,7 @@ class ResultNotReady(ResultError, TimeoutError):
         timeout: How long it was waited for. None: not at all.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
         >>> try:
         ...     queue.result(engine, message_id)
         ... except ResultNotReady as error:
@@ -66,7 +66,7 @@ class MessageFailed(ResultError):
         error: Its last error, with the traceback; or None.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
         >>> queue.bury(engine, queue.dequeue(engine), reason="there is no such number")
         >>> try:
         ...     queue.result(engine, message_id)
@@ -86,8 +86,8 @@ class MessageFailed(ResultError):
         line = last_line(self.error)
         last = f" ({line[:500]})" if line else ""
         return (
-            f"message {self.message_id} failed: {self.reason}{last}; correct the cause, then queue.redrive brings it "
-            "back"
+            f"message {self.message_id} failed: {self.reason}{last}; correct the cause, then "
+            "queue.dead_letters.redrive brings it back"
         )
 
 
@@ -99,7 +99,7 @@ class ResultCancelled(ResultError):
 
     Example:
         >>> queue.configure(engine, result_retention=timedelta(hours=1))
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
         >>> outcome = queue.cancel(engine, message_id)
         >>> try:
         ...     queue.result(engine, message_id)
@@ -125,7 +125,7 @@ class ResultNotKept(ResultError):
         problem: Why, as far as is known.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
         >>> queue.complete(engine, queue.dequeue(engine))
         >>> try:
         ...     queue.result(engine, message_id)

@@ -14,9 +14,9 @@ class LockOrderError(FairQueueError):
 
     Example:
         >>> with Session(engine) as session:
-        ...     message_id = queue.enqueue_now(session, channel="b", payload=1, key="invoice-12")
+        ...     message_id = queue.enqueue(session.connection(), channel="b", payload=1, key="invoice-12").message_id
         ...     try:
-        ...         message_id = queue.enqueue_now(session, channel="a", payload=1, key="invoice-12")
+        ...         receipt = queue.enqueue(session.connection(), channel="a", payload=1, key="invoice-12")
         ...     except LockOrderError as error:
         ...         print(error.refused[2:])
         ('a', 'invoice-12')
@@ -67,7 +67,7 @@ class UnsentWork(FairQueueError):
 
     Example:
         >>> with Session(engine) as session:
-        ...     message_id = queue.enqueue_now(session, channel="customer-7", payload=1)
+        ...     receipt = queue.enqueue(session.connection(), channel="customer-7", payload=1)
         ...     event.listen(session, "after_commit", lambda session: queue.pause(session, "customer-7"))
         ...     try:
         ...         session.commit()

@@ -45,7 +45,7 @@ class UnknownSchedule(FairQueueError, codes=("QF009",)):
 
     Example:
         >>> try:
-        ...     queue.run_schedule(engine, "nihgtly", channel="customer-7")
+        ...     queue.schedules.run(engine, "nihgtly", channel="customer-7")
         ... except UnknownSchedule as error:
         ...     print(error.schedule)
         nihgtly
@@ -72,7 +72,7 @@ class UnknownGroup(FairQueueError):
 
     Example:
         >>> try:
-        ...     queue.group_status(engine, "0b4c2a5e-6a6e-4c1c-9b9e-0d3e1f3a7c11")
+        ...     queue.groups.status(engine, "0b4c2a5e-6a6e-4c1c-9b9e-0d3e1f3a7c11")
         ... except UnknownGroup as error:
         ...     print(error.group_id)
         0b4c2a5e-6a6e-4c1c-9b9e-0d3e1f3a7c11

@@ -41,7 +41,7 @@ def _leftovers(connection: Connection, queue: Queue, worker: str) -> Leftovers |
     channels = queue.channels(connection, busy=True, limit=_CHANNELS)
     now = database.now(connection, queue.schema)
     # The worker that has left is not the first reason, but the one where nothing else held them back.
-    others = any(one.consumer != worker for one in queue.consumers(connection))
+    others = any(one.consumer != worker for one in queue.admin.consumers(connection))
     waits = channel_waits(connection, queue, channels, now, replace(stats, consumers=max(stats.consumers, 1)))
     messages: Counter[tuple[Reason, str | None]] = Counter()
     counted: Counter[tuple[Reason, str | None]] = Counter()

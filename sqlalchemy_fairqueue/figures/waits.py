@@ -51,7 +51,7 @@ def channel_waits(
         found = database.channel_contention(connection, Target(queue.schema, queue.name), one.channel)
         return {one.channel: wait_of_contender(found, limits, now)}
     counts = queue.stats(connection) if stats is None else stats
-    contention = queue.contention(connection, limit=_RIVALS)
+    contention = queue.admin.contention(connection, limit=_RIVALS)
     holding = holding_most(contention)
     waits = {one.channel: wait_of(counts, contention, limits, one, now, holding=holding) for one in waiting}
     return {channel: wait for channel, wait in waits.items() if wait is not None}

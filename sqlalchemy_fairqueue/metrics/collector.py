@@ -44,7 +44,7 @@ class QueueCollector(Collector):
     Example:
         >>> registry = CollectorRegistry()  # as a rule prometheus_client.REGISTRY
         >>> registry.register(QueueCollector(engine, queue))
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> registry.get_sample_value("fairqueue_messages", {"queue": queue.name, "state": "ready"})
         1
     """

@@ -21,7 +21,7 @@ _VERBS = "queue.group makes groups, and workers finish them"
 class GroupMixin(FairqueueMixin):
     """A group of messages, with the counts of its members that workers have folded.
 
-    What has happened since stands in the notes: ``queue.group_status`` adds both. ``message_id`` is the message that
+    What has happened since stands in the notes: ``queue.groups.status`` adds both. ``message_id`` is the message that
     followed it at ``finished_at``.
     """
 

@@ -13,13 +13,13 @@ from sqlalchemy.sql.elements import conv
 from sqlalchemy_fairqueue.models.base import FairqueueMixin
 from sqlalchemy_fairqueue.models.types import Duration, Instant
 
-_WRITTEN_BY = "the dispatcher writes it; use queue.configure_limit(session, name, ...)"
+_WRITTEN_BY = "the dispatcher writes it; use queue.limits.configure(session, name, ...)"
 
 
 class LimitMixin(FairqueueMixin):
     """A shared limit: what several queues together may have out, and at which rate they may take."""
 
-    __fairqueue_verbs__ = "use queue.configure_limit(session, name, ...)"
+    __fairqueue_verbs__ = "use queue.limits.configure(session, name, ...)"
     __tablename__ = "fq_limit"
 
     name: Mapped[str] = mapped_column(Text(collation="C"))

@@ -64,7 +64,7 @@ class Channel(ChannelMixin, _Base):
     """A channel, in the connection's default schema.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> with Session(engine) as session:
         ...     print(session.scalars(select(Channel.name).where(Channel.queue == queue.name)).all())
         ['customer-7']
@@ -79,7 +79,7 @@ class ChannelPlan(ChannelPlanMixin, _Base):
     """The plan that a channel follows, in the connection's default schema.
 
     Example:
-        >>> queue.configure_plan(engine, "gold", weight=3)
+        >>> queue.plans.configure(engine, "gold", weight=3)
         >>> queue.configure_channel(engine, "customer-7", plan="gold")
         >>> with Session(engine) as session:
         ...     print(session.scalars(select(ChannelPlan.plan).where(ChannelPlan.queue == queue.name)).all())
@@ -91,7 +91,7 @@ class Plan(PlanMixin, _Base):
     """A plan, in the connection's default schema.
 
     Example:
-        >>> queue.configure_plan(engine, "gold", weight=3)
+        >>> queue.plans.configure(engine, "gold", weight=3)
         >>> with Session(engine) as session:
         ...     print(session.get(Plan, (queue.name, "gold")).policy["weight"])
         3
@@ -102,7 +102,7 @@ class Message(MessageMixin, _Base):
     """A message, in the connection's default schema.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload={"file": "a.pdf"})
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload={"file": "a.pdf"}).message_id
         >>> with Session(engine) as session:
         ...     message = session.get(Message, message_id)
         ...     print(message.channel.name, message.kind, message.attempts)
@@ -114,7 +114,7 @@ class DeadLetter(DeadLetterMixin, _Base):
     """A dead letter, in the connection's default schema.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload={"number": "555"})
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload={"number": "555"}).message_id
         >>> queue.bury(engine, queue.dequeue(engine), reason="there is no such number")
         >>> with Session(engine) as session:
         ...     letter = session.get(DeadLetter, message_id)
@@ -135,7 +135,7 @@ class Lease(LeaseMixin, _Base):
     """A lease, in the connection's default schema.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> [delivery] = queue.dequeue(engine)
         >>> with Session(engine) as session:
         ...     print(session.get(Lease, delivery.lease.id).consumer == delivery.lease.consumer)
@@ -148,7 +148,7 @@ class History(HistoryMixin, _Base):
 
     Example:
         >>> queue.configure(engine, history=True)
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
         >>> queue.complete(engine, queue.dequeue(engine))
         >>> with Session(engine) as session:
         ...     print(session.scalars(select(History.outcome).where(History.message_id == message_id)).all())
@@ -196,7 +196,7 @@ class KeyPeriod(KeyPeriodMixin, _Base):
 
     Example:
         >>> hour = timedelta(hours=1)
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, key="report", unique_for=hour)
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, key="report", unique_for=hour)
         >>> with Session(engine) as session:
         ...     print(session.scalars(select(KeyPeriod.key).where(KeyPeriod.queue == queue.name)).all())
         ['report']
@@ -208,7 +208,7 @@ class Result(ResultMixin, _Base):
 
     Example:
         >>> queue.configure(engine, result_retention=timedelta(hours=1))
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=20)
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=20).message_id
         >>> queue.complete(engine, queue.dequeue(engine), result=21)
         >>> with Session(engine) as session:
         ...     print(session.get(Result, message_id).content)
@@ -224,9 +224,9 @@ class StopRequest(StopRequestMixin, _Base):
     """A request to a worker to stop, in the connection's default schema.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> [delivery] = queue.dequeue(engine)
-        >>> found = queue.stop_worker(engine, delivery.lease.consumer)
+        >>> found = queue.admin.stop_worker(engine, delivery.lease.consumer)
         >>> with Session(engine) as session:
         ...     print(len(session.scalars(select(StopRequest).where(StopRequest.queue == queue.name)).all()))
         1
@@ -237,7 +237,7 @@ class Limit(LimitMixin, _Base):
     """See :class:`LimitMixin`.
 
     Example:
-        >>> queue.configure_limit(engine, "mail", max_concurrency=3)
+        >>> queue.limits.configure(engine, "mail", max_concurrency=3)
         >>> with Session(engine) as session:
         ...     print(session.get(Limit, "mail").max_concurrency)
         3
@@ -276,7 +276,7 @@ class Schedule(ScheduleMixin, _Base):
     """A schedule, in the connection's default schema.
 
     Example:
-        >>> queue.schedule(engine, "nightly", channel="customer-7", cron="0 3 * * *")
+        >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *")
         >>> with Session(engine) as session:
         ...     print(session.scalars(select(Schedule.cron).where(Schedule.queue == queue.name)).all())
         ['0 3 * * *']

@@ -22,7 +22,7 @@ class PlanMixin(FairqueueMixin):
     in microseconds. ``spread_after`` is the last channel that the change was brought to; None: to all.
     """
 
-    __fairqueue_verbs__ = "use queue.configure_plan(session, name, ...)"
+    __fairqueue_verbs__ = "use queue.plans.configure(session, name, ...)"
     __tablename__ = "fq_plan"
 
     queue: Mapped[str] = mapped_column(Text(collation="C"))

@@ -33,7 +33,7 @@ class ScheduleMixin(FairqueueMixin):
     ``revision`` grows with each change that makes an earlier plan wrong.
     """
 
-    __fairqueue_verbs__ = "queue.schedule, queue.unschedule and queue.pause_schedule change schedules"
+    __fairqueue_verbs__ = "queue.schedules.set, remove and pause change schedules"
     __tablename__ = "fq_schedule"
 
     id: Mapped[int] = mapped_column(BigInteger, Identity(always=True))

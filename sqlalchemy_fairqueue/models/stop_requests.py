@@ -21,7 +21,7 @@ class StopRequestMixin(FairqueueMixin):
     The row stays when they have stopped; a later request deletes it after an hour.
     """
 
-    __fairqueue_verbs__ = "use queue.stop_worker(session, ...)"
+    __fairqueue_verbs__ = "use queue.admin.stop_worker(session, ...)"
     __tablename__ = "fq_stop_request"
     __fairqueue_related__: ClassVar[dict[str, Related]] = {}
 

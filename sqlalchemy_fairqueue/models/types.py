@@ -49,7 +49,7 @@ def timestamp(instant: SQLColumnExpression[Any]) -> ColumnElement[datetime]:
     column itself, ``Message.enqueued_at < func.now()``.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
         >>> age = func.now() - timestamp(Message.enqueued_at)
         >>> with Session(engine) as session:
         ...     print(session.scalar(select(age).where(Message.id == message_id)) < timedelta(minutes=1))
@@ -63,7 +63,7 @@ def interval(duration: SQLColumnExpression[Any]) -> ColumnElement[timedelta]:
 
     Example:
         >>> queue.configure(engine, history=True)
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> queue.complete(engine, queue.dequeue(engine))
         >>> mean_wait = func.avg(interval(History.started_at - History.ready_at))
         >>> with Session(engine) as session:

@@ -64,7 +64,7 @@ def instrument(
     Example:
         >>> instrument(tracer_provider=TracerProvider(), meter_provider=MeterProvider())
         >>> with TracerProvider().get_tracer("shop").start_as_current_span("upload"):
-        ...     message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        ...     message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
         >>> print(queue.message(engine, message_id).headers)
         {"traceparent": "00-..."}
         >>> uninstrument()

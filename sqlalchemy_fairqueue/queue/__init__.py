@@ -3,34 +3,42 @@
 It knows what can be asked; ``unit_of_work``, ``consumer`` and ``database`` know how it is sent.
 """
 
+from sqlalchemy_fairqueue.queue.admin import Admin
 from sqlalchemy_fairqueue.queue.configuration import ConfigurationMethods
-from sqlalchemy_fairqueue.queue.dead_letters import DeadLetterMethods
+from sqlalchemy_fairqueue.queue.dead_letters import DeadLetters
 from sqlalchemy_fairqueue.queue.deliveries import DeliveryMethods
-from sqlalchemy_fairqueue.queue.groups import Group, GroupMethods, MemberGroup
+from sqlalchemy_fairqueue.queue.groups import Group, GroupMethods, Groups, MemberGroup
 from sqlalchemy_fairqueue.queue.jobs import Job, JobMethods
-from sqlalchemy_fairqueue.queue.limits import SharedLimitMethods
+from sqlalchemy_fairqueue.queue.limits import Limits
 from sqlalchemy_fairqueue.queue.lookups import LookupMethods
-from sqlalchemy_fairqueue.queue.middleware import MiddlewareMethods
-from sqlalchemy_fairqueue.queue.moves import MoveMethods
-from sqlalchemy_fairqueue.queue.plans import PlanMethods
+from sqlalchemy_fairqueue.queue.middleware import AsyncMiddleware, Middleware, MiddlewareMethods
+from sqlalchemy_fairqueue.queue.plans import Plans
+from sqlalchemy_fairqueue.queue.schedules import Schedules
 from sqlalchemy_fairqueue.queue.stats import StatsMethods
-from sqlalchemy_fairqueue.queue.stop_requests import StopMethods
 from sqlalchemy_fairqueue.queue.withdrawals import WithdrawalMethods
 
-__all__ = ["Group", "Job", "MemberGroup", "Queue"]
+__all__ = [
+    "Admin",
+    "AsyncMiddleware",
+    "DeadLetters",
+    "Group",
+    "Groups",
+    "Job",
+    "Limits",
+    "MemberGroup",
+    "Middleware",
+    "Plans",
+    "Queue",
+    "Schedules",
+]
 
 
 class Queue(
     DeliveryMethods,
     WithdrawalMethods,
     ConfigurationMethods,
-    PlanMethods,
-    SharedLimitMethods,
     StatsMethods,
-    StopMethods,
     LookupMethods,
-    MoveMethods,
-    DeadLetterMethods,
     JobMethods,
     GroupMethods,
     MiddlewareMethods,
@@ -72,3 +80,57 @@ class Queue(
         >>> Worker(engine, queue).run(drain=True)
         parsed a.pdf
     """
+
+    @property
+    def plans(self) -> Plans:
+        """The queue's plans, which are policies with a name that channels follow.
+
+        See Also:
+            :class:`~sqlalchemy_fairqueue.queue.Plans`
+        """
+        return Plans(self)
+
+    @property
+    def limits(self) -> Limits:
+        """The shared limits, which several queues draw from.
+
+        See Also:
+            :class:`~sqlalchemy_fairqueue.queue.Limits`
+        """
+        return Limits(self)
+
+    @property
+    def schedules(self) -> Schedules:
+        """The queue's schedules, by which messages recur.
+
+        See Also:
+            :class:`~sqlalchemy_fairqueue.queue.Schedules`
+        """
+        return Schedules(self)
+
+    @property
+    def dead_letters(self) -> DeadLetters:
+        """The queue's dead letters, which will not be tried again.
+
+        See Also:
+            :class:`~sqlalchemy_fairqueue.queue.DeadLetters`
+        """
+        return DeadLetters(self)
+
+    @property
+    def groups(self) -> Groups:
+        """The queue's groups of messages, which :meth:`group` makes.
+
+        See Also:
+            :class:`~sqlalchemy_fairqueue.queue.Groups`
+        """
+        return Groups(self)
+
+    @property
+    def admin(self) -> Admin:
+        """What operators do rarely with single messages and workers.
+
+        See Also:
+            :class:`~sqlalchemy_fairqueue.queue.Admin`
+        """
+        return Admin(self)

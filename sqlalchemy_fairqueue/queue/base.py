@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sqlalchemy import Connection, Engine
 
 from sqlalchemy_fairqueue.codecs import Codec, JsonCodec
 from sqlalchemy_fairqueue.database import Target, check_installed
-from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
 from sqlalchemy_fairqueue.database.drivers import check_driver
-from sqlalchemy_fairqueue.database.engines import arun, async_own_transaction, own_transaction, refused, run
+from sqlalchemy_fairqueue.database.engines import on, own_transaction, refused, run
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.queue.named_arguments import named_arguments
 from sqlalchemy_fairqueue.unit_of_work import connection_of, joined, lock_order_of, record, send, session_of
 from sqlalchemy_fairqueue.values import SCHEMA_BYTES, ChannelPolicy, check_count, check_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from sqlalchemy.orm import Session, scoped_session
-
+    from sqlalchemy_fairqueue.queue.verbs import RecordedWhere, Where
     from sqlalchemy_fairqueue.unit_of_work import LockOrder, Operation
 
-    Where = Session | scoped_session[Any] | Connection | Engine
-    AsyncWhere = AsyncSession | async_scoped_session[Any] | AsyncConnection | AsyncEngine
-    AnySession = Session | AsyncSession | scoped_session[Any] | async_scoped_session[Any]
-
 R = TypeVar("R")
+Q = TypeVar("Q", bound="QueueBase")
 # In the namespace of a session while it makes groups: sessions without pay for one look-up an enqueue.
 OPEN_GROUPS = "_fairqueue_open_groups"
 
@@ -35,7 +29,6 @@ OPEN_GROUPS = "_fairqueue_open_groups"
 class QueueBase:
     """Name, schema and defaults of a queue. See :class:`sqlalchemy_fairqueue.Queue`."""
 
-    @named_arguments
     def __init__(
         self,
         name: str,
@@ -87,56 +80,48 @@ class QueueBase:
         """The call that makes it."""
         return f"{type(self).__name__}({self.name!r}" + (f", schema={self.schema!r})" if self.schema else ")")
 
-    def _perform(self, where: AnySession | Connection | Engine, operations: list[Operation]) -> None:
+    def _perform(self, where: RecordedWhere, operations: list[Operation], result: R) -> R:
         """Record on a session; send at once in a connection's transaction, or in one of its own on an engine.
 
         The receipts of what is sent at once are filled in: on an engine after its commit.
+
+        Returns:
+            The result; on an async connection or engine a coroutine that does it all.
         """
         if (session := session_of(where)) is not None:
             if operations:
                 record(session, operations)
-        elif isinstance(where, Connection):
-            for update in send(where, operations):
-                update()
-        elif isinstance(where, Engine):
+            return result
+        return on(where, lambda sync: self._sent_at_once(sync, operations, result))
+
+    @staticmethod
+    def _sent_at_once(where: Connection | Engine, operations: list[Operation], result: R) -> R:
+        if isinstance(where, Engine):
             with own_transaction(where) as connection:
                 updates = send(connection, operations)
-            for update in updates:
-                update()
+        elif isinstance(where, Connection):
+            updates = send(where, operations)
         else:
-            raise refused(where, "a session, a Connection or an Engine")
-
-    async def _aperform(self, where: AsyncConnection | AsyncEngine, operations: list[Operation]) -> None:
-        """As _perform, on an async connection or engine."""
-        if session_of(where) is not None:
-            raise InvalidArgument(
-                f"got a {type(where).__name__}, on which the call only records; use the method without the 'a' in front"
-            )
-        if isinstance(where, AsyncConnection):
-            await where.run_sync(self._perform, operations)
-        elif isinstance(where, AsyncEngine):
-            async with async_own_transaction(where) as connection:
-                updates = await connection.run_sync(send, operations)
-            for update in updates:
-                update()
-        else:
-            raise refused(where, "an AsyncConnection or an AsyncEngine")
+            raise refused(where)
+        for update in updates:
+            update()
+        return result
 
     def _ask(self, where: Where, work: Callable[[Connection], R], *, settles: bool = False) -> R:
         """Do *work* at once: in the transaction of a session or connection, or in one of its own on an engine.
 
         With *settles* it counts as a settlement in the lock order of a transaction that is not its own.
 
+        Returns:
+            What *work* returns; on an async session, connection or engine a coroutine that does it.
+
         Raises:
             SchemaMismatch: The queue is not installed, or in a version that is too old.
         """
+        return on(where, lambda sync: self._answer(sync, work, settles=settles))
+
+    def _answer(self, where: Where, work: Callable[[Connection], R], *, settles: bool) -> R:
         schema = self.schema
-        given: object = where
-        if isinstance(given, (AsyncSession, async_scoped_session)):
-            raise InvalidArgument(
-                f"got a {type(given).__name__} where a Session, a Connection or an Engine is needed; "
-                "await the method of the same name with an 'a' in front"
-            )
         if (session := session_of(where)) is not None:
             found = connection_of(session, self._target)
             check_driver(found)
@@ -148,16 +133,17 @@ class QueueBase:
             return _settled(lock_order_of(where), where, work) if settles else work(where)
         if isinstance(where, Engine):
             return run(where, lambda connection: _committed(connection, schema, work))
-        raise refused(where, "a Session, a Connection or an Engine")
+        raise refused(where)
 
-    async def _aask(self, where: AsyncWhere, work: Callable[[Connection], R], *, settles: bool = False) -> R:
-        """As _ask, on an async session, connection or engine."""
-        found = where() if isinstance(where, async_scoped_session) else where
-        if isinstance(found, (AsyncSession, AsyncConnection)):
-            return await found.run_sync(lambda sync: self._ask(sync, work, settles=settles))
-        if isinstance(found, AsyncEngine):
-            return await arun(found, lambda connection: _committed(connection, self.schema, work))
-        raise refused(found, "an AsyncSession, an AsyncConnection or an AsyncEngine")
+
+class Facet(Generic[Q]):
+    """A part of what can be asked of a queue, with names of its own."""
+
+    def __init__(self, queue: Q) -> None:
+        self._queue = queue
+        self._target = queue._target  # noqa: SLF001 - a part of it, and the next two
+        self._ask = queue._ask  # noqa: SLF001
+        self._perform = queue._perform  # noqa: SLF001
 
 
 def schema_of(queues: Sequence[QueueBase]) -> str | None:

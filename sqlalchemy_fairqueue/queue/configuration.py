@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import QueueBase
+from sqlalchemy_fairqueue.queue.verbs import recorded
 from sqlalchemy_fairqueue.unit_of_work import Configure, Limit, Pause, SetQueue
 from sqlalchemy_fairqueue.values import (
     LIMITS,
@@ -25,10 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from typing import Unpack
 
-    from sqlalchemy import Connection, Engine
-
-    from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
-    from sqlalchemy_fairqueue.queue.base import AnySession
+    from sqlalchemy_fairqueue.queue.verbs import RecordedWhere
     from sqlalchemy_fairqueue.unit_of_work import Operation
     from sqlalchemy_fairqueue.values import PolicyChanges, QueueChanges, QueueLimits
 
@@ -36,7 +34,8 @@ if TYPE_CHECKING:
 class ConfigurationMethods(QueueBase):
     """configure, configure_channel, pause and resume: recorded on a session, sent at once on a Connection or Engine."""
 
-    def configure(self, where: AnySession | Connection | Engine, **settings: Unpack[QueueChanges]) -> None:
+    @recorded
+    def configure(self, where: RecordedWhere, **settings: Unpack[QueueChanges]) -> None:
         """Set what is the queue's own. What is not given stays as it is.
 
         Args:
@@ -50,7 +49,7 @@ class ConfigurationMethods(QueueBase):
                 allows, none is delivered.
             rate: Most messages of the whole queue in a time, exactly, such as an API allows that all tenants share: a
                 :class:`~sqlalchemy_fairqueue.Rate` or its text, ``"50/s"``. None: no rate.
-            limits: The names of shared limits that the queue draws from, at most 16, made by :meth:`configure_limit`.
+            limits: The names of shared limits that the queue draws from, at most 16, made by ``limits.configure``.
                 All of them hold, beside the queue's own. None: none.
             history: Whether attempts are recorded in ``fq_history``: those that begin from the commit on.
             history_retention: For how long they are kept, at least a day, since days are dropped whole. None: 30 days,
@@ -61,7 +60,7 @@ class ConfigurationMethods(QueueBase):
             result_retention: For how long what handlers return is kept, for :meth:`result`: of messages that are
                 delivered from the commit on. Housekeeping of workers then deletes it. None: it is not kept, as before
                 it is set.
-            default_plan: The plan, made by :meth:`configure_plan`, that channels made from now on follow. It goes
+            default_plan: The plan, made by ``plans.configure``, that channels made from now on follow. It goes
                 before the defaults. Channels that exist keep their plan, or none. None: none.
             forget_channels_after: Housekeeping of workers deletes channels that have been idle for so long, without
                 messages and dead letters: their names, and how much they had dropped. The next enqueue makes such a
@@ -85,11 +84,12 @@ class ConfigurationMethods(QueueBase):
             >>> queue.stats(engine).max_concurrency
             50
         """
-        self._perform(where, self._changes("configure", settings))
+        return self._perform(where, self._changes("configure", settings), None)
 
+    @recorded
     def configure_channel(
         self,
-        where: AnySession | Connection | Engine,
+        where: RecordedWhere,
         channel: str,
         policy: ChannelPolicy | None = None,
         *,
@@ -105,7 +105,7 @@ class ConfigurationMethods(QueueBase):
                 ``Queue(defaults=...)``.
             policy: A policy that replaces all of the channel's, its plan and what was configured for it alone included:
                 it follows no plan then.
-            plan: The :meth:`plan <configure_plan>` that the channel follows from now on. None: none; the values that
+            plan: The plan that the channel follows from now on. None: none; the values that
                 hold now stay.
             reset: Names of fields, such as ``["weight"]``, that are configured for this channel alone no longer: the
                 plan decides them again, or where there is none, the queue's configured defaults. ``"all"``: every
@@ -134,10 +134,11 @@ class ConfigurationMethods(QueueBase):
             >>> [(channel.channel, channel.policy.max_concurrency) for channel in queue.channels(engine)]
             [('customer-7', 4)]
         """
-        operation = self._configure_channel("configure_channel", channel, policy, changes, plan=plan, reset=reset)
-        self._perform(where, [operation])
+        operation = self._configure_channel(channel, policy, changes, plan=plan, reset=reset)
+        return self._perform(where, [operation], None)
 
-    def pause(self, where: AnySession | Connection | Engine, channel: str | None = None, *, new: bool = False) -> None:
+    @recorded
+    def pause(self, where: RecordedWhere, channel: str | None = None, *, new: bool = False) -> None:
         """Stop serving a channel, or with channel None the whole queue, until it is resumed.
 
         A channel that does not exist is refused, since its name may be mistyped. ``new=True`` makes it, so that a
@@ -154,54 +155,27 @@ class ConfigurationMethods(QueueBase):
             UnknownChannel: There is no such channel. On a session it comes from the COMMIT, which then fails whole.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
             >>> queue.pause(engine, "customer-7")
             >>> len(queue.dequeue(engine))
             0
         """
-        self._perform(where, [self._pause(channel, paused=True, new=new)])
+        return self._perform(where, [self._pause(channel, paused=True, new=new)], None)
 
-    def resume(self, where: AnySession | Connection | Engine, channel: str | None = None) -> None:
+    @recorded
+    def resume(self, where: RecordedWhere, channel: str | None = None) -> None:
         """Go on serving a channel, or with channel None the queue. What is not paused stays as it is.
 
         It takes effect on the next dequeue after the commit. Locks and errors as :meth:`pause`.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
             >>> queue.pause(engine, "customer-7")
             >>> queue.resume(engine, "customer-7")
             >>> len(queue.dequeue(engine))
             1
         """
-        self._perform(where, [self._pause(channel, paused=False)])
-
-    async def aconfigure(self, where: AsyncConnection | AsyncEngine, **settings: Unpack[QueueChanges]) -> None:
-        """As :meth:`configure`, at once on an AsyncConnection or AsyncEngine."""
-        await self._aperform(where, self._changes("aconfigure", settings))
-
-    async def aconfigure_channel(
-        self,
-        where: AsyncConnection | AsyncEngine,
-        channel: str,
-        policy: ChannelPolicy | None = None,
-        *,
-        plan: str | Unset | None = UNSET,
-        reset: Collection[str] | Literal["all"] = (),
-        **changes: Unpack[PolicyChanges],
-    ) -> None:
-        """As :meth:`configure_channel`, at once on an AsyncConnection or AsyncEngine."""
-        operation = self._configure_channel("aconfigure_channel", channel, policy, changes, plan=plan, reset=reset)
-        await self._aperform(where, [operation])
-
-    async def apause(
-        self, where: AsyncConnection | AsyncEngine, channel: str | None = None, *, new: bool = False
-    ) -> None:
-        """As :meth:`pause`, at once on an AsyncConnection or AsyncEngine."""
-        await self._aperform(where, [self._pause(channel, paused=True, new=new)])
-
-    async def aresume(self, where: AsyncConnection | AsyncEngine, channel: str | None = None) -> None:
-        """As :meth:`resume`, at once on an AsyncConnection or AsyncEngine."""
-        await self._aperform(where, [self._pause(channel, paused=False)])
+        return self._perform(where, [self._pause(channel, paused=False)], None)
 
     def _changes(self, call: str, settings: QueueChanges) -> list[Operation]:
         checked = setting_changes(call, settings)
@@ -216,24 +190,24 @@ class ConfigurationMethods(QueueBase):
         return changes
 
     def _configure_channel(
-        self, call: str, channel: str, policy: object, changes: PolicyChanges, *, plan: object, reset: object
+        self, channel: str, policy: object, changes: PolicyChanges, *, plan: object, reset: object
     ) -> Configure:
         check_name("channel", channel)
-        fields = reset_fields(call, reset)
+        fields = reset_fields("configure_channel", reset)
         if policy is not None:
             if plan is not UNSET or fields:
                 raise InvalidArgument(
-                    f"{call} has a ChannelPolicy, which replaces all fields and the plan, and a plan or fields to "
-                    "reset; give single fields beside those, such as weight=3"
+                    "configure_channel has a ChannelPolicy, which replaces all fields and the plan, and a plan or "
+                    "fields to reset; give single fields beside those, such as weight=3"
                 )
             # What it sets is nobody's exception: a plan that the channel is put on later decides all of it.
-            whole = policy_changes(call, policy, changes)
+            whole = policy_changes("configure_channel", policy, changes)
             return Configure(self._target, channel, whole, self.defaults, None, policy_fields())
-        check_field_names(call, changes)
+        check_field_names("configure_channel", changes)
         wanted = plan if isinstance(plan, Unset) else SETTINGS["default_plan"].checked("plan", plan)
         named: PolicyChanges = {}
         if changes or (wanted is UNSET and not fields):
-            named = policy_changes(call, None, changes)
+            named = policy_changes("configure_channel", None, changes)
         return Configure(self._target, channel, named, self.defaults, wanted, fields)
 
     def _pause(self, channel: str | None, *, paused: bool, new: bool = False) -> Pause:

@@ -170,7 +170,7 @@ class Context:
         """The group that the message follows, with its counts, or None.
 
         See Also:
-            :class:`~sqlalchemy_fairqueue.GroupCounts`
+            :class:`~sqlalchemy_fairqueue.reports.GroupCounts`
         """
         return counts_of_headers(self.delivery.headers)
 

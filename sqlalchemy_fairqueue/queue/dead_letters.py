@@ -9,29 +9,32 @@ from typing import TYPE_CHECKING
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database import DeadLetterFilter
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.queue.base import QueueBase
+from sqlalchemy_fairqueue.queue.base import Facet, QueueBase
+from sqlalchemy_fairqueue.queue.verbs import verb
 from sqlalchemy_fairqueue.values import DeadLetterInfo, check_count, check_instant, check_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import builtins
     from datetime import datetime
 
-    from sqlalchemy import Connection
-
-    from sqlalchemy_fairqueue.queue.base import AsyncWhere, Where
+    from sqlalchemy_fairqueue.queue.verbs import Where
 
     Ids = int | Iterable[int] | None
 
 
-class DeadLetterMethods(QueueBase):
-    """dead_letters, redrive and purge_dead: done at once, since they return what they found.
+class DeadLetters(Facet[QueueBase]):
+    """Dead letters of a queue, as ``queue.dead_letters``: all is done at once, since they return what they found.
 
     On a session or connection they are part of its transaction, and what a session has recorded but not sent is not
-    seen; on an engine they have one of their own. On an AsyncSession, AsyncConnection or AsyncEngine await the twin.
-    What is given restricts: ids, channel and kind must all be met.
+    seen; on an engine they have one of their own. What is given restricts: ids, channel and kind must all be met.
+
+    Example:
+        >>> queue.dead_letters.list(engine)
+        []
     """
 
-    def dead_letters(
+    @verb
+    def list(
         self,
         where: Where,
         message_ids: Ids = None,
@@ -43,7 +46,7 @@ class DeadLetterMethods(QueueBase):
         until: datetime | None = None,
         limit: int = 100,
         after: DeadLetterInfo | None = None,
-    ) -> list[DeadLetterInfo]:
+    ) -> builtins.list[DeadLetterInfo]:
         """The messages that will not be tried again, the oldest death first.
 
         It reads what it returns, by an index, also of a channel or a kind. An error has no index: with one it reads the
@@ -65,15 +68,19 @@ class DeadLetterMethods(QueueBase):
             InvalidArgument: A bad argument.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, kind="parse")
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
             >>> queue.bury(engine, queue.dequeue(engine), reason="not a file")
-            >>> [letter.reason for letter in queue.dead_letters(engine, kind="parse")]
+            >>> [letter.reason for letter in queue.dead_letters.list(engine, kind="parse")]
             ['not a file']
         """
-        return self._ask(
-            where, self._dead_letters(_filter(message_ids, channel, kind, error, since, until), limit, after)
-        )
+        which = _filter(message_ids, channel, kind, error, since, until)
+        check_count("limit", limit, 1, 100_000)
+        if after is not None and not isinstance(after, DeadLetterInfo):
+            raise InvalidArgument(f"after is {after!r:.80}; give the last DeadLetterInfo of the page before")
+        asked = partial(database.dead_letters, target=self._target, which=which)
+        return self._ask(where, partial(asked, limit=limit, after=after, codec=self._queue.codec))
 
+    @verb
     def redrive(
         self,
         where: Where,
@@ -108,14 +115,18 @@ class DeadLetterMethods(QueueBase):
             AutocommitError: On a session or connection in AUTOCOMMIT.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
             >>> queue.bury(engine, queue.dequeue(engine))
-            >>> queue.redrive(engine, message_id) == {message_id: "redriven"}
+            >>> queue.dead_letters.redrive(engine, message_id) == {message_id: "redriven"}
             True
         """
-        return self._ask(where, self._redrive(_filter(message_ids, channel, kind), limit), settles=True)
+        which = _filter(message_ids, channel, kind)
+        check_count("limit", limit, 1, 100_000)
+        asked = partial(database.redrive, target=self._target, which=which, limit=limit, notify=self._queue.notify)
+        return self._ask(where, asked, settles=True)
 
-    def purge_dead(
+    @verb
+    def purge(
         self,
         where: Where,
         message_ids: Ids = None,
@@ -144,81 +155,21 @@ class DeadLetterMethods(QueueBase):
             InvalidArgument: A bad argument.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
             >>> queue.bury(engine, queue.dequeue(engine))
-            >>> queue.purge_dead(engine, until=datetime.now(UTC) + timedelta(days=1))
+            >>> queue.dead_letters.purge(engine, until=datetime.now(UTC) + timedelta(days=1))
             1
         """
-        return self._ask(where, self._purge_dead(_filter(message_ids, channel, kind), until, before))
-
-    async def adead_letters(
-        self,
-        where: AsyncWhere,
-        message_ids: Ids = None,
-        *,
-        channel: str | None = None,
-        kind: str | None = None,
-        error: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        limit: int = 100,
-        after: DeadLetterInfo | None = None,
-    ) -> list[DeadLetterInfo]:
-        """As :meth:`dead_letters`."""
-        return await self._aask(
-            where, self._dead_letters(_filter(message_ids, channel, kind, error, since, until), limit, after)
-        )
-
-    async def aredrive(
-        self,
-        where: AsyncWhere,
-        message_ids: Ids = None,
-        *,
-        channel: str | None = None,
-        kind: str | None = None,
-        limit: int = 1000,
-    ) -> dict[int, str]:
-        """As :meth:`redrive`."""
-        return await self._aask(where, self._redrive(_filter(message_ids, channel, kind), limit), settles=True)
-
-    async def apurge_dead(
-        self,
-        where: AsyncWhere,
-        message_ids: Ids = None,
-        *,
-        channel: str | None = None,
-        kind: str | None = None,
-        until: datetime | None = None,
-        before: datetime | None = None,
-    ) -> int:
-        """As :meth:`purge_dead`."""
-        return await self._aask(where, self._purge_dead(_filter(message_ids, channel, kind), until, before))
-
-    def _dead_letters(
-        self, which: DeadLetterFilter, limit: int, after: DeadLetterInfo | None
-    ) -> Callable[[Connection], list[DeadLetterInfo]]:
-        check_count("limit", limit, 1, 100_000)
-        if after is not None and not isinstance(after, DeadLetterInfo):
-            raise InvalidArgument(f"after is {after!r:.80}; give the last DeadLetterInfo of the page before")
-        asked = partial(database.dead_letters, target=self._target, which=which)
-        return partial(asked, limit=limit, after=after, codec=self.codec)
-
-    def _redrive(self, which: DeadLetterFilter, limit: int) -> Callable[[Connection], dict[int, str]]:
-        check_count("limit", limit, 1, 100_000)
-        return partial(database.redrive, target=self._target, which=which, limit=limit, notify=self.notify)
-
-    def _purge_dead(
-        self, which: DeadLetterFilter, until: datetime | None, before: datetime | None
-    ) -> Callable[[Connection], int]:
+        which = _filter(message_ids, channel, kind)
         for name, time in (("until", until), ("before", before)):
             if time is not None:
                 check_instant(name, time)
         if until is not None and before is not None:
             raise InvalidArgument(f"until is {until} and before is {before}: both say the same; give one")
-        return partial(database.purge_dead, target=self._target, which=which, until=until or before)
+        return self._ask(where, partial(database.purge_dead, target=self._target, which=which, until=until or before))
 
 
-def _filter(  # noqa: PLR0917 - as dead_letters has them
+def _filter(  # noqa: PLR0917 - as list has them
     message_ids: Ids,
     channel: str | None,
     kind: str | None,

@@ -11,11 +11,12 @@ from sqlalchemy import Connection, Engine
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
-from sqlalchemy_fairqueue.database.engines import arun, refused, run
+from sqlalchemy_fairqueue.database.engines import on, refused, run
 from sqlalchemy_fairqueue.errors import InvalidArgument, LeaseLost
 from sqlalchemy_fairqueue.queue.base import QueueBase
 from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.queue.encoded_results import given_result
+from sqlalchemy_fairqueue.queue.verbs import on_engine, recorded
 from sqlalchemy_fairqueue.unit_of_work import Settle, Verb, session_of, settle, token_of
 from sqlalchemy_fairqueue.values import MOST_COST, Batch, Delivery, check_count, check_duration, check_text
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from sqlalchemy_fairqueue.database import EncodedResult
-    from sqlalchemy_fairqueue.queue.base import AnySession
+    from sqlalchemy_fairqueue.queue.verbs import RecordedWhere
 
     Deliveries = Delivery | Iterable[Delivery]
 
@@ -61,6 +62,7 @@ class DeliveryMethods(QueueBase):
         vars(self).update(state)
         self._consumers = WeakKeyDictionary()
 
+    @on_engine
     def dequeue(self, engine: Engine, *, limit: int = 1, lease: timedelta = LEASE, max_bytes: int = MAX_BYTES) -> Batch:
         """Lease up to *limit* ready messages, taking channels in turn.
 
@@ -70,7 +72,7 @@ class DeliveryMethods(QueueBase):
         lock.
 
         Args:
-            engine: A sync Engine. A session is refused: a lease that is not committed protects nothing.
+            engine: An Engine or AsyncEngine. A session is refused: a lease that is not committed protects nothing.
             limit: Most messages to take, 1 to 100,000.
             lease: How long the caller may need for them, up to 365 days. Use ``extend`` for more.
             max_bytes: Most bytes of contents and headers to take, 64 MiB by default. The batch ends before the message
@@ -85,32 +87,27 @@ class DeliveryMethods(QueueBase):
             SchemaMismatch: The queue is not installed there, or in a version that is too old.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload={"file": "a.pdf"})
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload={"file": "a.pdf"})
             >>> batch = queue.dequeue(engine, limit=100, lease=timedelta(minutes=1))
             >>> [delivery.payload for delivery in batch]
             [{'file': 'a.pdf'}]
         """
-        if not isinstance(engine, Engine):
-            raise self._no_engine(engine, "an Engine")
+        if not isinstance(engine, (Engine, AsyncEngine)):
+            raise self._no_engine(engine)
         lease = self._checked(limit, lease, max_bytes)
-        consumer = self._consumer(engine)
-        return run(engine, lambda connection: consumer.dequeue(connection, limit, lease, max_bytes), calls_only=True)
 
-    async def adequeue(
-        self, engine: AsyncEngine, *, limit: int = 1, lease: timedelta = LEASE, max_bytes: int = MAX_BYTES
-    ) -> Batch:
-        """As :meth:`dequeue`, on an AsyncEngine."""
-        if not isinstance(engine, AsyncEngine):
-            raise self._no_engine(engine, "an AsyncEngine")
-        lease = self._checked(limit, lease, max_bytes)
-        consumer = self._consumer(engine.sync_engine)
-        return await arun(
-            engine, lambda connection: consumer.dequeue(connection, limit, lease, max_bytes), calls_only=True
-        )
+        def dequeue(engine: Engine) -> Batch:
+            consumer = self._consumer(engine)
+            return run(
+                engine, lambda connection: consumer.dequeue(connection, limit, lease, max_bytes), calls_only=True
+            )
 
+        return on(engine, dequeue)
+
+    @recorded
     def complete(
         self,
-        where: AnySession | Connection | Engine,
+        where: RecordedWhere,
         deliveries: Deliveries,
         *,
         cost: int | None = None,
@@ -133,17 +130,18 @@ class DeliveryMethods(QueueBase):
             LeaseLost: Some delivery is not the caller's any more; for those nothing changed.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
             >>> with Session(engine) as session, session.begin():
             ...     queue.complete(session, queue.dequeue(engine))
             >>> queue.message(engine, message_id) is None
             True
         """
-        self._settle(where, Verb.COMPLETE, deliveries, cost=cost, **self._given_result(result))
+        return self._settle(where, Verb.COMPLETE, deliveries, cost=cost, **self._given_result(result))
 
+    @recorded
     def retry(
         self,
-        where: AnySession | Connection | Engine,
+        where: RecordedWhere,
         deliveries: Deliveries,
         *,
         delay: timedelta | None = None,
@@ -165,29 +163,29 @@ class DeliveryMethods(QueueBase):
             LeaseLost: As :meth:`complete`.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
             >>> queue.retry(engine, queue.dequeue(engine), delay=timedelta(minutes=1), error="busy")
             >>> queue.message(engine, message_id).attempts
             1
         """
-        self._settle(where, Verb.RETRY, deliveries, delay=delay, error=error, cost=cost)
+        return self._settle(where, Verb.RETRY, deliveries, delay=delay, error=error, cost=cost)
 
-    def release(
-        self, where: AnySession | Connection | Engine, deliveries: Deliveries, *, delay: timedelta | None = None
-    ) -> None:
+    @recorded
+    def release(self, where: RecordedWhere, deliveries: Deliveries, *, delay: timedelta | None = None) -> None:
         """Give deliveries back untried: their attempt is not counted. Arguments and errors as :meth:`retry`.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
             >>> queue.release(engine, queue.dequeue(engine))
             >>> queue.message(engine, message_id).attempts
             0
         """
-        self._settle(where, Verb.RELEASE, deliveries, delay=delay)
+        return self._settle(where, Verb.RELEASE, deliveries, delay=delay)
 
+    @recorded
     def bury(
         self,
-        where: AnySession | Connection | Engine,
+        where: RecordedWhere,
         deliveries: Deliveries,
         *,
         reason: str | None = None,
@@ -199,54 +197,14 @@ class DeliveryMethods(QueueBase):
         Cost and errors as :meth:`complete`.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
             >>> queue.bury(engine, queue.dequeue(engine), reason="no such customer")
-            >>> [letter.reason for letter in queue.dead_letters(engine)]
+            >>> [letter.reason for letter in queue.dead_letters.list(engine)]
             ['no such customer']
         """
-        self._settle(where, Verb.BURY, deliveries, reason=reason, error=error, cost=cost)
+        return self._settle(where, Verb.BURY, deliveries, reason=reason, error=error, cost=cost)
 
-    async def acomplete(
-        self,
-        where: AsyncConnection | AsyncEngine,
-        deliveries: Deliveries,
-        *,
-        cost: int | None = None,
-        result: Any = None,
-    ) -> None:
-        """As :meth:`complete`, at once on an AsyncConnection or AsyncEngine."""
-        await self._asettle(where, Verb.COMPLETE, deliveries, cost=cost, **self._given_result(result))
-
-    async def aretry(
-        self,
-        where: AsyncConnection | AsyncEngine,
-        deliveries: Deliveries,
-        *,
-        delay: timedelta | None = None,
-        error: str | None = None,
-        cost: int | None = None,
-    ) -> None:
-        """As :meth:`retry`, at once on an AsyncConnection or AsyncEngine."""
-        await self._asettle(where, Verb.RETRY, deliveries, delay=delay, error=error, cost=cost)
-
-    async def arelease(
-        self, where: AsyncConnection | AsyncEngine, deliveries: Deliveries, *, delay: timedelta | None = None
-    ) -> None:
-        """As :meth:`release`, at once on an AsyncConnection or AsyncEngine."""
-        await self._asettle(where, Verb.RELEASE, deliveries, delay=delay)
-
-    async def abury(
-        self,
-        where: AsyncConnection | AsyncEngine,
-        deliveries: Deliveries,
-        *,
-        reason: str | None = None,
-        error: str | None = None,
-        cost: int | None = None,
-    ) -> None:
-        """As :meth:`bury`, at once on an AsyncConnection or AsyncEngine."""
-        await self._asettle(where, Verb.BURY, deliveries, reason=reason, error=error, cost=cost)
-
+    @on_engine
     def extend(self, engine: Engine, deliveries: Deliveries, *, lease: timedelta = LEASE) -> datetime:
         """Let the lease of deliveries run for *lease* from now, in a transaction of its own; it is never shortened.
 
@@ -259,39 +217,26 @@ class DeliveryMethods(QueueBase):
             LeaseLost: The lease has ended, or a delivery is not held under it any more; nothing changed for that lease.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
             >>> batch = queue.dequeue(engine)
             >>> queue.extend(engine, batch, lease=timedelta(minutes=5)) > datetime.now(UTC) + timedelta(minutes=4)
             True
         """
-        if not isinstance(engine, Engine):
-            raise refused(engine, "an Engine")
-        found = self._to_extend(deliveries, lease)
-        until = run(engine, lambda connection: self._extend(connection, found, lease), calls_only=True)
-        self._leave_leases(engine, found)
-        return until
-
-    async def aextend(self, engine: AsyncEngine, deliveries: Deliveries, *, lease: timedelta = LEASE) -> datetime:
-        """As :meth:`extend`, on an AsyncEngine."""
-        if not isinstance(engine, AsyncEngine):
-            raise refused(engine, "an AsyncEngine")
-        found = self._to_extend(deliveries, lease)
-        until = await arun(engine, lambda connection: self._extend(connection, found, lease), calls_only=True)
-        self._leave_leases(engine.sync_engine, found)
-        return until
-
-    def _leave_leases(self, engine: Engine, deliveries: list[Delivery]) -> None:
-        """Let the next dequeue make a lease of its own: these are longer than it asks for."""
-        consumer = self._consumers.get(engine)
-        if consumer is not None:
-            consumer.forget_leases(*(delivery.lease.id for delivery in deliveries))
-
-    def _to_extend(self, deliveries: Deliveries, lease: timedelta) -> list[Delivery]:
+        if not isinstance(engine, (Engine, AsyncEngine)):
+            raise refused(engine, "an engine")
         found = self._deliveries(deliveries)
         if not found:
             raise InvalidArgument("deliveries is empty; there is no lease to extend")
         check_duration("lease", lease, _LEAST)
-        return found
+
+        def extend(engine: Engine) -> datetime:
+            until = run(engine, lambda connection: self._extend(connection, found, lease), calls_only=True)
+            # The next dequeue makes a lease of its own: these are longer than it asks for.
+            if (consumer := self._consumers.get(engine)) is not None:
+                consumer.forget_leases(*(delivery.lease.id for delivery in found))
+            return until
+
+        return on(engine, extend)
 
     def _extend(self, connection: Connection, deliveries: list[Delivery], lease: timedelta) -> datetime:
         database.check_installed(connection, self.schema)
@@ -307,21 +252,15 @@ class DeliveryMethods(QueueBase):
             expirations.append(expires_at)
         return min(expirations)
 
-    def _settle(self, where: AnySession | Connection | Engine, verb: Verb, deliveries: Deliveries, **how: Any) -> None:
+    def _settle(self, where: RecordedWhere, verb: Verb, deliveries: Deliveries, **how: Any) -> None:
         operations = self._operations(verb, deliveries, how)
-        if isinstance(where, Engine):
-            run(where, lambda connection: self._settle_at_once(connection, verb, operations), calls_only=True)
-        else:
-            self._perform(where, list(operations))
+        if not isinstance(where, (Engine, AsyncEngine)):
+            return self._perform(where, list(operations), None)
 
-    async def _asettle(
-        self, where: AsyncConnection | AsyncEngine, verb: Verb, deliveries: Deliveries, **how: Any
-    ) -> None:
-        operations = self._operations(verb, deliveries, how)
-        if isinstance(where, AsyncEngine):
-            await arun(where, lambda connection: self._settle_at_once(connection, verb, operations), calls_only=True)
-        else:
-            await self._aperform(where, list(operations))
+        def at_once(engine: Engine) -> None:
+            run(engine, lambda connection: self._settle_at_once(connection, verb, operations), calls_only=True)
+
+        return on(where, at_once)
 
     def _settle_at_once(self, connection: Connection, verb: Verb, operations: list[Settle]) -> None:
         settled: list[Settle] = []
@@ -382,10 +321,10 @@ class DeliveryMethods(QueueBase):
         return check_duration("lease", lease, _LEAST)
 
     @staticmethod
-    def _no_engine(where: Any, wanted: str) -> InvalidArgument:
+    def _no_engine(where: Any) -> InvalidArgument:
         if session_of(where) is not None or isinstance(where, (Connection, AsyncConnection)):
             return InvalidArgument(
                 f"dequeue got a {type(where).__name__}: a lease must be committed before the work begins, "
-                f"so that it needs a transaction of its own; give {wanted}"
+                "so that it needs a transaction of its own; give an engine"
             )
-        return refused(where, wanted)
+        return refused(where, "an engine")

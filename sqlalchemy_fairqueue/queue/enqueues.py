@@ -8,19 +8,16 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, Engine
 
 from sqlalchemy_fairqueue.codecs import JsonCodec, encode_texts
-from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
-from sqlalchemy_fairqueue.database.engines import arun, arun_transaction, refused, run, run_transaction
+from sqlalchemy_fairqueue.database.engines import on, refused, run, run_transaction
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.queue.base import OPEN_GROUPS, QueueBase
 from sqlalchemy_fairqueue.queue.instrumentation import installed
-from sqlalchemy_fairqueue.queue.named_arguments import named_arguments
+from sqlalchemy_fairqueue.queue.verbs import recorded
 from sqlalchemy_fairqueue.unit_of_work import (
     EnqueueMessage,
     record,
-    send,
     send_alone,
     send_last,
-    send_now,
     send_together,
     session_of,
 )
@@ -29,13 +26,13 @@ from sqlalchemy_fairqueue.values import GROUP_HEADER, HEADERS_BYTES, Enqueue, Re
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime, timedelta
-    from typing import Unpack
     from uuid import UUID
 
-    from sqlalchemy.orm import Session, scoped_session
+    from sqlalchemy.orm import Session
 
-    from sqlalchemy_fairqueue.queue.base import AnySession
-    from sqlalchemy_fairqueue.values import Delivery, EnqueueWords, OnDuplicate, UniqueFrom
+    from sqlalchemy_fairqueue.queue.verbs import RecordedWhere
+    from sqlalchemy_fairqueue.unit_of_work import ReceiptUpdate
+    from sqlalchemy_fairqueue.values import Delivery, OnDuplicate, UniqueFrom
 
 
 class _HeadersCodec(JsonCodec):
@@ -104,12 +101,12 @@ class AddedHeaders:
 
 
 class EnqueueMethods(QueueBase):
-    """enqueue and enqueue_many record on a session; enqueue_now, and enqueue_many elsewhere, send at once."""
+    """enqueue and enqueue_many: recorded on a session, sent at once on a connection or engine."""
 
-    @named_arguments
+    @recorded
     def enqueue(
         self,
-        session: AnySession,
+        where: RecordedWhere,
         *,
         channel: str,
         payload: Any,
@@ -125,32 +122,47 @@ class EnqueueMethods(QueueBase):
         unique_for: timedelta | None = None,
         unique_from: UniqueFrom = "enqueue",
     ) -> Receipt:
-        """Add a message in the session's transaction: if it commits, the work exists; if it rolls back, it never did.
+        """Add a message in the caller's transaction: if it commits, the work exists; if it rolls back, it never did.
 
-        The call records; what was recorded is sent in lock order right before the COMMIT, after the session's own
-        flush, one statement a queue. Inside a savepoint it shares the savepoint's fate. The payload is encoded now:
-        later changes to it do not count. The arguments are those of :class:`~sqlalchemy_fairqueue.Enqueue`.
+        On a session the call records; what was recorded is sent in lock order right before the COMMIT, after the
+        session's own flush, one statement a queue. Inside a savepoint it shares the savepoint's fate. It takes no lock
+        until the COMMIT. Then the first use of a channel, and a key, wait for a transaction that is making the same
+        one. Under REPEATABLE READ and SERIALIZABLE those two can fail to serialize (SQLSTATE 40001): try the
+        transaction again.
 
-        It takes no lock until the COMMIT. Then the first use of a channel, and a key, wait for a transaction that is
-        making the same one. Under REPEATABLE READ and SERIALIZABLE those two can fail to serialize (SQLSTATE 40001):
-        try the transaction again.
+        On an engine the message has a transaction of its own, which is committed when this returns: the quickest way
+        if nothing else changes. On a connection it is added at once, in the transaction that is open. Such calls of
+        one transaction must come in the lock order (queue, channel, key; as UTF-8 bytes), and before any completion or
+        cancel that it sends itself. A call with a key, or one that makes a channel, keeps its lock until the
+        transaction ends. It can deadlock with row locks that the caller takes later, so enqueue last. In the
+        transaction of a session, ``session.connection()`` is that connection: for a message whose id is needed before
+        the COMMIT.
+
+        The payload is encoded now: later changes to it do not count. The arguments are those of
+        :class:`~sqlalchemy_fairqueue.Enqueue`.
 
         Returns:
-            A receipt that has ``message_id`` and ``outcome`` once the transaction has committed.
+            A receipt, which has ``message_id`` and ``outcome`` once a session's transaction has committed, and when a
+            call on an engine or a connection returns.
 
         Raises:
-            InvalidArgument: A bad value, before anything is recorded.
+            InvalidArgument: A bad value, before anything is recorded or sent.
             PayloadError: The payload cannot be encoded.
-            DuplicateMessage: From the COMMIT, which then fails whole: another message holds the key, and
-                on_duplicate is "raise".
-            ChannelFull: From the COMMIT, which then fails whole: the channel has reached its max_backlog, and its
-                policy is to raise.
-            AutocommitError, SchemaMismatch: From the COMMIT, which then fails whole.
+            DuplicateMessage: Another message holds the key, and on_duplicate is "raise".
+            ChannelFull: The channel has reached its max_backlog, and its policy is to raise.
+            LockOrderError: On a connection: out of order.
+            AutocommitError: The session or connection commits each statement by itself.
+            SchemaMismatch: The queue is not installed, or in a version that is too old.
+
+        On a session all but the first two come from the COMMIT, which then fails whole. On a connection or an engine
+        nothing was added, and the connection's transaction goes on.
 
         Example:
             >>> with Session(engine) as session, session.begin():
             ...     receipt = queue.enqueue(session, channel="customer-7", payload={"file": "a.pdf"}, kind="parse")
             >>> receipt.outcome
+            'created'
+            >>> queue.enqueue(engine, channel="customer-7", payload={"file": "b.pdf"}, kind="parse").outcome
             'created'
         """
         message = Enqueue(
@@ -168,15 +180,18 @@ class EnqueueMethods(QueueBase):
             unique_for=unique_for,
             unique_from=unique_from,
         )
-        return self._recorded(session, [message])[0]
+        if (session := session_of(where)) is not None:
+            return self._recorded(session, [message])[0]
+        operations = self._enqueues([message])
+        return on(where, lambda sync: self._sent(sync, operations)[0])
 
-    def enqueue_many(self, where: AnySession | Connection | Engine, messages: Iterable[Enqueue]) -> list[Receipt]:
+    @recorded
+    def enqueue_many(self, where: RecordedWhere, messages: Iterable[Enqueue]) -> list[Receipt]:
         """Add messages in one statement, all or nothing, as :meth:`enqueue` adds one.
 
-        On a session they are recorded, and sent right before its COMMIT. On an Engine they are added in a READ
+        On a session they are recorded, and sent right before its COMMIT. On an engine they are added in a READ
         COMMITTED transaction of their own, which is committed when this returns: the way for producers that have no
-        session. On a Connection they are sent at once in its transaction, which keeps their locks until it ends; calls
-        of one transaction must come in the lock order, as those of :meth:`enqueue_now`.
+        session. On a connection they are sent at once in its transaction, which keeps their locks until it ends.
 
         All of them are checked and encoded before one is recorded or sent. Without messages nothing is sent.
 
@@ -199,133 +214,43 @@ class EnqueueMethods(QueueBase):
             >>> [receipt.outcome for receipt in receipts]
             ['created', 'created']
         """
-        if isinstance(where, (AsyncConnection, AsyncEngine)):
-            raise InvalidArgument(f"got {type(where).__name__}; use await queue.aenqueue_many(...)")
-        if not isinstance(where, (Connection, Engine)):
-            return self._recorded(where, messages)
+        if (session := session_of(where)) is not None:
+            return self._recorded(session, messages)
         operations = self._enqueues(messages)
-        if operations:
-            if isinstance(where, Connection):
-                updates = send_together(where, operations)
-            else:
+        return on(where, lambda sync: self._sent(sync, operations))
+
+    @staticmethod
+    def _sent(where: Connection | Engine, operations: list[EnqueueMessage]) -> list[Receipt]:
+        updates: list[ReceiptUpdate] = []
+        if isinstance(where, Engine):
+            if len(operations) == 1:
+                updates = run(where, lambda connection: send_alone(connection, operations[0]), calls_only=True)
+            elif operations:
                 updates = run_transaction(where, lambda connection: send_last(connection, operations))
-            for update in updates:
-                update()
+        elif isinstance(where, Connection):
+            if operations:
+                updates = send_together(where, operations)
+        else:
+            raise refused(where)
+        for update in updates:
+            update()
         return [operation.receipt for operation in operations]
 
-    async def aenqueue_many(self, where: AsyncConnection | AsyncEngine, messages: Iterable[Enqueue]) -> list[Receipt]:
-        """As :meth:`enqueue_many`, on an AsyncConnection or AsyncEngine. An AsyncSession takes the plain method."""
-        if session_of(where) is not None:
-            raise InvalidArgument(
-                f"got a {type(where).__name__}, on which the call only records; use the method without the 'a' in front"
-            )
-        if isinstance(where, AsyncConnection):
-            return await where.run_sync(lambda connection: self.enqueue_many(connection, messages))
-        if not isinstance(where, AsyncEngine):
-            raise refused(where, "an AsyncConnection or an AsyncEngine")
+    def _recorded(self, session: Session, messages: Iterable[Enqueue]) -> list[Receipt]:
         operations = self._enqueues(messages)
+        if OPEN_GROUPS in session.__dict__:
+            self._check_groups(session.__dict__[OPEN_GROUPS])
         if operations:
-            for update in await arun_transaction(where, lambda connection: send_last(connection, operations)):
-                update()
-        return [operation.receipt for operation in operations]
-
-    def _recorded(self, session: AnySession, messages: Iterable[Enqueue]) -> list[Receipt]:
-        found = session_of(session)
-        if found is None:
-            raise self._no_session(session)
-        operations = self._enqueues(messages)
-        if OPEN_GROUPS in found.__dict__:
-            self._check_groups(found.__dict__[OPEN_GROUPS])
-        if operations:
-            record(found, operations)
+            record(session, operations)
         return [operation.receipt for operation in operations]
 
     def _enqueues(self, messages: Iterable[Enqueue]) -> list[EnqueueMessage]:
         if isinstance(messages, Enqueue) or not isinstance(messages, Iterable):
             raise InvalidArgument(f"messages is {messages!r:.80}; give a list of Enqueue")
-        sent, added = self._sent(messages)
+        sent, added = self._with_added(messages)
         return [self._operation(message, added=added) for message in sent]
 
-    @named_arguments
-    def enqueue_now(
-        self, where: Session | scoped_session[Any] | Connection | Engine, **message: Unpack[EnqueueWords]
-    ) -> int | None:
-        """Add a message at once, instead of with the COMMIT: for callers that need its id, or have no Session.
-
-        On an Engine the message has a transaction of its own, which is committed when this returns. That is the
-        quickest way if nothing else changes. On a session or Connection it is added in the transaction that is open.
-
-        The arguments are those of :meth:`enqueue`. Calls of one transaction must come in the lock order (queue,
-        channel, key; as UTF-8 bytes), and before any completion or cancel that it sends itself. A call with a key, or
-        one that makes a channel, keeps its lock until the transaction ends. It can deadlock with row locks that the
-        caller takes later, so enqueue last.
-
-        Returns:
-            The message's id; if another message has the key, the id of that one; None if the channel is full and its
-            policy drops the message.
-
-        Raises:
-            LockOrderError: Out of order; nothing was sent and the transaction is usable.
-            DuplicateMessage: Another message holds the key, and on_duplicate is "raise"; nothing was sent and the
-                transaction is usable.
-            ChannelFull: The channel has reached its max_backlog, and its policy is to raise; nothing was sent and the
-                transaction is usable.
-            AutocommitError: The connection commits each statement by itself; nothing was sent.
-            TypeError: An argument that :meth:`enqueue` does not have.
-            InvalidArgument, PayloadError, SchemaMismatch: As :meth:`enqueue`.
-
-        Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload={"file": "a.pdf"})
-            >>> queue.message(engine, message_id).channel
-            'customer-7'
-        """
-        [operation] = self._enqueues([Enqueue(**message)])
-        self._refuse_async(where)
-        if isinstance(where, Connection):
-            updates = send(where, [operation])
-        elif isinstance(where, Engine):
-            updates = run(where, lambda connection: send_alone(connection, operation), calls_only=True)
-        elif (found := session_of(where)) is not None:
-            updates = send_now(found, [operation])
-        else:
-            raise refused(where, "a Session, a Connection or an Engine")
-        for update in updates:
-            update()
-        return operation.receipt.message_id
-
-    @named_arguments
-    async def aenqueue_now(
-        self,
-        where: AsyncSession | async_scoped_session[Any] | AsyncConnection | AsyncEngine,
-        **message: Unpack[EnqueueWords],
-    ) -> int | None:
-        """As :meth:`enqueue_now`, on an AsyncSession, AsyncConnection or AsyncEngine."""
-        found = where() if isinstance(where, async_scoped_session) else where
-        if isinstance(found, (AsyncSession, AsyncConnection)):
-            return await found.run_sync(lambda sync: self.enqueue_now(sync, **message))
-        if isinstance(found, AsyncEngine):
-            [operation] = self._enqueues([Enqueue(**message)])
-            for update in await arun(found, lambda connection: send_alone(connection, operation), calls_only=True):
-                update()
-            return operation.receipt.message_id
-        raise refused(found, "an AsyncSession, an AsyncConnection or an AsyncEngine")
-
-    @staticmethod
-    def _no_session(where: object) -> InvalidArgument:
-        if isinstance(where, (Connection, Engine, AsyncConnection, AsyncEngine)):
-            now = "await aenqueue_now" if isinstance(where, (AsyncConnection, AsyncEngine)) else "use enqueue_now"
-            return InvalidArgument(
-                f"got {type(where).__name__} as session, which has no commit hook to send from; give the session of "
-                f"your transaction, or {now}, which sends at once"
-            )
-        return refused(where, "a Session, AsyncSession, scoped_session or async_scoped_session")
-
-    @staticmethod
-    def _refuse_async(where: object) -> None:
-        if isinstance(where, (AsyncSession, async_scoped_session, AsyncConnection, AsyncEngine)):
-            raise InvalidArgument(f"got an {type(where).__name__}; use await queue.aenqueue_now(...)")
-
-    def _sent(
+    def _with_added(
         self, messages: Iterable[Enqueue], membership: Membership | None = None
     ) -> tuple[Iterable[Enqueue], AddedHeaders | None]:
         """The messages of a call, and the headers that all of them get."""

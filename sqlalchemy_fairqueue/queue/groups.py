@@ -10,9 +10,10 @@ from uuid import UUID, uuid4
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.errors import InvalidArgument, OutsideGroupWarning, UnknownGroup
-from sqlalchemy_fairqueue.queue.base import OPEN_GROUPS
+from sqlalchemy_fairqueue.queue.base import OPEN_GROUPS, Facet, QueueBase
 from sqlalchemy_fairqueue.queue.callers import frames_of_this_package
 from sqlalchemy_fairqueue.queue.enqueues import EnqueueMethods, Membership
+from sqlalchemy_fairqueue.queue.verbs import verb
 from sqlalchemy_fairqueue.unit_of_work import MakeGroup, discard, record, session_of
 from sqlalchemy_fairqueue.values import (
     AFTER_GROUP_HEADER,
@@ -24,14 +25,16 @@ from sqlalchemy_fairqueue.values import (
 )
 
 if TYPE_CHECKING:
+    import builtins
     from collections.abc import Callable, Sequence
     from types import TracebackType
 
     from sqlalchemy import Connection
     from sqlalchemy.orm import Session
 
-    from sqlalchemy_fairqueue.queue.base import AnySession, AsyncWhere, Where
+    from sqlalchemy_fairqueue.database import Target
     from sqlalchemy_fairqueue.queue.jobs import Job
+    from sqlalchemy_fairqueue.queue.verbs import AnySession, Where
     from sqlalchemy_fairqueue.unit_of_work import EnqueueMessage
     from sqlalchemy_fairqueue.values import Delivery, GroupCancellation, Receipt
 
@@ -69,7 +72,7 @@ class _Members:
             >>> with Session(engine) as session, session.begin():
             ...     with queue.group(session) as group:
             ...         receipts = [group.enqueue(parse, "customer-7", page=page) for page in (1, 2)]
-            >>> queue.group_status(engine, group.id).pending
+            >>> queue.groups.status(engine, group.id).pending
             2
         """
         other: object = job.queue
@@ -115,7 +118,7 @@ class Group(_Members):
     """A group that a transaction makes: ``with queue.group(session, then=...) as group: group.enqueue(...)``.
 
     Attributes:
-        id: Its id, for ``queue.group_status``. Known from the beginning.
+        id: Its id, for ``queue.groups.status``. Known from the beginning.
 
     See Also:
         :meth:`~sqlalchemy_fairqueue.Queue.group`
@@ -165,7 +168,7 @@ class Group(_Members):
             >>> with Session(engine) as session, session.begin():
             ...     with queue.group(session) as group:
             ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
-            >>> queue.group_status(engine, group.id).pending
+            >>> queue.groups.status(engine, group.id).pending
             1
         """
         if not self._is_open:
@@ -213,14 +216,14 @@ class MemberGroup(_Members):
             ...     with queue.group(session) as group:
             ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload="file", kind="split")])
             >>> Worker(engine, queue, concurrency=1).run(drain=True)
-            >>> queue.group_status(engine, group.id).total
+            >>> queue.groups.status(engine, group.id).total
             2
         """
         return MemberGroup(self._queue, session, self._delivery, self.id)
 
 
 class GroupMethods(EnqueueMethods):
-    """Groups: made on a session; shown and cancelled at once."""
+    """Groups, made on a session."""
 
     def group(self, session: AnySession, *, then: Enqueue | None = None, on_failure: Enqueue | None = None) -> Group:
         """Make a group: the messages that are added to it in a ``with`` block, and one that follows them.
@@ -238,7 +241,7 @@ class GroupMethods(EnqueueMethods):
         full, it waits.
 
         Only ``group.enqueue`` and ``group.enqueue_many`` add members. Another enqueue of the queue within the block
-        gives an :class:`~sqlalchemy_fairqueue.OutsideGroupWarning`.
+        gives an :class:`~sqlalchemy_fairqueue.errors.OutsideGroupWarning`.
 
         Nothing of a group is a row that its members update: they do not wait for each other.
 
@@ -258,102 +261,10 @@ class GroupMethods(EnqueueMethods):
             >>> with Session(engine) as session, session.begin():
             ...     with queue.group(session, then=then) as group:
             ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=page) for page in (1, 2)])
-            >>> queue.group_status(engine, group.id).pending
+            >>> queue.groups.status(engine, group.id).pending
             2
         """
         return Group(self, session, then, on_failure)
-
-    def group_status(self, where: Where, group_id: UUID | str) -> GroupStatus:
-        """The counts of a group, at once. It reads what workers have not counted yet, of the last second or so.
-
-        Groups are kept for seven days after they are finished.
-
-        Args:
-            where: A session, connection or engine.
-            group_id: The id of the group.
-
-        Raises:
-            InvalidArgument: The id is none.
-            UnknownGroup: There is no such group in the queue, or not any more.
-
-        Example:
-            >>> with Session(engine) as session, session.begin():
-            ...     with queue.group(session) as group:
-            ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
-            >>> queue.group_status(engine, group.id).pending
-            1
-        """
-        found = checked_group_id(group_id)
-        return self._known(self._ask(where, self._group_status(found)), found)
-
-    def groups(
-        self, where: Where, *, is_open: bool | None = None, limit: int = 1000, before: GroupStatus | None = None
-    ) -> list[GroupStatus]:
-        """Groups of the queue, the newest first, with the counts of this moment.
-
-        It reads what workers have not counted yet, of the last second or so.
-
-        Args:
-            where: A session, connection or engine.
-            is_open: Only those that are open, or with False only those that are finished.
-            limit: Most to return, 1 to 100,000.
-            before: Only those before this one: the last of the page before.
-
-        Raises:
-            InvalidArgument: A bad argument.
-
-        Example:
-            >>> with Session(engine) as session, session.begin():
-            ...     with queue.group(session) as group:
-            ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
-            >>> [status.id == group.id for status in queue.groups(engine, is_open=True)]
-            [True]
-        """
-        return self._ask(where, self._groups(is_open, limit, before))
-
-    def cancel_group(self, where: Where, group_id: UUID | str) -> GroupCancellation:
-        """Withdraw all members of a group that have not ended, at once, in the transaction of a session or connection.
-
-        As :meth:`cancel` does with each. A cancelled member adds no further ones. What follows the group is enqueued
-        when the members that consumers hold have ended: the one for its failure, if there is one.
-
-        Locks the members until the transaction ends; waits for transactions that have one locked. In the lock order it
-        counts as a settlement: enqueue before it.
-
-        Returns:
-            How many are gone, and how many consumers hold.
-
-        Raises:
-            InvalidArgument: The id is none.
-            UnknownGroup: There is no such group in the queue, or not any more.
-            IsolationError: The transaction is REPEATABLE READ or SERIALIZABLE.
-
-        Example:
-            >>> with Session(engine) as session, session.begin():
-            ...     with queue.group(session) as group:
-            ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
-            >>> cancellation = queue.cancel_group(engine, group.id)
-            >>> queue.stats(engine).ready
-            0
-        """
-        found = checked_group_id(group_id)
-        return self._known(self._ask(where, self._cancel_group(found), settles=True), found)
-
-    async def agroup_status(self, where: AsyncWhere, group_id: UUID | str) -> GroupStatus:
-        """As :meth:`group_status`, on an AsyncSession, AsyncConnection or AsyncEngine."""
-        found = checked_group_id(group_id)
-        return self._known(await self._aask(where, self._group_status(found)), found)
-
-    async def agroups(
-        self, where: AsyncWhere, *, is_open: bool | None = None, limit: int = 1000, before: GroupStatus | None = None
-    ) -> list[GroupStatus]:
-        """As :meth:`groups`, on an AsyncSession, AsyncConnection or AsyncEngine."""
-        return await self._aask(where, self._groups(is_open, limit, before))
-
-    async def acancel_group(self, where: AsyncWhere, group_id: UUID | str) -> GroupCancellation:
-        """As :meth:`cancel_group`, on an AsyncSession, AsyncConnection or AsyncEngine."""
-        found = checked_group_id(group_id)
-        return self._known(await self._aask(where, self._cancel_group(found), settles=True), found)
 
     def _check_groups(self, groups: Sequence[Group]) -> None:
         found = [group.id for group in groups if group._is_open_for(self)]  # noqa: SLF001 - its other half
@@ -365,33 +276,6 @@ class GroupMethods(EnqueueMethods):
                 OutsideGroupWarning,
                 stacklevel=frames_of_this_package(),
             )
-
-    def _group_status(self, group_id: UUID) -> Callable[[Connection], GroupStatus | None]:
-        return partial(database.group_status, target=self._target, group_id=group_id)
-
-    def _cancel_group(self, group_id: UUID) -> Callable[[Connection], GroupCancellation | None]:
-        return partial(database.cancel_group, target=self._target, group_id=group_id)
-
-    def _groups(
-        self,
-        is_open: bool | None,  # noqa: FBT001 - passed on from the keyword
-        limit: int,
-        before: GroupStatus | None,
-    ) -> Callable[[Connection], list[GroupStatus]]:
-        check_count("limit", limit, 1, 100_000)
-        if before is not None and not isinstance(before, GroupStatus):
-            raise InvalidArgument(f"before is {before!r:.80}; give the last GroupStatus of the page before")
-        return partial(database.groups, target=self._target, is_open=is_open, before=before, limit=limit)
-
-    def _known(self, found: R | None, group_id: UUID) -> R:
-        if found is None:
-            raise UnknownGroup(
-                f"queue {self.name!r} has no group {group_id}; correct the id, or note that groups are forgotten seven "
-                "days after they are finished",
-                self.name,
-                group_id,
-            )
-        return found
 
     def _followup(self, what: str, message: Enqueue | None) -> EnqueueMessage | None:
         if message is None:
@@ -420,7 +304,7 @@ class GroupMethods(EnqueueMethods):
     ) -> list[Receipt]:
         found = session_of(session)
         if found is None:
-            raise self._no_session(session)
+            raise InvalidArgument(f"session is {session!r:.80}; give the session of your transaction")
         found_messages: list[Any] = list(messages)
         for message in found_messages:
             # In place: for each of many a call would cost as much as what it asks.
@@ -431,11 +315,119 @@ class GroupMethods(EnqueueMethods):
             ):
                 raise _no_member(message)
         membership = Membership(group_id, adder)
-        sent, added = self._sent(found_messages, membership)
+        sent, added = self._with_added(found_messages, membership)
         members = [self._operation(each, membership, added) for each in sent]
         if members:
             record(found, list(members))
         return [one.receipt for one in members]
+
+
+class Groups(Facet[QueueBase]):
+    """Groups of a queue, as ``queue.groups``: shown and cancelled at once; ``queue.group`` makes them.
+
+    Example:
+        >>> queue.groups.list(engine)
+        []
+    """
+
+    @verb
+    def status(self, where: Where, group_id: UUID | str) -> GroupStatus:
+        """The counts of a group, at once. It reads what workers have not counted yet, of the last second or so.
+
+        Groups are kept for seven days after they are finished.
+
+        Args:
+            where: A session, connection or engine.
+            group_id: The id of the group.
+
+        Raises:
+            InvalidArgument: The id is none.
+            UnknownGroup: There is no such group in the queue, or not any more.
+
+        Example:
+            >>> with Session(engine) as session, session.begin():
+            ...     with queue.group(session) as group:
+            ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
+            >>> queue.groups.status(engine, group.id).pending
+            1
+        """
+        return self._ask(where, self._of_group(group_id, database.group_status))
+
+    @verb
+    def list(
+        self, where: Where, *, is_open: bool | None = None, limit: int = 1000, before: GroupStatus | None = None
+    ) -> builtins.list[GroupStatus]:
+        """Groups of the queue, the newest first, with the counts of this moment.
+
+        It reads what workers have not counted yet, of the last second or so.
+
+        Args:
+            where: A session, connection or engine.
+            is_open: Only those that are open, or with False only those that are finished.
+            limit: Most to return, 1 to 100,000.
+            before: Only those before this one: the last of the page before.
+
+        Raises:
+            InvalidArgument: A bad argument.
+
+        Example:
+            >>> with Session(engine) as session, session.begin():
+            ...     with queue.group(session) as group:
+            ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
+            >>> [status.id == group.id for status in queue.groups.list(engine, is_open=True)]
+            [True]
+        """
+        check_count("limit", limit, 1, 100_000)
+        if before is not None and not isinstance(before, GroupStatus):
+            raise InvalidArgument(f"before is {before!r:.80}; give the last GroupStatus of the page before")
+        asked = partial(database.groups, target=self._target, is_open=is_open)
+        return self._ask(where, partial(asked, before=before, limit=limit))
+
+    @verb
+    def cancel(self, where: Where, group_id: UUID | str) -> GroupCancellation:
+        """Withdraw all members of a group that have not ended, at once, in the transaction of a session or connection.
+
+        As ``queue.cancel`` does with each. A cancelled member adds no further ones. What follows the group is enqueued
+        when the members that consumers hold have ended: the one for its failure, if there is one.
+
+        Locks the members until the transaction ends; waits for transactions that have one locked. In the lock order it
+        counts as a settlement: enqueue before it.
+
+        Returns:
+            How many are gone, and how many consumers hold.
+
+        Raises:
+            InvalidArgument: The id is none.
+            UnknownGroup: There is no such group in the queue, or not any more.
+            IsolationError: The transaction is REPEATABLE READ or SERIALIZABLE.
+
+        Example:
+            >>> with Session(engine) as session, session.begin():
+            ...     with queue.group(session) as group:
+            ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
+            >>> cancellation = queue.groups.cancel(engine, group.id)
+            >>> queue.stats(engine).ready
+            0
+        """
+        return self._ask(where, self._of_group(group_id, database.cancel_group), settles=True)
+
+    def _of_group(
+        self, group_id: UUID | str, ask: Callable[[Connection, Target, UUID], R | None]
+    ) -> Callable[[Connection], R]:
+        """Ask something of a group that must be known."""
+        checked = checked_group_id(group_id)
+
+        def work(connection: Connection) -> R:
+            if (found := ask(connection, self._target, checked)) is None:
+                raise UnknownGroup(
+                    f"queue {self._queue.name!r} has no group {checked}; correct the id, or note that groups are "
+                    "forgotten seven days after they are finished",
+                    self._queue.name,
+                    checked,
+                )
+            return found
+
+        return work
 
 
 def _no_member(message: Any) -> InvalidArgument:

@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from sqlalchemy.orm import Session
@@ -20,7 +19,6 @@ from sqlalchemy_fairqueue.errors import InvalidArgument, UnhandledKindWarning
 from sqlalchemy_fairqueue.queue.callers import frames_of_this_package
 from sqlalchemy_fairqueue.queue.lifespan import LifespanFunction, LifespanMethods, resources_taken
 from sqlalchemy_fairqueue.queue.middleware import is_asynchronous
-from sqlalchemy_fairqueue.queue.named_arguments import named_arguments
 from sqlalchemy_fairqueue.queue.signatures import class_of, hints_of, parameters_of
 from sqlalchemy_fairqueue.values import RetryPolicy, check_duration, check_name
 
@@ -75,18 +73,6 @@ class HandlerMethods(LifespanMethods):
         self._handlers: dict[str, Handler] = {}
         self._warned_kinds: set[str] = set()
 
-    @property
-    def handlers(self) -> Mapping[str, Handler]:
-        """The handlers that were declared so far, by kind.
-
-        Example:
-            >>> @queue.handler("parse", timeout=timedelta(minutes=5))
-            ... def parse(delivery: Delivery) -> None: ...
-            >>> {kind: str(handler.timeout) for kind, handler in queue.handlers.items()}
-            {'parse': '0:05:00'}
-        """
-        return MappingProxyType(self._handlers)
-
     @overload
     def handler(self, kind: F, /) -> F: ...
 
@@ -100,7 +86,6 @@ class HandlerMethods(LifespanMethods):
         isolation: Isolation = "none",
     ) -> Callable[[F], F]: ...
 
-    @named_arguments
     def handler(
         self,
         kind: Any = "default",
@@ -117,9 +102,9 @@ class HandlerMethods(LifespanMethods):
         The function takes the delivery, and may take ``session`` and ``context`` by these names. With ``session`` it
         gets a Session (an async function an AsyncSession) whose commit, made by the worker after it returned, carries
         its writes and the completion: the effects in this database happen exactly once. It must not commit by itself,
-        which gives a :class:`~sqlalchemy_fairqueue.HandlerTransactionWarning`; ``begin_nested`` is fine. Without, the
-        completion follows its return, and what it did happens at least once. ``context`` tells a long one whether it
-        should stop (:class:`sqlalchemy_fairqueue.Context`). It may also take resources that functions of
+        which gives a :class:`~sqlalchemy_fairqueue.errors.HandlerTransactionWarning`; ``begin_nested`` is fine.
+        Without, the completion follows its return, and what it did happens at least once. ``context`` tells a long one
+        whether it should stop (:class:`sqlalchemy_fairqueue.Context`). It may also take resources that functions of
         :meth:`on_start` give, by their names or types.
 
         The worker settles the delivery by how the function ends: completed when it returns, as an :class:`Outcome`
@@ -145,7 +130,7 @@ class HandlerMethods(LifespanMethods):
             >>> @queue.handler("parse", timeout=timedelta(minutes=5))
             ... def parse(delivery: Delivery, session: Session) -> None:
             ...     print(delivery.channel, delivery.payload["file"])
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload={"file": "a.pdf"}, kind="parse")
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload={"file": "a.pdf"}, kind="parse")
             >>> Worker(engine, queue, concurrency=1).run(drain=True)
             customer-7 a.pdf
         """
@@ -222,6 +207,11 @@ class HandlerMethods(LifespanMethods):
         self._warned_kinds.add(kind)
 
 
+def handlers_of(queue: HandlerMethods) -> Mapping[str, Handler]:
+    """The handlers that were declared so far, by kind."""
+    return queue._handlers  # noqa: SLF001 - for workers alone
+
+
 def session_type_of(queues: Iterable[HandlerMethods], base: type[S]) -> type[S]:
     """The class that handlers' sessions need: the most special one among the annotations of their ``session``.
 
@@ -233,7 +223,7 @@ def session_type_of(queues: Iterable[HandlerMethods], base: type[S]) -> type[S]:
         InvalidArgument: Two handlers take classes of which neither is the other's.
     """
     found, taker = base, ""
-    for handler in (handler for queue in queues for handler in queue.handlers.values()):
+    for handler in (handler for queue in queues for handler in handlers_of(queue).values()):
         wanted = handler.session_type
         if wanted is None or not issubclass(wanted, base) or issubclass(found, wanted):
             continue

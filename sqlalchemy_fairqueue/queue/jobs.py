@@ -12,9 +12,8 @@ from sqlalchemy_fairqueue.codecs import BytesCodec
 from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.queue.contexts import Context
-from sqlalchemy_fairqueue.queue.named_arguments import named_arguments
 from sqlalchemy_fairqueue.queue.results import ResultMethods, ResultQuestion
-from sqlalchemy_fairqueue.queue.schedules import ScheduleMethods
+from sqlalchemy_fairqueue.queue.schedules import ScheduleMethods, Schedules
 from sqlalchemy_fairqueue.queue.signatures import class_of, hints_of, parameters_of
 from sqlalchemy_fairqueue.values import (
     Bury,
@@ -25,19 +24,15 @@ from sqlalchemy_fairqueue.values import (
     check_message_id,
     check_name,
 )
-from sqlalchemy_fairqueue.values.misspellings import advice_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
     from datetime import timedelta
     from typing import Unpack
 
-    from sqlalchemy import Connection, Engine
-
-    from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
-    from sqlalchemy_fairqueue.queue.base import AnySession, AsyncWhere, Where
     from sqlalchemy_fairqueue.queue.handlers import Isolation
     from sqlalchemy_fairqueue.queue.payloads import PayloadSchema
+    from sqlalchemy_fairqueue.queue.verbs import AsyncWhere, RecordedWhere, SentWhere, Where
     from sqlalchemy_fairqueue.values import Receipt, RetryPolicy
 
 C = ParamSpec("C")
@@ -47,8 +42,8 @@ R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 S = TypeVar("S", bound=Session | AsyncSession)
 _KINDS = inspect.Parameter
-_RESERVED = ("self", "session", "context", "channel")
 _OPTIONS = EnqueueOptions.__annotations__.keys()
+_RESERVED = ("self", "session", "context", "channel")
 
 
 class Job(Generic[C, P, R_co]):
@@ -96,7 +91,8 @@ class Job(Generic[C, P, R_co]):
                 cost, unique_for, unique_from. They replace those that were given before, one by one.
 
         Raises:
-            InvalidArgument: It is none of these.
+            TypeError: It is none of these.
+            InvalidArgument: A bad value.
 
         Example:
             >>> @queue.job
@@ -108,10 +104,8 @@ class Job(Generic[C, P, R_co]):
             >>> queue.stats(engine).scheduled
             1
         """
-        for name, value in options.items():
-            if name not in _OPTIONS:
-                advice = advice_on(name, value, _OPTIONS)
-                raise InvalidArgument(f"{name!r} is no option of a message; {advice}")
+        if unknown := options.keys() - _OPTIONS:
+            raise TypeError(f"{min(unknown)!r:.80} is no option of a message; the options are {', '.join(_OPTIONS)}")
         job: Job[C, P, R_co] = Job(self.queue, self.kind, self.function, self.schema)
         job._options = {**self._options, **options}
         # An error here is at the line that has the bad value, and not where the job is enqueued.
@@ -142,11 +136,17 @@ class Job(Generic[C, P, R_co]):
         """
         return Enqueue(channel=channel, payload=self.schema.encode(args, kwargs), kind=self.kind, **self._options)
 
-    def enqueue(self, session: AnySession, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Receipt:
-        """Add a call in the session's transaction, as ``Queue.enqueue`` adds a message.
+    @overload
+    def enqueue(self, where: RecordedWhere, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Receipt: ...
+    @overload
+    def enqueue(
+        self, where: SentWhere, /, channel: str, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, Receipt]: ...
+    def enqueue(self, where: Any, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Add a call, as ``Queue.enqueue`` adds a message: on a session with its COMMIT, elsewhere at once.
 
         Returns:
-            A receipt that has ``message_id`` and ``outcome`` once the transaction has committed.
+            A receipt, as ``Queue.enqueue`` returns it.
 
         Raises:
             TypeError, PayloadError: As :meth:`prepare`.
@@ -162,45 +162,37 @@ class Job(Generic[C, P, R_co]):
             'created'
         """
         payload = self.schema.encode(args, kwargs)
-        return self.queue.enqueue(session, channel=channel, payload=payload, kind=self.kind, **self._options)
+        return self.queue.enqueue(where, channel=channel, payload=payload, kind=self.kind, **self._options)
 
-    def enqueue_now(self, where: Where, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> int | None:
-        """Add a call at once, as ``Queue.enqueue_now`` adds a message. Returns the message's id.
-
-        Raises:
-            TypeError, PayloadError: As :meth:`prepare`.
-            FairQueueError: As ``Queue.enqueue_now``.
-
-        Example:
-            >>> @queue.job
-            ... def parse(context: Context, *, file: str) -> None:
-            ...     print(file)
-            >>> message_id = parse.enqueue_now(engine, "customer-7", file="a.pdf")
-            >>> queue.dequeue(engine)[0].message_id == message_id
-            True
-        """
-        payload = self.schema.encode(args, kwargs)
-        return self.queue.enqueue_now(where, channel=channel, payload=payload, kind=self.kind, **self._options)
-
-    async def aenqueue_now(self, where: AsyncWhere, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> int | None:
-        """As :meth:`enqueue_now`, on an AsyncSession, AsyncConnection or AsyncEngine."""
-        payload = self.schema.encode(args, kwargs)
-        return await self.queue.aenqueue_now(where, channel=channel, payload=payload, kind=self.kind, **self._options)
-
+    @overload
     def schedule(
         self,
-        where: AnySession | Connection | Engine,
+        where: RecordedWhere,
         name: str,
         recurrence: Recurrence,
         /,
         channel: str,
         *args: P.args,
         **kwargs: P.kwargs,
-    ) -> None:
+    ) -> None: ...
+    @overload
+    def schedule(
+        self,
+        where: SentWhere,
+        name: str,
+        recurrence: Recurrence,
+        /,
+        channel: str,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Coroutine[Any, Any, None]: ...
+    def schedule(
+        self, where: Any, name: str, recurrence: Recurrence, /, channel: str, *args: P.args, **kwargs: P.kwargs
+    ) -> Any:
         """Enqueue a call again and again, as ``Queue.schedule`` does with a message.
 
         Args:
-            where: A session; a Connection or Engine, on which it is sent at once.
+            where: As for ``Queue.schedule``.
             name: Unique in the channel.
             recurrence: When: ``Recurrence(cron="0 3 * * *", timezone="Europe/Berlin")``.
             channel: Which channel, usually the tenant.
@@ -217,27 +209,12 @@ class Job(Generic[C, P, R_co]):
             ...     print(file)
             >>> nightly = Recurrence(cron="0 3 * * *", timezone="Europe/Berlin")
             >>> parse.schedule(engine, "nightly", nightly, "customer-7", file="all.pdf")
-            >>> [schedule.name for schedule in queue.schedules(engine)]
+            >>> [schedule.name for schedule in queue.schedules.list(engine)]
             ['nightly']
         """
         _check_recurrence(recurrence)
         call = self.prepare(channel, *args, **kwargs)
-        self.queue.schedule(where, name, job=call, **recurrence.words())
-
-    async def aschedule(
-        self,
-        where: AsyncConnection | AsyncEngine,
-        name: str,
-        recurrence: Recurrence,
-        /,
-        channel: str,
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> None:
-        """As :meth:`schedule`, at once on an AsyncConnection or AsyncEngine."""
-        _check_recurrence(recurrence)
-        call = self.prepare(channel, *args, **kwargs)
-        await self.queue.aschedule(where, name, job=call, **recurrence.words())
+        return Schedules(self.queue).set(where, name, job=call, **recurrence.words())
 
     @overload
     def result(
@@ -252,8 +229,21 @@ class Job(Generic[C, P, R_co]):
     def result(
         self, where: Where, message_id: int | None, *, channel: str | None = None, timeout: timedelta | None = None
     ) -> R_co: ...
+    @overload
     def result(
-        self, where: Where, message_id: int | None, *, channel: str | None = None, timeout: timedelta | None = None
+        self: Job[C, P, Coroutine[Any, Any, T]],
+        where: AsyncWhere,
+        message_id: int | None,
+        *,
+        channel: str | None = None,
+        timeout: timedelta | None = None,
+    ) -> Coroutine[Any, Any, T]: ...
+    @overload
+    def result(
+        self, where: AsyncWhere, message_id: int | None, *, channel: str | None = None, timeout: timedelta | None = None
+    ) -> Coroutine[Any, Any, R_co]: ...
+    def result(
+        self, where: Any, message_id: int | None, *, channel: str | None = None, timeout: timedelta | None = None
     ) -> Any:
         """The value of a call, as ``Queue.result`` reads or waits for it, of the type that the function returns.
 
@@ -272,42 +262,13 @@ class Job(Generic[C, P, R_co]):
             >>> @queue.job
             ... def count(context: Context, *, text: str) -> int:
             ...     return len(text.split())
-            >>> message_id = count.enqueue_now(engine, "customer-7", text="three short words")
+            >>> message_id = count.enqueue(engine, "customer-7", text="three short words").message_id
             >>> Worker(engine, queue, concurrency=1).run(drain=True)
             >>> count.result(engine, message_id)
             3
         """
-        return self.queue._job_result(where, self.kind, ResultQuestion(check_message_id(message_id), channel, timeout))  # noqa: SLF001 - a part of it
-
-    @overload
-    async def aresult(
-        self: Job[C, P, Coroutine[Any, Any, T]],
-        where: AsyncWhere,
-        message_id: int | None,
-        *,
-        channel: str | None = None,
-        timeout: timedelta | None = None,  # noqa: ASYNC109 - as result
-    ) -> T: ...
-    @overload
-    async def aresult(
-        self,
-        where: AsyncWhere,
-        message_id: int | None,
-        *,
-        channel: str | None = None,
-        timeout: timedelta | None = None,  # noqa: ASYNC109 - as result
-    ) -> R_co: ...
-    async def aresult(
-        self,
-        where: AsyncWhere,
-        message_id: int | None,
-        *,
-        channel: str | None = None,
-        timeout: timedelta | None = None,  # noqa: ASYNC109 - as result
-    ) -> Any:
-        """As :meth:`result`, on an AsyncSession, AsyncConnection or AsyncEngine; to wait on an AsyncEngine alone."""
-        asked = ResultQuestion(check_message_id(message_id), channel, timeout)
-        return await self.queue._ajob_result(where, self.kind, asked)  # noqa: SLF001 - a part of it
+        asked = ResultQuestion(check_message_id(message_id), channel, timeout, self.kind)
+        return self.queue._result(where, asked)  # noqa: SLF001 - a part of it
 
 
 class JobHandler:
@@ -380,7 +341,6 @@ class JobMethods(ScheduleMethods, ResultMethods):
         isolation: Isolation = "none",
         former: Iterable[str] = (),
     ) -> _Declare: ...
-    @named_arguments
     def job(
         self,
         function: Callable[..., Any] | None = None,

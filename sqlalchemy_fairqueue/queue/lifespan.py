@@ -75,8 +75,8 @@ class LifespanMethods(QueueBase):
         once, for all of them. In a Worker they run in the thread that starts it. In an AsyncWorker all of them run in
         one task, plain ones in threads; only an AsyncWorker calls async ones.
 
-        If one fails, what had been started is stopped, and the start raises :class:`~sqlalchemy_fairqueue.StartError`.
-        A worker that is started again calls them again.
+        If one fails, what had been started is stopped, and the start raises
+        :class:`~sqlalchemy_fairqueue.errors.StartError`. A worker that is started again calls them again.
 
         Returns:
             The function itself.
@@ -92,7 +92,7 @@ class LifespanMethods(QueueBase):
             >>> @queue.handler("greet")
             ... def greet(delivery: Delivery, greeting: str) -> None:
             ...     print(greeting, delivery.channel)
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, kind="greet")
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="greet")
             >>> Worker(engine, queue, concurrency=1).run(drain=True)
             hello customer-7
             stopped

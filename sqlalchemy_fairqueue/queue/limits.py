@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.queue.base import QueueBase
+from sqlalchemy_fairqueue.queue.base import Facet, QueueBase
+from sqlalchemy_fairqueue.queue.verbs import recorded, verb
 from sqlalchemy_fairqueue.unit_of_work import ConfigureLimit
 from sqlalchemy_fairqueue.values import UNSET, Unset, check_name, policy_changes
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine
+    import builtins
 
-    from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
-    from sqlalchemy_fairqueue.queue.base import AnySession
-    from sqlalchemy_fairqueue.values import PolicyChanges, Rate
+    from sqlalchemy_fairqueue.queue.verbs import RecordedWhere, Where
+    from sqlalchemy_fairqueue.values import PolicyChanges, Rate, SharedLimit
 
 
-class SharedLimitMethods(QueueBase):
-    """configure_limit and remove_limit: recorded on a session, sent at once on a Connection or Engine."""
+class Limits(Facet[QueueBase]):
+    """Shared limits, as ``queue.limits``, which several queues draw from.
 
-    def configure_limit(
+    What changes one is recorded on a session, sent at once on a connection or engine.
+
+    Example:
+        >>> queue.limits.configure(engine, "mail", max_concurrency=3)
+        >>> [limit.max_concurrency for limit in queue.limits.list(engine, "mail")]
+        [3]
+    """
+
+    @recorded
+    def configure(
         self,
-        where: AnySession | Connection | Engine,
+        where: RecordedWhere,
         name: str,
         *,
         max_concurrency: int | Unset | None = UNSET,
         rate: Rate | str | Unset | None = UNSET,
     ) -> None:
-        """Make a limit that several queues share, or change it: ``configure_limit(session, "openai", rate="50/s")``.
+        """Make a limit that several queues share, or change it: ``limits.configure(session, "openai", rate="50/s")``.
 
         Queues draw from it when ``configure(where, limits=["openai"])`` names it. What they take together never
         exceeds it. Queues that always have messages get equal parts, and what one leaves is for the others.
@@ -46,47 +57,11 @@ class SharedLimitMethods(QueueBase):
             InvalidArgument: A bad name or value, or nothing to set.
 
         Example:
-            >>> queue.configure_limit(engine, "openai", max_concurrency=20, rate="50/s")
+            >>> queue.limits.configure(engine, "openai", max_concurrency=20, rate="50/s")
             >>> queue.configure(engine, limits=["openai"])
-            >>> [limit.max_concurrency for limit in queue.limits(engine, "openai")]
+            >>> [limit.max_concurrency for limit in queue.limits.list(engine, "openai")]
             [20]
         """
-        self._perform(where, [self._configure_limit(name, max_concurrency, rate)])
-
-    def remove_limit(self, where: AnySession | Connection | Engine, name: str) -> None:
-        """Remove a shared limit, from which no queue may draw any more. One that does not exist is no error.
-
-        Raises:
-            InvalidArgument: A bad name, or queues draw from it. On a session that comes from the COMMIT.
-
-        Example:
-            >>> queue.configure_limit(engine, "unused", max_concurrency=20)
-            >>> queue.remove_limit(engine, "unused")
-            >>> queue.limits(engine, "unused")
-            []
-        """
-        check_name("limit", name)
-        self._perform(where, [ConfigureLimit(self._target, name, None)])
-
-    async def aconfigure_limit(
-        self,
-        where: AsyncConnection | AsyncEngine,
-        name: str,
-        *,
-        max_concurrency: int | Unset | None = UNSET,
-        rate: Rate | str | Unset | None = UNSET,
-    ) -> None:
-        """As :meth:`configure_limit`, at once on an AsyncConnection or AsyncEngine."""
-        await self._aperform(where, [self._configure_limit(name, max_concurrency, rate)])
-
-    async def aremove_limit(self, where: AsyncConnection | AsyncEngine, name: str) -> None:
-        """As :meth:`remove_limit`, at once on an AsyncConnection or AsyncEngine."""
-        check_name("limit", name)
-        await self._aperform(where, [ConfigureLimit(self._target, name, None)])
-
-    def _configure_limit(
-        self, name: str, max_concurrency: int | Unset | None, rate: Rate | str | Unset | None
-    ) -> ConfigureLimit:
         check_name("limit", name)
         changes: PolicyChanges = {}
         if max_concurrency is not UNSET:
@@ -94,5 +69,39 @@ class SharedLimitMethods(QueueBase):
         if rate is not UNSET:
             changes["rate"] = rate
         if not changes:
-            raise InvalidArgument("configure_limit has nothing to set; give max_concurrency or rate")
-        return ConfigureLimit(self._target, name, policy_changes("configure_limit", None, changes))
+            raise InvalidArgument("limits.configure has nothing to set; give max_concurrency or rate")
+        wanted = policy_changes("limits.configure", None, changes)
+        return self._perform(where, [ConfigureLimit(self._target, name, wanted)], None)
+
+    @recorded
+    def remove(self, where: RecordedWhere, name: str) -> None:
+        """Remove a shared limit, from which no queue may draw any more. One that does not exist is no error.
+
+        Raises:
+            InvalidArgument: A bad name, or queues draw from it. On a session that comes from the COMMIT.
+
+        Example:
+            >>> queue.limits.configure(engine, "unused", max_concurrency=20)
+            >>> queue.limits.remove(engine, "unused")
+            >>> queue.limits.list(engine, "unused")
+            []
+        """
+        check_name("limit", name)
+        return self._perform(where, [ConfigureLimit(self._target, name, None)], None)
+
+    @verb
+    def list(self, where: Where, name: str | None = None) -> builtins.list[SharedLimit]:
+        """The shared limits of the queue's schema, by name: what they allow, what is out, which queues draw from them.
+
+        Args:
+            where: As for the class.
+            name: Only this one, if it exists. None: all.
+
+        Example:
+            >>> queue.limits.configure(engine, "mail", max_concurrency=3)
+            >>> [(limit.name, limit.max_concurrency) for limit in queue.limits.list(engine, "mail")]
+            [('mail', 3)]
+        """
+        if name is not None:
+            check_name("limit", name)
+        return self._ask(where, partial(database.limits, schema=self._target.schema, name=name))

@@ -9,6 +9,7 @@ from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database import MessageFilter, MessagePosition
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import QueueBase
+from sqlalchemy_fairqueue.queue.verbs import verb
 from sqlalchemy_fairqueue.values import (
     MessagePage,
     MessageState,
@@ -22,40 +23,39 @@ from sqlalchemy_fairqueue.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.database import Target
-    from sqlalchemy_fairqueue.queue.base import AsyncWhere, Where
-    from sqlalchemy_fairqueue.values import AttemptDetails, MessageDetails
+    from sqlalchemy_fairqueue.queue.verbs import Where
+    from sqlalchemy_fairqueue.values import MessageDetails
 
 _WHOLE = 256 * 2**20
 _BEGINNING = 65_536
 _MOST_AHEAD = 1000
 _SCAN = 2000
 _ATTEMPTS = 100
-_ERROR = 2**20
+ERROR = 2**20
 
 
 class LookupMethods(QueueBase):
-    """message, messages and attempts: answered at once, as the methods for statistics. They lock nothing.
+    """message and messages: answered at once, as the methods for statistics. They lock nothing.
 
     What a transaction has recorded but not sent is not found. A database role needs the grant "operator".
     """
 
+    @verb
     def message(
         self, where: Where, message_id: int | None = None, *, channel: str | None = None, key: str | None = None
     ) -> MessageDetails | None:
         """One message that is not settled, by its id, or by its channel and key, with its whole content.
 
-        ``queue.codec.decode(found.content)`` is its payload. Dead letters are found by :meth:`dead_letters`. Its
+        ``queue.codec.decode(found.content)`` is its payload. Dead letters are found by ``queue.dead_letters``. Its
         ``wait`` says why it waits and who has what it waits for: other channels, and with a shared limit other queues.
-        Its ``history`` has the attempts that failed, as :meth:`attempts` gives them.
+        Its ``history`` has the attempts that failed, as ``queue.admin.attempts`` gives them.
         The call reads O(log n) and a bounded part of the queue. It counts up to 1,000 messages ahead of this one, and
         up to 60,000 leased messages. Shares are computed from 1,000 of the channels that have these, and 1,000 ready
-        ones; if there are more, the share that a channel is entitled to is an upper bound. :meth:`contention` reads
-        all.
+        ones; if there are more, the share that a channel is entitled to is an upper bound. ``queue.admin.contention``
+        reads all.
 
         Args:
             where: A session, Connection or Engine.
@@ -70,36 +70,46 @@ class LookupMethods(QueueBase):
             InvalidArgument: A bad argument; or not either an id, or a channel and a key.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, key="invoice-12")
+            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, key="invoice-12").message_id
             >>> queue.message(engine, channel="customer-7", key="invoice-12").message_id == message_id
             True
         """
-        return self._ask(where, self._message(message_id, channel, key))
+        if message_id is None and channel is not None and key is not None:
+            check_name("channel", channel)
+            check_name("key", key)
+        elif message_id is None or channel is not None or key is not None:
+            raise InvalidArgument(
+                f"message_id is {message_id!r:.80}, channel {channel!r:.80}, key {key!r:.80}; give an id, or a channel "
+                "and a key"
+            )
+        else:
+            check_message_id(message_id)
 
-    def attempts(self, where: Where, message_id: int | None, *, limit: int = 100) -> tuple[AttemptDetails, ...]:
-        """The attempts of a message that ended without completing it, the first first, also of one that is dead.
+        def work(connection: Connection) -> MessageDetails | None:
+            ids = [message_id] if message_id is not None else []
+            if channel is not None:
+                which = MessageFilter(channel, key=key)
+                ids, _ = database.find_messages(connection, self._target, which, after=None, limit=1, scan=1)
+            if not ids:
+                return None
+            found = database.message_details(connection, self._target, ids, content_bytes=_WHOLE)
+            if not found:
+                return None
+            message = found[0]
+            if message.deliveries:
+                attempts = database.message_attempts(
+                    connection, self._target, message.message_id, limit=_ATTEMPTS, chars=ERROR
+                )
+                message = replace(message, history=tuple(attempts))
+            if message.consumer is not None:
+                return message
+            ahead = database.messages_ahead(connection, self._target, message.message_id, most=_MOST_AHEAD)
+            counted = None if ahead == _MOST_AHEAD else ahead
+            return replace(message, messages_ahead=counted, wait=_wait(connection, self._target, message))
 
-        A queue records them after ``queue.configure(where, history=True)``, and keeps them for its retention. An
-        attempt that a worker did not end shows as "expired", when its lease was found to be over. It costs O(log n) and
-        what is returned.
+        return self._ask(where, work)
 
-        Args:
-            where: A session, Connection or Engine.
-            message_id: The message, or the dead letter, or one that was completed since.
-            limit: Most to return, the last ones, 1 to 10,000.
-
-        Raises:
-            InvalidArgument: A bad argument.
-
-        Example:
-            >>> queue.configure(engine, history=True)
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
-            >>> queue.retry(engine, queue.dequeue(engine), error="busy")
-            >>> [attempt.error for attempt in queue.attempts(engine, message_id)]
-            ['busy']
-        """
-        return self._ask(where, self._attempts(message_id, limit))
-
+    @verb
     def messages(
         self,
         where: Where,
@@ -142,90 +152,12 @@ class LookupMethods(QueueBase):
             InvalidArgument: A bad argument.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
             >>> page = queue.messages(engine, channel="customer-7", state="ready", limit=50)
             >>> [message.message_id for message in page] == [message_id]
             True
         """
-        return self._ask(where, self._messages(MessageFilter(channel, state, kind, key), limit, after, scan))
-
-    async def amessage(
-        self, where: AsyncWhere, message_id: int | None = None, *, channel: str | None = None, key: str | None = None
-    ) -> MessageDetails | None:
-        """As :meth:`message`, on an AsyncSession, AsyncConnection or AsyncEngine."""
-        return await self._aask(where, self._message(message_id, channel, key))
-
-    async def aattempts(
-        self, where: AsyncWhere, message_id: int | None, *, limit: int = 100
-    ) -> tuple[AttemptDetails, ...]:
-        """As :meth:`attempts`, on an AsyncSession, AsyncConnection or AsyncEngine."""
-        return await self._aask(where, self._attempts(message_id, limit))
-
-    async def amessages(
-        self,
-        where: AsyncWhere,
-        *,
-        channel: str | None = None,
-        state: MessageState | None = None,
-        kind: str | None = None,
-        key: str | None = None,
-        limit: int = 100,
-        after: str | None = None,
-        scan: int = _SCAN,
-    ) -> MessagePage:
-        """As :meth:`messages`, on an AsyncSession, AsyncConnection or AsyncEngine."""
-        return await self._aask(where, self._messages(MessageFilter(channel, state, kind, key), limit, after, scan))
-
-    def _message(
-        self, message_id: int | None, channel: str | None, key: str | None
-    ) -> Callable[[Connection], MessageDetails | None]:
-        if message_id is None and channel is not None and key is not None:
-            check_name("channel", channel)
-            check_name("key", key)
-        elif message_id is None or channel is not None or key is not None:
-            raise InvalidArgument(
-                f"message_id is {message_id!r:.80}, channel {channel!r:.80}, key {key!r:.80}; give an id, or a channel "
-                "and a key"
-            )
-        else:
-            check_message_id(message_id)
-
-        def work(connection: Connection) -> MessageDetails | None:
-            ids = [message_id] if message_id is not None else []
-            if channel is not None:
-                which = MessageFilter(channel, key=key)
-                ids, _ = database.find_messages(connection, self._target, which, after=None, limit=1, scan=1)
-            if not ids:
-                return None
-            found = database.message_details(connection, self._target, ids, content_bytes=_WHOLE)
-            if not found:
-                return None
-            message = found[0]
-            if message.deliveries:
-                attempts = database.message_attempts(
-                    connection, self._target, message.message_id, limit=_ATTEMPTS, chars=_ERROR
-                )
-                message = replace(message, history=tuple(attempts))
-            if message.consumer is not None:
-                return message
-            ahead = database.messages_ahead(connection, self._target, message.message_id, most=_MOST_AHEAD)
-            counted = None if ahead == _MOST_AHEAD else ahead
-            return replace(message, messages_ahead=counted, wait=_wait(connection, self._target, message))
-
-        return work
-
-    def _attempts(self, message_id: int | None, limit: int) -> Callable[[Connection], tuple[AttemptDetails, ...]]:
-        checked = check_message_id(message_id)
-        check_count("limit", limit, 1, 10_000)
-
-        def work(connection: Connection) -> tuple[AttemptDetails, ...]:
-            return tuple(database.message_attempts(connection, self._target, checked, limit=limit, chars=_ERROR))
-
-        return work
-
-    def _messages(
-        self, which: MessageFilter, limit: int, after: str | None, scan: int
-    ) -> Callable[[Connection], MessagePage]:
+        which = MessageFilter(channel, state, kind, key)
         for what, name in (("channel", which.channel), ("kind", which.kind), ("key", which.key)):
             if name is not None:
                 check_name(what, name)
@@ -247,7 +179,7 @@ class LookupMethods(QueueBase):
             messages = tuple(found[message_id] for message_id in ids if message_id in found)
             return MessagePage(messages, None if end is None else ".".join(map(str, end)))
 
-        return work
+        return self._ask(where, work)
 
 
 def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wait:

@@ -66,7 +66,7 @@ class MiddlewareMethods(QueueBase):
             >>> @queue.handler("parse")
             ... def parse(delivery: Delivery) -> None:
             ...     print("parsed")
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, kind="parse")
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
             >>> Worker(engine, queue, concurrency=1).run(drain=True)
             begin parse
             parsed

@@ -10,19 +10,17 @@ from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
-from sqlalchemy_fairqueue.queue.base import QueueBase
+from sqlalchemy_fairqueue.database.engines import on
+from sqlalchemy_fairqueue.queue.base import Facet, QueueBase
+from sqlalchemy_fairqueue.queue.verbs import recorded, verb
 from sqlalchemy_fairqueue.unit_of_work import ConfigurePlan
 from sqlalchemy_fairqueue.values import check_name, policy_changes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import builtins
     from typing import Unpack
 
-    from sqlalchemy import Connection
-
-    from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection
-    from sqlalchemy_fairqueue.queue.base import AnySession, AsyncWhere, Where
-    from sqlalchemy_fairqueue.unit_of_work import Operation
+    from sqlalchemy_fairqueue.queue.verbs import RecordedWhere, Where
     from sqlalchemy_fairqueue.values import ChannelPolicy, PlanInfo, PolicyChanges
 
 _CHUNK = 5000
@@ -30,17 +28,26 @@ _CHUNK = 5000
 _AT_ONCE = timedelta(0)
 
 
-class PlanMethods(QueueBase):
-    """configure_plan and remove_plan: recorded on a session, sent at once on a Connection or Engine; plans."""
+class Plans(Facet[QueueBase]):
+    """Plans of a queue, as ``queue.plans``: policies with a name, which channels follow.
 
-    def configure_plan(
+    What changes one is recorded on a session, sent at once on a connection or engine.
+
+    Example:
+        >>> queue.plans.configure(engine, "gold", weight=5)
+        >>> [plan.name for plan in queue.plans.list(engine)]
+        ['gold']
+    """
+
+    @recorded
+    def configure(
         self,
-        where: AnySession | Connection | Engine,
+        where: RecordedWhere,
         name: str,
         policy: ChannelPolicy | None = None,
         **changes: Unpack[PolicyChanges],
     ) -> None:
-        """Make a plan, or change it: ``configure_plan(session, "gold", ChannelPolicy(weight=5, rate="50/s"))``.
+        """Make a plan, or change it: ``queue.plans.configure(session, "gold", ChannelPolicy(weight=5, rate="50/s"))``.
 
         A plan is a policy with a name. A channel follows it once ``configure_channel(where, channel, plan="gold")`` or
         ``configure(where, default_plan="gold")`` puts it on the plan. A change is one row, however many channels
@@ -50,7 +57,7 @@ class PlanMethods(QueueBase):
         the old weight: it brings the plan to a channel before it takes from it. Consumers bring it to all other
         channels too, a thousand a dequeue, and wake those that it frees; on an Engine this call itself does so, before
         it returns, as far as nobody has a channel locked. Until it has reached a channel, enqueues go by the old
-        values of all other fields. ``plans`` tells when it has reached all.
+        values of all other fields. ``list`` tells when it has reached all.
 
         If a plan limits max_concurrency for the first time while a transaction is completing a message of a channel,
         that channel is not served until the transaction ends. Nobody waits.
@@ -70,31 +77,42 @@ class PlanMethods(QueueBase):
             TypeError: A change of something that is no field of a policy.
 
         Example:
-            >>> queue.configure_plan(engine, "gold", weight=5, max_concurrency=20)
+            >>> queue.plans.configure(engine, "gold", weight=5, max_concurrency=20)
             >>> queue.configure_channel(engine, "customer-7", plan="gold")
             >>> [channel.policy.weight for channel in queue.channels(engine)]
             [5]
         """
-        self._perform(where, [self._configure_plan("configure_plan", name, policy, changes)])
-        if isinstance(where, Engine):
-            while self._ask(where, self._spreading) == _AT_ONCE:
+        check_name("plan", name)
+        operation = ConfigurePlan(self._target, name, policy_changes("plans.configure", policy, changes))
+        if not isinstance(where, (Engine, AsyncEngine)):
+            return self._perform(where, [operation], None)
+
+        def at_once(engine: Engine) -> None:
+            self._perform(engine, [operation], None)
+            spread = partial(database.spread_plans, target=self._target, limit=_CHUNK)
+            while self._ask(engine, spread) == _AT_ONCE:
                 pass
 
-    def remove_plan(self, where: AnySession | Connection | Engine, name: str) -> None:
+        return on(where, at_once)
+
+    @recorded
+    def remove(self, where: RecordedWhere, name: str) -> None:
         """Remove a plan that no channel follows, and that is no default. One that does not exist is no error.
 
         Raises:
             InvalidArgument: A bad name, or the plan is in use. On a session that comes from the COMMIT.
 
         Example:
-            >>> queue.configure_plan(engine, "gold", weight=5)
-            >>> queue.remove_plan(engine, "gold")
-            >>> queue.plans(engine)
+            >>> queue.plans.configure(engine, "gold", weight=5)
+            >>> queue.plans.remove(engine, "gold")
+            >>> queue.plans.list(engine)
             []
         """
-        self._perform(where, [self._remove_plan(name)])
+        check_name("plan", name)
+        return self._perform(where, [ConfigurePlan(self._target, name, None)], None)
 
-    def plans(self, where: Where, name: str | None = None) -> list[PlanInfo]:
+    @verb
+    def list(self, where: Where, name: str | None = None) -> builtins.list[PlanInfo]:
         """The plans of the queue by name, with how many channels follow each.
 
         Args:
@@ -102,46 +120,10 @@ class PlanMethods(QueueBase):
             name: Only this one, if it exists. None: all.
 
         Example:
-            >>> queue.configure_plan(engine, "gold", weight=5)
-            >>> [plan.name for plan in queue.plans(engine)]
+            >>> queue.plans.configure(engine, "gold", weight=5)
+            >>> [plan.name for plan in queue.plans.list(engine)]
             ['gold']
         """
-        return self._ask(where, self._plans(name))
-
-    async def aconfigure_plan(
-        self,
-        where: AsyncConnection | AsyncEngine,
-        name: str,
-        policy: ChannelPolicy | None = None,
-        **changes: Unpack[PolicyChanges],
-    ) -> None:
-        """As :meth:`configure_plan`, at once on an AsyncConnection or AsyncEngine."""
-        await self._aperform(where, [self._configure_plan("aconfigure_plan", name, policy, changes)])
-        if isinstance(where, AsyncEngine):
-            while await self._aask(where, self._spreading) == _AT_ONCE:
-                pass
-
-    async def aremove_plan(self, where: AsyncConnection | AsyncEngine, name: str) -> None:
-        """As :meth:`remove_plan`, at once on an AsyncConnection or AsyncEngine."""
-        await self._aperform(where, [self._remove_plan(name)])
-
-    async def aplans(self, where: AsyncWhere, name: str | None = None) -> list[PlanInfo]:
-        """As :meth:`plans`."""
-        return await self._aask(where, self._plans(name))
-
-    def _configure_plan(self, call: str, name: str, policy: ChannelPolicy | None, changes: PolicyChanges) -> Operation:
-        check_name("plan", name)
-        return ConfigurePlan(self._target, name, policy_changes(call, policy, changes))
-
-    def _remove_plan(self, name: str) -> Operation:
-        check_name("plan", name)
-        return ConfigurePlan(self._target, name, None)
-
-    def _plans(self, name: str | None) -> Callable[[Connection], list[PlanInfo]]:
         if name is not None:
             check_name("plan", name)
-        return partial(database.plans, target=self._target, name=name)
-
-    @property
-    def _spreading(self) -> Callable[[Connection], timedelta | None]:
-        return partial(database.spread_plans, target=self._target, limit=_CHUNK)
+        return self._ask(where, partial(database.plans, target=self._target, name=name))

@@ -21,6 +21,7 @@ from sqlalchemy_fairqueue.codecs import decoded
 from sqlalchemy_fairqueue.database import FoundResult
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.database.drivers import sqlstate_of
+from sqlalchemy_fairqueue.database.engines import on
 from sqlalchemy_fairqueue.errors import (
     HandlerWaitWarning,
     InvalidArgument,
@@ -34,6 +35,7 @@ from sqlalchemy_fairqueue.errors import (
 from sqlalchemy_fairqueue.queue.callers import frames_of_this_package
 from sqlalchemy_fairqueue.queue.contexts import handling
 from sqlalchemy_fairqueue.queue.handlers import HandlerMethods
+from sqlalchemy_fairqueue.queue.verbs import verb
 from sqlalchemy_fairqueue.values import check_duration, check_message_id, check_name
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.database import Target
-    from sqlalchemy_fairqueue.queue.base import AsyncWhere, Where
+    from sqlalchemy_fairqueue.queue.verbs import Where
 
 # Seconds between two reads of one who waits, the first ones soon: a transaction that began before the wait was
 # registered notifies nobody. Then the longest, for what nobody notifies of: a worker that died in the last attempt.
@@ -97,11 +99,13 @@ class ResultQuestion:
         message_id: The message.
         channel: The channel that it must be of. None: of any.
         timeout: How long to wait for it. None: not at all.
+        kind: The kind of the job that asks, which the message must be of. None: of any.
     """
 
     message_id: int
     channel: str | None
     timeout: timedelta | None
+    kind: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no message can have."""
@@ -119,6 +123,7 @@ class ResultQuestion:
 class ResultMethods(HandlerMethods):
     """result: what a handler returned, read at once or waited for. A database role needs the grant "producer"."""
 
+    @verb
     def result(
         self, where: Where, message_id: int | None, *, channel: str | None = None, timeout: timedelta | None = None
     ) -> Any:
@@ -151,57 +156,31 @@ class ResultMethods(HandlerMethods):
 
         Example:
             >>> queue.configure(engine, result_retention=timedelta(hours=1))
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=20)
+            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=20).message_id
             >>> [delivery] = queue.dequeue(engine)
             >>> queue.complete(engine, delivery, result=delivery.payload + 1)
             >>> queue.result(engine, message_id, channel="customer-7", timeout=timedelta(seconds=5))
             21
         """
-        asked = ResultQuestion(check_message_id(message_id), channel, timeout)
-        return self._value(asked, self._result(where, asked))
+        return self._result(where, ResultQuestion(check_message_id(message_id), channel, timeout))
 
-    async def aresult(
-        self,
-        where: AsyncWhere,
-        message_id: int | None,
-        *,
-        channel: str | None = None,
-        timeout: timedelta | None = None,  # noqa: ASYNC109 - as result
-    ) -> Any:
-        """As :meth:`result`, on an AsyncSession, AsyncConnection or AsyncEngine; to wait on an AsyncEngine alone."""
-        asked = ResultQuestion(check_message_id(message_id), channel, timeout)
-        return self._value(asked, await self._aresult(where, asked))
+    def _result(self, where: Where, asked: ResultQuestion) -> Any:
+        _check_wait(where, asked)
+        return on(where, lambda sync: self._value(asked, self._found(sync, asked)))
 
-    def _job_result(self, where: Where, kind: str, asked: ResultQuestion) -> Any:
-        return self._value(asked, self._of_job(kind, asked, self._result(where, asked)))
-
-    async def _ajob_result(self, where: AsyncWhere, kind: str, asked: ResultQuestion) -> Any:
-        return self._value(asked, self._of_job(kind, asked, await self._aresult(where, asked)))
-
-    def _result(self, where: Where, asked: ResultQuestion) -> FoundResult:
-        _check_wait(where, asked, Engine)
+    def _found(self, where: Where, asked: ResultQuestion) -> FoundResult:
         found = self._ask(where, partial(asked.answer, target=self._target))
         if asked.timeout is not None and isinstance(where, Engine) and found.state == "pending":
-            return self._wait(where, asked, asked.timeout)
-        return found
-
-    async def _aresult(self, where: AsyncWhere, asked: ResultQuestion) -> FoundResult:
-        _check_wait(where, asked, AsyncEngine)
-        found = await self._aask(where, partial(asked.answer, target=self._target))
-        if asked.timeout is not None and isinstance(where, AsyncEngine) and found.state == "pending":
-            return await self._await(where, asked, asked.timeout)
-        return found
-
-    def _of_job(self, kind: str, asked: ResultQuestion, found: FoundResult) -> FoundResult:
-        if found.kind is not None and found.kind != kind:
+            found = self._wait(where, asked, asked.timeout)
+        if asked.kind not in {None, found.kind} and found.kind is not None:
             raise InvalidArgument(
-                f"message {asked.message_id} of queue {self.name!r} is of kind {found.kind!r}, not of job {kind!r}; "
-                "ask that job, or queue.result"
+                f"message {asked.message_id} of queue {self.name!r} is of kind {found.kind!r}, not of job "
+                f"{asked.kind!r}; ask that job, or queue.result"
             )
         return found
 
     def _wait(self, engine: Engine, asked: ResultQuestion, timeout: timedelta) -> FoundResult:
-        event = threading.Event()
+        event = _LoopEvent() if engine.dialect.is_async else threading.Event()
         wait = _Wait(self, engine, asked, timeout, event.set)
         try:
             while True:
@@ -215,32 +194,6 @@ class ResultMethods(HandlerMethods):
             if wait.is_registered:
                 with suppress(Exception):
                     self._ask(engine, wait.unregister)
-
-    async def _await(self, engine: AsyncEngine, asked: ResultQuestion, timeout: timedelta) -> FoundResult:  # noqa: ASYNC109 - as result
-        event = asyncio.Event()
-        loop = asyncio.get_running_loop()
-
-        def wake() -> None:
-            # The loop may be closed, and nobody waits then.
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(event.set)
-
-        wait = _Wait(self, engine, asked, timeout, wake)
-        try:
-            while True:
-                event.clear()
-                found = await self._aask(engine, wait.poll)
-                if found.state != "pending" or (seconds := wait.seconds()) is None:
-                    return found
-                # wait_for() of Python 3.11 loses a cancellation that comes with the event.
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(seconds):
-                        await event.wait()
-        finally:
-            wait.end()
-            if wait.is_registered:
-                with suppress(Exception):
-                    await self._aask(engine, wait.unregister)
 
     def _value(self, asked: ResultQuestion, found: FoundResult) -> Any:
         message_id = asked.message_id
@@ -273,11 +226,11 @@ class ResultMethods(HandlerMethods):
         return value if handler is None or handler.schema is None else handler.schema.result.value(value)
 
 
-def _check_wait(where: object, asked: ResultQuestion, engine: type) -> None:
-    if asked.timeout is not None and not isinstance(where, engine):
+def _check_wait(where: object, asked: ResultQuestion) -> None:
+    if asked.timeout is not None and not isinstance(where, (Engine, AsyncEngine)):
         raise InvalidArgument(
             f"timeout is {asked.timeout} on a {type(where).__name__}, whose transaction would be open meanwhile; give "
-            f"an {engine.__name__} to wait, or no timeout"
+            "an engine to wait, or no timeout"
         )
     if asked.timeout and (delivery := handling.get()) is not None:
         warnings.warn(
@@ -287,6 +240,34 @@ def _check_wait(where: object, asked: ResultQuestion, engine: type) -> None:
             HandlerWaitWarning,
             stacklevel=frames_of_this_package(),
         )
+
+
+class _LoopEvent:
+    """As ``threading.Event``, for work on an async engine, which waits in its event loop."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self.clear = self._event.clear
+
+    def set(self) -> None:
+        """Wake the one who waits, from any thread."""
+        # The loop may be closed, and nobody waits then.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._event.set)
+
+    def wait(self, seconds: float) -> None:
+        """Wait until it is set, and no longer than that."""
+        # It needs greenlet.
+        from sqlalchemy.util import await_only  # noqa: PLC0415
+
+        await_only(self._within(seconds))
+
+    async def _within(self, seconds: float) -> None:
+        # wait_for() of Python 3.11 loses a cancellation that comes with the event.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
 
 
 class _Wait:
@@ -303,7 +284,7 @@ class _Wait:
     def __init__(
         self,
         queue: ResultMethods,
-        engine: Engine | AsyncEngine,
+        engine: Engine,
         asked: ResultQuestion,
         timeout: timedelta,
         wake: Callable[[], None],
@@ -319,8 +300,8 @@ class _Wait:
         self._watch: ResultWatch | None = None
         watch_of = watching.watch_of
         if queue.notify and watch_of is not None:
-            self._watch = watch_of(engine.sync_engine if isinstance(engine, AsyncEngine) else engine)
-            self._watch.join(engine, asked.message_id, wake)
+            self._watch = watch_of(engine)
+            self._watch.join(AsyncEngine(engine) if engine.dialect.is_async else engine, asked.message_id, wake)
 
     def poll(self, connection: Connection) -> FoundResult:
         """The end of the message, read after the wait is registered."""

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database import ScheduleDefinition
 from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.queue.base import Facet
 from sqlalchemy_fairqueue.queue.enqueues import EnqueueMethods
 from sqlalchemy_fairqueue.queue.handlers import HandlerMethods
+from sqlalchemy_fairqueue.queue.verbs import recorded, verb
 from sqlalchemy_fairqueue.unit_of_work import PauseSchedule, RemoveSchedule, SetSchedule
 from sqlalchemy_fairqueue.values import Enqueue, Recurrence, ScheduleInfo, check_count, check_name
 
 if TYPE_CHECKING:
+    import builtins
     from collections.abc import Callable, Mapping
 
-    from sqlalchemy import Connection, Engine
-
-    from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
-    from sqlalchemy_fairqueue.queue.base import AnySession, AsyncWhere, Where
+    from sqlalchemy_fairqueue.queue.verbs import RecordedWhere, Where
     from sqlalchemy_fairqueue.values import CatchUp, RetryPolicy
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -31,20 +31,111 @@ _OWN = ("delay", "at", "priority", "key")
 
 
 class ScheduleMethods(EnqueueMethods, HandlerMethods):
-    """Schedules: recorded on a session, sent at once on a Connection or Engine. On async ones await the twin."""
+    """Schedules that are declared in code."""
 
     def _begin(self) -> None:
         super()._begin()
         self._periodic: dict[tuple[str, str], ScheduleDefinition] = {}
 
-    @property
-    def periodic_schedules(self) -> Mapping[tuple[str, str], ScheduleDefinition]:
-        """The schedules that :meth:`periodic` declared so far, by channel and name."""
-        return MappingProxyType(self._periodic)
-
-    def schedule(
+    def periodic(
         self,
-        where: AnySession | Connection | Engine,
+        name: str | None = None,
+        *,
+        channel: str,
+        cron: str | None = None,
+        every: timedelta | None = None,
+        timezone: str | None = None,
+        catch_up: CatchUp = "last",
+        jitter: timedelta = _NONE,
+        kind: str | None = None,
+        payload: Any = None,
+        headers: Mapping[str, Any] | None = None,
+        max_attempts: int | None = None,
+        retry: RetryPolicy | None = None,
+        timeout: timedelta | None = None,
+    ) -> Callable[[F], F]:
+        """Declare a schedule in code, and the function that handles its messages.
+
+        Every worker of the queue that starts sets the schedule as its code says. Only workers that have it in their
+        code run its slots: one that vanished from the code runs no more once the last worker of the old code has
+        stopped. Its row is removed when it has been due for a week; until then a worker that has it again goes on by
+        catch_up. If two versions of the code differ, the one whose worker started last counts.
+
+        The role of the worker must be a producer too.
+
+        Args:
+            name: Default: the function's name.
+            channel: As for ``schedules.set``, also the next five.
+            cron: The expression.
+            every: Instead of cron.
+            timezone: Of cron.
+            catch_up: What becomes of slots that are late.
+            jitter: Spreads messages.
+            kind: The kind of its messages. Default: the name. The function becomes the handler of the kind, unless it
+                is that already: then several schedules can share it.
+            payload: Of each message.
+            headers: Of each message.
+            max_attempts: Of each message.
+            retry: As for :meth:`handler`.
+            timeout: As for :meth:`handler`.
+
+        Raises:
+            InvalidArgument: As ``schedules.set`` and :meth:`handler`; the channel has a schedule of that name already.
+
+        Example:
+            >>> @queue.periodic(channel="system", every=timedelta(hours=6))
+            ... def tidy_up(delivery: Delivery) -> None:
+            ...     print("tidying up")
+            >>> list(queue.schedules.declared)
+            [('system', 'tidy_up')]
+        """
+        recurrence = Recurrence(cron=cron, every=every, timezone=timezone, catch_up=catch_up, jitter=jitter)
+
+        def declare(function: F) -> F:
+            own = name if name is not None else getattr(function, "__name__", "")
+            wanted = kind if kind is not None else own
+            message = _message(channel, wanted, None, payload=payload, headers=headers, max_attempts=max_attempts)
+            if (message.channel, own) in self._periodic:
+                raise InvalidArgument(f"channel {channel!r} of queue {self.name!r} has a schedule {own!r} already")
+            known = self._handlers.get(wanted)
+            if known is None or known.function is not function:
+                self.handler(wanted, retry=retry, timeout=timeout)(function)
+            self._periodic[message.channel, own] = self._definition(own, recurrence, message, in_code=True)
+            return function
+
+        return declare
+
+    def _definition(
+        self, name: str, recurrence: Recurrence, message: Enqueue, *, in_code: bool = False
+    ) -> ScheduleDefinition:
+        check_name("schedule", name)
+        return ScheduleDefinition(name, recurrence, self._operation(message), self.defaults, in_code)
+
+
+class Schedules(Facet[ScheduleMethods]):
+    """Schedules of a queue, as ``queue.schedules``: messages that recur.
+
+    What changes one is recorded on a session, sent at once on a connection or engine.
+
+    Example:
+        >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *")
+        >>> [schedule.name for schedule in queue.schedules.list(engine)]
+        ['nightly']
+    """
+
+    @property
+    def declared(self) -> Mapping[tuple[str, str], ScheduleDefinition]:
+        """The schedules that are declared in code so far, by channel and name.
+
+        See Also:
+            :meth:`~sqlalchemy_fairqueue.Queue.periodic`
+        """
+        return MappingProxyType(self._queue._periodic)  # noqa: SLF001 - a part of it
+
+    @recorded
+    def set(
+        self,
+        where: RecordedWhere,
         name: str,
         *,
         channel: str | None = None,
@@ -82,7 +173,7 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
             timezone: Of cron.
             catch_up: What becomes of slots that are late.
             jitter: Spreads the messages of many schedules that have the same slots.
-            kind: As for :meth:`enqueue`, also the next three. The payload is encoded now.
+            kind: As for ``queue.enqueue``, also the next three. The payload is encoded now.
             payload: Of each message.
             headers: Of each message.
             max_attempts: Of each message.
@@ -94,15 +185,17 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
             PayloadError: The codec cannot encode the payload.
 
         Example:
-            >>> queue.schedule(engine, "nightly", channel="customer-7", cron="0 3 * * *", timezone="Europe/Berlin")
-            >>> [schedule.name for schedule in queue.schedules(engine)]
+            >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *", timezone="Europe/Berlin")
+            >>> [schedule.name for schedule in queue.schedules.list(engine)]
             ['nightly']
         """
         message = _message(channel, kind, job, payload=payload, headers=headers, max_attempts=max_attempts)
         recurrence = Recurrence(cron=cron, every=every, timezone=timezone, catch_up=catch_up, jitter=jitter)
-        self._perform(where, [SetSchedule(self._target, self._definition(name, recurrence, message))])
+        definition = self._queue._definition(name, recurrence, message)  # noqa: SLF001 - a part of it
+        return self._perform(where, [SetSchedule(self._target, definition)], None)
 
-    def unschedule(self, where: AnySession | Connection | Engine, name: str, *, channel: str) -> None:
+    @recorded
+    def remove(self, where: RecordedWhere, name: str, *, channel: str) -> None:
         """Remove a schedule. One that does not exist is removed already. Messages that it enqueued stay.
 
         Locks it until the transaction ends; waits for a worker that runs a slot of it, which is short.
@@ -111,39 +204,42 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
             InvalidArgument: A bad name.
 
         Example:
-            >>> queue.schedule(engine, "nightly", channel="customer-7", cron="0 3 * * *")
-            >>> queue.unschedule(engine, "nightly", channel="customer-7")
-            >>> queue.schedules(engine)
+            >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *")
+            >>> queue.schedules.remove(engine, "nightly", channel="customer-7")
+            >>> queue.schedules.list(engine)
             []
         """
-        self._perform(where, [RemoveSchedule(self._target, *_checked(channel, name))])
+        return self._perform(where, [RemoveSchedule(self._target, *_checked(channel, name))], None)
 
-    def pause_schedule(self, where: AnySession | Connection | Engine, name: str, *, channel: str) -> None:
+    @recorded
+    def pause(self, where: RecordedWhere, name: str, *, channel: str) -> None:
         """Stop the slots of a schedule. Those that come while it is paused are passed over, whatever its catch_up.
 
-        Messages that it enqueued are delivered; to stop these, pause the channel. Locks as :meth:`unschedule`.
+        Messages that it enqueued are delivered; to stop these, pause the channel. Locks as :meth:`remove`.
 
         Raises:
             InvalidArgument: A bad name.
             UnknownSchedule: The channel has no such schedule. On a session it comes from the COMMIT, which fails whole.
 
         Example:
-            >>> queue.schedule(engine, "nightly", channel="customer-7", cron="0 3 * * *")
-            >>> queue.pause_schedule(engine, "nightly", channel="customer-7")
+            >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *")
+            >>> queue.schedules.pause(engine, "nightly", channel="customer-7")
         """
-        self._perform(where, [PauseSchedule(self._target, *_checked(channel, name), True)])
+        return self._perform(where, [PauseSchedule(self._target, *_checked(channel, name), True)], None)
 
-    def resume_schedule(self, where: AnySession | Connection | Engine, name: str, *, channel: str) -> None:
+    @recorded
+    def resume(self, where: RecordedWhere, name: str, *, channel: str) -> None:
         """Go on with the slots of a schedule, from the first one after now. Locks and errors as the pause.
 
         Example:
-            >>> queue.schedule(engine, "nightly", channel="customer-7", cron="0 3 * * *")
-            >>> queue.pause_schedule(engine, "nightly", channel="customer-7")
-            >>> queue.resume_schedule(engine, "nightly", channel="customer-7")
+            >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *")
+            >>> queue.schedules.pause(engine, "nightly", channel="customer-7")
+            >>> queue.schedules.resume(engine, "nightly", channel="customer-7")
         """
-        self._perform(where, [PauseSchedule(self._target, *_checked(channel, name), False)])
+        return self._perform(where, [PauseSchedule(self._target, *_checked(channel, name), False)], None)
 
-    def run_schedule(self, where: Where, name: str, *, channel: str) -> int | None:
+    @verb
+    def run(self, where: Where, name: str, *, channel: str) -> int | None:
         """Enqueue the message of a schedule at once, beside its slots, also while it is paused.
 
         On a session or connection in its transaction. The header ``scheduled_for`` of its message has the time of the
@@ -158,14 +254,16 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
             ChannelFull: The channel is full, and its policy is to raise.
 
         Example:
-            >>> queue.schedule(engine, "nightly", channel="customer-7", cron="0 3 * * *", kind="report")
-            >>> message_id = queue.run_schedule(engine, "nightly", channel="customer-7")
+            >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *", kind="report")
+            >>> message_id = queue.schedules.run(engine, "nightly", channel="customer-7")
             >>> queue.message(engine, message_id).kind
             'report'
         """
-        return self._ask(where, self._run_schedule(channel, name))
+        _checked(channel, name)
+        return self._ask(where, partial(database.run_schedule, target=self._target, channel=channel, name=name))
 
-    def schedules(
+    @verb
+    def list(
         self,
         where: Where,
         *,
@@ -173,7 +271,7 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
         name: str | None = None,
         limit: int = 1000,
         after: ScheduleInfo | None = None,
-    ) -> list[ScheduleInfo]:
+    ) -> builtins.list[ScheduleInfo]:
         """The schedules of the queue, in the order of channel and name. What a session has recorded is not seen.
 
         Args:
@@ -187,143 +285,10 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
             InvalidArgument: A bad argument.
 
         Example:
-            >>> queue.schedule(engine, "hourly", channel="customer-7", every=timedelta(hours=1))
-            >>> [schedule.name for schedule in queue.schedules(engine, channel="customer-7")]
+            >>> queue.schedules.set(engine, "hourly", channel="customer-7", every=timedelta(hours=1))
+            >>> [schedule.name for schedule in queue.schedules.list(engine, channel="customer-7")]
             ['hourly']
         """
-        return self._ask(where, self._schedules(channel, name, limit, after))
-
-    async def aschedule(
-        self,
-        where: AsyncConnection | AsyncEngine,
-        name: str,
-        *,
-        channel: str | None = None,
-        cron: str | None = None,
-        every: timedelta | None = None,
-        timezone: str | None = None,
-        catch_up: CatchUp = "last",
-        jitter: timedelta = _NONE,
-        kind: str = "default",
-        payload: Any = None,
-        headers: Mapping[str, Any] | None = None,
-        max_attempts: int | None = None,
-        job: Enqueue | None = None,
-    ) -> None:
-        """As :meth:`schedule`, at once on an AsyncConnection or AsyncEngine."""
-        message = _message(channel, kind, job, payload=payload, headers=headers, max_attempts=max_attempts)
-        recurrence = Recurrence(cron=cron, every=every, timezone=timezone, catch_up=catch_up, jitter=jitter)
-        await self._aperform(where, [SetSchedule(self._target, self._definition(name, recurrence, message))])
-
-    async def aunschedule(self, where: AsyncConnection | AsyncEngine, name: str, *, channel: str) -> None:
-        """As :meth:`unschedule`, at once on an AsyncConnection or AsyncEngine."""
-        await self._aperform(where, [RemoveSchedule(self._target, *_checked(channel, name))])
-
-    async def apause_schedule(self, where: AsyncConnection | AsyncEngine, name: str, *, channel: str) -> None:
-        """As :meth:`pause_schedule`, at once on an AsyncConnection or AsyncEngine."""
-        await self._aperform(where, [PauseSchedule(self._target, *_checked(channel, name), True)])
-
-    async def aresume_schedule(self, where: AsyncConnection | AsyncEngine, name: str, *, channel: str) -> None:
-        """As :meth:`resume_schedule`, at once on an AsyncConnection or AsyncEngine."""
-        await self._aperform(where, [PauseSchedule(self._target, *_checked(channel, name), False)])
-
-    async def arun_schedule(self, where: AsyncWhere, name: str, *, channel: str) -> int | None:
-        """As :meth:`run_schedule`."""
-        return await self._aask(where, self._run_schedule(channel, name))
-
-    async def aschedules(
-        self,
-        where: AsyncWhere,
-        *,
-        channel: str | None = None,
-        name: str | None = None,
-        limit: int = 1000,
-        after: ScheduleInfo | None = None,
-    ) -> list[ScheduleInfo]:
-        """As :meth:`schedules`."""
-        return await self._aask(where, self._schedules(channel, name, limit, after))
-
-    def periodic(
-        self,
-        name: str | None = None,
-        *,
-        channel: str,
-        cron: str | None = None,
-        every: timedelta | None = None,
-        timezone: str | None = None,
-        catch_up: CatchUp = "last",
-        jitter: timedelta = _NONE,
-        kind: str | None = None,
-        payload: Any = None,
-        headers: Mapping[str, Any] | None = None,
-        max_attempts: int | None = None,
-        retry: RetryPolicy | None = None,
-        timeout: timedelta | None = None,
-    ) -> Callable[[F], F]:
-        """Declare a schedule in code, and the function that handles its messages.
-
-        Every worker of the queue that starts sets the schedule as its code says. Only workers that have it in their
-        code run its slots: one that vanished from the code runs no more once the last worker of the old code has
-        stopped. Its row is removed when it has been due for a week; until then a worker that has it again goes on by
-        catch_up. If two versions of the code differ, the one whose worker started last counts.
-
-        The role of the worker must be a producer too.
-
-        Args:
-            name: Default: the function's name.
-            channel: As for :meth:`schedule`, also the next five.
-            cron: The expression.
-            every: Instead of cron.
-            timezone: Of cron.
-            catch_up: What becomes of slots that are late.
-            jitter: Spreads messages.
-            kind: The kind of its messages. Default: the name. The function becomes the handler of the kind, unless it
-                is that already: then several schedules can share it.
-            payload: Of each message.
-            headers: Of each message.
-            max_attempts: Of each message.
-            retry: As for :meth:`handler`.
-            timeout: As for :meth:`handler`.
-
-        Raises:
-            InvalidArgument: As :meth:`schedule` and :meth:`handler`; the channel has a schedule of that name already.
-
-        Example:
-            >>> @queue.periodic(channel="system", every=timedelta(hours=6))
-            ... def tidy_up(delivery: Delivery) -> None:
-            ...     print("tidying up")
-            >>> list(queue.periodic_schedules)
-            [('system', 'tidy_up')]
-        """
-        recurrence = Recurrence(cron=cron, every=every, timezone=timezone, catch_up=catch_up, jitter=jitter)
-
-        def declare(function: F) -> F:
-            own = name if name is not None else getattr(function, "__name__", "")
-            wanted = kind if kind is not None else own
-            message = _message(channel, wanted, None, payload=payload, headers=headers, max_attempts=max_attempts)
-            if (message.channel, own) in self._periodic:
-                raise InvalidArgument(f"channel {channel!r} of queue {self.name!r} has a schedule {own!r} already")
-            known = self.handlers.get(wanted)
-            if known is None or known.function is not function:
-                self.handler(wanted, retry=retry, timeout=timeout)(function)
-            self._periodic[message.channel, own] = self._definition(own, recurrence, message, in_code=True)
-            return function
-
-        return declare
-
-    def _definition(
-        self, name: str, recurrence: Recurrence, message: Enqueue, *, in_code: bool = False
-    ) -> ScheduleDefinition:
-        check_name("schedule", name)
-        return ScheduleDefinition(name, recurrence, self._operation(message), self.defaults, in_code)
-
-    def _run_schedule(self, channel: str, name: str) -> Callable[[Connection], int | None]:
-        _checked(channel, name)
-        return partial(database.run_schedule, target=self._target, channel=channel, name=name)
-
-    def _schedules(
-        self, channel: str | None, name: str | None, limit: int, after: ScheduleInfo | None
-    ) -> Callable[[Connection], list[ScheduleInfo]]:
         for what, value in (("channel", channel), ("schedule", name)):
             if value is not None:
                 check_name(what, value)
@@ -331,7 +296,7 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
         if after is not None and not isinstance(after, ScheduleInfo):
             raise InvalidArgument(f"after is {after!r:.80}; give the last ScheduleInfo of the page before")
         asked = partial(database.schedules, target=self._target, channel=channel, name=name)
-        return partial(asked, limit=limit, after=after)
+        return self._ask(where, partial(asked, limit=limit, after=after))
 
 
 def _checked(channel: object, name: object) -> tuple[str, str]:

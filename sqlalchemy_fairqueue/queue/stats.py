@@ -1,4 +1,4 @@
-"""Stats methods of a queue: its counts, those of its channels, who waits and who works."""
+"""Stats methods of a queue: its counts, and those of its channels."""
 
 from __future__ import annotations
 
@@ -8,25 +8,22 @@ from typing import TYPE_CHECKING
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import QueueBase
+from sqlalchemy_fairqueue.queue.verbs import verb
 from sqlalchemy_fairqueue.values import check_count, check_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from sqlalchemy import Connection
-
-    from sqlalchemy_fairqueue.queue.base import AsyncWhere, Where
-    from sqlalchemy_fairqueue.values import ChannelStats, ConsumerInfo, Contention, QueueStats, SharedLimit
+    from sqlalchemy_fairqueue.queue.verbs import Where
+    from sqlalchemy_fairqueue.values import ChannelStats, QueueStats
 
 
 class StatsMethods(QueueBase):
-    """stats, channels, contention and consumers: answered at once.
+    """stats and channels: answered at once.
 
     Asked on a session or connection they are part of its transaction, on an engine they have one of their own.
-    They lock nothing, and what a transaction has recorded but not sent is not counted. On an AsyncSession,
-    AsyncConnection or AsyncEngine await the twin.
+    They lock nothing, and what a transaction has recorded but not sent is not counted.
     """
 
+    @verb
     def stats(self, where: Where) -> QueueStats:
         """The numbers of ready, scheduled, leased and dead messages, who works on them, and what holds them up.
 
@@ -34,12 +31,13 @@ class StatsMethods(QueueBase):
         dead, but neither the ready messages nor the state of idle channels.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
             >>> queue.stats(engine).ready
             1
         """
         return self._ask(where, partial(database.stats, target=self._target))
 
+    @verb
     def channels(
         self,
         where: Where,
@@ -64,100 +62,10 @@ class StatsMethods(QueueBase):
             InvalidArgument: A bad argument.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
             >>> [(channel.channel, channel.ready) for channel in queue.channels(engine)]
             [('customer-7', 1)]
         """
-        return self._ask(where, self._channels(channel, limit, after, busy=busy))
-
-    def limits(self, where: Where, name: str | None = None) -> list[SharedLimit]:
-        """The shared limits of the queue's schema, by name: what they allow, what is out, which queues draw from them.
-
-        Args:
-            where: As for the class.
-            name: Only this one, if it exists. None: all.
-
-        Example:
-            >>> queue.configure_limit(engine, "mail", max_concurrency=3)
-            >>> [(limit.name, limit.max_concurrency) for limit in queue.limits(engine, "mail")]
-            [('mail', 3)]
-        """
-        return self._ask(where, self._limits(name))
-
-    def contention(self, where: Where, *, limit: int = 100) -> Contention:
-        """The channels that wait longest and those with the most messages out, with what decides whose turn it is.
-
-        It costs about what :meth:`stats` costs.
-
-        Args:
-            where: As for the class.
-            limit: Most channels of each of the two sorts, 1 to 100,000.
-
-        Raises:
-            InvalidArgument: A bad argument.
-
-        Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
-            >>> contention = queue.contention(engine)
-        """
-        check_count("limit", limit, 1, 100_000)
-        return self._ask(where, partial(database.contention, target=self._target, limit=limit))
-
-    def consumers(self, where: Where, *, limit: int = 100) -> list[ConsumerInfo]:
-        """The consumers with a lease that has not expired, and what each holds, the most messages first.
-
-        Args:
-            where: As for the class.
-            limit: Most consumers to return, 1 to 100,000.
-
-        Raises:
-            InvalidArgument: A bad argument.
-
-        Example:
-            >>> queue.consumers(engine)
-            []
-        """
-        check_count("limit", limit, 1, 100_000)
-        return self._ask(where, partial(database.consumers, target=self._target, limit=limit))
-
-    async def astats(self, where: AsyncWhere) -> QueueStats:
-        """As :meth:`stats`."""
-        return await self._aask(where, partial(database.stats, target=self._target))
-
-    async def achannels(
-        self,
-        where: AsyncWhere,
-        channel: str | None = None,
-        *,
-        limit: int = 1000,
-        after: str | None = None,
-        busy: bool = False,
-    ) -> list[ChannelStats]:
-        """As :meth:`channels`."""
-        return await self._aask(where, self._channels(channel, limit, after, busy=busy))
-
-    async def alimits(self, where: AsyncWhere, name: str | None = None) -> list[SharedLimit]:
-        """As :meth:`limits`."""
-        return await self._aask(where, self._limits(name))
-
-    async def acontention(self, where: AsyncWhere, *, limit: int = 100) -> Contention:
-        """As :meth:`contention`."""
-        check_count("limit", limit, 1, 100_000)
-        return await self._aask(where, partial(database.contention, target=self._target, limit=limit))
-
-    async def aconsumers(self, where: AsyncWhere, *, limit: int = 100) -> list[ConsumerInfo]:
-        """As :meth:`consumers`."""
-        check_count("limit", limit, 1, 100_000)
-        return await self._aask(where, partial(database.consumers, target=self._target, limit=limit))
-
-    def _limits(self, name: str | None) -> Callable[[Connection], list[SharedLimit]]:
-        if name is not None:
-            check_name("limit", name)
-        return partial(database.limits, schema=self._target.schema, name=name)
-
-    def _channels(
-        self, channel: str | None, limit: int, after: str | None, *, busy: bool
-    ) -> Callable[[Connection], list[ChannelStats]]:
         for what, name in (("channel", channel), ("after", after)):
             if name is not None:
                 check_name(what, name)
@@ -165,4 +73,5 @@ class StatsMethods(QueueBase):
         if not isinstance(busy, bool):
             raise InvalidArgument(f"busy is {busy!r:.80}; give True (only channels with messages) or False")
         named = None if channel is None else [channel]
-        return partial(database.channel_stats, target=self._target, channels=named, limit=limit, after=after, busy=busy)
+        asked = partial(database.channel_stats, target=self._target, channels=named)
+        return self._ask(where, partial(asked, limit=limit, after=after, busy=busy))

@@ -5,20 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.queue.base import QueueBase
+from sqlalchemy_fairqueue.queue.verbs import recorded
 from sqlalchemy_fairqueue.unit_of_work import Cancel, Purge
 from sqlalchemy_fairqueue.values import CancelReceipt, PurgeReceipt, check_message_id, check_name
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine
-
-    from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
-    from sqlalchemy_fairqueue.queue.base import AnySession
+    from sqlalchemy_fairqueue.queue.verbs import RecordedWhere
 
 
 class WithdrawalMethods(QueueBase):
     """cancel and purge: recorded on a session, sent at once on a Connection or Engine."""
 
-    def cancel(self, where: AnySession | Connection | Engine, message_id: int | None) -> CancelReceipt:
+    @recorded
+    def cancel(self, where: RecordedWhere, message_id: int | None) -> CancelReceipt:
         """Withdraw a message. One that is done, dead or unknown is left alone.
 
         One that a consumer holds may still be completed; however else it is settled, it is gone. Its key is free
@@ -38,15 +37,16 @@ class WithdrawalMethods(QueueBase):
             InvalidArgument: No message can have this id.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
             >>> queue.cancel(engine, message_id).outcome
             'cancelled'
         """
-        cancel = self._cancel(message_id)
-        self._perform(where, [cancel])
-        return cancel.receipt
+        checked = check_message_id(message_id)
+        receipt = CancelReceipt(checked)
+        return self._perform(where, [Cancel(self._target, checked, receipt)], receipt)
 
-    def purge(self, where: AnySession | Connection | Engine, channel: str) -> PurgeReceipt:
+    @recorded
+    def purge(self, where: RecordedWhere, channel: str) -> PurgeReceipt:
         """Delete the messages of a channel that no consumer holds, ready and scheduled, for good.
 
         Those that are out stay, and so do those that another transaction has locked or not committed. In one
@@ -63,30 +63,10 @@ class WithdrawalMethods(QueueBase):
             InvalidArgument: A bad name.
 
         Example:
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
             >>> queue.purge(engine, "customer-7").purged
             1
         """
-        purge = self._purge(channel)
-        self._perform(where, [purge])
-        return purge.receipt
-
-    async def acancel(self, where: AsyncConnection | AsyncEngine, message_id: int | None) -> CancelReceipt:
-        """As :meth:`cancel`, at once on an AsyncConnection or AsyncEngine."""
-        cancel = self._cancel(message_id)
-        await self._aperform(where, [cancel])
-        return cancel.receipt
-
-    async def apurge(self, where: AsyncConnection | AsyncEngine, channel: str) -> PurgeReceipt:
-        """As :meth:`purge`, at once on an AsyncConnection or AsyncEngine."""
-        purge = self._purge(channel)
-        await self._aperform(where, [purge])
-        return purge.receipt
-
-    def _cancel(self, message_id: int | None) -> Cancel:
-        checked = check_message_id(message_id)
-        return Cancel(self._target, checked, CancelReceipt(checked))
-
-    def _purge(self, channel: str) -> Purge:
         check_name("channel", channel)
-        return Purge(self._target, channel, PurgeReceipt(channel))
+        receipt = PurgeReceipt(channel)
+        return self._perform(where, [Purge(self._target, channel, receipt)], receipt)

@@ -22,7 +22,7 @@ class HistoryTooLong(FairQueueError):
 
     Example:
         >>> queue.configure(engine, history=True)
-        >>> message_ids = [queue.enqueue_now(engine, channel="customer-7", payload=page) for page in (1, 2)]
+        >>> receipts = [queue.enqueue(engine, channel="customer-7", payload=page) for page in (1, 2)]
         >>> queue.complete(engine, queue.dequeue(engine, limit=2))
         >>> try:
         ...     history = read_history(engine, queue=queue.name, most=1)

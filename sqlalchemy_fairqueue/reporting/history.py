@@ -130,7 +130,7 @@ def read_history(
 
     Example:
         >>> queue.configure(engine, history=True)
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> queue.complete(engine, queue.dequeue(engine))
         >>> history = read_history(engine, queue=queue.name, since=datetime.now(UTC) - timedelta(days=7))
         >>> history.attempts.num_rows

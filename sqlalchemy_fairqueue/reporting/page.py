@@ -210,7 +210,7 @@ def _advice(queue: QueueFigures, report: Report) -> tuple[str, str]:
         f"{formats.duration(found.own_before)}. A replay of the record differs from it by {formats.percent(error)}."
     )
     if found.plan is not None:
-        return f"Queue({queue.queue!a}).configure_plan(engine, {found.plan!a}, {limit})", effect
+        return f"Queue({queue.queue!a}).plans.configure(engine, {found.plan!a}, {limit})", effect
     return f"Queue({queue.queue!a}).configure_channel(engine, {name}, {limit})", effect
 
 

@@ -67,7 +67,7 @@ def report(
 
     Example:
         >>> queue.configure(engine, history=True)
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> queue.complete(engine, queue.dequeue(engine))
         >>> made = report(read_history(engine, queue=queue.name), output=None, replayed=False)
         >>> [channel] = made.figures.channels

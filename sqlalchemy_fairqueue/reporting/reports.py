@@ -35,7 +35,7 @@ class Report:
 
     Example:
         >>> queue.configure(engine, history=True)
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> queue.complete(engine, queue.dequeue(engine))
         >>> made = report(read_history(engine, queue=queue.name), output=None, objective="p95 < 60 s")
         >>> made.late, made.advice  # nobody missed the target, so there is nothing to set

@@ -10,28 +10,19 @@ from sqlalchemy_fairqueue.testing.clocks import DatabaseClock
 from sqlalchemy_fairqueue.testing.deliveries import make_context, make_delivery
 from sqlalchemy_fairqueue.testing.enqueued import (
     Enqueued,
-    aall_enqueued,
-    aassert_enqueued,
     all_enqueued,
-    arefute_enqueued,
     assert_enqueued,
     refute_enqueued,
 )
-from sqlalchemy_fairqueue.testing.performing import Performed, adrain, aperform, drain, perform
-from sqlalchemy_fairqueue.testing.sessions import ainline, arolled_back, inline, rolled_back
+from sqlalchemy_fairqueue.testing.performing import Performed, aperform, drain, perform
+from sqlalchemy_fairqueue.testing.sessions import inline, rolled_back
 
 __all__ = [
     "DatabaseClock",
     "Enqueued",
     "Performed",
-    "aall_enqueued",
-    "aassert_enqueued",
-    "adrain",
-    "ainline",
     "all_enqueued",
     "aperform",
-    "arefute_enqueued",
-    "arolled_back",
     "assert_enqueued",
     "drain",
     "inline",

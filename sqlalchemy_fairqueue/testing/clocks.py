@@ -47,7 +47,7 @@ class DatabaseClock:
 
     Example:
         >>> clock = DatabaseClock(engine)
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, delay=timedelta(days=3))
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, delay=timedelta(days=3))
         >>> clock.advance(timedelta(days=3))
         >>> len(queue.dequeue(engine))
         1

@@ -10,12 +10,13 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import MetaData, select
-from sqlalchemy.orm import Session, scoped_session
 
 from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.database.engines import on
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.models import make_models
 from sqlalchemy_fairqueue.queue import Job
+from sqlalchemy_fairqueue.queue.verbs import on_session
 from sqlalchemy_fairqueue.testing.jobs import queue_of, split_arguments
 from sqlalchemy_fairqueue.unit_of_work import EnqueueMessage, connection_of, recorded, session_of
 from sqlalchemy_fairqueue.values import UNSET, Unset
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime, timedelta
 
-    from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
+    from sqlalchemy.orm import Session
+
     from sqlalchemy_fairqueue.models import Models
     from sqlalchemy_fairqueue.queue import Queue
-    from sqlalchemy_fairqueue.queue.base import AnySession
+    from sqlalchemy_fairqueue.queue.verbs import PlainSession
     from sqlalchemy_fairqueue.testing.jobs import AnyJob
 
 _SHOWN = 20
@@ -68,14 +70,15 @@ class Enqueued:
     unique_for: timedelta | None = None
 
 
-def all_enqueued(session: AnySession, queue: Queue | AnyJob, /, **wanted: Any) -> list[Enqueued]:
+@on_session
+def all_enqueued(session: PlainSession, queue: Queue | AnyJob, /, **wanted: Any) -> list[Enqueued]:
     """The undelivered messages of a queue that the session's transaction sees: committed, sent, or recorded on it.
 
     It sends nothing and flushes nothing. So it can be called before a commit, and in a test whose transaction is rolled
     back at its end.
 
     Args:
-        session: A Session or scoped_session. Of an AsyncSession use :func:`aall_enqueued`.
+        session: A session; on an async one, await the call.
         queue: The queue, or a job: then only its messages count.
         wanted: What the messages must have: any of channel, kind, key, payload, headers, max_attempts, at, unique_for.
             For a job also its arguments; a name that is both means the argument. A mapping matches every mapping that
@@ -85,7 +88,7 @@ def all_enqueued(session: AnySession, queue: Queue | AnyJob, /, **wanted: Any) -
         The messages in the order in which they were sent, then those that are only recorded.
 
     Raises:
-        InvalidArgument: It is no session, or an async one; a name in *wanted* is none of these.
+        InvalidArgument: It is no session; a name in *wanted* is none of these.
 
     Example:
         >>> with rolled_back(engine) as session:
@@ -93,7 +96,10 @@ def all_enqueued(session: AnySession, queue: Queue | AnyJob, /, **wanted: Any) -
         ...     print(len(all_enqueued(session, queue)))
         1
     """
-    found = sync_session_of(session)
+    return on(session, lambda found: _all_enqueued(sync_session_of(found), queue, wanted))
+
+
+def _all_enqueued(session: Session, queue: Queue | AnyJob, wanted: dict[str, Any]) -> list[Enqueued]:
     arguments = queue.schema.signature.parameters if isinstance(queue, Job) else ()
     queue, wanted = _resolved(queue, wanted)
     if unknown := wanted.keys() - set(_FIELDS):
@@ -101,28 +107,24 @@ def all_enqueued(session: AnySession, queue: Queue | AnyJob, /, **wanted: Any) -
         raise InvalidArgument(f"messages have no {min(unknown)!r:.80}; ask for {known}")
     if "payload" in wanted:
         wanted["payload"] = queue.codec.decode(queue.codec.encode(wanted["payload"]))
-    messages = [*_sent(found, queue), *_recorded(found, queue)]
+    messages = [*_sent(session, queue), *_recorded(session, queue)]
     return [one for one in messages if all(_matches(value, getattr(one, name)) for name, value in wanted.items())]
 
 
-def sync_session_of(session: AnySession) -> Session:
+def sync_session_of(session: object) -> Session:
     """The Session of a test.
 
     Raises:
-        InvalidArgument: It is none, or an async one, of which a plain function can await nothing.
+        InvalidArgument: It is none.
     """
-    found = session_of(session)
-    if found is None:
-        raise InvalidArgument(f"session is {session!r:.80}; give the Session in which the code under test works")
-    if not isinstance(session, (Session, scoped_session)):
-        raise InvalidArgument(
-            f"session is {session!r:.80}, an async one; await the function of the same name with an 'a' in front"
-        )
+    if (found := session_of(session)) is None:
+        raise InvalidArgument(f"session is {session!r:.80}; give the session in which the code under test works")
     return found
 
 
+@on_session
 def assert_enqueued(
-    session: AnySession, queue: Queue | AnyJob, /, *, count: int | Unset | None = UNSET, **wanted: Any
+    session: PlainSession, queue: Queue | AnyJob, /, *, count: int | Unset | None = UNSET, **wanted: Any
 ) -> list[Enqueued]:
     """Fail unless a message like this was enqueued, or exactly *count* of them. Returns those that match.
 
@@ -141,18 +143,23 @@ def assert_enqueued(
     expected = None if count is UNSET else count
     if count is not UNSET and isinstance(queue, Job) and "count" in queue.schema.signature.parameters:
         wanted["count"], expected = count, None
-    queue, wanted = _resolved(queue, wanted)
-    found = all_enqueued(session, queue, **wanted)
-    if len(found) == expected or (expected is None and found):
-        return found
-    number = "no message" if not found else _counted(len(found))
-    raise AssertionError(
-        f"{number} of queue {queue.name!r}{_with(wanted)} {'was' if len(found) < 2 else 'were'} enqueued, "  # noqa: PLR2004
-        f"{'one or more' if expected is None else expected} expected{_others(all_enqueued(session, queue))}"
-    )
+    of, fields = _resolved(queue, wanted)
+
+    def work(session: Session) -> list[Enqueued]:
+        found = all_enqueued(session, of, **fields)
+        if len(found) == expected or (expected is None and found):
+            return found
+        number = "no message" if not found else _counted(len(found))
+        raise AssertionError(
+            f"{number} of queue {of.name!r}{_with(fields)} {'was' if len(found) < 2 else 'were'} enqueued, "  # noqa: PLR2004
+            f"{'one or more' if expected is None else expected} expected{_others(all_enqueued(session, of))}"
+        )
+
+    return on(session, work)
 
 
-def refute_enqueued(session: AnySession, queue: Queue | AnyJob, /, **wanted: Any) -> None:
+@on_session
+def refute_enqueued(session: PlainSession, queue: Queue | AnyJob, /, **wanted: Any) -> None:
     """Fail if a message like this was enqueued. Arguments and errors as :func:`all_enqueued`.
 
     Raises:
@@ -162,26 +169,14 @@ def refute_enqueued(session: AnySession, queue: Queue | AnyJob, /, **wanted: Any
         >>> with rolled_back(engine) as session:
         ...     refute_enqueued(session, queue, channel="customer-7")
     """
-    queue, wanted = _resolved(queue, wanted)
-    if found := all_enqueued(session, queue, **wanted):
-        raise AssertionError(f"{_counted(len(found))} of queue {queue.name!r}{_with(wanted)} enqueued{_others(found)}")
+    of, fields = _resolved(queue, wanted)
 
+    def work(session: Session) -> None:
+        if found := all_enqueued(session, of, **fields):
+            words = f"{_counted(len(found))} of queue {of.name!r}{_with(fields)} enqueued"
+            raise AssertionError(f"{words}{_others(found)}")
 
-async def aall_enqueued(session: AsyncSession, queue: Queue | AnyJob, /, **wanted: Any) -> list[Enqueued]:
-    """As :func:`all_enqueued`, of an AsyncSession."""
-    return await session.run_sync(lambda found: all_enqueued(found, queue, **wanted))
-
-
-async def aassert_enqueued(
-    session: AsyncSession, queue: Queue | AnyJob, /, *, count: int | Unset | None = UNSET, **wanted: Any
-) -> list[Enqueued]:
-    """As :func:`assert_enqueued`, of an AsyncSession."""
-    return await session.run_sync(lambda found: assert_enqueued(found, queue, count=count, **wanted))
-
-
-async def arefute_enqueued(session: AsyncSession, queue: Queue | AnyJob, /, **wanted: Any) -> None:
-    """As :func:`refute_enqueued`, of an AsyncSession."""
-    await session.run_sync(lambda found: refute_enqueued(found, queue, **wanted))
+    return on(session, work)
 
 
 def _resolved(queue: Queue | AnyJob, wanted: dict[str, Any]) -> tuple[Queue, dict[str, Any]]:

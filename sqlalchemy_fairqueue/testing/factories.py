@@ -17,7 +17,7 @@ from sqlalchemy_fairqueue.values import ChannelPolicy, Delivery, Enqueue, Receip
 
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue import Queue
-    from sqlalchemy_fairqueue.queue.base import AnySession, Where
+    from sqlalchemy_fairqueue.queue.verbs import AnySession, Where
 
 
 __all__ = ["ChannelFactory", "DeliveryFactory", "MessageFactory"]

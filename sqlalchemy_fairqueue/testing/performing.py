@@ -6,15 +6,18 @@ import inspect
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.database.asynchronous import AsyncSession, async_scoped_session
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue import Job, Queue
 from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.queue.contexts import finished
 from sqlalchemy_fairqueue.queue.encoded_results import encoded_result
+from sqlalchemy_fairqueue.queue.handlers import handlers_of
 from sqlalchemy_fairqueue.queue.middleware import call_of, middleware_for, middleware_of
+from sqlalchemy_fairqueue.queue.verbs import on_session
 from sqlalchemy_fairqueue.testing.deliveries import make_context, make_delivery
 from sqlalchemy_fairqueue.testing.enqueued import sync_session_of
 from sqlalchemy_fairqueue.testing.jobs import queue_of
@@ -27,9 +30,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy.orm import Session
 
-    from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
-    from sqlalchemy_fairqueue.queue.base import AnySession
     from sqlalchemy_fairqueue.queue.handlers import Handler
+    from sqlalchemy_fairqueue.queue.verbs import AnySession, PlainSession
     from sqlalchemy_fairqueue.testing.jobs import AnyJob
     from sqlalchemy_fairqueue.values import Delivery
     from sqlalchemy_fairqueue.worker import Context
@@ -144,8 +146,9 @@ async def aperform(
         return outcome
 
 
+@on_session
 def drain(
-    session: AnySession, queue: Queue, *, limit: int = 1000, resources: Mapping[str, Any] = _NONE
+    session: PlainSession, queue: Queue, *, limit: int = 1000, resources: Mapping[str, Any] = _NONE
 ) -> list[Performed]:
     """Perform what the session has enqueued, and what handlers then enqueue, within the session's open transaction.
 
@@ -161,8 +164,8 @@ def drain(
     ``queue.configure(session, rate="1000000/s, burst 1000000")``, since lifting it stops deliveries until the commit.
 
     Args:
-        session: A Session or scoped_session in READ COMMITTED, such as one that joined the test's transaction. Of an
-            AsyncSession use :func:`adrain`.
+        session: A session in READ COMMITTED, such as one that joined the test's transaction. On an async one, await the
+            call: async handlers get it, and plain ones its Session.
         queue: The queue that has the handlers.
         limit: Most messages to perform: a handler that enqueues itself must not run for ever.
         resources: As for :func:`perform`.
@@ -171,8 +174,7 @@ def drain(
         What was performed, in order.
 
     Raises:
-        InvalidArgument: It is no session, or an async one; a kind has no handler, or an async one; the limit is
-            reached.
+        InvalidArgument: It is no session; a kind has no handler, or an async one on a Session; the limit is reached.
         Exception: What a handler raised, which a worker would take for a failure. Its savepoint is rolled back. What
             the handler's RetryPolicy names settles the message instead, as for :func:`perform`.
 
@@ -185,12 +187,17 @@ def drain(
         ...     performed = drain(session, queue)
         3
     """
-    found = sync_session_of(session)
+    given: Any = session
+    if isinstance(given, async_scoped_session):
+        given = given()
+    if isinstance(given, AsyncSession):
+        return cast("list[Performed]", _drained(given, queue, limit, resources))
+    found = sync_session_of(given)
     performed = []
     for delivery in _deliveries(found, queue, limit):
         handler = _handler(queue, delivery.kind)
         if handler.asynchronous:
-            raise InvalidArgument(f"the handler of kind {handler.kind!r} is async; await adrain(...)")
+            raise InvalidArgument(f"the handler of kind {handler.kind!r} is async; drain an AsyncSession")
         call = _call(queue, handler, delivery, found, None, resources)
         result: Any = None
         try:
@@ -206,10 +213,7 @@ def drain(
     return performed
 
 
-async def adrain(
-    session: AsyncSession, queue: Queue, *, limit: int = 1000, resources: Mapping[str, Any] = _NONE
-) -> list[Performed]:
-    """As :func:`drain`, of an AsyncSession, which async handlers get; plain ones get its Session."""
+async def _drained(session: AsyncSession, queue: Queue, limit: int, resources: Mapping[str, Any]) -> list[Performed]:
     performed = []
     deliveries = await session.run_sync(lambda found: _deliveries(found, queue, limit))
     while (delivery := await session.run_sync(lambda _: next(deliveries, None))) is not None:
@@ -292,8 +296,8 @@ def _settle(session: Session, queue: Queue, handler: Handler, performed: Perform
 
 
 def _handler(queue: Queue, kind: str) -> Handler:
-    if (handler := queue.handlers.get(kind)) is None:
-        known = ", ".join(map(repr, sorted(queue.handlers))) or "none"
+    if (handler := handlers_of(queue).get(kind)) is None:
+        known = ", ".join(map(repr, sorted(handlers_of(queue)))) or "none"
         raise InvalidArgument(f"queue {queue.name!r} has no handler of kind {kind!r:.80}; it has {known:.500}")
     return handler
 

@@ -13,17 +13,17 @@ from sqlalchemy.util import await_only
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine, AsyncSession
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.handlers import session_type_of
-from sqlalchemy_fairqueue.testing.performing import Performed, adrain, drain
+from sqlalchemy_fairqueue.testing.performing import Performed, drain
 from sqlalchemy_fairqueue.unit_of_work import session_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 
     from sqlalchemy import Engine
     from sqlalchemy.orm import SessionTransaction
 
     from sqlalchemy_fairqueue.queue import Queue
-    from sqlalchemy_fairqueue.queue.base import AnySession
+    from sqlalchemy_fairqueue.queue.verbs import PlainSession
 
 SomeSession = TypeVar("SomeSession", bound=Session)
 SomeAsyncSession = TypeVar("SomeAsyncSession", bound=AsyncSession)
@@ -39,18 +39,30 @@ def rolled_back(
 ) -> AbstractContextManager[SomeSession]: ...
 
 
-@contextmanager
+@overload
 def rolled_back(
-    engine: Engine, *, session_factory: Callable[..., Session] | None = None, **options: Any
-) -> Iterator[Any]:
-    """A session in a transaction that is rolled back at the end of the block.
+    engine: AsyncEngine, *, session_factory: None = None, **options: Any
+) -> AbstractAsyncContextManager[AsyncSession]: ...
+
+
+@overload
+def rolled_back(
+    engine: AsyncEngine, *, session_factory: Callable[..., SomeAsyncSession], **options: Any
+) -> AbstractAsyncContextManager[SomeAsyncSession]: ...
+
+
+def rolled_back(
+    engine: Engine | AsyncEngine, *, session_factory: Callable[..., Any] | None = None, **options: Any
+) -> Any:
+    """A session in a transaction that is rolled back at the end of the block: ``async with`` of an AsyncEngine.
 
     A ``commit()`` of the code under test sends the queue work, and ends only a savepoint.
 
     Args:
         engine: The database.
         session_factory: A sessionmaker of the application, or a class such as SQLModel's Session, that makes the
-            session. Default: Session.
+            session. Default: Session, or AsyncSession with ``expire_on_commit=False``, since code that reads an expired
+            attribute fails with MissingGreenlet.
         options: Further arguments of the session.
 
     Example:
@@ -60,52 +72,56 @@ def rolled_back(
         >>> queue.stats(engine).ready
         0
     """
-    factory = session_factory or Session
+    options = {"join_transaction_mode": "create_savepoint", **options}
+    if not isinstance(engine, AsyncEngine):
+        return _rolled_back(engine, session_factory or Session, options)
+    if session_factory is None:
+        session_factory, options = AsyncSession, {"expire_on_commit": False, **options}
+    return _async_rolled_back(engine, session_factory, options)
+
+
+@contextmanager
+def _rolled_back(engine: Engine, factory: Callable[..., Session], options: dict[str, Any]) -> Iterator[Session]:
     with engine.connect() as connection, connection.begin() as transaction:
-        with factory(bind=connection, join_transaction_mode="create_savepoint", **options) as session:
+        with factory(bind=connection, **options) as session:
             yield session
         transaction.rollback()
 
 
-@overload
-def arolled_back(
-    engine: AsyncEngine, *, session_factory: None = None, **options: Any
-) -> AbstractAsyncContextManager[AsyncSession]: ...
-
-
-@overload
-def arolled_back(
-    engine: AsyncEngine, *, session_factory: Callable[..., SomeAsyncSession], **options: Any
-) -> AbstractAsyncContextManager[SomeAsyncSession]: ...
-
-
 @asynccontextmanager
-async def arolled_back(
-    engine: AsyncEngine, *, session_factory: Callable[..., AsyncSession] | None = None, **options: Any
-) -> AsyncIterator[Any]:
-    """As :func:`rolled_back`, an AsyncSession.
-
-    Args:
-        engine: The database.
-        session_factory: An async_sessionmaker of the application, or a class of sessions. Default: AsyncSession with
-            ``expire_on_commit=False``, since code that reads an expired attribute fails with MissingGreenlet.
-        options: Further arguments of the session.
-    """
-    if session_factory is None:
-        session_factory, options = AsyncSession, {"expire_on_commit": False, **options}
+async def _async_rolled_back(
+    engine: AsyncEngine, factory: Callable[..., AsyncSession], options: dict[str, Any]
+) -> AsyncIterator[AsyncSession]:
     async with engine.connect() as connection, connection.begin() as transaction:
-        async with session_factory(bind=connection, join_transaction_mode="create_savepoint", **options) as session:
+        async with factory(bind=connection, **options) as session:
             yield session
         await transaction.rollback()
 
 
-@contextmanager
+@overload
 def inline(
-    session: AnySession,
+    session: PlainSession,
     *queues: Queue,
     resources: Mapping[str, Any] = MappingProxyType({}),
     session_factory: Callable[..., Session] | None = None,
-) -> Iterator[list[Performed]]:
+) -> AbstractContextManager[list[Performed]]: ...
+
+
+@overload
+def inline(
+    session: AsyncSession,
+    *queues: Queue,
+    resources: Mapping[str, Any] = MappingProxyType({}),
+    session_factory: Callable[..., AsyncSession] | None = None,
+) -> AbstractAsyncContextManager[list[Performed]]: ...
+
+
+def inline(
+    session: Any,
+    *queues: Queue,
+    resources: Mapping[str, Any] = MappingProxyType({}),
+    session_factory: Callable[..., Any] | None = None,
+) -> Any:
     """Perform what the session has enqueued at each of its commits, before ``commit()`` returns.
 
     As :func:`drain` does, on the session's own connection, so that a test that rolls back leaves nothing behind.
@@ -114,12 +130,11 @@ def inline(
     same session may be nested: each performs its own queues, the outer block first.
 
     Args:
-        session: A Session or scoped_session, such as one that :func:`rolled_back` made. Of an AsyncSession use
-            :func:`ainline`.
-        queues: The queues whose handlers run. Their handlers must be plain functions.
+        session: A session, such as one that :func:`rolled_back` made. Of an AsyncSession it is an ``async with``.
+        queues: The queues whose handlers run. They must be plain functions, unless it is an AsyncSession.
         resources: What on_start functions would give, by their names; they are not called.
-        session_factory: What makes the sessions of handlers. Default: Session, or the class that they annotate their
-            ``session`` with.
+        session_factory: What makes the sessions of handlers. Default: the class that they annotate their ``session``
+            with, or Session or AsyncSession.
 
     Yields:
         What was performed so far, in order: the list grows.
@@ -138,8 +153,18 @@ def inline(
         3
     """
     if isinstance(session, AsyncSession):
-        raise InvalidArgument(f"session is {session!r:.80}, an AsyncSession; write async with ainline(session, queue)")
-    found, connection = _joined(session, "rolled_back")
+        return _async_inline(session, queues, resources, session_factory)
+    return _inline(session, queues, resources, session_factory)
+
+
+@contextmanager
+def _inline(
+    session: PlainSession,
+    queues: Sequence[Queue],
+    resources: Mapping[str, Any],
+    session_factory: Callable[..., Session] | None,
+) -> Iterator[list[Performed]]:
+    found, connection = _joined(session)
     performed: list[Performed] = []
     factory = session_factory or session_type_of(queues, Session)
 
@@ -154,23 +179,20 @@ def inline(
 
 
 @asynccontextmanager
-async def ainline(
+async def _async_inline(
     session: AsyncSession,
-    *queues: Queue,
-    resources: Mapping[str, Any] = MappingProxyType({}),
-    session_factory: Callable[..., AsyncSession] | None = None,
+    queues: Sequence[Queue],
+    resources: Mapping[str, Any],
+    session_factory: Callable[..., AsyncSession] | None,
 ) -> AsyncIterator[list[Performed]]:
-    """As :func:`inline`, of an AsyncSession such as one that :func:`arolled_back` made, for async handlers too."""
-    if not isinstance(session, AsyncSession):
-        raise InvalidArgument(f"session is {session!r:.80}, no AsyncSession; write with inline(session, queue)")
-    found, _ = _joined(session, "arolled_back")
+    found, _ = _joined(session)
     performed: list[Performed] = []
     factory = session_factory or session_type_of(queues, AsyncSession)
 
     async def perform() -> None:
         for queue in queues:
             async with factory(bind=session.bind, join_transaction_mode="create_savepoint") as own:
-                performed.extend(await adrain(own, queue, resources=resources))
+                performed.extend(await drain(own, queue, resources=resources))
                 await own.commit()
 
     # SQLAlchemy calls its events in the greenlet of the commit, which can await.
@@ -178,7 +200,7 @@ async def ainline(
         yield performed
 
 
-def _joined(session: AnySession, maker: str) -> tuple[Session, Connection]:
+def _joined(session: object) -> tuple[Session, Connection]:
     """The Session, and the connection whose transaction it joined."""
     found = session_of(session)
     if found is None:
@@ -186,7 +208,7 @@ def _joined(session: AnySession, maker: str) -> tuple[Session, Connection]:
     if not isinstance(found.bind, Connection):
         raise InvalidArgument(
             f"session works on {found.bind!r:.80}, and what runs inline needs one that joined a connection's "
-            f"transaction; make it with {maker}(engine)"
+            f"transaction; make it with rolled_back(engine)"
         )
     return found, found.bind
 

@@ -23,6 +23,7 @@ from sqlalchemy_fairqueue.unit_of_work.operations import (
     Pause,
     PauseSchedule,
     Purge,
+    ReceiptUpdate,
     RemoveSchedule,
     SetQueue,
     SetSchedule,
@@ -30,7 +31,7 @@ from sqlalchemy_fairqueue.unit_of_work.operations import (
     Target,
     Verb,
 )
-from sqlalchemy_fairqueue.unit_of_work.records import discard, guard, joined, record, recorded, send_now, send_recorded
+from sqlalchemy_fairqueue.unit_of_work.records import discard, guard, joined, record, recorded, send_recorded
 from sqlalchemy_fairqueue.unit_of_work.sessions import connection as connection_of
 from sqlalchemy_fairqueue.unit_of_work.sessions import session_of
 from sqlalchemy_fairqueue.unit_of_work.settlement import settle, token_of
@@ -49,6 +50,7 @@ __all__ = [
     "Pause",
     "PauseSchedule",
     "Purge",
+    "ReceiptUpdate",
     "RemoveSchedule",
     "SetQueue",
     "SetSchedule",
@@ -65,7 +67,6 @@ __all__ = [
     "send",
     "send_alone",
     "send_last",
-    "send_now",
     "send_recorded",
     "send_together",
     "session_of",

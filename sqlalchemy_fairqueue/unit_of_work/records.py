@@ -16,7 +16,6 @@ Facts about the events (SQLAlchemy 2.0 and 2.1):
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -27,7 +26,6 @@ from sqlalchemy_fairqueue.database.hooks import note_failures
 from sqlalchemy_fairqueue.errors import UnsentWork, said
 from sqlalchemy_fairqueue.unit_of_work.commits import can_commit_with, commit_with
 from sqlalchemy_fairqueue.unit_of_work.lock_order import forget, lock_order_of
-from sqlalchemy_fairqueue.unit_of_work.operations import Cancel, EnqueueMessage
 from sqlalchemy_fairqueue.unit_of_work.sessions import (
     check_bind,
     check_open,
@@ -130,32 +128,6 @@ def record(session: Session, operations: Sequence[Operation]) -> None:
         ours = ours.parent
     ours.work.extend(operations)
     _listen(session)
-
-
-def send_now(session: Session, operations: list[Operation]) -> list[ReceiptUpdate]:
-    """Send operations at once in the session's transaction.
-
-    Raises:
-        UnsentWork: As :func:`record`.
-        LockOrderError: One of them sorts before what the transaction has sent; nothing was sent.
-        DuplicateMessage: One met a message whose cancel is recorded; nothing was sent.
-    """
-    root, innermost = transactions(session)
-    check_open(root, innermost)
-    routed = connected(session, operations)
-    _record_of(root).connections.update(where for where, _ in routed)
-    keyed = [one for one in operations if isinstance(one, EnqueueMessage) and one.message.key is not None]
-    cancels = [one for one in recorded(session) if isinstance(one, Cancel)] if keyed else []
-    if not cancels:
-        return send_routed(routed)
-    earlier = connected(session, cancels)
-    with contextlib.ExitStack() as undone:
-        if any(one.message.on_duplicate == "replace" for one in keyed):
-            # What meets a message to be cancelled fails, and has rewritten it.
-            for where in dict.fromkeys(where for where, _ in routed):
-                lock_order_of(where)
-                undone.enter_context(where.begin_nested())
-        return send_routed(routed, earlier)
 
 
 def send_recorded(session: Session) -> None:

@@ -40,9 +40,7 @@ def send(connection: Connection, operations: Iterable[Operation]) -> list[Receip
     return send_routed([(connection, operation) for operation in operations])
 
 
-def send_routed(
-    routed: Sequence[tuple[Connection, Operation]], recorded: Sequence[tuple[Connection, Operation]] = ()
-) -> list[ReceiptUpdate]:
+def send_routed(routed: Sequence[tuple[Connection, Operation]]) -> list[ReceiptUpdate]:
     """Send operations in lock order: enqueues, configuration, settlements and cancels, then schedules, queue by queue.
 
     With configuration, the locks that it shares with other work are taken first (:mod:`.phases`).
@@ -51,7 +49,6 @@ def send_routed(
         routed: Each with its connection, which is in a transaction or about to begin one; in the order in which they
             were asked for, which messages of a channel keep. The queues of several connections are taken in one order
             too: a deadlock between two databases is one that neither of them sees.
-        recorded: Cancels that were asked for before and are sent later.
 
     Returns:
         Updates of the receipts, to be called once the outcome is certain.
@@ -79,8 +76,8 @@ def send_routed(
     for connection, target, messages in by_queue(enqueues):
         afterwards = later.get((connection, target), [])
         cancelled: dict[int, int] = {}
-        if recorded or any(isinstance(change, Cancel) for change in afterwards):
-            cancelled = _cancelled(connection, target, [*recorded, *routed])
+        if any(isinstance(change, Cancel) for change in afterwards):
+            cancelled = _cancelled(connection, target, routed)
         hold = [*leased.get((connection, target), ()), *(change.message_id for change in afterwards)]
         updates += enqueue(connection, target, messages, hold, cancelled, members=members.get((connection, target)))
         lock_orders[connection].advance(lock_key(one) for one in messages)

@@ -32,8 +32,8 @@ class ChannelDemand:
             history.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
-        >>> [demand] = queue.contention(engine).channels
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
+        >>> [demand] = queue.admin.contention(engine).channels
         >>> demand.channel, demand.ready, demand.leased, demand.weight
         ('customer-7', 1, 0, 1)
     """
@@ -71,8 +71,8 @@ class Contention:
         waits: The median, the 90th and 99th percentile and the longest of the channels' waits. Empty: nothing is ready.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
-        >>> contention = queue.contention(engine)
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
+        >>> contention = queue.admin.contention(engine)
         >>> contention.waiting, contention.rivals, contention.leased
         (1, 1, 0)
     """
@@ -102,15 +102,15 @@ class ConsumerInfo:
         channel: The channel of that message, or None.
         expires_at: When its last lease expires unless it is extended, in UTC.
         waiting_until: Until when it waits for work, in UTC. None: it does not wait.
-        stop_requested_at: When it was asked to stop (:meth:`~sqlalchemy_fairqueue.Queue.stop_worker`), in UTC. None: it
-            was not within the last hour, or it took or waited for work more than ten seconds later, as a worker does
+        stop_requested_at: When it was asked to stop (``queue.admin.stop_worker``), in UTC. None: it was not
+            within the last hour, or it took or waited for work more than ten seconds later, as a worker does
             that started under the name after the request.
         stop_requested_by: Who asked, or None.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, kind="parse")
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
         >>> [delivery] = queue.dequeue(engine)
-        >>> [consumer] = queue.consumers(engine)
+        >>> [consumer] = queue.admin.consumers(engine)
         >>> consumer.leased, consumer.channel, consumer.kind
         (1, 'customer-7', 'parse')
     """

@@ -22,7 +22,7 @@ class Lease:
         expires_at: When it ends unless extended, by the database's clock.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> [delivery] = queue.dequeue(engine, lease=timedelta(minutes=5))
         >>> delivery.lease.expires_at - datetime.now(UTC) > timedelta(minutes=4)
         True
@@ -96,7 +96,7 @@ class Delivery:
         keeps_result: Whether its queue kept results when it was delivered, so that its completion keeps one.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload={"file": "a.pdf"}, kind="parse")
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload={"file": "a.pdf"}, kind="parse")
         >>> [delivery] = queue.dequeue(engine)
         >>> delivery.channel, delivery.kind, delivery.payload["file"], delivery.attempt
         ('customer-7', 'parse', 'a.pdf', 1)
@@ -153,7 +153,7 @@ class Batch(list[Delivery]):
             promise.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, delay=timedelta(minutes=5))
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, delay=timedelta(minutes=5))
         >>> batch = queue.dequeue(engine)
         >>> len(batch), batch.due_in > timedelta(minutes=4)
         (0, True)

@@ -48,7 +48,7 @@ class MessageDetails:
             asked: those that its queue recorded, the last 100.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, kind="parse")
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse").message_id
         >>> message = queue.message(engine, message_id)
         >>> message.kind, message.state(datetime.now(UTC)), message.messages_ahead
         ('parse', 'ready', 0)
@@ -100,9 +100,9 @@ class AttemptDetails:
 
     Example:
         >>> queue.configure(engine, history=True)
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
         >>> queue.retry(engine, queue.dequeue(engine), error="busy")
-        >>> [attempt] = queue.attempts(engine, message_id)
+        >>> [attempt] = queue.admin.attempts(engine, message_id)
         >>> attempt.attempt, attempt.outcome, attempt.error
         (1, 'retried', 'busy')
     """
@@ -126,7 +126,7 @@ class MessagePage(Sequence[MessageDetails]):
         next: Where the next page begins: ``queue.messages(..., after=page.next)``. None: this is the last page.
 
     Example:
-        >>> message_ids = [queue.enqueue_now(engine, channel="customer-7", payload=page) for page in (1, 2, 3)]
+        >>> message_ids = [queue.enqueue(engine, channel="customer-7", payload=page).message_id for page in (1, 2, 3)]
         >>> page = queue.messages(engine, channel="customer-7", limit=2)
         >>> [message.message_id for message in page] == message_ids[:2]
         True

@@ -66,7 +66,7 @@ class GroupStatus(GroupCounts):
         ...     with queue.group(session) as group:
         ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=page) for page in (1, 2)])
         >>> queue.complete(engine, queue.dequeue(engine, limit=1))
-        >>> status = queue.group_status(engine, group.id)
+        >>> status = queue.groups.status(engine, group.id)
         >>> status.done, status.pending, status.finished_at
         (1, 1, None)
     """
@@ -89,7 +89,7 @@ class GroupCancellation(NamedTuple):
         >>> with Session(engine) as session, session.begin():
         ...     with queue.group(session) as group:
         ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
-        >>> queue.cancel_group(engine, group.id)
+        >>> queue.groups.cancel(engine, group.id)
         GroupCancellation(cancelled=1, leased=0)
     """
 

@@ -27,7 +27,7 @@ class LeftoverReason:
     Example:
         >>> @queue.handler
         ... def greet(delivery: Delivery) -> None: ...
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> queue.pause(engine, "customer-7")
         >>> worker = Worker(engine, queue)
         >>> worker.run(drain=True)
@@ -66,7 +66,7 @@ class Leftovers:
     Example:
         >>> @queue.handler
         ... def greet(delivery: Delivery) -> None: ...
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, delay=timedelta(hours=1))
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, delay=timedelta(hours=1))
         >>> worker = Worker(engine, queue)
         >>> worker.run(drain=True)
         >>> print(*worker.leftovers())

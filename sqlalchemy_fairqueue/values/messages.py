@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.values.checks import (
@@ -143,14 +143,6 @@ class EnqueueOptions(TypedDict, total=False):
     unique_from: UniqueFrom
 
 
-class EnqueueWords(EnqueueOptions, total=False):
-    """The arguments of :class:`Enqueue`, for calls that pass them on."""
-
-    channel: Required[str]
-    payload: Required[Any]
-    kind: str
-
-
 @dataclass(slots=True, eq=False)
 class Receipt:
     """The receipt of an enqueue: it knows the message once the transaction has committed.
@@ -189,7 +181,7 @@ class CancelReceipt:
             "missing": done, dead, withdrawn before, or of another queue.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
         >>> with Session(engine) as session, session.begin():
         ...     receipt = queue.cancel(session, message_id)
         >>> receipt.outcome
@@ -209,7 +201,7 @@ class PurgeReceipt:
         purged: How many messages were deleted; None until the commit.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> with Session(engine) as session, session.begin():
         ...     receipt = queue.purge(session, "customer-7")
         >>> receipt.purged

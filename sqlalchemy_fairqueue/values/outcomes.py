@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.values.checks import check_count, check_duration, check_text
-from sqlalchemy_fairqueue.values.misspellings import unknown_argument
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from typing import Self
+    from collections.abc import Callable
 
 
 class Outcome(Exception):
@@ -63,14 +61,6 @@ class Retry(Outcome):
         'busy'
     """
 
-    if not TYPE_CHECKING:
-
-        def __new__(cls, *further: object, **named: object) -> Self:
-            """Refuse what is no argument, with the right word: it would cost an attempt."""
-            if cls is Retry:
-                _check_arguments("Retry", further, named, ("delay", "error"))
-            return super().__new__(cls)
-
     # For a class of one's own that does not call __init__, or says it for all of its outcomes.
     delay: timedelta | None = None
     error: str | None = None
@@ -101,14 +91,6 @@ class Release(Outcome):
         >>> isinstance(perform(queue, 1, kind="call"), Release)
         True
     """
-
-    if not TYPE_CHECKING:
-
-        def __new__(cls, *further: object, **named: object) -> Self:
-            """Refuse what is no argument, with the right word: it would cost an attempt."""
-            if cls is Release:
-                _check_arguments("Release", further, named, ("delay",))
-            return super().__new__(cls)
 
     # As for Retry.
     delay: timedelta | None = None
@@ -189,17 +171,6 @@ class RetryPolicy:
     bury_on: tuple[type[BaseException], ...] = ()
     retry_on: tuple[type[BaseException], ...] | None = None
 
-    if not TYPE_CHECKING:
-        # Before __init__, whose errors say less.
-
-        def __new__(cls, *_: object, **named: object) -> Self:
-            """Refuse what is no field, with the right word."""
-            if cls is RetryPolicy and (
-                problem := unknown_argument("RetryPolicy", named, [one.name for one in fields(cls)])
-            ):
-                raise TypeError(problem)
-            return object.__new__(cls)
-
     def __post_init__(self) -> None:
         """Refuse what makes no sense."""
         object.__setattr__(self, "first", check_duration("first", self.first))
@@ -240,15 +211,6 @@ class RetryPolicy:
         is_capped = cap <= 1 or (attempt - 1) * math.log(self.factor) >= math.log(cap)
         grown = cap if is_capped else self.factor ** (attempt - 1)
         return self.first * min(cap, grown) * (1 - self.jitter * chance())
-
-
-def _check_arguments(
-    where: str, further: tuple[object, ...], named: Mapping[str, object], names: Sequence[str]
-) -> None:
-    if further:
-        raise TypeError(f"{where} has {further[0]!r:.80} without a name; name it, such as delay=timedelta(minutes=1)")
-    if problem := unknown_argument(where, named, names):
-        raise TypeError(problem)
 
 
 def _check_exceptions(what: str, classes: object) -> None:

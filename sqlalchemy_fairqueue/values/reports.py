@@ -39,8 +39,8 @@ class QueueStats:
             all queues recorded, if that is later.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
-        >>> message_id = queue.enqueue_now(engine, channel="customer-8", payload=1, delay=timedelta(hours=1))
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
+        >>> receipt = queue.enqueue(engine, channel="customer-8", payload=1, delay=timedelta(hours=1))
         >>> stats = queue.stats(engine)
         >>> stats.ready, stats.scheduled, stats.leased, stats.dead
         (1, 1, 0, 0)
@@ -79,9 +79,9 @@ class SharedLimit:
         leased: How many messages of each of these queues consumers hold, in the same order.
 
     Example:
-        >>> queue.configure_limit(engine, "ocr", max_concurrency=20)
+        >>> queue.limits.configure(engine, "ocr", max_concurrency=20)
         >>> queue.configure(engine, limits=["ocr"])
-        >>> [limit] = queue.limits(engine, "ocr")
+        >>> [limit] = queue.limits.list(engine, "ocr")
         >>> limit.current_concurrency, limit.max_concurrency, limit.queues == (queue.name,)
         (0, 20, True)
     """
@@ -107,9 +107,9 @@ class PlanInfo:
         spread: Whether its last change is with all of its channels. Consumers bring it to them.
 
     Example:
-        >>> queue.configure_plan(engine, "gold", weight=3)
+        >>> queue.plans.configure(engine, "gold", weight=3)
         >>> queue.configure_channel(engine, "customer-7", plan="gold")
-        >>> [plan] = queue.plans(engine)
+        >>> [plan] = queue.plans.list(engine)
         >>> plan.name, plan.policy.weight, plan.channels
         ('gold', 3, 1)
     """
@@ -151,7 +151,7 @@ class ChannelStats(PolicyFields):
 
     Example:
         >>> queue.configure_channel(engine, "customer-7", max_concurrency=2)
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> [channel] = queue.channels(engine)
         >>> channel.ready, channel.max_concurrency, channel.policy.weight
         (1, 2, 1)
@@ -204,9 +204,9 @@ class DeadLetterInfo:
         died_at: When, in UTC.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload={"number": "555"})
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload={"number": "555"})
         >>> queue.bury(engine, queue.dequeue(engine), reason="there is no such number")
-        >>> [letter] = queue.dead_letters(engine)
+        >>> [letter] = queue.dead_letters.list(engine)
         >>> letter.reason, letter.payload, letter.attempts
         ('there is no such number', {'number': '555'}, 1)
     """

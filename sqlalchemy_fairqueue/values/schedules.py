@@ -150,8 +150,8 @@ class ScheduleInfo:
         changed_at: When it was last changed.
 
     Example:
-        >>> queue.schedule(engine, "nightly", channel="customer-7", cron="0 3 * * *", timezone="Europe/Berlin")
-        >>> [schedule] = queue.schedules(engine)
+        >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *", timezone="Europe/Berlin")
+        >>> [schedule] = queue.schedules.list(engine)
         >>> schedule.name, schedule.state, schedule.next_run_at > datetime.now(UTC)
         ('nightly', 'active', True)
     """

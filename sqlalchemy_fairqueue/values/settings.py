@@ -12,7 +12,6 @@ from sqlalchemy_fairqueue.times import duration, microseconds
 from sqlalchemy_fairqueue.values.checks import check_name
 from sqlalchemy_fairqueue.values.fields import Choice, Count, Definition, Duration, RateOf, definitions
 from sqlalchemy_fairqueue.values.messages import FairBy  # noqa: TC001 - get_type_hints reads it
-from sqlalchemy_fairqueue.values.misspellings import unknown_argument
 from sqlalchemy_fairqueue.values.policies import ChannelPolicy, PolicyChanges, policy_changes, policy_values
 from sqlalchemy_fairqueue.values.rates import Rate  # noqa: TC001 - get_type_hints reads it
 
@@ -257,8 +256,8 @@ def setting_changes(where: str, changes: Mapping[str, Any]) -> dict[str, Any]:
         InvalidArgument: There is none, or a value cannot be kept.
         TypeError: A name is that of no setting.
     """
-    if problem := unknown_argument(where, changes, SETTINGS):
-        raise TypeError(problem)
+    if unknown := next((name for name in changes if name not in SETTINGS), None):
+        raise TypeError(f"{where} has {unknown}, which is none of its settings: {', '.join(SETTINGS)}")
     if not changes:
         raise InvalidArgument(f"{where} has nothing to set; give one or more of {', '.join(SETTINGS)}")
     return {name: SETTINGS[name].checked(name, value) for name, value in changes.items()}

@@ -31,7 +31,7 @@ class Reason(StrEnum):
     """The reasons of a wait. The first one that holds is given: lifting the others would change nothing.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
         >>> queue.pause(engine, "customer-7")
         >>> queue.message(engine, message_id).wait.reason is Reason.PAUSED
         True
@@ -70,9 +70,9 @@ class Taker:
 
     Example:
         >>> queue.configure(engine, max_concurrency=1)
-        >>> message_ids = [queue.enqueue_now(engine, channel=name, payload=1) for name in ("customer-7", "customer-8")]
+        >>> _, waiting = [queue.enqueue(engine, channel=name, payload=1) for name in ("customer-7", "customer-8")]
         >>> [delivery] = queue.dequeue(engine)
-        >>> [taker] = queue.message(engine, message_ids[1]).wait.takers
+        >>> [taker] = queue.message(engine, waiting.message_id).wait.takers
         >>> taker.channel, taker.leased, taker.share, taker.entitled
         ('customer-7', 1, 1.0, 0.5)
     """
@@ -92,13 +92,14 @@ class QueueTaker:
         leased: Its messages that consumers hold.
 
     Example:
-        >>> queue.configure_limit(engine, "mail", max_concurrency=2)
+        >>> queue.limits.configure(engine, "mail", max_concurrency=2)
         >>> news = Queue("news")
         >>> for each in (queue, news):
         ...     each.configure(engine, limits=["mail"])
-        ...     message_ids = [each.enqueue_now(engine, channel="customer-7", payload=number) for number in (1, 2)]
+        ...     _, waiting = [each.enqueue(engine, channel="customer-7", payload=number) for number in (1, 2)]
         ...     deliveries = each.dequeue(engine, limit=1)
-        >>> [(taker.queue == queue.name, taker.leased) for taker in news.message(engine, message_ids[1]).wait.queues]
+        >>> wait = news.message(engine, waiting.message_id).wait
+        >>> [(taker.queue == queue.name, taker.leased) for taker in wait.queues]
         [(True, 1)]
     """
 
@@ -120,7 +121,7 @@ class Wait:
         queues: The other queues that draw from that limit, those with the most messages out first.
 
     Example:
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
         >>> wait = queue.message(engine, message_id).wait
         >>> str(wait.reason), wait.takers
         ('no consumer', ())

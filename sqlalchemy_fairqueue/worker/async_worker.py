@@ -67,7 +67,7 @@ class AsyncWorker:
         >>> @queue.handler
         ... async def greet(delivery: Delivery) -> None:
         ...     print("hello", delivery.channel)
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> asyncio.run(AsyncWorker(async_engine, queue, concurrency=50).run(drain=True))
         hello customer-7
     """

@@ -22,6 +22,7 @@ from sqlalchemy_fairqueue.database.drivers import check_driver
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue import Queue
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES, MOST_BYTES
+from sqlalchemy_fairqueue.queue.handlers import handlers_of
 from sqlalchemy_fairqueue.queue.middleware import check_middleware, middleware_for, middleware_of
 from sqlalchemy_fairqueue.values import RetryPolicy, check_count, check_duration, check_name
 from sqlalchemy_fairqueue.worker.executors.child_processes import check_isolated
@@ -140,7 +141,7 @@ class WorkerOptions:
 
     def session_handlers(self, *, asynchronous: bool) -> list[Handler]:
         """The handlers that take a session: async functions or plain ones."""
-        handlers = [handler for queue in self.queues for handler in queue.handlers.values()]
+        handlers = [handler for queue in self.queues for handler in handlers_of(queue).values()]
         return [one for one in handlers if one.session and one.asynchronous == asynchronous]
 
 
@@ -182,12 +183,12 @@ def check_handlers(options: WorkerOptions) -> None:
     """
     check_isolated(options.queues)
     for queue in options.queues:
-        if not queue.handlers:
+        if not handlers_of(queue):
             raise InvalidArgument(
                 f"queue {queue.name!r} has no handlers; declare them with @queue.handler(...), and import the modules "
                 "that hold them before the worker starts (fairqueue worker: with --import)"
             )
-        for handler in queue.handlers.values():
+        for handler in handlers_of(queue).values():
             middleware_for(handler, middleware_of(queue, options.middleware))
 
 

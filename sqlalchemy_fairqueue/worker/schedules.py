@@ -70,8 +70,8 @@ class Schedules:
         for queue in queues:
             found = self._installations.setdefault(queue.target.schema, _Installation())
             found.queues[queue.target.queue] = queue
-            found.in_code += [(queue.target.queue, *key) for key in queue.queue.periodic_schedules]
-        self._declared = [queue for queue in queues if queue.queue.periodic_schedules]
+            found.in_code += [(queue.target.queue, *key) for key in queue.queue.schedules.declared]
+        self._declared = [queue for queue in queues if queue.queue.schedules.declared]
         self._undeclared = list(self._declared)
         # How many connections were made when the code was last declared. None: it was not yet.
         self._declared_on: int | None = None
@@ -163,7 +163,7 @@ class Schedules:
         made = self._connection.made
         try:
             for queue in list(self._undeclared):
-                for (channel, name), definition in queue.queue.periodic_schedules.items():
+                for (channel, name), definition in queue.queue.schedules.declared.items():
                     if self._declared_on is not None and self._is_set(connection, queue, channel, name):
                         continue
                     make = partial(database.set_schedule, target=queue.target, definition=definition)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.queue.consumer import Consumer
+from sqlalchemy_fairqueue.queue.handlers import handlers_of
 from sqlalchemy_fairqueue.queue.middleware import middleware_for, middleware_of
 from sqlalchemy_fairqueue.worker.poll_schedule import PollSchedule
 from sqlalchemy_fairqueue.worker.timings import Backoff
@@ -76,9 +77,9 @@ class ServedQueue:
         Raises:
             WorkerError: There is none.
         """
-        handler = self.queue.handlers.get(kind)
+        handler = handlers_of(self.queue).get(kind)
         if handler is None:
-            known = ", ".join(sorted(self.queue.handlers)) or "none"
+            known = ", ".join(sorted(handlers_of(self.queue))) or "none"
             raise WorkerError(
                 f"queue {self.queue.name!r} has no handler for kind {kind!r} in this worker (it knows: {known}); "
                 f"declare one with @queue.handler({kind!r}), or leave the kind to workers that know it"

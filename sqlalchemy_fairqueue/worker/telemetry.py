@@ -47,7 +47,7 @@ class WorkerStats:
     Example:
         >>> @queue.handler("call")
         ... def call(delivery: Delivery) -> None: ...
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, kind="call")
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="call")
         >>> worker = Worker(engine, queue, concurrency=1)
         >>> worker.run(drain=True)
         >>> worker.stats.completed, worker.stats.as_dict()["failures"]

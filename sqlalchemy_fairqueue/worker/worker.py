@@ -16,7 +16,7 @@ from sqlalchemy_fairqueue.database.engines import refused
 from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.figures.leftovers import read_leftovers
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES
-from sqlalchemy_fairqueue.queue.handlers import session_type_of
+from sqlalchemy_fairqueue.queue.handlers import handlers_of, session_type_of
 from sqlalchemy_fairqueue.queue.lifespan import lifespan_of
 from sqlalchemy_fairqueue.values import RetryPolicy
 from sqlalchemy_fairqueue.worker.executors.threads import ThreadExecutor
@@ -84,7 +84,7 @@ class Worker:
         >>> @queue.handler
         ... def greet(delivery: Delivery) -> None:
         ...     print("hello", delivery.channel)
-        >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1)
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> Worker(engine, queue, concurrency=8).run(drain=True)
         hello customer-7
     """
@@ -149,7 +149,7 @@ class Worker:
         database is alive and not ready.
 
         See Also:
-            :class:`~sqlalchemy_fairqueue.Health`
+            :class:`~sqlalchemy_fairqueue.reports.Health`
         """
         runtime = self._runtime
         if runtime is not None:
@@ -172,7 +172,7 @@ class Worker:
         Example:
             >>> @queue.handler
             ... def greet(delivery: Delivery) -> None: ...
-            >>> message_id = queue.enqueue_now(engine, channel="customer-7", payload=1, delay=timedelta(hours=1))
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, delay=timedelta(hours=1))
             >>> worker = Worker(engine, queue)
             >>> worker.run(drain=True)
             >>> [(left.scheduled, str(left.reasons[0].reason)) for left in worker.leftovers()]
@@ -373,7 +373,7 @@ class Worker:
     def _check_handlers(self) -> None:
         check_handlers(self._options)
         for queue in self._options.queues:
-            for handler in queue.handlers.values():
+            for handler in handlers_of(queue).values():
                 if handler.asynchronous:
                     raise WorkerError(
                         f"the handler of kind {handler.kind!r} of queue {queue.name!r} is async, and this worker calls "

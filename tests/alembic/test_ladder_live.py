@@ -125,7 +125,7 @@ def produce(clients: Clients, engine: Engine) -> None:
 def produce_at_once(clients: Clients, engine: Engine) -> None:
     """Enqueue a message with a key on the engine."""
     queue = Queue(QUEUE)
-    message_id = queue.enqueue_now(engine, channel=CHANNELS[0], payload=1, key=str(clients.progress.total()))
+    message_id = queue.enqueue(engine, channel=CHANNELS[0], payload=1, key=str(clients.progress.total())).message_id
     if message_id is not None and message_id not in clients.enqueued:
         clients.enqueued.append(message_id)
 

@@ -32,11 +32,11 @@ def test_a_renamed_schema(empty_database: Database) -> None:
     engine = create_engine(empty_database.url, poolclass=NullPool)
     with engine.begin() as connection:
         _installed(connection, "jobs")
-    Queue("q", schema="jobs").enqueue_now(engine, channel="a", payload="old")
+    Queue("q", schema="jobs").enqueue(engine, channel="a", payload="old")
     empty_database.execute("alter schema jobs rename to jobs_2025")
     renamed, fresh = Queue("q", schema="jobs_2025"), Queue("q", schema="jobs")
 
-    for verb in (renamed.stats, renamed.dequeue, partial(renamed.enqueue_now, channel="a", payload="lost")):
+    for verb in (renamed.stats, renamed.dequeue, partial(renamed.enqueue, channel="a", payload="lost")):
         with pytest.raises(SchemaMismatch, match=ADVICE):
             verb(engine)
     with pytest.raises(SchemaMismatch, match=r"op\.create_fairqueue"):
@@ -46,7 +46,7 @@ def test_a_renamed_schema(empty_database: Database) -> None:
         _operations(connection).repair_fairqueue(LATEST, schema="jobs_2025")
         _installed(connection, "jobs")
         assert_no_drift(connection, "jobs_2025")
-    fresh.enqueue_now(engine, channel="a", payload="new")
+    fresh.enqueue(engine, channel="a", payload="new")
     assert [delivery.payload for delivery in renamed.dequeue(engine)] == ["old"]
     assert [delivery.payload for delivery in fresh.dequeue(engine)] == ["new"]
 
@@ -56,7 +56,7 @@ def test_renamed_and_repaired_by_one_migration(empty_database: Database) -> None
     engine = create_engine(empty_database.url, poolclass=NullPool)
     with engine.begin() as connection:
         _installed(connection, "jobs")
-    Queue("q", schema="jobs").enqueue_now(engine, channel="a", payload="old")
+    Queue("q", schema="jobs").enqueue(engine, channel="a", payload="old")
     with engine.begin() as connection:
         op = _operations(connection)
         op.execute("alter schema jobs rename to jobs_2025")

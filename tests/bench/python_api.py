@@ -146,7 +146,7 @@ def drain_async(barrier: Barrier, job: Job) -> Watch:
     return tally.watch(began, used)
 
 
-def enqueue_now_and_then(barrier: Barrier, job: Job) -> Watch:
+def enqueue_and_pause(barrier: Barrier, job: Job) -> Watch:
     """Commit one message after the other, some time apart; the watch has the moment when each commit returned."""
     queue = _Tally(0).queue
     engine = create_engine(job.url)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tests.bench.figures import Figure
 from tests.bench.loads import Load, consume, produce, tasks
 from tests.bench.processes import Task, each_once, figures_of, send_out, total
-from tests.bench.python_api import Job, drain_async, enqueue_now_and_then, loops, work
+from tests.bench.python_api import Job, drain_async, enqueue_and_pause, loops, work
 from tests.bench.stage import connected, driver_url
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def test_from_commit_to_handler(stage: Stage, report: Report, *, full: bool) -> 
         with stage.clone(filled) as conninfo:
             pause = 5.0 if notify else _POLLING
             job = Job(driver_url(conninfo), count, notify=notify, poll_interval=pause, seconds=120.0, ahead=True)
-            done, made = send_out([Task(work, (job,)), Task(enqueue_now_and_then, (job,))])
+            done, made = send_out([Task(work, (job,)), Task(enqueue_and_pause, (job,))])
         each_once([done], messages=count)
         waits = quantiles(_waits(made, done), n=100)
         name = "with notifications" if notify else f"polling every {_POLLING} s"

@@ -119,7 +119,7 @@ def test_a_consumer_that_does_not_notice(private_server: Callable[..., Server], 
 
     def taken(count: int) -> dict[int, Delivery]:
         for number in range(count):
-            queue.enqueue_now(engine, channel="a", payload=number)
+            queue.enqueue(engine, channel="a", payload=number)
         return {one.message_id: one for one in queue.dequeue(engine, limit=count, lease=_LEASE)}
 
     kept = taken(1)

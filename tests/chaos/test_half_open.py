@@ -87,7 +87,7 @@ def test_a_half_open_connection_of_a_round(
     with Session(books.engine) as session, session.begin(), books.queue.group(session) as group:
         group.enqueue_many([Enqueue(channel="narrow", payload=payload(0), kind=PLAIN)])
     every = timedelta(seconds=1)
-    books.queue.schedule(books.engine, "often", every=every, kind=PLAIN, channel="wide", payload=payload(1))
+    books.queue.schedules.set(books.engine, "often", every=every, kind=PLAIN, channel="wide", payload=payload(1))
     through.trap = word.encode()
     rounds = {"groups_every": 0.1, "schedules_every": 0.1, "housekeeping_first": 0.1, "housekeeping_every": 0.2}
     rescue(
@@ -108,7 +108,7 @@ async def test_a_lost_connection_is_no_fault_of_a_schedule(books: Books, through
     @queue.handler(PLAIN)
     async def handle(_: Delivery) -> None: ...
 
-    queue.schedule(books.engine, "often", every=timedelta(seconds=1), kind=PLAIN, channel="wide", payload=1)
+    queue.schedules.set(books.engine, "often", every=timedelta(seconds=1), kind=PLAIN, channel="wide", payload=1)
     through.trap = b"fq_run_slots"
     worker = AsyncWorker(engine, queue, lease=timedelta(seconds=1))
     async with retimed(worker, **_IMPATIENT, schedules_every=0.1):

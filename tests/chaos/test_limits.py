@@ -112,8 +112,11 @@ def test_commits_in_another_order(books: Books, rescue: Rescue) -> None:
     first = 1_000_000
     for ordinal in range(3):
         early.execute(text("insert into sent values (:number, 'kept')"), {"number": first + ordinal})
-        books.queue.enqueue_now(
-            early, channel="narrow", kind="kept", payload={"number": first + ordinal, "seconds": 0, "fails": 0}
+        books.queue.enqueue(
+            early.connection(),
+            channel="narrow",
+            kind="kept",
+            payload={"number": first + ordinal, "seconds": 0, "fails": 0},
         )
     books.send(5, "narrow")
     books.until_done()

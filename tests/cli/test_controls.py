@@ -131,7 +131,7 @@ def test_purge_in_all_queues(cli: Cli, engine: Engine) -> None:
     bury(engine, "a", queue=mails)
     enqueue(engine, "a", queue=mails, delay=timedelta(hours=1))
     enqueue(engine, "b", queue=third)
-    third.schedule(engine, "digest", channel="a", payload=None, kind="digest", every=timedelta(days=1))
+    third.schedules.set(engine, "digest", channel="a", payload=None, kind="digest", every=timedelta(days=1))
     [_] = lease(engine, 1)
 
     declined = cli("purge", "a", "--all-queues", answer="no\n")

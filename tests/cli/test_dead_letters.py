@@ -191,7 +191,7 @@ def test_purge(cli: Cli, engine: Engine, database: Database) -> None:
     assert cli("dead", "purge", str(first), "--yes", "--json").document == {"queue": "documents", "purged": 1}
     assert cli("dead", "purge", str(first), "--yes").status == 1
     assert cli("dead", "purge", "--older-than", "30d", "--yes").out == "1 dead letter of queue 'documents' deleted\n"
-    assert {one.message_id for one in QUEUE.dead_letters(engine)} == {third, fourth}
+    assert {one.message_id for one in QUEUE.dead_letters.list(engine)} == {third, fourth}
     declined = cli("dead", "purge", "--all", "--json", answer="n\n")
     assert (declined.status, declined.error["kind"]) == (1, "declined")
     question = "delete all dead letters of queue 'documents', channel 'c' for good? [y/N]"

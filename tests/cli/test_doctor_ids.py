@@ -58,7 +58,7 @@ def test_dead_letters_with_the_id_of_a_message(
     assert levels(findings("sequences")) == ["ok"]
     clock.advance(timedelta(minutes=10))
     assert lease(engine) == []
-    assert sorted(dead_letter.message_id for dead_letter in QUEUE.dead_letters(engine)) == [1, 2, 3]
+    assert sorted(dead_letter.message_id for dead_letter in QUEUE.dead_letters.list(engine)) == [1, 2, 3]
     assert cli("dead", "redrive", "1", "3", "--queue", "documents").status == 0
 
 
@@ -125,11 +125,11 @@ def test_sequences_of_the_history_behind_their_tables(
 def test_sequences_of_schedules(findings: Findings, database: Database, engine: Engine) -> None:
     """Where they were left behind, new ones fail; with what doctor prints they are made."""
     for name in ("hourly", "nightly"):
-        QUEUE.schedule(engine, name, channel="a", payload=1, every=timedelta(days=1))
+        QUEUE.schedules.set(engine, name, channel="a", payload=1, every=timedelta(days=1))
     assert levels(findings("sequences")) == ["ok"]
     database.execute("alter table fq_schedule alter id restart")
     with pytest.raises(IntegrityError, match="fq_schedule_pkey"):
-        QUEUE.schedule(engine, "weekly", channel="a", payload=1, every=timedelta(days=7))
+        QUEUE.schedules.set(engine, "weekly", channel="a", payload=1, every=timedelta(days=7))
 
     [found] = findings("sequences")
 
@@ -137,7 +137,7 @@ def test_sequences_of_schedules(findings: Findings, database: Database, engine: 
     assert found["values"] == {"sequence": "fq_schedule_id_seq", "last": 1, "greatest": 2}
     database.execute(found["remedy"])
     assert levels(findings("sequences")) == ["ok"]
-    QUEUE.schedule(engine, "weekly", channel="a", payload=1, every=timedelta(days=7))
+    QUEUE.schedules.set(engine, "weekly", channel="a", payload=1, every=timedelta(days=7))
 
 
 def test_sequences_of_the_history_that_may_not_be_looked_at(bare_cli: Cli, database: Database, engine: Engine) -> None:

@@ -48,7 +48,7 @@ def _repaired(findings: Findings, database: Database, noun: str, queue: str = QU
 def test_a_rate(findings: Findings, database: Database, engine: Engine, clock: Clock, *, shared: bool) -> None:
     """A queue whose rate, or that of a shared limit, was used meanwhile, goes on at the rate: never faster."""
     if shared:
-        QUEUE.configure_limit(engine, "api", rate=_SLOWLY)
+        QUEUE.limits.configure(engine, "api", rate=_SLOWLY)
         QUEUE.configure(engine, limits=["api"])
     else:
         QUEUE.configure(engine, rate=_SLOWLY)
@@ -72,7 +72,7 @@ def test_a_queue_that_waited_for_a_shared_limit(
     findings: Findings, database: Database, engine: Engine, clock: Clock
 ) -> None:
     """No other queue keeps a part of a shared limit free for one that waited meanwhile, and is left since."""
-    QUEUE.configure_limit(engine, "api", max_concurrency=1)
+    QUEUE.limits.configure(engine, "api", max_concurrency=1)
     for queue in (QUEUE, _OTHER):
         queue.configure(engine, limits=["api"])
         enqueue(engine, *"abcdefgh", queue=queue)
@@ -92,18 +92,18 @@ def test_a_queue_that_waited_for_a_shared_limit(
 def test_a_key(findings: Findings, database: Database, engine: Engine, clock: Clock) -> None:
     """A key with a period that was taken meanwhile is free when its period is over, counted from the repair."""
     with _ahead(clock):
-        QUEUE.enqueue_now(engine, channel="a", payload=1, key="k", unique_for=_HOUR)
+        QUEUE.enqueue(engine, channel="a", payload=1, key="k", unique_for=_HOUR)
         assert _served(engine) == 1
     clock.advance(2 * _HOUR)
-    QUEUE.enqueue_now(engine, channel="a", payload=1, key="k", unique_for=_HOUR)
+    QUEUE.enqueue(engine, channel="a", payload=1, key="k", unique_for=_HOUR)
     assert _served(engine) == 0
 
     _repaired(findings, database, "key")
 
-    QUEUE.enqueue_now(engine, channel="a", payload=1, key="k", unique_for=_HOUR)
+    QUEUE.enqueue(engine, channel="a", payload=1, key="k", unique_for=_HOUR)
     assert _served(engine) == 0
     clock.advance(_HOUR + timedelta(minutes=1))
-    QUEUE.enqueue_now(engine, channel="a", payload=1, key="k", unique_for=_HOUR)
+    QUEUE.enqueue(engine, channel="a", payload=1, key="k", unique_for=_HOUR)
     assert _served(engine) == 1
 
 
@@ -127,7 +127,7 @@ def test_a_group(findings: Findings, database: Database, engine: Engine, clock: 
 
 def test_a_schedule(findings: Findings, database: Database, engine: Engine, clock: Clock) -> None:
     """A schedule runs its slots again from now on, but for one that was run meanwhile."""
-    QUEUE.schedule(engine, "hourly", channel="a", every=_HOUR)
+    QUEUE.schedules.set(engine, "hourly", channel="a", every=_HOUR)
     anchor, hour = database.value("select anchor_at from fq_schedule"), _HOUR // timedelta(microseconds=1)
 
     def run(slot: int) -> int:

@@ -93,7 +93,7 @@ def test_two_states_of_a_queue_one_of_which_is_locked(engine: Engine, database: 
 @pytest.mark.parametrize("table", ["fq_limit_state", "fq_limit_share"])
 def test_two_states_of_a_shared_limit(findings: Findings, engine: Engine, database: Database, table: str) -> None:
     """They are a problem, told to who examines a queue of the limit, until the newest row alone is left."""
-    QUEUE.configure_limit(engine, "api", max_concurrency=2)
+    QUEUE.limits.configure(engine, "api", max_concurrency=2)
     QUEUE.configure(engine, limits=["api"])
     enqueue(engine, "a", "b", "c")
     assert len(lease(engine, 1)) == 1

@@ -64,7 +64,7 @@ def test_examples_run(cli: Cli, engine: Engine, examples: list[str]) -> None:
     """Every example of the page runs as it stands."""
     assert 3 in bury(engine, *["customer-7"] * 6)
     assert 17 in enqueue(engine, *["customer-7"] * 11)
-    QUEUE.configure_plan(engine, "gold", weight=5)
+    QUEUE.plans.configure(engine, "gold", weight=5)
     with Session(engine) as session, session.begin():
         group = QUEUE.group(session)
         group.id = _GROUP

@@ -71,7 +71,7 @@ def two(make_database: MakeDatabase, monkeypatch: pytest.MonkeyPatch) -> Databas
     install_into(database, "public")
     for schema in ("app", "public"):
         engine = create_engine(database.url, poolclass=NullPool)
-        Queue("documents", schema=schema).enqueue_now(engine, channel="cust", payload=1)
+        Queue("documents", schema=schema).enqueue(engine, channel="cust", payload=1)
     return database
 
 

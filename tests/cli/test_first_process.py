@@ -94,7 +94,7 @@ def test_a_stop_of_the_worker(tmp_path: Path, database: Database, engine: object
     """A worker that has started stops with grace."""
     mark = tmp_path / "handled"
     (tmp_path / "application.py").write_text(_APPLICATION.format(mark=str(mark)))
-    Queue("documents").enqueue_now(engine, channel="a", payload=1)  # type: ignore[arg-type]
+    Queue("documents").enqueue(engine, channel="a", payload=1)  # type: ignore[call-overload]
     url = database.url.render_as_string(hide_password=False)
     with _first(*PROGRAM, "worker", "application:queue", "--database-url", url, path=tmp_path) as process:
         until(mark.exists, "it works")

@@ -65,7 +65,7 @@ def test_cancel(cli: Cli, engine: Engine, database: Database) -> None:
     lease(engine, 1)
     assert cli("groups", "cancel", group, *OWN).status == 2
     assert cli("groups", "cancel", group, *OWN, answer="n\n").status == 1
-    assert QUEUE.group_status(engine, group).pending == 3
+    assert QUEUE.groups.status(engine, group).pending == 3
     found = cli("groups", "cancel", group, *OWN, answer="y\n")
     assert found.out == f"2 members of group {group} cancelled; consumers hold 1, and are told\n"
     again = cli("groups", "cancel", group, *OWN, "--yes", "--json").document
@@ -89,7 +89,7 @@ def test_unknown(cli: Cli, engine: Engine) -> None:
 def test_odd_names(cli: Cli, engine: Engine, database: Database, name: str) -> None:
     """Nothing of a name, also within a problem, is taken for markup or a terminal's control."""
     QUEUE.configure_channel(engine, name, max_backlog=1)
-    QUEUE.enqueue_now(engine, channel=name, payload=0)
+    QUEUE.enqueue(engine, channel=name, payload=0)
     group = make(engine, members=0, then=name)
     fold(database)
     found = cli("groups", "show", group, *OWN)

@@ -24,7 +24,7 @@ def test_limits(cli: Cli, engine: Engine) -> None:
 
 def test_removal(cli: Cli, engine: Engine) -> None:
     """A limit that a queue draws from stays, with what to do."""
-    QUEUE.configure_limit(engine, "api", rate="5/s")
+    QUEUE.limits.configure(engine, "api", rate="5/s")
     QUEUE.configure(engine, limits=["api"])
     refused = cli("configure", "limit", "api", "--remove")
     assert refused.status == 2

@@ -37,7 +37,7 @@ def test_added_and_listed(cli: Cli) -> None:
 def test_pages(cli: Cli, engine: Engine) -> None:
     """No more are listed than asked for, of one channel if it is named."""
     for channel in "ab":
-        QUEUE.schedule(engine, "one", channel=channel, every=timedelta(hours=1))
+        QUEUE.schedules.set(engine, "one", channel=channel, every=timedelta(hours=1))
     assert cli("schedules", "list", "--queue", "documents", "--limit", "1", "--json").document["more"] is True
     only = cli("schedules", "list", *OWN, "--json").document["schedules"]
     assert [one["channel"] for one in only] == ["a"]
@@ -46,7 +46,7 @@ def test_pages(cli: Cli, engine: Engine) -> None:
 
 def test_paused_and_resumed(cli: Cli, engine: Engine) -> None:
     """Doing either twice changes nothing and says so."""
-    QUEUE.schedule(engine, "one", channel="a", every=timedelta(hours=1))
+    QUEUE.schedules.set(engine, "one", channel="a", every=timedelta(hours=1))
     first, again = (cli("schedules", "pause", "one", *OWN, "--json").document for _ in range(2))
     assert (first["changed"], first["schedule"]["state"]) == (True, "paused")
     assert (again["changed"], again["schedule"]["state"]) == (False, "paused")
@@ -56,7 +56,7 @@ def test_paused_and_resumed(cli: Cli, engine: Engine) -> None:
 
 def test_run(cli: Cli, engine: Engine) -> None:
     """Its message is enqueued, and the id is told."""
-    QUEUE.schedule(engine, "one", channel="a", every=timedelta(hours=1), payload="x")
+    QUEUE.schedules.set(engine, "one", channel="a", every=timedelta(hours=1), payload="x")
     found = cli("schedules", "run", "one", *OWN, "--json").document
     [delivery] = QUEUE.dequeue(engine)
     assert (found["message_id"], delivery.payload) == (delivery.message_id, "x")
@@ -64,18 +64,18 @@ def test_run(cli: Cli, engine: Engine) -> None:
 
 def test_removed(cli: Cli, engine: Engine) -> None:
     """It asks first; one from code comes back, which is said."""
-    QUEUE.schedule(engine, "one", channel="a", every=timedelta(hours=1))
+    QUEUE.schedules.set(engine, "one", channel="a", every=timedelta(hours=1))
     assert cli("schedules", "remove", "one", *OWN).status == 2
     assert cli("schedules", "remove", "one", *OWN, "--yes").out == (
         "schedule 'one' of channel 'a' of queue 'documents' is removed\n"
     )
-    assert QUEUE.schedules(engine) == []
+    assert QUEUE.schedules.list(engine) == []
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "run", "remove"])
 def test_what_is_not_there(cli: Cli, engine: Engine, verb: str) -> None:
     """A name that the channel does not have is told, and nothing is made."""
-    QUEUE.schedule(engine, "one", channel="b", every=timedelta(hours=1))
+    QUEUE.schedules.set(engine, "one", channel="b", every=timedelta(hours=1))
     found = cli("schedules", verb, "one", *OWN, "--json", *(["--yes"] if verb == "remove" else []))
     assert (found.status, found.error["kind"]) == (1, "not_found")
 
@@ -94,7 +94,7 @@ def test_what_is_refused(cli: Cli, engine: Engine, words: tuple[str, ...], said:
     found = cli("schedules", "add", "one", *OWN, *words)
     assert found.status == 2
     assert said in found.err
-    assert QUEUE.schedules(engine) == []
+    assert QUEUE.schedules.list(engine) == []
 
 
 def test_doctor(findings: Findings, engine: Engine, database: Database, clock: Clock) -> None:
@@ -102,8 +102,8 @@ def test_doctor(findings: Findings, engine: Engine, database: Database, clock: C
     queue = Queue("documents")
     assert levels(findings("schedules")) == ["ok"]
     for name in ("failing", "overdue", "paused"):
-        queue.schedule(engine, name, channel="a", every=timedelta(hours=1))
-    queue.pause_schedule(engine, "paused", channel="a")
+        queue.schedules.set(engine, name, channel="a", every=timedelta(hours=1))
+    queue.schedules.pause(engine, "paused", channel="a")
     database.execute("update fq_schedule set problem = 'no such zone', due_at = fq_now() where name = 'failing'")
     assert levels(findings("schedules")) == ["warning"]
     clock.advance(timedelta(hours=2))

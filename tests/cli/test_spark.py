@@ -51,7 +51,7 @@ def test_from_a_file_to_a_report(cli: Cli, engine: Engine, spark: "SparkSession"
     assert archived.document["rows"] == 9
     assert cli("spark", "archive", folder, "--today").out.startswith("nothing new was to be archived")
     assert cli("spark", "compact", folder).out.startswith("no day has 2 files or more")
-    QUEUE.enqueue_now(engine, channel="customer-0", payload={"page": 9})
+    QUEUE.enqueue(engine, channel="customer-0", payload={"page": 9})
     QUEUE.complete(engine, lease(engine))
     assert cli("spark", "archive", folder, "--today", "--json").document["rows"] == 1
     (day,) = cli("spark", "compact", folder, "--json").document["days"]

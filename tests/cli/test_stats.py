@@ -104,7 +104,7 @@ def test_reasons_of_waits(cli: Cli, engine: Engine) -> None:
 def test_a_shared_limit(cli: Cli, engine: Engine) -> None:
     """It is named, with the other queues that draw from it."""
     mails = Queue("mails")
-    mails.configure_limit(engine, "api", max_concurrency=2)
+    mails.limits.configure(engine, "api", max_concurrency=2)
     for queue in QUEUE, mails:
         queue.configure(engine, limits=["api"])
         enqueue(engine, "a", queue=queue)

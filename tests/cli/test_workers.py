@@ -38,7 +38,7 @@ def test_stop(cli: Cli, engine: Engine, caplog: pytest.LogCaptureFixture) -> Non
 
     enqueue(engine, "customer-7", queue=queue)
     with retimed(Worker(engine, queue, name="w1"), stop_requests_every=0.02):
-        until(lambda: queue.consumers(engine), "it has a lease")
+        until(lambda: queue.admin.consumers(engine), "it has a lease")
         found = cli("workers", "stop", "w1", "--by", "dana", "--json")
         assert (found.status, found.document) == (0, {"queue": "documents", "consumer": "w1", "alive": True})
         until(lambda: "worker w1 stopped" in caplog.text, "it stops")

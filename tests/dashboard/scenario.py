@@ -35,8 +35,8 @@ def busy(engine: Engine, figures: SharedFigures) -> int:
     """Bring the installation there, with some figures of the past. Returns a message that was tried."""
     for queue in (DOCUMENTS, MAILS):
         queue.configure(engine, history=True)
-    DOCUMENTS.configure_plan(engine, "free", max_concurrency=2, max_backlog=2000)
-    DOCUMENTS.configure_plan(engine, "business", weight=3, rate="50/s")
+    DOCUMENTS.plans.configure(engine, "free", max_concurrency=2, max_backlog=2000)
+    DOCUMENTS.plans.configure(engine, "business", weight=3, rate="50/s")
     DOCUMENTS.configure_channel(engine, "umbrella", plan="business")
     put(engine, DOCUMENTS, "umbrella", 1)
     DOCUMENTS.retry(engine, take(engine, DOCUMENTS, 1), delay=timedelta(0), error=_TIMEOUT)
@@ -78,7 +78,8 @@ def set_aside(engine: Engine, channel: str, *, queue: str = "documents", words: 
             text(
                 """
                 update fq_channel_state s
-                set paused_at = fq_now(), problem = :problem, ready_tag = null, due_at = null, row_version = row_version + 1
+                set paused_at = fq_now(), problem = :problem, ready_tag = null, due_at = null,
+                  row_version = row_version + 1
                 from fq_channel c
                 where c.id = s.channel_id
                   and c.queue = :queue

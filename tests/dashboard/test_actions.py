@@ -211,11 +211,11 @@ def test_groups_of_dead_letters(browse: Browse, engine: Engine) -> None:
     forms = [form for form in user.get("dead").forms if form.button == "Redrive"]
     [parse] = [form for form in forms if "kind=parse" in form.action]
     assert "Redriven: 2." in user.submit(parse).text
-    assert [letter.kind for letter in QUEUE.dead_letters(engine)] == ["render"]
+    assert [letter.kind for letter in QUEUE.dead_letters.list(engine)] == ["render"]
     asked = user.submit(user.get("dead").form("Purge…"))
     assert "Delete 1 dead letters" in asked.text
     assert "Purged for good: 1." in user.submit(asked.form("Delete them")).text
-    assert QUEUE.dead_letters(engine) == []
+    assert QUEUE.dead_letters.list(engine) == []
 
 
 def test_one_dead_letter(browse: Browse, engine: Engine) -> None:
@@ -229,7 +229,9 @@ def test_one_dead_letter(browse: Browse, engine: Engine) -> None:
 
 def test_schedules(browse: Browse, engine: Engine) -> None:
     """A schedule is shown, run at once, paused and resumed."""
-    QUEUE.schedule(engine, "nightly", channel="customer-7", cron="0 3 * * *", timezone="Europe/Berlin", kind="report")
+    QUEUE.schedules.set(
+        engine, "nightly", channel="customer-7", cron="0 3 * * *", timezone="Europe/Berlin", kind="report"
+    )
     enqueue(engine, "customer-8")
     assert browse("viewer").get("schedules").forms == []
     user = browse("operator")
@@ -240,11 +242,11 @@ def test_schedules(browse: Browse, engine: Engine) -> None:
     assert QUEUE.channels(engine, "customer-7")[0].ready == 1
     paused = user.submit(page.form("Pause"))
     assert "The schedule is paused." in paused.text
-    assert QUEUE.schedules(engine)[0].state == "paused"
+    assert QUEUE.schedules.list(engine)[0].state == "paused"
     assert "The schedule goes on." in user.submit(paused.form("Resume")).text
-    assert QUEUE.schedules(engine)[0].state == "active"
+    assert QUEUE.schedules.list(engine)[0].state == "active"
     gone = page.form("Run now")
-    QUEUE.unschedule(engine, "nightly", channel="customer-7")
+    QUEUE.schedules.remove(engine, "nightly", channel="customer-7")
     assert user.submit(gone).status == 404
 
 

@@ -59,7 +59,7 @@ _FIELDS = (*POLICY, "plan")
 @pytest.fixture
 def app(engine: Engine) -> Starlette:
     """A dashboard of operators."""
-    QUEUE.configure_plan(engine, "free", max_concurrency=2)
+    QUEUE.plans.configure(engine, "free", max_concurrency=2)
     enqueue(engine, "customer-7")
     access = Access("otto", Role.OPERATOR, payloads=True)
     return create_dashboard(engine, authorize=lambda _: access, keep=timedelta(hours=1))

@@ -49,9 +49,9 @@ def _hostile_pages(engine: Engine) -> list[str]:
     hostile = _HOSTILE
     QUEUE.configure(engine, history=True, result_retention=timedelta(days=1))
     for plan in ("gold", hostile):
-        QUEUE.configure_plan(engine, plan, weight=2)
+        QUEUE.plans.configure(engine, plan, weight=2)
     QUEUE.configure_channel(engine, hostile, plan=hostile, max_concurrency=1)
-    QUEUE.schedule(engine, hostile, channel=hostile, every=timedelta(hours=1), kind=hostile)
+    QUEUE.schedules.set(engine, hostile, channel=hostile, every=timedelta(hours=1), kind=hostile)
     for name in ODD_NAMES:
         enqueue(engine, name, name)
     [tried] = enqueue(engine, hostile, kind=hostile)
@@ -62,7 +62,7 @@ def _hostile_pages(engine: Engine) -> list[str]:
     [done] = lease(engine, 1)
     QUEUE.complete(engine, done, result={hostile: hostile * 9, "long": "secret" * 350})
     lease(engine, 99)
-    QUEUE.stop_worker(engine, QUEUE.consumers(engine)[0].consumer, by=hostile * 3)
+    QUEUE.admin.stop_worker(engine, QUEUE.admin.consumers(engine)[0].consumer, by=hostile * 3)
     set_aside(engine, hostile, words=hostile * 9)
     [message] = enqueue(engine, "customer-7", payload={"long": "secret" * 350, hostile: hostile})
     enqueue(engine, "a", queue=Queue(hostile))
@@ -266,7 +266,7 @@ def test_actions(chromium: Open, engine: Engine, *, keyboard: bool) -> None:
 @pytest.mark.parametrize("keyboard", [False, True], ids=["mouse", "keyboard"])
 def test_actions_on_plans_and_messages(chromium: Open, engine: Engine, *, keyboard: bool) -> None:
     """Plans, tenants on them and messages: each button does what it says."""
-    QUEUE.configure_plan(engine, "gold", weight=5)
+    QUEUE.plans.configure(engine, "gold", weight=5)
     [moved, cancelled] = enqueue(engine, "customer-7", "customer-7")
     [later] = enqueue(engine, "customer-7", delay=timedelta(days=1))
     browser = chromium()
@@ -298,7 +298,7 @@ def test_actions_on_plans_and_messages(chromium: Open, engine: Engine, *, keyboa
 @pytest.mark.parametrize("keyboard", [False, True], ids=["mouse", "keyboard"])
 def test_actions_on_groups_schedules_and_letters(chromium: Open, engine: Engine, *, keyboard: bool) -> None:
     """Groups, dead letters and schedules: each button does what it says."""
-    QUEUE.schedule(engine, "nightly", channel="customer-7", every=timedelta(hours=1), kind="report")
+    QUEUE.schedules.set(engine, "nightly", channel="customer-7", every=timedelta(hours=1), kind="report")
     with Session(engine) as session, session.begin(), QUEUE.group(session) as group:
         group.enqueue_many([Enqueue(channel="customer-9", payload=1)])
     browser = chromium()
@@ -315,7 +315,7 @@ def test_actions_on_groups_schedules_and_letters(chromium: Open, engine: Engine,
     bury(engine, "customer-1", kind="parse")
     browser.open("dead")
     browser.press("Purge…", "for good?", "Delete them", "Purged for good: ")
-    assert QUEUE.dead_letters(engine) == []
+    assert QUEUE.dead_letters.list(engine) == []
     assert browser.complaints() == []
 
 

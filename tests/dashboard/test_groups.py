@@ -61,9 +61,9 @@ def test_cancel(browse: Browse, engine: Engine, caplog: pytest.LogCaptureFixture
     assert "Cancel the 3 members" in asked.text
     assert browse("viewer").get("group", queue="documents", group=group).forms == []
     assert browse("viewer").submit(asked.form("Cancel them")).status == 403
-    assert QUEUE.group_status(engine, group).cancelled == 0
+    assert QUEUE.groups.status(engine, group).cancelled == 0
     assert "Cancelled: 2." in user.submit(asked.form("Cancel them")).text
-    assert (QUEUE.group_status(engine, group).cancelled, QUEUE.group_status(engine, group).pending) == (2, 1)
+    assert (QUEUE.groups.status(engine, group).cancelled, QUEUE.groups.status(engine, group).pending) == (2, 1)
     assert f"did cancel_group on queue 'documents' group='{group}': cancelled 2, 1 out" in caplog.text
 
 

@@ -90,7 +90,7 @@ def test_statements_of_figures(engine: Engine, read: list[str]) -> None:
         queue = found.queues[name]
         with engine.connect() as connection:
             of = Queue(name)
-            contention = of.contention(connection, limit=200)
+            contention = of.admin.contention(connection, limit=200)
             assert queue.stats == of.stats(connection)
             assert (queue.contention.channels, queue.contention.waiting) == (contention.channels, contention.waiting)
-            assert list(queue.consumers) == list(of.consumers(connection))
+            assert list(queue.consumers) == list(of.admin.consumers(connection))

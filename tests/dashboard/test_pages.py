@@ -244,8 +244,8 @@ def test_hostile_names(browse: Browse, engine: Engine, name: str) -> None:
     """A name or payload of anything is text on each page, and its links and forms lead to it."""
     queue = Queue(name)
     queue.configure(engine, history=True)
-    queue.configure_plan(engine, name, weight=2)
-    queue.schedule(engine, name, channel=name, every=timedelta(hours=1), kind=name[:60])
+    queue.plans.configure(engine, name, weight=2)
+    queue.schedules.set(engine, name, channel=name, every=timedelta(hours=1), kind=name[:60])
     [dead] = bury(engine, "z", queue=queue, kind=name[:60])
     queue.configure_channel(engine, name, plan=name)
     enqueue(engine, name, queue=queue, kind=name[:60], payload={"p": name})

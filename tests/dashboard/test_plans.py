@@ -19,8 +19,8 @@ def _policy(engine: Engine) -> ChannelPolicy:
 
 
 def _prepare(engine: Engine) -> None:
-    QUEUE.configure_plan(engine, "gold", _GOLD)
-    QUEUE.configure_plan(engine, "free", _FREE)
+    QUEUE.plans.configure(engine, "gold", _GOLD)
+    QUEUE.plans.configure(engine, "free", _FREE)
     QUEUE.configure_channel(engine, "customer-7", plan="free")
     enqueue(engine, "customer-7", "customer-8")
 
@@ -46,7 +46,7 @@ def test_plans_and_who_follows_them(browse: Browse, engine: Engine) -> None:
 
 def test_many_followers(browse: Browse, engine: Engine) -> None:
     """A page has a hundred tenants, and a link to the next ones."""
-    QUEUE.configure_plan(engine, "gold", _GOLD)
+    QUEUE.plans.configure(engine, "gold", _GOLD)
     QUEUE.configure(engine, default_plan="gold")
     enqueue(engine, *(f"customer-{number:03}" for number in range(150)))
     page = browse("viewer").get("plan", queue="documents", plan="gold")
@@ -129,11 +129,11 @@ def test_a_plan_is_made_changed_and_removed(browse: Browse, engine: Engine, capl
     enqueue(engine, "customer-7")
     user = browse("operator")
     asked = user.submit(user.get("plan", queue="documents", plan="gold").form("Make the plan…"), weight="5")
-    assert QUEUE.plans(engine) == []
+    assert QUEUE.plans.list(engine) == []
     assert "weight 1 5" in asked.text
     page = user.submit(asked.form("Make the plan"))
     assert "The plan was changed." in page.text
-    assert QUEUE.plans(engine)[0].policy == ChannelPolicy(weight=5)
+    assert QUEUE.plans.list(engine)[0].policy == ChannelPolicy(weight=5)
     QUEUE.configure_channel(engine, "customer-7", plan="gold")
     page = user.get("plan", queue="documents", plan="gold")
     assert all(form.button != "Remove…" for form in page.forms)
@@ -144,7 +144,7 @@ def test_a_plan_is_made_changed_and_removed(browse: Browse, engine: Engine, capl
     QUEUE.configure_channel(engine, "customer-7", plan=None)
     asked = user.submit(user.get("plan", queue="documents", plan="gold").form("Remove…"))
     assert "The plan was removed." in user.submit(asked.form("Remove the plan")).text
-    assert QUEUE.plans(engine) == []
+    assert QUEUE.plans.list(engine) == []
     assert [record.message for record in caplog.records if record.name == _AUDIT] == [
         "'otto' did plan on queue 'documents' plan='gold': weight: 1 -> 5",
         "'otto' did plan on queue 'documents' plan='gold': rate: no rate -> 10/s",
@@ -159,4 +159,4 @@ def test_viewers_change_no_plan(browse: Browse, engine: Engine) -> None:
     assert browse("viewer").get("plans").forms == []
     assert browse("viewer").submit(form, weight="9").status == 403
     assert browse("stranger").get("plans").status == 403
-    assert QUEUE.plans(engine, "free")[0].policy == _FREE
+    assert QUEUE.plans.list(engine, "free")[0].policy == _FREE

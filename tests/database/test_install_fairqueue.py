@@ -9,7 +9,8 @@ import pytest
 from sqlalchemy import Engine, NullPool, create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from sqlalchemy_fairqueue import AutocommitError, IsolationError, Queue, SchemaMismatch, install_fairqueue
+from sqlalchemy_fairqueue import Queue, SchemaMismatch, install_fairqueue
+from sqlalchemy_fairqueue.errors import AutocommitError, IsolationError
 from sqlalchemy_fairqueue.sql import find_drift
 from tests.fixtures.database import Database
 from tests.worker.helpers import until
@@ -36,7 +37,7 @@ def test_installs_what_is_missing(bare: Engine, schema: str | None) -> None:
     with bare.connect() as connection:
         assert find_drift(connection, schema) == []
     queue = Queue("documents", schema=schema)
-    assert queue.enqueue_now(bare, channel="a", kind="parse", payload=1)
+    assert queue.enqueue(bare, channel="a", kind="parse", payload=1).message_id
 
 
 def test_an_engine_that_commits_each_statement(bare: Engine) -> None:

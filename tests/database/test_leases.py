@@ -19,7 +19,7 @@ TARGET = Target(None, "documents")
 def batch(queue: Queue, engine: Engine) -> list[Delivery]:
     """Two messages under one lease."""
     for number in range(2):
-        queue.enqueue_now(engine, channel="a", payload=number)
+        queue.enqueue(engine, channel="a", payload=number)
     return queue.dequeue(engine, limit=2)
 
 

@@ -43,7 +43,7 @@ def asked(engine: Engine) -> Iterator[list[str]]:
 
 def taken(queue: Queue, database: Database) -> Delivery:
     """A message that was taken while the version was right, on an engine of the test's own."""
-    queue.enqueue_now(database.own, channel="a", payload=1)
+    queue.enqueue(database.own, channel="a", payload=1)
     [one] = queue.dequeue(database.own)
     return one
 
@@ -55,7 +55,7 @@ def _commit(queue: Queue, engine: Engine) -> None:
 
 
 ON_A_CONNECTION: dict[str, Callable[[Queue, Any, Delivery], object]] = {
-    "enqueue": lambda queue, where, _: queue.enqueue_now(where, channel="a", payload=1),
+    "enqueue": lambda queue, where, _: queue.enqueue(where, channel="a", payload=1).message_id,
     "complete": lambda queue, where, delivery: queue.complete(where, delivery),
     "retry": lambda queue, where, delivery: queue.retry(where, delivery),
     "cancel": lambda queue, where, _: queue.cancel(where, 1),
@@ -65,9 +65,9 @@ ON_A_CONNECTION: dict[str, Callable[[Queue, Any, Delivery], object]] = {
     "purge": lambda queue, where, _: queue.purge(where, "a"),
     "stats": lambda queue, where, _: queue.stats(where),
     "channels": lambda queue, where, _: queue.channels(where),
-    "dead_letters": lambda queue, where, _: queue.dead_letters(where),
-    "redrive": lambda queue, where, _: queue.redrive(where),
-    "purge_dead": lambda queue, where, _: queue.purge_dead(where),
+    "dead_letters": lambda queue, where, _: queue.dead_letters.list(where),
+    "redrive": lambda queue, where, _: queue.dead_letters.redrive(where),
+    "purge_dead": lambda queue, where, _: queue.dead_letters.purge(where),
 }
 ON_AN_ENGINE: dict[str, Callable[[Queue, Any, Delivery], object]] = ON_A_CONNECTION | {
     "commit": lambda queue, where, _: _commit(queue, where),
@@ -104,11 +104,11 @@ def test_an_older_version_in_a_transaction(queue: Queue, connect: Connect, datab
 async def test_an_older_version_awaited(queue: Queue, async_engine: AsyncEngine, database: Database) -> None:
     """On an async engine it is the same."""
     say(database, OLDER)
-    for call in (queue.adequeue(async_engine), queue.aenqueue_now(async_engine, channel="a", payload=1)):
+    for call in (queue.dequeue(async_engine), queue.enqueue(async_engine, channel="a", payload=1)):
         with pytest.raises(SchemaMismatch, match=ADVICE):
             await call
     with pytest.raises(SchemaMismatch, match=ADVICE):
-        await queue.astats(async_engine)
+        await queue.stats(async_engine)
 
 
 def test_a_session_goes_on_after_a_rollback(queue: Queue, engine: Engine, database: Database) -> None:

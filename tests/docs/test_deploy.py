@@ -111,7 +111,7 @@ def test_the_command_line_runs(database: Database, engine: Engine, tmp_path: Pat
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "queues.py").write_text(_SHOP)
     queue = Queue("documents")
-    queue.enqueue_now(engine, channel="a", payload=where)
+    queue.enqueue(engine, channel="a", payload=where)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "FAIRQUEUE"))}
     with (
         reserved_port() as port,

@@ -29,11 +29,23 @@ from starlette.routing import Mount
 
 import alembic_ext
 import sqlalchemy_fairqueue
-from sqlalchemy_fairqueue import Queue, dashboard, embedded, metrics, models, otel, reporting, testing
+from sqlalchemy_fairqueue import (
+    Queue,
+    dashboard,
+    embedded,
+    errors,
+    metrics,
+    models,
+    otel,
+    queue,
+    reporting,
+    reports,
+    testing,
+)
 from sqlalchemy_fairqueue.testing import factories
 
 # The operations first: on a database without messages each of them can be done.
-_PACKAGES = (alembic_ext, sqlalchemy_fairqueue, testing, factories, embedded, metrics, otel, dashboard)
+_PACKAGES = (alembic_ext, sqlalchemy_fairqueue, queue, reports, testing, factories, embedded, metrics, otel, dashboard)
 # Of the report, what programs call and catch. Its figures, each a field of the others, are defined on the page itself.
 _OF_REPORTS = (
     *("Advice", "HistoryEmpty", "HistoryTooLong", "HistoryUnreadable", "Objective", "RecordedHistory", "Report"),
@@ -90,6 +102,7 @@ _OF_OPERATIONS = {"arguments", "statements", "to_diff_tuple", "versions"}
 # What they take has no place in a docstring: a role with a grant, an archive that Spark made, pandas. docs/roles.md and
 # docs/spark.md show them.
 _WITHOUT = {"NotGranted", "read_archive", "Report.channels", "Report.queues", "Report.windows"}
+_MODULE = re.compile(r"^sqlalchemy_fairqueue\.(?:(?:errors|queue|reports|testing)\.)?")
 _ROLE = re.compile(r":(?:class|func|meth):`~?([\w.]+)`")
 
 
@@ -97,6 +110,7 @@ def _public() -> Iterator[tuple[str, Any]]:
     """The functions and classes, and the methods and properties that these have from here, by name."""
     names = [(package, name) for package in _PACKAGES for name in package.__all__]
     names += [(reporting, name) for name in _OF_REPORTS]
+    names += [(errors, name) for name in errors.__all__ if inspect.isclass(getattr(errors, name))]
     for package, name in names:
         value = getattr(package, name)
         if inspect.isroutine(value):
@@ -138,7 +152,7 @@ def _named_by(name: str) -> set[str]:
     """The names that have an example and that the section "See Also" of a name names."""
     owner = name.partition(".")[0]
     named = _ROLE.findall(_DOCS[name].partition("See Also:")[2])
-    candidates = {one.removeprefix("sqlalchemy_fairqueue.").removeprefix("testing.") for one in named}
+    candidates = {_MODULE.sub("", one) for one in named}
     return {one for each in candidates for one in (each, f"{owner}.{each}") if one in _EXAMPLES}
 
 
@@ -147,7 +161,7 @@ def _is_shown(name: str) -> bool:
     if name in _EXAMPLES or _named_by(name) or name in _WITHOUT:
         return True
     if not owner:
-        # An awaited twin is shown by its like.
+        # An awaited helper is shown by its like.
         return name.startswith("a") and name[1:] in _EXAMPLES
     if member in _CALLED_BY_OTHERS.get(owner, ()) or (owner.endswith("FairqueueOp") and member in _OF_OPERATIONS):
         return True
@@ -174,6 +188,7 @@ def test_the_examples_run(engine: Engine, async_engine: AsyncEngine, monkeypatch
     reported: list[str] = []
     runner = doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS)
     shared = {key: getattr(package, key) for package in _PACKAGES for key in package.__all__}
+    shared |= {name: getattr(errors, name) for name in errors.__all__}
     shared |= {name: getattr(reporting, name) for name in _OF_REPORTS} | _IMPORTED
     shared |= {"engine": engine, "async_engine": async_engine}
     for number, (name, example) in enumerate(_EXAMPLES.items()):

@@ -30,10 +30,10 @@ def test_a_handler_holds_a_connection_from_its_first_statement(database: Databas
         while database.value("select 1 from pg_stat_activity where pid = :pid", pid=backend):
             pass
 
-    queue.enqueue_now(database.own, channel="a", payload=1)
+    queue.enqueue(database.own, channel="a", payload=1)
     Worker(engine, queue, retry=ONCE).run(drain=True)
     assert held == [0, 1]
-    [letter] = queue.dead_letters(engine)
+    [letter] = queue.dead_letters.list(engine)
     assert "terminating connection due to idle-in-transaction timeout" in (letter.error or "")
     engine.dispose()
 
@@ -50,17 +50,17 @@ def test_calls_on_the_engine_within_handlers_need_one_connection_more(database: 
         session.execute(text("select 1"))
         both.wait(60)
         try:
-            other.enqueue_now(engine, channel="a", payload=delivery.payload)
+            other.enqueue(engine, channel="a", payload=delivery.payload)
         finally:
             both.wait(60)
 
     for _ in range(2):
-        queue.enqueue_now(engine, channel="a", payload=1)
+        queue.enqueue(engine, channel="a", payload=1)
     Worker(engine, queue, retry=ONCE, concurrency=2).run(drain=True)
     if spare:
         assert other.stats(engine).ready == 2
     else:
-        assert {PoolTimeout.__name__ in (letter.error or "") for letter in queue.dead_letters(engine)} == {True}
+        assert {PoolTimeout.__name__ in (letter.error or "") for letter in queue.dead_letters.list(engine)} == {True}
     engine.dispose()
 
 
@@ -82,7 +82,7 @@ def test_async_handlers_that_query_last_need_few_connections(database: Database)
             await session.execute(text("select 1"))
 
         for number in range(6):
-            await queue.aenqueue_now(engine, channel="a", payload=number)
+            await queue.enqueue(engine, channel="a", payload=number)
         worker = AsyncWorker(engine, queue, concurrency=6, retry=ONCE)
         await worker.run(drain=True)
         assert worker.stats.completed == 6
@@ -97,8 +97,8 @@ def test_running_handlers_are_charged_their_estimate(engine: Engine, estimate: i
     queue = Queue("documents")
     queue.configure(engine, fair_by="seconds")
     for _ in range(8):
-        queue.enqueue_now(engine, channel="long", payload=1, cost=estimate)
-        queue.enqueue_now(engine, channel="short", payload=1)
+        queue.enqueue(engine, channel="long", payload=1, cost=estimate)
+        queue.enqueue(engine, channel="short", payload=1)
     taken = []
     for _ in range(8):
         [delivery] = queue.dequeue(engine)
@@ -113,7 +113,7 @@ def test_ready_counts_what_no_worker_can_take(engine: Engine) -> None:
     queue = Queue("documents")
     for channel in ("paused", "limited"):
         for _ in range(3):
-            queue.enqueue_now(engine, channel=channel, payload=1)
+            queue.enqueue(engine, channel=channel, payload=1)
     queue.pause(engine, "paused")
     queue.configure_channel(engine, "limited", max_concurrency=1)
     queue.dequeue(engine, limit=10)
@@ -128,7 +128,7 @@ def test_only_a_delay_costs_a_message_its_place(engine: Engine, delay: timedelta
     """guarantees.md: a message that is tried again without a delay is the next of its channel."""
     queue = Queue("documents")
     for number in range(2):
-        queue.enqueue_now(engine, channel="a", payload=number)
+        queue.enqueue(engine, channel="a", payload=number)
     [delivery] = queue.dequeue(engine)
     queue.retry(engine, delivery, delay=delay)
     [following] = queue.dequeue(engine)
@@ -138,8 +138,8 @@ def test_only_a_delay_costs_a_message_its_place(engine: Engine, delay: timedelta
 def test_a_replacement_is_handled_beside_the_handler_that_runs(engine: Engine) -> None:
     """dedupe.md: while a consumer holds the message, another one gets the one that replaces it at once."""
     queue = Queue("documents")
-    queue.enqueue_now(engine, channel="a", payload=1, key="k")
+    queue.enqueue(engine, channel="a", payload=1, key="k")
     [first] = queue.dequeue(engine)
-    queue.enqueue_now(engine, channel="a", payload=2, key="k", on_duplicate="replace")
+    queue.enqueue(engine, channel="a", payload=2, key="k", on_duplicate="replace")
     [second] = queue.dequeue(engine)
     assert (first.payload, second.payload) == (1, 2)

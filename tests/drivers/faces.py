@@ -3,6 +3,7 @@
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine
@@ -73,7 +74,7 @@ class SyncFace(Face):
 
     def call(self, queue: Queue, verb: str, *arguments: Any, **options: Any) -> Any:
         """As for Face."""
-        return getattr(queue, verb)(self._engine, *arguments, **options)
+        return attrgetter(verb)(queue)(self._engine, *arguments, **options)
 
     def close(self) -> None:
         """As for Face."""
@@ -120,7 +121,7 @@ class AsyncFace(Face):
 
     def call(self, queue: Queue, verb: str, *arguments: Any, **options: Any) -> Any:
         """As for Face."""
-        return self.runner.run(getattr(queue, f"a{verb}")(self._engine, *arguments, **options))
+        return self.runner.run(attrgetter(verb)(queue)(self._engine, *arguments, **options))
 
     def close(self) -> None:
         """As for Face."""

@@ -39,7 +39,7 @@ def _cycle(face: Face, queue: Queue, number: int) -> tuple[Any, ...]:
     if number % 2:
         face.run(lambda session: queue.enqueue(session, channel=channel, payload={"n": number}, headers={"é": 1}))
     else:
-        face.call(queue, "enqueue_now", channel=channel, payload={"n": number}, headers={"é": 1})
+        face.call(queue, "enqueue", channel=channel, payload={"n": number}, headers={"é": 1})
     [delivery] = face.call(queue, "dequeue")
     face.call(queue, "extend", delivery)
     face.call(queue, "complete", delivery)
@@ -194,14 +194,14 @@ def test_errors(make_face: MakeFace, face: Face, queue: Queue, database: Databas
     """The server's refusals raise SQLAlchemy's errors and ours, and the connection goes on."""
     single = make_face(face.url, pool_size=1, max_overflow=0)
     database.execute("alter table fq_message add constraint odd check (kind <> 'odd')")
-    held = single.call(queue, "enqueue_now", channel="a", payload=1, key="k")
+    held = single.call(queue, "enqueue", channel="a", payload=1, key="k").message_id
     for _ in range(_CALLS):
         with pytest.raises(IntegrityError, match="odd") as caught:
-            single.call(queue, "enqueue_now", channel="a", payload=1, kind="odd")
+            single.call(queue, "enqueue", channel="a", payload=1, kind="odd")
         assert "fq_enqueue" in (caught.value.statement or "")
         assert not caught.value.connection_invalidated
         with pytest.raises(DuplicateMessage) as duplicate:
-            single.call(queue, "enqueue_now", channel="a", payload=1, key="k", on_duplicate="raise")
+            single.call(queue, "enqueue", channel="a", payload=1, key="k", on_duplicate="raise")
         assert duplicate.value.message_id == held
     assert channels(database) == ["a"]
 
@@ -211,13 +211,13 @@ def test_a_connection_that_the_server_ended(make_face: MakeFace, face: Face, que
     single = make_face(face.url, pool_size=1, max_overflow=0)
     for number in range(2 * _CALLS):
         _cycle(single, queue, number)
-    for verb, given in (("dequeue", {}), ("enqueue_now", {"channel": "a", "payload": 1})):
+    for verb, given in (("dequeue", {}), ("enqueue", {"channel": "a", "payload": 1})):
         own = single.run(lambda session: session.scalar(text("select pg_backend_pid()")))
         database.execute("select pg_terminate_backend(:pid, 10000)", pid=own)
         with pytest.raises(DBAPIError) as caught:
             single.call(queue, verb, **given)
         assert caught.value.connection_invalidated
-        single.call(queue, "enqueue_now", channel="b", payload=1)
+        single.call(queue, "enqueue", channel="b", payload=1)
     assert channels(database) == ["b", "b"]
 
 
@@ -229,13 +229,13 @@ def test_an_interrupt(make_face: MakeFace, face: Face, queue: Queue, database: D
         _cycle(single, queue, number)
 
     def enqueue(key: str) -> Any:
-        return single.call(queue, "enqueue_now", channel="a", payload=1, key=key)
+        return single.call(queue, "enqueue", channel="a", payload=1, key=key).message_id
 
     with (
         ThreadPoolExecutor() as pool,
         Session(database.own.execution_options(isolation_level="READ COMMITTED")) as other,
     ):
-        queue.enqueue_now(other, channel="a", payload=1, key="k")
+        queue.enqueue(other.connection(), channel="a", payload=1, key="k")
         interrupting = pool.submit(_interrupt_a_waiter, database)
         with pytest.raises((KeyboardInterrupt, asyncio.CancelledError)):
             enqueue("k")

@@ -126,7 +126,7 @@ def test_a_policy_of_other_exceptions(face: Face, queue: Queue, statement: str) 
     """A handler whose statement takes too long gets another attempt on each driver; one that asks nonsense does not."""
     policy = RetryPolicy(first=timedelta(), cap=timedelta(), max_attempts=2, retry_on=(ConnectionError,))
     statements = [text("set local statement_timeout = 20"), text(statement)]
-    face.call(queue, "enqueue_now", channel="a", payload=1)
+    face.call(queue, "enqueue", channel="a", payload=1)
     if isinstance(face, AsyncFace):
 
         @queue.handler(retry=policy)
@@ -143,5 +143,5 @@ def test_a_policy_of_other_exceptions(face: Face, queue: Queue, statement: str) 
                 session.execute(one)
 
         Worker(face.engine, queue, concurrency=1, housekeeping=False).run(drain=True)
-    [letter] = face.call(queue, "dead_letters")
+    [letter] = face.call(queue, "dead_letters.list")
     assert letter.attempts == (2 if "sleep" in statement else 1)

@@ -53,10 +53,10 @@ def test_commands(application: str, bare_cli: Cli, engine: Engine, queue: Queue)
     def run(*words: str) -> dict[str, Any]:
         return dict(bare_cli(*words, "--json", "--app", f"{application}:engine").document)
 
-    queue.enqueue_now(engine, channel="café", payload=1, headers={"x": 1})
+    queue.enqueue(engine, channel="café", payload=1, headers={"x": 1})
     [delivery] = queue.dequeue(engine)
     queue.bury(engine, delivery, reason="bad")
-    queue.enqueue_now(engine, channel="b", payload=2)
+    queue.enqueue(engine, channel="b", payload=2)
     assert run("stats")["queues"][0]["ready"] == 1
     assert {one["channel"] for one in run("channels")["channels"]} == {"café", "b"}
     assert len(run("dead", "list")["dead_letters"]) == 1

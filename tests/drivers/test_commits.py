@@ -9,16 +9,8 @@ from sqlalchemy import event, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import (
-    ChannelFull,
-    ChannelPolicy,
-    Delivery,
-    DuplicateMessage,
-    Enqueue,
-    LeaseLost,
-    Queue,
-    UnsentWork,
-)
+from sqlalchemy_fairqueue import ChannelFull, ChannelPolicy, Delivery, DuplicateMessage, Enqueue, LeaseLost, Queue
+from sqlalchemy_fairqueue.errors import UnsentWork
 from tests.drivers.conftest import MakeFace
 from tests.drivers.faces import Face
 from tests.fixtures.database import Database

@@ -70,7 +70,7 @@ def _reading(face: Face, queue: Queue, _: ExitStack, *, way: str) -> Callable[[]
     ways: dict[str, Callable[[], Any]] = {
         "figures": reading.figures.aget,
         "read": lambda: reading.read(_pid),
-        "ask": lambda: reading.ask(queue.stats, queue.astats),
+        "ask": lambda: reading.ask(queue.stats),
         "doctor": lambda: asyncio.to_thread(reading._examine),
     }
 

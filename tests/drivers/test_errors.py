@@ -75,6 +75,6 @@ def test_a_text_that_the_encoding_lacks(make_face: MakeFace, make_database: obje
     latin = make_database(encoding="LATIN1")  # type: ignore[operator]
     face = make_face(latin.url, pool_size=1)
     with pytest.raises((DBAPIError, UnicodeError)):
-        face.call(queue, "enqueue_now", channel="日本", payload=1)
-    assert face.call(queue, "enqueue_now", channel="naïve", payload=1) > 0
+        face.call(queue, "enqueue", channel="日本", payload=1)
+    assert face.call(queue, "enqueue", channel="naïve", payload=1).message_id > 0
     assert [one.channel for one in face.call(queue, "dequeue")] == ["naïve"]

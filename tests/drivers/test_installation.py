@@ -8,7 +8,8 @@ from alembic.operations import Operations
 from sqlalchemy import Connection
 
 import alembic_ext  # noqa: F401 - registers op.create_fairqueue
-from sqlalchemy_fairqueue import AutocommitError, Queue, SchemaMismatch, install_fairqueue
+from sqlalchemy_fairqueue import Queue, SchemaMismatch, install_fairqueue
+from sqlalchemy_fairqueue.errors import AutocommitError
 from sqlalchemy_fairqueue.sql import NEEDED_VERSION
 from sqlalchemy_fairqueue.sql.catalog import expected_catalog, read_catalog
 from tests.drivers.conftest import MakeFace
@@ -29,7 +30,7 @@ def test_a_migration(make_face: MakeFace, empty_database: Database, queue: Queue
     face.on_connection(upgrade)
     found = face.on_connection(lambda connection: read_catalog(connection, "public"))
     assert found == expected_catalog(NEEDED_VERSION)
-    assert face.call(queue, "enqueue_now", channel="a", payload=1) > 0
+    assert face.call(queue, "enqueue", channel="a", payload=1).message_id > 0
     face.on_connection(lambda connection: _operations(connection).drop_fairqueue(version=NEEDED_VERSION))
     with pytest.raises(SchemaMismatch, match="not installed"):
         make_face(empty_database.url).call(queue, "stats")

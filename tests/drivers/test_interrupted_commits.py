@@ -68,7 +68,7 @@ def _while_it_waits(database: Database, waits: Waits, pids: list[int], act: Call
 
 def _goes_on(face: Face, queue: Queue, database: Database) -> None:
     face.run(lambda session: queue.enqueue(session, channel="next", payload=1))
-    face.call(queue, "enqueue_now", channel="next", payload=1)
+    face.call(queue, "enqueue", channel="next", payload=1)
     assert {*channels(database)} - {"first"} == {"next"}
 
 
@@ -105,9 +105,9 @@ def test_the_handler_of_a_signal(  # noqa: PLR0917 - fixtures
         if where == "call":
             # It waits for the one that has the key.
             with Session(database.own.execution_options(isolation_level="READ COMMITTED")) as other:
-                queue.enqueue_now(other, channel="lost", payload=1, key="k")
+                queue.enqueue(other.connection(), channel="lost", payload=1, key="k")
                 with _while_it_waits(database, waits, pids, interrupt), pytest.raises(raised):
-                    single.call(queue, "enqueue_now", channel="lost", payload=1, key="k")
+                    single.call(queue, "enqueue", channel="lost", payload=1, key="k")
         else:
             with _while_it_waits(database, waits, pids, interrupt), pytest.raises(raised):
                 single.run(lambda session: _commit_slowly(queue, pids, session))
@@ -208,6 +208,6 @@ def test_an_idle_connection_that_the_server_ends(
         database.execute(_END, pid=pid)
     waits.until("select 1 where not exists (select from pg_stat_activity where pid = :pid)", pid=pid)
     with pytest.raises(DBAPIError) as caught:
-        single.call(queue, "enqueue_now", channel="lost", payload=1)
+        single.call(queue, "enqueue", channel="lost", payload=1)
     assert (sqlstate_of(caught.value), caught.value.connection_invalidated) == (state, True)
     _goes_on(single, queue, database)

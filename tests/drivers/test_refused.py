@@ -18,10 +18,10 @@ _RECORDING: list[Callable[[Queue, Session], Any]] = [
     lambda queue, session: queue.pause(session, "a"),
 ]
 _AT_ONCE: list[Callable[[Queue, Any], Any]] = [
-    lambda queue, where: queue.enqueue_now(where, channel="a", payload=1),
+    lambda queue, where: queue.enqueue(where, channel="a", payload=1).message_id,
     Queue.stats,
     Queue.channels,
-    Queue.dead_letters,
+    lambda queue, where: queue.dead_letters.list(where),
 ]
 
 

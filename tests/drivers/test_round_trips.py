@@ -88,7 +88,7 @@ def test_several_queues_and_a_delivery(face: Face, proxy: Proxy, queue: Queue, d
     """A handler's session that completes its delivery and enqueues to two queues adds none either."""
     other = Queue("others")
     for number in range(8):
-        queue.enqueue_now(database.own, channel=f"{number}", payload=number)
+        queue.enqueue(database.own, channel=f"{number}", payload=number)
     deliveries = iter(queue.dequeue(database.own, limit=8))
 
     def work(session: Session) -> None:
@@ -117,7 +117,7 @@ def test_a_group(face: Face, proxy: Proxy, queue: Queue, database: Database) -> 
 def test_all_verbs(face: Face, proxy: Proxy, queue: Queue, database: Database) -> None:
     """Deliveries that are settled in different ways travel too, with the lock of all of them."""
     for number in range(8 * 4):
-        queue.enqueue_now(database.own, channel=f"{number}", payload=number)
+        queue.enqueue(database.own, channel=f"{number}", payload=number)
     deliveries = iter(queue.dequeue(database.own, limit=8 * 4))
 
     def work(session: Session) -> None:

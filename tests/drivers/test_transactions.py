@@ -10,7 +10,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import AutocommitError, IsolationError, Queue
+from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue.errors import AutocommitError, IsolationError
 from tests.drivers.conftest import MakeFace
 from tests.drivers.faces import FACES, AsyncFace, Face
 from tests.fixtures.database import Database
@@ -30,7 +31,7 @@ def test_rollback(face: Face, queue: Queue, database: Database) -> None:
     def work(session: Session) -> None:
         session.add(Upload(name="x"))
         queue.enqueue(session, channel="recorded", payload=1)
-        queue.enqueue_now(session, channel="sent", payload=1)
+        queue.enqueue(session.connection(), channel="sent", payload=1)
         raise _Undo
 
     with pytest.raises(_Undo):
@@ -46,7 +47,7 @@ def test_savepoints(face: Face, queue: Queue, database: Database) -> None:
             queue.enqueue(session, channel="kept", payload=1)
         with session.begin_nested() as savepoint:
             queue.enqueue(session, channel="gone", payload=1)
-            queue.enqueue_now(session, channel="gone too", payload=1)
+            queue.enqueue(session.connection(), channel="gone too", payload=1)
             savepoint.rollback()
         session.add(Upload(name="x"))
 
@@ -86,7 +87,8 @@ def test_autocommit(make_face: MakeFace, face: Face, queue: Queue, database: Dat
         loose.run(lambda session: queue.enqueue(session, channel="a", payload=1))
     with pytest.raises(AutocommitError):
         face.on_connection(
-            lambda connection: queue.enqueue_now(connection, channel="a", payload=1), isolation_level="AUTOCOMMIT"
+            lambda connection: queue.enqueue(connection, channel="a", payload=1).message_id,
+            isolation_level="AUTOCOMMIT",
         )
     assert channels(database) == []
 

@@ -61,9 +61,9 @@ def test_contents(face: Face) -> None:
         found = face.call(queue, "dequeue", limit=5)
         assert [(type(one.content), one.content) for one in found] == [(bytes, content)] * number
         face.call(queue, "bury", found, reason="no \\ reason")
-        letters = face.call(queue, "dead_letters")
+        letters = face.call(queue, "dead_letters.list")
         assert [(one.content, one.reason) for one in letters] == [(content, "no \\ reason")] * number
-        assert len(face.call(queue, "redrive")) == number
+        assert len(face.call(queue, "dead_letters.redrive")) == number
         again = face.call(queue, "dequeue", limit=5)
         assert [one.content for one in again] == [content] * number
         face.call(queue, "complete", again)

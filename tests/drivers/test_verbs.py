@@ -35,7 +35,7 @@ def test_enqueue(face: Face, queue: Queue, database: Database) -> None:
     assert (uploads(database), channels(database)) == (["x"], ["a", "b"])
     assert first.created
     assert second.message_id > first.message_id
-    assert face.call(queue, "enqueue_now", channel="c", payload=1) > second.message_id
+    assert face.call(queue, "enqueue", channel="c", payload=1).message_id > second.message_id
 
 
 def test_keys_with_a_period(face: Face, queue: Queue) -> None:
@@ -45,7 +45,7 @@ def test_keys_with_a_period(face: Face, queue: Queue) -> None:
     assert first.created
     face.call(queue, "complete", face.call(queue, "dequeue"))
     assert face.run(lambda session: queue.enqueue(session, payload=2, **words)).message_id == first.message_id
-    assert face.call(queue, "enqueue_now", payload=3, **words) == first.message_id
+    assert face.call(queue, "enqueue", payload=3, **words).message_id == first.message_id
     messages = [Enqueue(payload=4, **words), Enqueue(channel="a", payload=5)]
     assert [one.outcome for one in face.call(queue, "enqueue_many", messages)] == ["duplicate", "created"]
     receipts = face.on_connection(lambda connection: queue.enqueue_many(connection, messages))
@@ -91,11 +91,11 @@ def test_settle(face: Face) -> None:
 
 def test_other_verbs(face: Face, queue: Queue) -> None:
     """Cancels, purges, pauses, limits and lists."""
-    first = face.call(queue, "enqueue_now", channel="a", payload=1)
-    face.call(queue, "enqueue_now", channel="b", payload=2)
+    first = face.call(queue, "enqueue", channel="a", payload=1).message_id
+    face.call(queue, "enqueue", channel="b", payload=2)
     assert face.call(queue, "cancel", first) is not None
     assert face.call(queue, "purge", "b") is not None
-    face.call(queue, "enqueue_now", channel="a", payload=3)
+    face.call(queue, "enqueue", channel="a", payload=3)
     face.call(queue, "configure", max_concurrency=1)
     face.call(queue, "pause")
     assert face.call(queue, "dequeue") == []
@@ -103,5 +103,5 @@ def test_other_verbs(face: Face, queue: Queue) -> None:
     [held] = face.call(queue, "dequeue", limit=3)
     assert held.payload == 3
     face.call(queue, "bury", held)
-    assert face.call(queue, "purge_dead") == 1
-    assert face.call(queue, "dead_letters") == []
+    assert face.call(queue, "dead_letters.purge") == 1
+    assert face.call(queue, "dead_letters.list") == []

@@ -82,7 +82,7 @@ def test_queue_rate(engine: Engine) -> None:
 
 def _shared(engine: Engine, **limit: object) -> Queue:
     """Another queue that draws from the same limit, with two messages out; a message waits here."""
-    QUEUE.configure_limit(engine, "api", **limit)  # type: ignore[arg-type]
+    QUEUE.limits.configure(engine, "api", **limit)  # type: ignore[call-overload]
     other = Queue("summaries")
     enqueue(engine, "y", "y", queue=other)
     for queue in (QUEUE, other):
@@ -101,7 +101,7 @@ def test_shared_limit(engine: Engine) -> None:
     assert (wait.reason, wait.limit, wait.queues) == (Reason.SHARED_LIMIT, "api", (QueueTaker("summaries", 2),))
     assert [taker.channel for taker in wait.takers] == ["b"]
     [held, _] = other.messages(engine, channel="y")
-    QUEUE.configure_limit(engine, "api", max_concurrency=4)
+    QUEUE.limits.configure(engine, "api", max_concurrency=4)
     assert held.wait is None
     assert _tenant(engine, "a").reason is Reason.TURN
 
@@ -113,7 +113,7 @@ def test_shared_rate(engine: Engine) -> None:
     assert wait is not None
     assert (wait.reason, wait.limit) == (Reason.SHARED_RATE, "api")
     assert wait.until is not None
-    assert wait.until == QUEUE.limits(engine)[0].rate_allows_at
+    assert wait.until == QUEUE.limits.list(engine)[0].rate_allows_at
 
 
 def prepare(engine: Engine, reason: Reason) -> None:
@@ -212,7 +212,7 @@ def test_what_a_drained_worker_left(engine: Engine) -> None:
     assert reasons("drained") == [("no consumer", 1)]
     QUEUE.complete(engine, lease(engine, 1))
     enqueue(engine, "a", "b")
-    [consumer] = QUEUE.consumers(engine)
+    [consumer] = QUEUE.admin.consumers(engine)
     assert reasons(consumer.consumer) == [("no consumer", 2)]
     assert reasons("drained") == [("capacity", 2)]
     QUEUE.configure_channel(engine, "a", rate="1/h, burst 1")
@@ -257,7 +257,7 @@ def test_the_limit_keeps_the_longest_waits_and_the_most_held(engine: Engine) -> 
     _consume(engine, "x", "y", "y")
     enqueue(engine, "b")
     enqueue(engine, "a")
-    contention = QUEUE.contention(engine, limit=1)
+    contention = QUEUE.admin.contention(engine, limit=1)
     assert [one.channel for one in contention.channels] == ["b", "y"]
     assert (contention.waiting, contention.rivals, contention.leased) == (2, 4, 3)
 
@@ -266,16 +266,16 @@ def test_consumers(engine: Engine) -> None:
     """Each consumer is told with what it has held longest; since when, of queues that record their history."""
     enqueue(engine, "a", "b", kind="parse")
     [delivery] = lease(engine, 1)
-    assert QUEUE.consumers(engine)[0].delivered_at is None
+    assert QUEUE.admin.consumers(engine)[0].delivered_at is None
     QUEUE.release(engine, delivery)
     QUEUE.configure(engine, history=True)
     [held] = lease(engine, 1)
-    [consumer] = QUEUE.consumers(engine)
+    [consumer] = QUEUE.admin.consumers(engine)
     assert (consumer.leased, consumer.kind) == (1, "parse")
     assert (consumer.message_id, consumer.channel) == (held.message_id, held.channel)
     assert consumer.delivered_at is not None
     assert consumer.expires_at > consumer.delivered_at
-    assert Queue("other").consumers(engine) == []
+    assert Queue("other").admin.consumers(engine) == []
 
 
 def test_consumers_that_were_asked_to_stop(engine: Engine, database: Database) -> None:
@@ -283,11 +283,11 @@ def test_consumers_that_were_asked_to_stop(engine: Engine, database: Database) -
     QUEUE.configure(engine, history=True)
     enqueue(engine, "a", "b")
     lease(engine, 1)
-    [name] = [one.consumer for one in QUEUE.consumers(engine)]
-    Queue("other").stop_worker(engine, name)
-    assert QUEUE.consumers(engine)[0].stop_requested_at is None
-    QUEUE.stop_worker(engine, name, by="dana")
-    [asked] = QUEUE.consumers(engine)
+    [name] = [one.consumer for one in QUEUE.admin.consumers(engine)]
+    Queue("other").admin.stop_worker(engine, name)
+    assert QUEUE.admin.consumers(engine)[0].stop_requested_at is None
+    QUEUE.admin.stop_worker(engine, name, by="dana")
+    [asked] = QUEUE.admin.consumers(engine)
     assert asked.stop_requested_by == "dana"
     assert asked.delivered_at is not None
     assert asked.stop_requested_at is not None
@@ -295,7 +295,7 @@ def test_consumers_that_were_asked_to_stop(engine: Engine, database: Database) -
 
     def marked(change: str) -> bool:
         database.execute(change)
-        return QUEUE.consumers(engine)[0].stop_requested_at is not None
+        return QUEUE.admin.consumers(engine)[0].stop_requested_at is not None
 
     assert marked("update fq_message set delivered_at = fq_now() + 9000000 where lease_id is not null")
     assert not marked("update fq_message set delivered_at = fq_now() + 11000000 where lease_id is not null")
@@ -309,7 +309,7 @@ def test_consumers_that_were_asked_to_stop(engine: Engine, database: Database) -
 @pytest.mark.parametrize("limit", [0, -1, 100_001, True, "1"])
 def test_limits_that_are_none(engine: Engine, limit: int) -> None:
     """A limit that is none is refused before the database is asked, and by it."""
-    for call in (QUEUE.contention, QUEUE.consumers):
+    for call in (QUEUE.admin.contention, QUEUE.admin.consumers):
         with pytest.raises(InvalidArgument, match="limit"):
             call(engine, limit=limit)
 

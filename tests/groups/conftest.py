@@ -7,7 +7,8 @@ import pytest
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Context, Delivery, Enqueue, GroupStatus, Queue
+from sqlalchemy_fairqueue import Context, Delivery, Enqueue, Queue
+from sqlalchemy_fairqueue.reports import GroupStatus
 from sqlalchemy_fairqueue.testing import make_context
 from tests.fixtures.database import Database
 

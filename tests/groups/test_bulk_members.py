@@ -7,7 +7,8 @@ import pytest
 from sqlalchemy import Engine, event
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Enqueue, OutsideGroupWarning, Queue
+from sqlalchemy_fairqueue import Enqueue, Queue
+from sqlalchemy_fairqueue.errors import OutsideGroupWarning
 from tests.fixtures.database import Database
 from tests.groups.conftest import counts
 
@@ -33,7 +34,7 @@ def test_what_members_have_in_common_is_sent_once(engine: Engine, database: Data
     assert list(map(tuple, database.rows("select distinct group_id, headers from fq_message"))) == [
         (group.id, {"group": str(group.id)}),
     ]
-    assert counts(queue.group_status(engine, group.id))[:2] == (30, 0)
+    assert counts(queue.groups.status(engine, group.id))[:2] == (30, 0)
 
 
 def test_groups_and_others_in_one_transaction(engine: Engine, database: Database, queue: Queue) -> None:
@@ -61,8 +62,8 @@ def test_groups_and_others_in_one_transaction(engine: Engine, database: Database
         for payload, group_id in group_ids.items()
     }
     assert found == expected
-    assert counts(queue.group_status(engine, first.id))[0] == 3
-    assert counts(queue.group_status(engine, second.id))[0] == 2
+    assert counts(queue.groups.status(engine, first.id))[0] == 3
+    assert counts(queue.groups.status(engine, second.id))[0] == 2
 
 
 def test_members_with_keys_for_a_period(engine: Engine, database: Database, queue: Queue) -> None:
@@ -76,4 +77,4 @@ def test_members_with_keys_for_a_period(engine: Engine, database: Database, queu
         list(map(tuple, database.rows("select group_id, headers from fq_message")))
         == [(group.id, {"group": str(group.id)})] * 3
     )
-    assert counts(queue.group_status(engine, group.id))[0] == 3
+    assert counts(queue.groups.status(engine, group.id))[0] == 3

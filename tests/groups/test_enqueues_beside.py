@@ -9,7 +9,8 @@ from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from sqlalchemy_fairqueue import Context, Enqueue, OutsideGroupWarning, Queue
+from sqlalchemy_fairqueue import Context, Enqueue, Queue
+from sqlalchemy_fairqueue.errors import OutsideGroupWarning
 from tests.fixtures.database import Database
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def test_an_enqueue_within_the_block(engine: Engine, queue: Queue, database: Dat
         assert warning.filename == __file__
         said = f"a message of queue '{queue.name}' is enqueued within the block of group {group.id}, and is no member"
         assert said in str(warning.message)
-        assert queue.group_status(engine, group.id).total == 1
+        assert queue.groups.status(engine, group.id).total == 1
         assert database.value("select count(*) from fq_message") == 2 * number
 
 
@@ -78,7 +79,7 @@ def test_what_is_no_mistake(engine: Engine, queue: Queue) -> None:
                 pass
             _enqueue(other, session)
             _enqueue(queue, another)
-            queue.enqueue_now(engine, channel="a", payload=1)
+            queue.enqueue(engine, channel="a", payload=1)
         _enqueue(queue, session)
         with pytest.raises(ZeroDivisionError), queue.group(session):
             raise ZeroDivisionError

@@ -9,19 +9,10 @@ from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import (
-    Bury,
-    ChannelPolicy,
-    Context,
-    Delivery,
-    Enqueue,
-    GroupCounts,
-    InvalidArgument,
-    Queue,
-    UnknownGroup,
-    Worker,
-)
-from sqlalchemy_fairqueue.testing import adrain, arolled_back, drain, rolled_back
+from sqlalchemy_fairqueue import Bury, ChannelPolicy, Context, Delivery, Enqueue, InvalidArgument, Queue, Worker
+from sqlalchemy_fairqueue.errors import UnknownGroup
+from sqlalchemy_fairqueue.reports import GroupCounts
+from sqlalchemy_fairqueue.testing import drain, rolled_back
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.groups.conftest import Make, counts, fold, followups
@@ -38,14 +29,14 @@ def test_what_follows_comes_once(engine: Engine, database: Database, queue: Queu
         queue.complete(engine, delivery)
     fold(database)
     assert followups(database) == []
-    assert counts(queue.group_status(engine, group)) == (3, 2, 0, 0, 1)
+    assert counts(queue.groups.status(engine, group)) == (3, 2, 0, 0, 1)
     queue.complete(engine, first)
     fold(database)
     fold(database)
     [found] = queue.dequeue(engine, limit=9)
     assert (found.kind, found.payload, found.channel) == ("report", "done", "reports")
     assert found.headers == {"after_group": {"id": str(group), "total": 3, "done": 3, "failed": 0, "cancelled": 0}}
-    status = queue.group_status(engine, group)
+    status = queue.groups.status(engine, group)
     assert status.message_id == found.message_id
     assert status.finished_at is not None
     assert status.problem is None
@@ -61,7 +52,7 @@ def test_status_before_it_is_folded(engine: Engine, queue: Queue, make: Make) ->
     queue.bury(engine, second, reason="bad")
     queue.cancel(engine, third.message_id)
     queue.release(engine, third)
-    assert counts(queue.group_status(engine, group)) == (4, 1, 1, 1, 1)
+    assert counts(queue.groups.status(engine, group)) == (4, 1, 1, 1, 1)
 
 
 def test_the_floor_of_another_server_hides_no_end(engine: Engine, database: Database, queue: Queue, make: Make) -> None:
@@ -76,8 +67,8 @@ def test_the_floor_of_another_server_hides_no_end(engine: Engine, database: Data
     for _ in range(20):
         database.execute("select pg_current_xact_id()")
     assert database.value("select fq_groups_due()")
-    assert counts(queue.group_status(engine, group)) == (2, 2, 0, 0, 0)
-    assert [one.done for one in queue.groups(engine)] == [2]
+    assert counts(queue.groups.status(engine, group)) == (2, 2, 0, 0, 0)
+    assert [one.done for one in queue.groups.list(engine)] == [2]
     fold(database)
     assert followups(database) == ["report"]
 
@@ -95,7 +86,7 @@ def test_without_follow_up(engine: Engine, database: Database, queue: Queue) -> 
         group.enqueue_many([Enqueue(channel="a", payload=1)])
     queue.complete(engine, queue.dequeue(engine))
     fold(database)
-    status = queue.group_status(engine, group.id)
+    status = queue.groups.status(engine, group.id)
     assert (status.finished_at is not None, status.message_id) == (True, None)
 
 
@@ -111,8 +102,8 @@ def test_rolled_back(engine: Engine, queue: Queue) -> None:
         kept.enqueue_many([Enqueue(channel="a", payload=3)])
         savepoint.rollback()
     with pytest.raises(UnknownGroup, match="has no group"):
-        queue.group_status(engine, group.id)
-    assert counts(queue.group_status(engine, str(kept.id))) == (1, 0, 0, 0, 1)
+        queue.groups.status(engine, group.id)
+    assert counts(queue.groups.status(engine, str(kept.id))) == (1, 0, 0, 0, 1)
     assert [each.payload for each in queue.dequeue(engine, limit=9)] == [2]
 
 
@@ -132,20 +123,20 @@ def test_cancel_group(engine: Engine, database: Database, queue: Queue, make: Ma
     other = make(0)
     group = make(1, 2, 3, on_failure=True)
     zero, held = queue.dequeue(engine, limit=2)
-    assert queue.cancel_group(engine, group) == (2, 1)
+    assert queue.groups.cancel(engine, group) == (2, 1)
     fold(database)
     assert followups(database) == []
     queue.release(engine, held)
     fold(database)
     assert followups(database) == ["alarm"]
-    assert queue.cancel_group(engine, group) == (0, 0)
-    assert counts(queue.group_status(engine, group)) == (3, 0, 0, 3, 0)
-    assert counts(queue.group_status(engine, other)) == (1, 0, 0, 0, 1)
+    assert queue.groups.cancel(engine, group) == (0, 0)
+    assert counts(queue.groups.status(engine, group)) == (3, 0, 0, 3, 0)
+    assert counts(queue.groups.status(engine, other)) == (1, 0, 0, 0, 1)
     queue.complete(engine, zero)
     with pytest.raises(UnknownGroup):
-        queue.cancel_group(engine, uuid4())
+        queue.groups.cancel(engine, uuid4())
     with pytest.raises(InvalidArgument, match="group_id is 'x'"):
-        queue.cancel_group(engine, "x")
+        queue.groups.cancel(engine, "x")
 
 
 def test_a_full_channel_makes_the_follow_up_wait(
@@ -159,12 +150,12 @@ def test_a_full_channel_makes_the_follow_up_wait(
         second = make()
         fold(database)
         assert followups(database) == ["report"]
-        assert "is full" in str(queue.group_status(engine, second).problem)
+        assert "is full" in str(queue.groups.status(engine, second).problem)
         queue.complete(engine, queue.dequeue(engine))
         clock.advance(timedelta(seconds=2))
         fold(database)
-        assert queue.group_status(engine, second).problem is None
-        assert queue.group_status(engine, first).message_id != queue.group_status(engine, second).message_id
+        assert queue.groups.status(engine, second).problem is None
+        assert queue.groups.status(engine, first).message_id != queue.groups.status(engine, second).message_id
         queue.complete(engine, queue.dequeue(engine))
 
 
@@ -209,15 +200,15 @@ def test_groups_are_listed_and_pruned(
         ids.append(make(*range(number)))
         clock.advance(timedelta(seconds=1))
     fold(database)
-    assert [one.id for one in queue.groups(engine)] == ids[::-1]
-    assert [one.id for one in queue.groups(engine, is_open=True)] == ids[:0:-1]
-    assert [one.id for one in queue.groups(engine, is_open=False)] == ids[:1]
-    page = queue.groups(engine, limit=2)
-    assert [one.id for one in queue.groups(engine, before=page[-1])] == ids[:1]
+    assert [one.id for one in queue.groups.list(engine)] == ids[::-1]
+    assert [one.id for one in queue.groups.list(engine, is_open=True)] == ids[:0:-1]
+    assert [one.id for one in queue.groups.list(engine, is_open=False)] == ids[:1]
+    page = queue.groups.list(engine, limit=2)
+    assert [one.id for one in queue.groups.list(engine, before=page[-1])] == ids[:1]
     assert database.value("select fq_prune_groups(10000000, 100)") == 0
     clock.advance(timedelta(days=8))
     assert database.value("select fq_prune_groups(604800000000, 100)") == 1
-    assert [one.id for one in queue.groups(engine)] == ids[:0:-1]
+    assert [one.id for one in queue.groups.list(engine)] == ids[:0:-1]
 
 
 def test_a_list_counts_what_no_worker_has_counted(engine: Engine, database: Database, queue: Queue, make: Make) -> None:
@@ -225,24 +216,24 @@ def test_a_list_counts_what_no_worker_has_counted(engine: Engine, database: Data
     first, second, empty = make(1, 2, 3), make(4), make()
 
     def agree() -> None:
-        assert {one.id: one for one in queue.groups(engine)} == {
-            each: queue.group_status(engine, each) for each in (first, second, empty)
+        assert {one.id: one for one in queue.groups.list(engine)} == {
+            each: queue.groups.status(engine, each) for each in (first, second, empty)
         }
 
-    assert {one.id: one.pending for one in queue.groups(engine)} == {first: 3, second: 1, empty: 0}
+    assert {one.id: one.pending for one in queue.groups.list(engine)} == {first: 3, second: 1, empty: 0}
     agree()
     taken = queue.dequeue(engine, limit=4)
     queue.complete(engine, taken[:2])
     agree()
     with Session(engine) as session:
         # It has written before the fold, and notes the end of a member after it.
-        queue.enqueue_now(session, channel="b", payload=5)
+        queue.enqueue(session.connection(), channel="b", payload=5)
         fold(database)
         agree()
         queue.bury(session, taken[2], reason="bad")
         session.commit()
     agree()
-    queue.cancel_group(engine, first)
+    queue.groups.cancel(engine, first)
     agree()
     fold(database)
     agree()
@@ -321,15 +312,15 @@ def test_in_tests_that_roll_back(engine: Engine, database: Database) -> None:
 
 
 async def test_async(async_engine: AsyncEngine, database: Database) -> None:
-    """An AsyncSession makes groups in a plain block; the awaited twins show and cancel them."""
+    """An AsyncSession makes groups in a plain block; awaited verbs show and cancel them."""
     queue = Queue("documents")
     async with AsyncSession(async_engine) as session, session.begin():
         with queue.group(session, then=Enqueue(channel="r", payload=1, kind="report")) as group:
             group.enqueue_many([Enqueue(channel="a", payload=1)])
-    assert counts(await queue.agroup_status(async_engine, group.id)) == (1, 0, 0, 0, 1)
-    assert await queue.acancel_group(async_engine, group.id) == (1, 0)
+    assert counts(await queue.groups.status(async_engine, group.id)) == (1, 0, 0, 0, 1)
+    assert await queue.groups.cancel(async_engine, group.id) == (1, 0)
     fold(database)
-    [listed] = await queue.agroups(async_engine)
+    [listed] = await queue.groups.list(async_engine)
     assert (listed.cancelled, followups(database)) == (1, ["report"])
 
     @queue.handler("report")
@@ -337,5 +328,5 @@ async def test_async(async_engine: AsyncEngine, database: Database) -> None:
         assert delivery.headers
         assert context.after_group is not None
 
-    async with arolled_back(async_engine) as session:
-        assert len(await adrain(session, queue)) == 1
+    async with rolled_back(async_engine) as session:
+        assert len(await drain(session, queue)) == 1

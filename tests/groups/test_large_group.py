@@ -73,7 +73,7 @@ def test_a_group_under_chaos(engine: Engine, database: Database, members: int, f
     finally:
         for program in running:
             end_fork(program)
-    status = queue.group_status(engine, group.id)
+    status = queue.groups.status(engine, group.id)
     assert (status.total, status.done, status.failed) == (members, members - unlucky, unlucky)
     assert (status.cancelled, status.pending) == (0, 0)
     [report] = database.rows("select id, headers::text as headers from fq_message")

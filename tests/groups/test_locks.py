@@ -8,7 +8,8 @@ import pytest
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Enqueue, IsolationError, MessageCancelled, Queue
+from sqlalchemy_fairqueue import Enqueue, MessageCancelled, Queue
+from sqlalchemy_fairqueue.errors import IsolationError
 from sqlalchemy_fairqueue.testing import make_context
 from sqlalchemy_fairqueue.unit_of_work import send_recorded
 from tests.fixtures.clock import Clock
@@ -47,11 +48,11 @@ def test_members_do_not_wait_for_each_other(
                 connection.exec_driver_sql("select fq_fold_groups(100, 100, false)")
 
         waits.unhindered(others)
-        assert counts(queue.group_status(engine, group)) == (5, 2, 0, 0, 3)
+        assert counts(queue.groups.status(engine, group)) == (5, 2, 0, 0, 3)
         ending.commit()
         adding.commit()
     fold(database)
-    assert counts(queue.group_status(engine, group)) == (6, 3, 0, 0, 3)
+    assert counts(queue.groups.status(engine, group)) == (6, 3, 0, 0, 3)
 
 
 def test_one_folds_at_a_time(engine: Engine, database: Database, make: Make, waits: Waits) -> None:
@@ -78,9 +79,9 @@ def test_a_cancel_of_a_group_needs_read_committed(engine: Engine, queue: Queue, 
     group = make(1)
     with engine.connect().execution_options(isolation_level=level) as connection:
         with pytest.raises(IsolationError, match=level.lower()):
-            queue.cancel_group(connection, group)
+            queue.groups.cancel(connection, group)
         connection.rollback()
-    assert counts(queue.group_status(engine, group)) == (1, 0, 0, 0, 1)
+    assert counts(queue.groups.status(engine, group)) == (1, 0, 0, 0, 1)
 
 
 def test_a_cancel_of_a_group_waits_for_a_member_that_adds(
@@ -94,7 +95,7 @@ def test_a_cancel_of_a_group_waits_for_a_member_that_adds(
         assert found is not None
         found.enqueue_many([Enqueue(channel="a", payload=2)])
         send_recorded(session)
-        cancelling = waits.start(lambda rival: queue.cancel_group(rival, group)).blocked()
+        cancelling = waits.start(lambda rival: queue.groups.cancel(rival, group)).blocked()
         session.commit()
         assert cancelling.result() == (1, 1)
         found.enqueue_many([Enqueue(channel="a", payload=3)])
@@ -102,7 +103,7 @@ def test_a_cancel_of_a_group_waits_for_a_member_that_adds(
             session.commit()
         session.rollback()
     queue.release(engine, first)
-    assert counts(queue.group_status(engine, group)) == (2, 0, 0, 2, 0)
+    assert counts(queue.groups.status(engine, group)) == (2, 0, 0, 2, 0)
 
 
 def _group(engine: Engine, queue: Queue, then: Enqueue) -> UUID:
@@ -134,7 +135,7 @@ def test_follow_ups_whose_channel_is_being_made_wait_alone(
     """
     queue.configure_channel(engine, "there", weight=1)
     with Session(engine) as making:
-        queue.enqueue_now(making, channel="reports", payload=1)
+        queue.enqueue(making.connection(), channel="reports", payload=1)
         groups = [make() for _ in range(5)]
         others = [_group(engine, queue, Enqueue(channel=name, payload=1)) for name in ("a-new", "there", "z-new")]
         for pause in (1, 2, 4, 8, 16, 16):
@@ -142,8 +143,8 @@ def test_follow_ups_whose_channel_is_being_made_wait_alone(
             tried, waiting = _folded(database)
             after = database.value("select fq_now()")
             assert (tried, waiting[-1]) == (1 + len(others), len(groups))
-            assert "lock timeout" in str(queue.group_status(engine, groups[4]).problem)
-            assert [queue.group_status(engine, group).finished_at is None for group in others] == [False] * len(others)
+            assert "lock timeout" in str(queue.groups.status(engine, groups[4]).problem)
+            assert [queue.groups.status(engine, group).finished_at is None for group in others] == [False] * len(others)
             for row in database.rows("select due_at from fq_group where problem is not null"):
                 assert before <= row.due_at - pause * 1_000_000 <= after
             clock.advance(timedelta(seconds=pause))
@@ -161,7 +162,7 @@ def test_a_fold_ends_with_its_first_wait(engine: Engine, database: Database, que
     queue.configure_channel(engine, "b", weight=1)
     with Session(engine) as holding:
         for key in keys:
-            queue.enqueue_now(holding, channel="b", payload=1, key=key)
+            queue.enqueue(holding.connection(), channel="b", payload=1, key=key)
         blocked = [_group(engine, queue, Enqueue(channel="b", payload=2, key=key)) for key in keys]
         others = [
             _group(engine, queue, Enqueue(channel="a-new", payload="first")),
@@ -171,8 +172,8 @@ def test_a_fold_ends_with_its_first_wait(engine: Engine, database: Database, que
         assert tried == len(blocked) + len(others)
         assert waiting[-1] == len(blocked)
         assert max(later - earlier for earlier, later in pairwise(waiting)) == 1
-        assert [queue.group_status(engine, group).finished_at is None for group in others] == [False] * len(others)
+        assert [queue.groups.status(engine, group).finished_at is None for group in others] == [False] * len(others)
         holding.commit()
     database.execute("update fq_group set due_at = 1 where due_at is not null")
     fold(database)
-    assert [queue.group_status(engine, group).finished_at is None for group in blocked] == [False] * len(blocked)
+    assert [queue.groups.status(engine, group).finished_at is None for group in blocked] == [False] * len(blocked)

@@ -4,14 +4,8 @@ import pytest
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import (
-    Enqueue,
-    InvalidArgument,
-    LeaseLost,
-    MessageCancelled,
-    Queue,
-    UnknownGroup,
-)
+from sqlalchemy_fairqueue import Enqueue, InvalidArgument, LeaseLost, MessageCancelled, Queue
+from sqlalchemy_fairqueue.errors import UnknownGroup
 from sqlalchemy_fairqueue.unit_of_work import send_recorded
 from tests.fixtures.database import Database
 from tests.groups.conftest import Make, add, context_of, counts, fold, followups
@@ -22,19 +16,19 @@ pytestmark = pytest.mark.installed
 
 def test_keys(engine: Engine, database: Database, queue: Queue, make: Make) -> None:
     """A duplicate is no member; a member that another message replaces stays one, and a leased one that is, too."""
-    queue.enqueue_now(engine, channel="a", payload=0, key="standing")
+    queue.enqueue(engine, channel="a", payload=0, key="standing")
     skipped = make(1, key="standing")
-    assert counts(queue.group_status(engine, skipped)) == (0, 0, 0, 0, 0)
+    assert counts(queue.groups.status(engine, skipped)) == (0, 0, 0, 0, 0)
     fold(database)
     assert followups(database) == ["report"]
 
     group = make(2, key="k")
-    queue.enqueue_now(engine, channel="a", payload=3, key="k", on_duplicate="replace")
-    assert counts(queue.group_status(engine, group)) == (1, 0, 0, 0, 1)
+    queue.enqueue(engine, channel="a", payload=3, key="k", on_duplicate="replace")
+    assert counts(queue.groups.status(engine, group)) == (1, 0, 0, 0, 1)
     [member] = [each for each in queue.dequeue(engine, limit=9) if each.payload == 3]
-    queue.enqueue_now(engine, channel="a", payload=4, key="k", on_duplicate="replace")
+    queue.enqueue(engine, channel="a", payload=4, key="k", on_duplicate="replace")
     queue.complete(engine, member)
-    assert counts(queue.group_status(engine, group)) == (1, 1, 0, 0, 0)
+    assert counts(queue.groups.status(engine, group)) == (1, 1, 0, 0, 0)
     with pytest.raises(InvalidArgument, match="on_duplicate='replace'"):
         make(5, key="k", on_duplicate="replace")
 
@@ -43,20 +37,20 @@ def test_dropped_messages_are_no_members(engine: Engine, queue: Queue, make: Mak
     """What a full channel drops is not waited for."""
     queue.configure_channel(engine, "a", max_backlog=1, on_full="drop")
     group = make(1, 2, 3)
-    assert counts(queue.group_status(engine, group)) == (1, 0, 0, 0, 1)
+    assert counts(queue.groups.status(engine, group)) == (1, 0, 0, 0, 1)
 
 
 def test_a_moved_member_goes_on(engine: Engine, database: Database, queue: Queue, make: Make) -> None:
     """A member that is moved to another channel has not ended, and has its cost and its group there."""
     group = make(1, cost=7)
     [message_id] = [row.id for row in database.rows("select id from fq_message")]
-    assert queue.move(engine, message_id, "b") == "moved"
+    assert queue.admin.move(engine, message_id, "b") == "moved"
     fold(database)
-    assert counts(queue.group_status(engine, group)) == (1, 0, 0, 0, 1)
+    assert counts(queue.groups.status(engine, group)) == (1, 0, 0, 0, 1)
     assert database.value("select cost from fq_message") == 7
     queue.complete(engine, queue.dequeue(engine))
     fold(database)
-    assert counts(queue.group_status(engine, group)) == (1, 1, 0, 0, 0)
+    assert counts(queue.groups.status(engine, group)) == (1, 1, 0, 0, 0)
 
 
 def test_who_may_not_add(engine: Engine, database: Database, queue: Queue, make: Make) -> None:
@@ -101,7 +95,7 @@ def test_a_member_that_adds_is_locked(engine: Engine, database: Database, queue:
         assert list(queue.dequeue(engine, limit=9)) == []
         fold(database)
         assert followups(database) == []
-    assert counts(queue.group_status(engine, group)) == (2, 0, 0, 0, 2)
+    assert counts(queue.groups.status(engine, group)) == (2, 0, 0, 0, 2)
 
 
 def test_notes_beyond_the_limit(engine: Engine, database: Database, queue: Queue, make: Make) -> None:

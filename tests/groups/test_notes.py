@@ -40,7 +40,7 @@ def test_one_note_a_call_and_group(engine: Engine, database: Database, queue: Qu
     found = {(row.group_id, row.done, row.failed, row.cancelled) for row in notes}
     assert (len(notes), found) == (3, {(first, 4, 0, 0), (first, 0, 0, 1), (second, 3, 0, 0)})
     fold(database)
-    assert counts(queue.group_status(engine, first)) == (5, 4, 0, 1, 0)
+    assert counts(queue.groups.status(engine, first)) == (5, 4, 0, 1, 0)
 
 
 def test_a_note_of_failures(engine: Engine, database: Database, queue: Queue, make: Make) -> None:
@@ -53,4 +53,4 @@ def test_a_note_of_failures(engine: Engine, database: Database, queue: Queue, ma
     queue.bury(engine, batch, reason="bad")
     notes = database.rows("select done, failed, cancelled from fq_group_note order by failed desc")
     assert [tuple(row) for row in notes] == [(0, 3, 0), (0, 0, 1)]
-    assert counts(queue.group_status(engine, group)) == (4, 0, 3, 1, 0)
+    assert counts(queue.groups.status(engine, group)) == (4, 0, 3, 1, 0)

@@ -76,10 +76,10 @@ def test_what_open_transactions_note_is_folded_when_they_commit(
         assert followups(database) == []
         session.commit()
         session.close()
-        assert counts(queue.group_status(engine, group))[1] == number
+        assert counts(queue.groups.status(engine, group))[1] == number
         assert database.rows("select fq_groups_due() as due")[0].due
         fold(database)
-        assert counts(queue.group_status(engine, group))[1] == number
+        assert counts(queue.groups.status(engine, group))[1] == number
         assert not database.rows("select fq_groups_due() as due")[0].due
     assert followups(database) == ["report"]
 

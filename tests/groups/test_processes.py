@@ -57,7 +57,7 @@ def test_killed_workers(engine: Engine, database: Database) -> None:
     reports = database.rows("select convert_from(content, 'UTF8')::int as number from fq_message where kind = 'report'")
     assert sorted(row.number for row in reports) == list(range(GROUPS))
     for group_id in ids:
-        status = queue.group_status(engine, group_id)
+        status = queue.groups.status(engine, group_id)
         assert (status.total, status.done + status.failed, status.pending) == (MEMBERS, MEMBERS, 0)
-    failed = sum(queue.group_status(engine, group_id).failed for group_id in ids)
+    failed = sum(queue.groups.status(engine, group_id).failed for group_id in ids)
     assert failed == database.value("select count(*) from fq_dead_letter")

@@ -177,7 +177,7 @@ class Program:
         """Some member that nobody holds goes to another channel."""
         waiting = [one for one, group in self.of.items() if one in group.pending and one not in self.out]
         if waiting:
-            moved = self.queue.move(self.engine, waiting[number % len(waiting)], "b")
+            moved = self.queue.admin.move(self.engine, waiting[number % len(waiting)], "b")
             assert moved in {"moved", "unchanged"}
 
     def purge(self) -> None:
@@ -197,7 +197,7 @@ class Program:
         held = {each for each in group.pending if each in self.out}
         newly = held - self.cancelled
         gone = group.pending - held
-        assert self.queue.cancel_group(self.engine, group_id) == (len(gone), len(newly))
+        assert self.queue.groups.cancel(self.engine, group_id) == (len(gone), len(newly))
         self.cancelled |= held
         for message_id in gone:
             group.end(message_id, "cancelled")
@@ -213,7 +213,7 @@ class Program:
         elif what == "move":
             self.move(number)
         elif what == "redrive":
-            self.queue.redrive(self.engine)
+            self.queue.dead_letters.redrive(self.engine)
         elif what == "cancel group":
             self.cancel_group(number)
         elif what == "fold":
@@ -225,7 +225,7 @@ class Program:
     def compare(self) -> None:
         """Counts are exact; no group with pending members is followed."""
         for group_id, group in self.groups.items():
-            status = self.queue.group_status(self.engine, group_id)
+            status = self.queue.groups.status(self.engine, group_id)
             assert counts(status) == group.counts
             assert status.finished_at is None or not group.pending
 

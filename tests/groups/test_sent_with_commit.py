@@ -8,7 +8,8 @@ from sqlalchemy import Engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import ChannelFull, DuplicateMessage, Enqueue, OutsideGroupWarning, Queue
+from sqlalchemy_fairqueue import ChannelFull, DuplicateMessage, Enqueue, Queue
+from sqlalchemy_fairqueue.errors import OutsideGroupWarning
 from tests.fixtures.database import Database
 from tests.groups.conftest import Make, counts, fold, followups
 
@@ -27,7 +28,7 @@ def test_members_are_counted_by_the_server(engine: Engine, database: Database, q
     def hear(*args: Any) -> None:
         called.append(args[2])
 
-    queue.enqueue_now(engine, channel="a", payload=0, key="taken")
+    queue.enqueue(engine, channel="a", payload=0, key="taken")
     event.listen(engine, "before_cursor_execute", hear)
     with (
         Session(engine) as session,
@@ -42,10 +43,10 @@ def test_members_are_counted_by_the_server(engine: Engine, database: Database, q
             with pytest.warns(OutsideGroupWarning):
                 queue.enqueue(session, channel="b", payload=number)
     event.remove(engine, "before_cursor_execute", hear)
-    found = [counts(queue.group_status(engine, group.id))[0] for group in (first, second, empty)]
+    found = [counts(queue.groups.status(engine, group.id))[0] for group in (first, second, empty)]
     assert found == [4, 2, 0]
     fold(database)
-    assert [queue.group_status(engine, group.id).finished_at is None for group in (first, second, empty)] == [
+    assert [queue.groups.status(engine, group.id).finished_at is None for group in (first, second, empty)] == [
         True,
         True,
         False,
@@ -57,7 +58,7 @@ def test_members_are_counted_by_the_server(engine: Engine, database: Database, q
 
 def test_refused_with_the_commit(engine: Engine, database: Database, queue: Queue) -> None:
     """A key that stands and a full channel fail the COMMIT, and leave nothing of the group."""
-    queue.enqueue_now(engine, channel="a", payload=0, key="taken")
+    queue.enqueue(engine, channel="a", payload=0, key="taken")
     queue.configure_channel(engine, "small", max_backlog=1)
     for bad, error in (
         (Enqueue(channel="a", payload=1, key="taken", on_duplicate="raise"), DuplicateMessage),
@@ -78,8 +79,8 @@ def test_a_member_that_settles_makes_a_group(engine: Engine, database: Database,
         with queue.group(session, then=then) as inner:
             inner.enqueue_many(Enqueue(channel="a", payload=number) for number in range(3))
         queue.complete(session, delivery)
-    assert counts(queue.group_status(engine, outer)) == (1, 1, 0, 0, 0)
-    assert counts(queue.group_status(engine, inner.id)) == (3, 0, 0, 0, 3)
+    assert counts(queue.groups.status(engine, outer)) == (1, 1, 0, 0, 0)
+    assert counts(queue.groups.status(engine, inner.id)) == (3, 0, 0, 0, 3)
     queue.complete(engine, queue.dequeue(engine, limit=3))
     fold(database)
     assert followups(database) == ["report", "report"]

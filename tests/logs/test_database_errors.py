@@ -12,8 +12,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 import sqlalchemy_fairqueue
-from sqlalchemy_fairqueue import Delivery, Queue, RetryPolicy, StartError, Worker
-from sqlalchemy_fairqueue.errors import logged
+from sqlalchemy_fairqueue import Delivery, Queue, RetryPolicy, Worker
+from sqlalchemy_fairqueue.errors import StartError, logged
 from sqlalchemy_fairqueue.logs import JsonFormatter
 from sqlalchemy_fairqueue.metrics import QueueCollector
 from tests.drivers.conftest import face, make_face, queue

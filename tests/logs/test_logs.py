@@ -58,7 +58,7 @@ def test_lines_of_a_failed_handler(engine: Engine, caplog: pytest.LogCaptureFixt
     def parse(_: Delivery) -> None:
         raise ValueError("no such page")
 
-    message_id = queue.enqueue_now(engine, channel='two\n"lines"', payload=1, kind="parse")
+    message_id = queue.enqueue(engine, channel='two\n"lines"', payload=1, kind="parse").message_id
     Worker(engine, queue, concurrency=1, name="reader").run(drain=True)
     lines = [JsonFormatter().format(record) for record in caplog.records]
     assert not any("\n" in line for line in lines)
@@ -124,9 +124,9 @@ async def test_sentry(events: list[Any], engine: Engine, async_engine: AsyncEngi
     async def send(_: Delivery) -> None:
         raise OSError("no answer")
 
-    first = plain.enqueue_now(engine, channel="customer-7", payload=1, kind="parse")
+    first = plain.enqueue(engine, channel="customer-7", payload=1, kind="parse").message_id
     Worker(engine, plain, concurrency=1, middleware=[sentry_scope]).run(drain=True)
-    second = other.enqueue_now(engine, channel="customer-8", payload=1, kind="send")
+    second = other.enqueue(engine, channel="customer-8", payload=1, kind="send").message_id
     await AsyncWorker(async_engine, other, concurrency=1, middleware=[async_sentry_scope]).run(drain=True)
     found = [
         (event["exception"]["values"][0]["type"], event["tags"], event["contexts"]["fairqueue"]) for event in events

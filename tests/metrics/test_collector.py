@@ -143,7 +143,7 @@ def test_shortfall_of_share(engine: Engine) -> None:
     """It is what the tenant that fares worst lacks of its share: nothing where each has its own."""
     enqueue(engine, "a", "a", "b")
     assert len(lease(engine, 1)) == 1
-    [holds] = [one.channel for one in QUEUE.contention(engine).channels if one.leased]
+    [holds] = [one.channel for one in QUEUE.admin.contention(engine).channels if one.leased]
     found = _scraped(QueueCollector(engine))["fairqueue_share_shortfall", QUEUE.name]
     assert found == 0.5
     assert lease(engine, 1)[0].channel != holds

@@ -118,7 +118,7 @@ class Business(OpenTransactions):
         transaction.layers[-1].recorded.append(replace(wanted, receipt=receipt))
 
     @rule(tx=TRANSACTIONS, message=MESSAGES)
-    def enqueue_now(self, tx: int, message: tuple[str, str | None, When, OnDuplicate]) -> None:
+    def enqueue_at_once(self, tx: int, message: tuple[str, str | None, When, OnDuplicate]) -> None:
         """Sent at once: a first use or a key is held until the transaction ends."""
         self.add_now(tx, self.wanted(*message))
 
@@ -128,7 +128,7 @@ class Business(OpenTransactions):
         receipt = wanted.receipt
 
         def send() -> None:
-            receipt.message_id = self.world.queues[0].enqueue_now(session, **arguments(wanted))
+            receipt.message_id = self.world.queues[0].enqueue(session.connection(), **arguments(wanted)).message_id
 
         if self.send_now(tx, [wanted], send):
             receipt.outcome = transaction.sent.added[-1].outcome

@@ -14,12 +14,11 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engin
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import ChannelPolicy, Queue
+from sqlalchemy_fairqueue.queue.base import Facet
 from sqlalchemy_fairqueue.queue.consumer import Consumer
 from tests.fixtures.drivers import ASYNC, SYNC
 
 R = TypeVar("R")
-# Verbs that an AsyncSession has awaited; others only record on it.
-_AT_ONCE = {"enqueue_now", "redrive", "purge_dead"}
 
 
 def libpq_options(settings: dict[str, str]) -> str:
@@ -122,7 +121,8 @@ class AsyncFace(Face):
 
     def consumer(self, queue: "AwaitedQueue", engine: "AwaitedEngine") -> Consumer:
         """As for Face."""
-        return queue.own._consumer(engine.own.sync_engine)
+        consumer: Consumer = queue.own._consumer(engine.own.sync_engine)
+        return consumer
 
     def close(self) -> None:
         """As for Face."""
@@ -219,14 +219,14 @@ class AwaitedSession(Awaited):
 
 
 class AwaitedQueue:
-    """A Queue: on a session its plain verbs record, all others are those with an "a" in front."""
+    """A queue, or a facet of one, whose coroutines are run."""
 
-    def __init__(self, own: Queue, run: _Run) -> None:
+    def __init__(self, own: Any, run: _Run) -> None:
         self.own = own
         self._run = run
 
     @property
-    def defaults(self) -> ChannelPolicy | None:
+    def defaults(self) -> Any:
         """The policy that the application brings."""
         return self.own.defaults
 
@@ -234,11 +234,13 @@ class AwaitedQueue:
     def defaults(self, policy: ChannelPolicy) -> None:
         self.own.defaults = policy
 
-    def __getattr__(self, verb: str) -> Callable[..., Any]:
+    def __getattr__(self, verb: str) -> Any:
+        if isinstance(facet := getattr(self.own, verb), Facet):
+            return AwaitedQueue(facet, self._run)
+
         def call(where: Awaited, *arguments: Any, **how: Any) -> Any:
-            if isinstance(where, AwaitedSession) and verb not in _AT_ONCE:
-                return getattr(self.own, verb)(where.own, *arguments, **how)
-            return self._run(getattr(self.own, f"a{verb}")(where.own, *arguments, **how))
+            answer = getattr(self.own, verb)(where.own, *arguments, **how)
+            return self._run(answer) if asyncio.iscoroutine(answer) else answer
 
         return call
 

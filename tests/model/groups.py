@@ -78,7 +78,7 @@ class GroupsMachine(FairQueueMachine):
             return
         gone = [one.id for one in members if one.lease_id is None]
         newly = {one.id for one in members if one.lease_id is not None and not one.cancelled}
-        told = self.world.queues[0].cancel_group(self.world.engine, group_id)
+        told = self.world.queues[0].groups.cancel(self.world.engine, group_id)
         assert told == (len(gone), len(newly))
         self.saw("cancel of a group")
         self.apply(Effects(ended=dict.fromkeys(gone, "cancelled"), withdrawn=newly))
@@ -101,7 +101,7 @@ class GroupsMachine(FairQueueMachine):
         """What a group is said to be is what has become of its members, also if no worker has counted it yet."""
         group_id = list(self.books.groups)[which % len(self.books.groups)]
         group = self.books.groups[group_id]
-        status = self.world.queues[0].group_status(self.world.engine, group_id)
+        status = self.world.queues[0].groups.status(self.world.engine, group_id)
         counts = {name: getattr(status, name) for name in group.counts}
         assert counts == group.counts
         assert (status.pending, status.finished_at is not None) == (len(group.pending), group.is_finished)

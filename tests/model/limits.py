@@ -32,7 +32,7 @@ class LimitsMachine(FairQueueMachine):
         self.drawn = Drawn()
         self.rival = self.world.queue("rival")
         self.held: list[Delivery] = []
-        self.rival.configure_limit(self.world.engine, SHARED, max_concurrency=None)
+        self.rival.limits.configure(self.world.engine, SHARED, max_concurrency=None)
         self.rival.configure(self.world.engine, limits=[SHARED])
 
     @initialize(most=st.none() | st.integers(1, 6), rate=RATES, own=RATES)
@@ -58,7 +58,7 @@ class LimitsMachine(FairQueueMachine):
     @rule(most=st.none() | st.integers(1, 6), rate=RATES)
     def change_shared_limit(self, most: int | None, rate: Rate | None) -> None:
         """Set the shared limit, raise it, lower it, lift it."""
-        self.rival.configure_limit(self.world.engine, SHARED, max_concurrency=most, rate=rate)
+        self.rival.limits.configure(self.world.engine, SHARED, max_concurrency=most, rate=rate)
         self.shared_most = most
         self.drawn = Drawn(RateCell(rate))
 
@@ -66,7 +66,7 @@ class LimitsMachine(FairQueueMachine):
     def rival_takes(self, count: int) -> None:
         """The rival adds messages and takes as many as it is let."""
         for _ in range(count):
-            self.rival.enqueue_now(self.world.engine, channel="r", payload=None)
+            self.rival.enqueue(self.world.engine, channel="r", payload=None)
         before = self.world.pass_by((one.expires_at for one in self.books.leases.values()), _STEPS, _STEPS)
         batch = self.rival.dequeue(self.world.engine, limit=count, lease=_LEASE)
         self._note_abandoned(before)

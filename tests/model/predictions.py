@@ -7,7 +7,8 @@ work raises, or that the work would wait for another transaction. The machine ne
 from dataclasses import replace
 from typing import Literal
 
-from sqlalchemy_fairqueue import LeaseLost, LockOrderError, MessageCancelled, UnknownGroup
+from sqlalchemy_fairqueue import LeaseLost, MessageCancelled
+from sqlalchemy_fairqueue.errors import LockOrderError, UnknownGroup
 from sqlalchemy_fairqueue.unit_of_work import Verb
 from tests.model.administration_model import administer, hold
 from tests.model.books import Outcome
@@ -39,7 +40,7 @@ def plan(scene: Scene, own: Transaction, works: list[Work]) -> Plan:
     if wanted:
         # Each channel that is made first looks at the clock.
         scene = replace(scene, now=scene.now + TICK * len(found.effects.made))
-        EnqueueModel(scene, found, wanted, later | (held or frozenset()), _cancelled(own, works)).run()
+        EnqueueModel(scene, found, wanted, later | (held or frozenset()), _cancelled(works)).run()
         if found.error is not None:
             return found
     if held is not None or adders or len({type(work) for work in ends}) > 1:
@@ -79,12 +80,11 @@ def _join(scene: Scene, work: Wanted, found: Plan) -> None:
     found.effects.messages.add(adder.message_id)
 
 
-def _cancelled(own: Transaction, works: list[Work]) -> dict[int, int]:
+def _cancelled(works: list[Work]) -> dict[int, int]:
     """The messages to cancel, each with how many enqueues were asked for before."""
     found: dict[int, int] = {}
-    earlier = [] if works == own.recorded else [work for work in own.recorded if isinstance(work, Cancelled)]
     before = 0
-    for work in [*earlier, *works]:
+    for work in works:
         if isinstance(work, Wanted):
             before += 1
         elif isinstance(work, Cancelled):

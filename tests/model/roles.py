@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 from sqlalchemy.exc import ProgrammingError
 
-from sqlalchemy_fairqueue import ChannelPolicy, NotGranted
+from sqlalchemy_fairqueue import ChannelPolicy
+from sqlalchemy_fairqueue.errors import NotGranted
 from sqlalchemy_fairqueue.unit_of_work import Verb
 from tests.model.administration import POLICIES
 from tests.model.books import QueueLimits

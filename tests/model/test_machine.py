@@ -4,7 +4,6 @@ from collections.abc import Callable
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from sqlalchemy_fairqueue import FairQueueError, Queue
 from tests.fixtures.drivers import DRIVER
 from tests.model.groups import GroupsMachine
 from tests.model.limits import LimitsMachine
@@ -113,17 +112,6 @@ def test_some_programs_on_the_other_drivers(make_world: Callable[[str], World], 
     world = make_world(driver)
     for machine in (FairQueueMachine, LimitsMachine, GroupsMachine):
         run(world, _sample(_SAMPLE), machine)
-
-
-@pytest.mark.whole
-def test_a_mistake_of_an_async_verb_is_noticed(
-    make_world: Callable[[str], World], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The rules of an async driver await the async verbs: one that counts an attempt too many fulfils no prediction."""
-    monkeypatch.setattr(Queue, "arelease", Queue.aretry)
-    # An error of the library that the model did not predict is a difference too.
-    with pytest.raises((AssertionError, FairQueueError)):
-        run(make_world("asyncpg"), settings(_sample(100), derandomize=True), FairQueueMachine)
 
 
 def _sample(examples: int) -> settings:

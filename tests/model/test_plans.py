@@ -49,16 +49,16 @@ class _Books:
 
 def _run(engine: Engine, seed: int, fair_by: str) -> None:  # noqa: C901 - one case a step
     random, books, queue = Random(seed), _Books(), Queue("model")  # noqa: S311 - programs that repeat
-    queue.configure(engine, fair_by=fair_by)  # type: ignore[arg-type]
+    queue.configure(engine, fair_by=fair_by)  # type: ignore[call-overload]
     for plan in _PLANS:
         books.plans[plan] = random.choice(_LIMITS)
-        queue.configure_plan(engine, plan, max_concurrency=books.plans[plan], weight=random.randint(1, 3))
+        queue.plans.configure(engine, plan, max_concurrency=books.plans[plan], weight=random.randint(1, 3))
     for _ in range(_STEPS):
         channel, plan, limit = random.choice(_CHANNELS), random.choice(_PLANS), random.choice(_LIMITS)
         match random.randrange(8):
             case 0:
                 with Session(engine) as session:
-                    queue.configure_plan(session, plan, max_concurrency=limit)
+                    queue.plans.configure(session, plan, max_concurrency=limit)
                     session.commit()
                 books.plans[plan] = limit
             case 1:
@@ -77,7 +77,7 @@ def _run(engine: Engine, seed: int, fair_by: str) -> None:  # noqa: C901 - one c
                 queue.complete(engine, [books.held.pop(random.randrange(len(books.held))) for _ in books.held[::2]])
             case 6:
                 for name in random.choices(_CHANNELS, k=4):
-                    queue.enqueue_now(engine, channel=name, payload=None)
+                    queue.enqueue(engine, channel=name, payload=None)
                     books.waiting[name] += 1
             case _:
                 _take(engine, queue, books, random.randint(1, 8))

@@ -25,7 +25,7 @@ def test_examples_run(engine: Engine) -> None:
     assert examples
     for example in examples:
         exec(compile(example, str(_PAGE), "exec"), vars(page))  # noqa: S102 - our own page
-    message_id = Queue("documents").enqueue_now(engine, channel="customer-7", payload={}, key="report")
+    message_id = Queue("documents").enqueue(engine, channel="customer-7", payload={}, key="report").message_id
     with Session(engine) as session:
         assert [message.id for message in session.scalars(vars(page)["of_the_key"])] == [message_id]
 

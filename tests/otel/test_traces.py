@@ -195,7 +195,7 @@ async def test_async_handlers(telemetry: Callable[..., Telemetry], async_engine:
     async def parse(_: Delivery) -> None:
         inside.append(trace.get_current_span().get_span_context().span_id)
 
-    await queue.aenqueue_now(async_engine, channel="customer-7", payload=1, kind="parse")
+    await queue.enqueue(async_engine, channel="customer-7", payload=1, kind="parse")
     await AsyncWorker(async_engine, queue, concurrency=1).run(drain=True)
     [span] = found.spans("process documents")
     assert inside == [_ids(span)[1]]

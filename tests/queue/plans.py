@@ -28,5 +28,5 @@ def take(engine: Engine, queue: Queue, limit: int = 1000) -> list[Delivery]:
 def change_unseen(queue: Queue, engine: Engine, name: str, **changes: object) -> None:
     """Change a plan in a transaction, so that the call itself brings it to no channel."""
     with Session(engine) as session:
-        queue.configure_plan(session, name, **changes)  # type: ignore[arg-type]
+        queue.plans.configure(session, name, **changes)  # type: ignore[call-overload]
         session.commit()

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, cast
+from operator import attrgetter
+from typing import Any
 
 import pytest
 from sqlalchemy import create_engine
@@ -20,7 +21,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, InvalidArgument, JsonCodec, Queue, Worker
 from sqlalchemy_fairqueue.testing import make_delivery
-from sqlalchemy_fairqueue.values import EnqueueWords
+from tests.queue.verbs import verbs
 
 # Nothing here connects: each call is refused before.
 _ENGINE = create_engine("postgresql+psycopg://")
@@ -75,9 +76,9 @@ _WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("enqueue", _MESSAGE | {"headers": {"t": _HOUR}}, "headers do not go through the queue's codec"),
     ("enqueue", _MESSAGE | {"on_duplicate": _ODD}, "on_duplicate is <object"),
     ("enqueue", _MESSAGE | {"on_duplicate": "raise"}, "there is no key"),
-    ("enqueue_now", _MESSAGE | {"on_duplicate": "replace"}, "there is no key"),
-    ("enqueue_now", _MESSAGE | {"delay": timedelta(days=400)}, "to 365 days"),
-    *[("enqueue_now", _MESSAGE | {"cost": cost}, "cost is") for cost in (0, -1, 10**9 + 1, 1.5, "3", None)],
+    ("enqueue", _MESSAGE | {"on_duplicate": "replace"}, "there is no key"),
+    ("enqueue", _MESSAGE | {"delay": timedelta(days=400)}, "to 365 days"),
+    *[("enqueue", _MESSAGE | {"cost": cost}, "cost is") for cost in (0, -1, 10**9 + 1, 1.5, "3", None)],
     ("enqueue_many", {"messages": _ODD}, "messages is <object"),
     ("enqueue_many", {"messages": [7]}, "messages has 7 where an Enqueue"),
     ("complete", {"deliveries": _ODD}, "deliveries is <object"),
@@ -110,24 +111,24 @@ _WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("messages", {"limit": 0}, "limit is 0"),
     *[("messages", {"after": wrong}, "after is") for wrong in (7, "1.0.7", "3.0.0", "3.0.7.1")],
     ("messages", {"after": "3.0.7", "channel": "a"}, "after is"),
-    ("move", {"message_id": 0, "channel": "a"}, "message_id is 0"),
-    ("move", {"message_id": 1, "channel": ""}, "channel ''"),
-    ("retry_now", {"message_id": 0}, "message_id is 0"),
-    ("attempts", {"message_id": 0}, "message_id is 0"),
+    ("admin.move", {"message_id": 0, "channel": "a"}, "message_id is 0"),
+    ("admin.move", {"message_id": 1, "channel": ""}, "channel ''"),
+    ("admin.retry_now", {"message_id": 0}, "message_id is 0"),
+    ("admin.attempts", {"message_id": 0}, "message_id is 0"),
     ("channels", {"channel": 7}, "channel is 7"),
     ("channels", {"after": "\x00"}, "NUL"),
     ("channels", {"limit": True}, "limit is True"),
     ("channels", {"busy": 1}, "busy is 1; give True"),
-    *[(verb, *one) for verb in ("dead_letters", "redrive", "purge_dead") for one in _LETTERS],
-    ("redrive", {"limit": 0}, "limit is 0; give an int from 1 to 100000"),
-    ("dead_letters", {"limit": 100_001}, "limit is 100001"),
-    ("dead_letters", {"after": 17}, "after is 17; give the last DeadLetterInfo"),
-    ("dead_letters", {"error": ""}, "error"),
-    ("dead_letters", {"since": _NOW.replace(tzinfo=None)}, "since: datetime"),
-    ("purge_dead", {"until": "yesterday"}, "until is 'yesterday'; give an aware datetime"),
-    ("purge_dead", {"until": _NOW.replace(tzinfo=None)}, "has no time zone"),
-    ("purge_dead", {"before": "yesterday"}, "before is 'yesterday'; give an aware datetime"),
-    ("purge_dead", {"until": _NOW, "before": _NOW}, "both say the same; give one"),
+    *[(verb, *one) for verb in ("dead_letters.list", "dead_letters.redrive", "dead_letters.purge") for one in _LETTERS],
+    ("dead_letters.redrive", {"limit": 0}, "limit is 0; give an int from 1 to 100000"),
+    ("dead_letters.list", {"limit": 100_001}, "limit is 100001"),
+    ("dead_letters.list", {"after": 17}, "after is 17; give the last DeadLetterInfo"),
+    ("dead_letters.list", {"error": ""}, "error"),
+    ("dead_letters.list", {"since": _NOW.replace(tzinfo=None)}, "since: datetime"),
+    ("dead_letters.purge", {"until": "yesterday"}, "until is 'yesterday'; give an aware datetime"),
+    ("dead_letters.purge", {"until": _NOW.replace(tzinfo=None)}, "has no time zone"),
+    ("dead_letters.purge", {"before": "yesterday"}, "before is 'yesterday'; give an aware datetime"),
+    ("dead_letters.purge", {"until": _NOW, "before": _NOW}, "both say the same; give one"),
     ("configure", {}, "configure has nothing to set; give one or more of defaults"),
     ("configure", {"max_concurrency": 0}, "max_concurrency is 0; give an int from 1"),
     ("configure", {"max_concurrency": True}, "max_concurrency is True"),
@@ -150,8 +151,8 @@ _WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("configure_channel", {"channel": "a"}, "configure_channel has nothing to set"),
     ("configure_channel", {"channel": "a", "plan": 5}, "plan is 5"),
     ("configure_channel", {"channel": "a", "reset": "weight"}, "reset is 'weight'"),
-    ("configure_plan", {"name": "gold"}, "nothing to set"),
-    ("configure_plan", {"name": "gold", "weight": 0}, "weight is 0"),
+    ("plans.configure", {"name": "gold"}, "nothing to set"),
+    ("plans.configure", {"name": "gold", "weight": 0}, "weight is 0"),
     ("pause", {"channel": ""}, "channel '' has 0 bytes"),
     ("pause", {"channel": "a", "new": 1}, "new is 1; give True or False"),
     ("resume", {"channel": 7}, "channel is 7"),
@@ -160,54 +161,34 @@ _WRONG: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-async def _refused(verb: str, arguments: dict[str, Any], error: type[Exception]) -> list[str]:
-    """Call a verb on all that it takes, and its twin; the errors, after which the session has not begun anything."""
+def _refused(verb: str, arguments: dict[str, Any], error: type[Exception]) -> list[str]:
+    """Call a verb on all that it takes; the errors, after which the session has not begun anything."""
     with Session() as session:
         places: list[Any] = [_ENGINE] if verb in {"dequeue", "extend"} else [session]
-        if verb not in {"enqueue", "enqueue_many", "enqueue_now"}:
-            places.append(_ENGINE)
+        if verb not in {"dequeue", "extend"}:
+            places += [_ENGINE]
+        places.append(_ASYNC)
         said = []
         for where in places:
             with pytest.raises(error) as caught:
-                getattr(_QUEUE, verb)(where, **arguments)
-            said.append(str(caught.value))
-        if hasattr(_QUEUE, f"a{verb}"):
-            with pytest.raises(error) as caught:
-                await getattr(_QUEUE, f"a{verb}")(_ASYNC, **arguments)
+                attrgetter(verb)(_QUEUE)(where, **arguments)
             said.append(str(caught.value))
         assert not session.in_transaction()
     return said
 
 
-async def test_values() -> None:
-    """Each wrong value names itself, in the call and in its twin, on sessions and engines."""
+def test_values() -> None:
+    """Each wrong value names itself, on sessions and engines, at the call and not where it is awaited."""
     for verb, arguments, words in _WRONG:
-        for said in await _refused(verb, arguments, ValueError):
+        for said in _refused(verb, arguments, ValueError):
             assert words in said, (verb, arguments)
     with pytest.raises(InvalidArgument, match="max_bytes"):
         Worker(_ENGINE, _QUEUE, max_bytes=0)
 
 
 _NAMES: list[tuple[str, dict[str, Any], str]] = [
-    (
-        "enqueue",
-        _MESSAGE | {"prioritty": 3},
-        "enqueue has prioritty=3, which is none of its arguments; write priority=3",
-    ),
-    ("enqueue_now", _MESSAGE | {"chanel": "a"}, "chanel"),
-    ("enqueue_now", {"channel": "a"}, "payload"),
+    ("enqueue", _MESSAGE | {"prioritty": 3}, "unexpected keyword argument 'prioritty'"),
     ("enqueue", {"payload": 1}, "missing 1 required keyword-only argument: 'channel'"),
-    (
-        "configure",
-        {"max_concurency": 1},
-        "configure has max_concurency=1, which is none of its arguments; write max_conc",
-    ),
-    ("configure", {"histroy": True}, "configure has histroy=True, which is none of its arguments; write history=True"),
-    (
-        "configure",
-        {"colour": 1},
-        "configure has colour=1, which is none of its arguments; its arguments are defaults, m",
-    ),
     ("configure", {"defaults": {"burst": 3}}, "has burst=3, which is no field of a policy; write rate="),
     ("configure_channel", {"channel": "a", "rate_interval": 10}, "no field of a policy; write rate='10/s'"),
     (
@@ -225,25 +206,11 @@ _NAMES: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-async def test_names() -> None:
-    """A name that no call has is a TypeError with what to write, and so is an argument without a name."""
+def test_names() -> None:
+    """A name that no call has is a TypeError, and one that is no field of a policy says what to write."""
     for verb, arguments, words in _NAMES:
-        for said in await _refused(verb, arguments, TypeError):
+        for said in _refused(verb, arguments, TypeError):
             assert words in said, (verb, arguments)
-    with Session() as session:
-        calls: list[tuple[Callable[[], object], str]] = [
-            (partial(_QUEUE.enqueue, session, "a", {"x": 1}), "write enqueue(session, channel='a', payload={'x': 1})"),
-            (
-                partial(_QUEUE.enqueue, session, "a", payload=1),
-                "enqueue has 'a' without a name; write enqueue(session,",
-            ),
-            (partial(_QUEUE.enqueue_now, session, "a", 1), "write enqueue_now(where, channel='a', payload=1)"),
-            (partial[object](cast("Any", Queue), nmae="documents"), "nmae"),
-        ]
-        for call, words in calls:
-            with pytest.raises(TypeError) as caught:
-                call()
-            assert words in str(caught.value)
 
 
 # Arguments that any call takes which needs them.
@@ -254,87 +221,75 @@ _NEEDED: dict[str, Any] = {
     "settings": {"history": True},
 }  # fmt: skip
 _PLAIN = [_ENGINE, Session(_ENGINE), scoped_session(sessionmaker(_ENGINE))]
-_AWAITED = [_ASYNC, AsyncConnection(_ASYNC)]
 _NONE = [None, 7, "postgresql://", object, sessionmaker(), Session]
 
 
 def _call(verb: str) -> Callable[[Any], Any]:
     """The verb with all that it needs besides a place."""
     arguments: dict[str, Any] = {}
-    if verb.endswith("schedule"):
-        arguments = {"channel": "a", "every": _HOUR} if verb in {"schedule", "aschedule"} else {}
-    for one in list(inspect.signature(getattr(Queue, verb)).parameters.values())[2:]:
+    if verb == "schedules.set":
+        arguments = {"channel": "a", "every": _HOUR}
+    for one in list(inspect.signature(attrgetter(verb)(_QUEUE)).parameters.values())[1:]:
         if one.kind is one.VAR_KEYWORD:
             arguments |= _NEEDED[one.name]
         elif one.default is one.empty or one.name in {"history", "max_concurrency", "message_id"}:
             arguments[one.name] = _NEEDED.get(one.name, 1)
-    return partial(getattr(_QUEUE, verb), **arguments)
+    return partial(attrgetter(verb)(_QUEUE), **arguments)
 
 
-async def test_places() -> None:
-    """Whatever is no session, connection or engine is refused by its kind; async ones point to the twin."""
-    twins = [name for name in dir(Queue) if not name.startswith("_") and hasattr(Queue, f"a{name}")]
-    assert len(twins) > 30
-    wrong: Any
-    for verb in twins:
-        [_, place, *_] = inspect.signature(getattr(Queue, verb)).parameters.values()
-        # The calls that only record take an AsyncSession, too.
-        sessions = [AsyncSession(_ASYNC)] if place.annotation == "Where" else []
-        for wrong in [*_NONE, *_AWAITED, *sessions]:
+def test_places() -> None:
+    """Whatever is no session, connection or engine is refused by its kind."""
+    for verb in verbs():
+        for wrong in _NONE:
             with pytest.raises(InvalidArgument) as caught:
                 _call(verb)(wrong)
             kind = f"the class {wrong.__name__}" if isinstance(wrong, type) else type(wrong).__name__
             assert kind in str(caught.value), verb
-            if wrong not in _NONE:
-                assert "await" in str(caught.value) or "give an Engine" in str(caught.value), verb
-        for wrong in [*_NONE, *_PLAIN]:
-            with pytest.raises(InvalidArgument):
-                await _call(f"a{verb}")(wrong)
 
 
-async def test_places_of_single_verbs() -> None:
-    """A verb that needs a certain place says why, and names the verb for the place that it got."""
-    async_scoped = async_scoped_session(async_sessionmaker(_ASYNC), lambda: 1)
+def test_places_of_single_verbs() -> None:
+    """A verb that needs a certain place says why."""
     for verb, wrong, words in (
         *[("dequeue", one, "must be committed before the work begins") for one in (_PLAIN[1], _PLAIN[2])],
-        *[("enqueue_now", one, "await queue.aenqueue_now") for one in (AsyncSession(_ASYNC), async_scoped, *_AWAITED)],
-        *[("enqueue", one, "session of your transaction, or await aenqueue_now") for one in _AWAITED],
-        *[("enqueue_many", one, "await queue.aenqueue_many") for one in _AWAITED],
-        ("enqueue", _ENGINE, "session of your transaction, or use enqueue_now"),
+        ("extend", _PLAIN[1], "got a Session where an engine is needed"),
     ):
         with pytest.raises(InvalidArgument) as caught:
             _call(verb)(wrong)
         assert words in str(caught.value)
-    for verb in ("acomplete", "acancel", "aconfigure", "aenqueue_many"):
-        with pytest.raises(InvalidArgument, match="without the 'a' in front"):
-            await _call(verb)(AsyncSession(_ASYNC))
+
+
+async def test_what_is_awaited() -> None:
+    """What talks with the database is a coroutine on whatever is async; what only records returns at once."""
+    session, scoped = AsyncSession(_ASYNC), async_scoped_session(async_sessionmaker(_ASYNC), lambda: 1)
+    engine_alone = {"dequeue", "extend"}
+    for verb in verbs():
+        place = next(iter(inspect.signature(attrgetter(verb)(_QUEUE)).parameters.values()))
+        for where in [_ASYNC, *[AsyncConnection(_ASYNC), session, scoped] * (verb not in engine_alone)]:
+            if where in {session, scoped} and place.annotation == "RecordedWhere":
+                _call(verb)(where)
+            else:
+                coroutine = _call(verb)(where)
+                assert inspect.iscoroutine(coroutine), verb
+                coroutine.close()
+    await session.close()
+    await scoped.close()
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_a_forgotten_await() -> None:
+    """Python warns of a call that nobody awaits."""
+    with pytest.warns(RuntimeWarning, match="was never awaited"):
+        _QUEUE.pause(_ASYNC, "a")
 
 
 def test_every_call_takes_the_same_message() -> None:
-    """What enqueue takes is what an Enqueue says, and what enqueue_now and aenqueue_now are typed with."""
+    """What enqueue takes is what an Enqueue says."""
     words = [field.name for field in fields(Enqueue)]
-    assert EnqueueWords.__annotations__.keys() == set(words)
     given = inspect.signature(Queue.enqueue).parameters
-    assert list(given) == ["self", "session", *words]
+    assert list(given) == ["self", "where", *words]
     annotations = {name: str(annotation) for name, annotation in Enqueue.__annotations__.items()}
     assert {name: given[name].annotation for name in words} == annotations
     assert list(inspect.signature(Queue).parameters)[:3] == ["name", "schema", "codec"]
-
-
-def test_twins_take_the_same_arguments() -> None:
-    """Every call that is answered at once has an awaited twin; others only record on a session, or declare code."""
-    names = {name for name in dir(Queue) if not name.startswith("_")}
-    twins = {name for name in names if f"a{name}" in names}
-    assert names - twins - {f"a{name}" for name in twins} == {
-        "enqueue", "group", "handler", "handlers", "job", "middleware", "on_start", "on_stop", "periodic",
-        "periodic_schedules",
-    }  # fmt: skip
-    for name in twins:
-        plain, awaited = (inspect.signature(getattr(Queue, one)) for one in (name, f"a{name}"))
-        assert inspect.iscoroutinefunction(getattr(Queue, f"a{name}"))
-        assert [(one.name, one.kind, one.default) for one in plain.parameters.values()] == [
-            (one.name, one.kind, one.default) for one in awaited.parameters.values()
-        ], name
 
 
 def test_nothing_is_nothing() -> None:
@@ -343,14 +298,3 @@ def test_nothing_is_nothing() -> None:
         _QUEUE.complete(session, [])
         assert _QUEUE.enqueue_many(session, []) == _QUEUE.enqueue_many(_ENGINE, []) == []
         assert not session.in_transaction()
-
-
-def test_errors_from_within_stay() -> None:
-    """A TypeError that the method raises itself is not that of the call."""
-
-    class Broken(JsonCodec):
-        def encode(self, payload: Any) -> bytes:
-            raise TypeError(f"from within {payload}")
-
-    with Session() as session, pytest.raises(TypeError, match="from within"):
-        Queue("documents", codec=Broken()).enqueue(session, channel="a", payload=1)

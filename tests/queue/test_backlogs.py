@@ -38,23 +38,23 @@ def test_raise_from_a_commit(queue: Queue, engine: Engine, database: Database) -
 async def test_raise_at_once(
     queue: Queue, engine: Engine, async_engine: AsyncEngine, connect: Connect, database: Database
 ) -> None:
-    """enqueue_now raises with nothing sent: sessions and connections, sync and async, go on and commit."""
+    """On a connection, also that of a session, sync and async, it raises with nothing sent; the transaction goes on."""
     queue.configure_channel(engine, "a", ChannelPolicy(max_backlog=1))
     _fill(queue, engine, 1)
     connection = connect()
     with pytest.raises(ChannelFull):
-        queue.enqueue_now(connection, channel="a", payload=1)
-    queue.enqueue_now(connection, channel="b", payload=1)
+        queue.enqueue(connection, channel="a", payload=1)
+    queue.enqueue(connection, channel="b", payload=1)
     connection.commit()
     with Session(engine) as session:
         with pytest.raises(ChannelFull):
-            queue.enqueue_now(session, channel="a", payload=1)
-        queue.enqueue_now(session, channel="b", payload=1)
+            queue.enqueue(session.connection(), channel="a", payload=1)
+        queue.enqueue(session.connection(), channel="b", payload=1)
         session.commit()
     async with AsyncSession(async_engine) as asynchronous:
         with pytest.raises(ChannelFull):
-            await queue.aenqueue_now(asynchronous, channel="a", payload=1)
-        await queue.aenqueue_now(asynchronous, channel="b", payload=1)
+            await queue.enqueue(await asynchronous.connection(), channel="a", payload=1)
+        await queue.enqueue(await asynchronous.connection(), channel="b", payload=1)
         await asynchronous.commit()
     assert database.value("select count(*) from fq_message") == 4
 
@@ -70,7 +70,7 @@ def test_drop(queue: Queue, engine: Engine, connect: Connect) -> None:
     assert (dropped.outcome, dropped.message_id, dropped.created) == ("dropped", None, False)
     assert kept.outcome == "created"
     connection = connect()
-    assert queue.enqueue_now(connection, channel="a", payload=1) is None
+    assert queue.enqueue(connection, channel="a", payload=1).message_id is None
     connection.commit()
     [stats] = queue.channels(engine, "a")
     assert (stats.dropped, stats.ready, stats.max_backlog, stats.on_full) == (3, 2, 2, "drop")
@@ -106,8 +106,8 @@ def test_duplicates_need_no_room(queue: Queue, engine: Engine, connect: Connect)
     """A key that stands already is skipped or replaced in a full channel as in any other."""
     queue.configure_channel(engine, "a", ChannelPolicy(max_backlog=1))
     connection = connect()
-    enqueue = partial(queue.enqueue_now, connection, channel="a", payload=1, key="k")
-    first = enqueue()
-    assert enqueue() == first
-    assert enqueue(on_duplicate="replace") == first
+    enqueue = partial(queue.enqueue, connection, channel="a", payload=1, key="k")
+    first = enqueue().message_id
+    assert enqueue().message_id == first
+    assert enqueue(on_duplicate="replace").message_id == first
     connection.commit()

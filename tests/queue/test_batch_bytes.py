@@ -22,7 +22,7 @@ CONTENT = 'x" \\ \u20ac' * 100
 def _fill(queue: Queue, engine: Engine, count: int = 5) -> int:
     """Messages of one size in a channel each; returns the size."""
     for number in range(count):
-        queue.enqueue_now(engine, channel=f"{number}", payload=CONTENT, headers={"number": number})
+        queue.enqueue(engine, channel=f"{number}", payload=CONTENT, headers={"number": number})
     return len(queue.codec.encode(CONTENT)) + len('{"number": 0}')
 
 
@@ -34,13 +34,13 @@ async def test_a_batch_is_bounded(queue: Queue, engine: Engine, async_engine: As
     assert [one.channel for one in queue.dequeue(engine, limit=5, max_bytes=1)] == ["2"]
     assert [one.headers for one in queue.dequeue(engine, limit=5)] == [{"number": 3}, {"number": 4}]
     _fill(queue, engine)
-    assert [len(await queue.adequeue(async_engine, limit=5, max_bytes=3 * size + 1)) for _ in range(2)] == [3, 2]
+    assert [len(await queue.dequeue(async_engine, limit=5, max_bytes=3 * size + 1)) for _ in range(2)] == [3, 2]
 
 
 def test_64_mebibytes_by_default(queue: Queue, engine: Engine, database: Database) -> None:
     """Of large messages few come at once unless more are asked for."""
     for _ in range(2):
-        queue.enqueue_now(engine, channel="a", payload="")
+        queue.enqueue(engine, channel="a", payload="")
     database.execute("update fq_message set content = convert_to(repeat('x', 33554433), 'utf8')")
     assert len(queue.dequeue(engine, limit=3)) == 1
 
@@ -71,9 +71,9 @@ async def test_contents_are_binary(queue: Queue, engine: Engine, async_engine: A
     with engine.connect() as connection:
         assert connection.connection.driver_connection.cursor().format == 0  # type: ignore[union-attr]
     formats = _formats(async_engine.sync_engine)
-    [other] = await queue.adequeue(async_engine)
+    [other] = await queue.dequeue(async_engine)
     assert (other.payload, formats) == (CONTENT, [{1}])
-    await queue.acomplete(async_engine, [delivery, other])
+    await queue.complete(async_engine, [delivery, other])
 
 
 def test_cursors_that_have_text_results_only(queue: Queue, engine: Engine, database: Database) -> None:

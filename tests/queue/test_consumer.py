@@ -95,7 +95,7 @@ def test_a_lease_that_is_forgotten_during_a_dequeue_stays_forgotten(queue: Queue
     @event.listens_for(engine, "after_cursor_execute")
     def extended(_connection: object, _cursor: object, statement: str, *_: object) -> None:
         if "fq_dequeue" in statement:
-            queue._leave_leases(engine, [first])
+            queue._consumers[engine].forget_leases(first.lease.id)
 
     [second] = queue.dequeue(engine)
     event.remove(engine, "after_cursor_execute", extended)

@@ -27,7 +27,7 @@ def test_costs_are_kept_with_messages(queue: Queue, engine: Engine, database: Da
         queue.enqueue_many(session, [Enqueue(channel="a", payload=1, cost=cost) for cost in (1, 3)])
         queue.enqueue_many(session, [Enqueue(channel="a", payload=1) for _ in range(2)])
     for cost in (7, 10**9):
-        queue.enqueue_now(engine, channel="a", payload=1, key="k", on_duplicate="replace", cost=cost)
+        queue.enqueue(engine, channel="a", payload=1, key="k", on_duplicate="replace", cost=cost)
     found = sorted(row[0] or 1 for row in database.rows(_COSTS))
     assert found == [1, 1, 1, 3, 7, 10**9]
     assert [row[0] for row in database.rows(_COSTS)].count(None) == 3
@@ -59,7 +59,7 @@ def test_verbs_correct_costs(queue: Queue, engine: Engine, database: Database) -
 def test_a_lost_delivery_corrects_nothing(queue: Queue, engine: Engine, database: Database) -> None:
     """A settlement is sent again when its answer was lost: the cost counts once."""
     queue.configure(engine, fair_by="cost")
-    queue.enqueue_now(engine, channel="a", payload=1)
+    queue.enqueue(engine, channel="a", payload=1)
     [delivery] = queue.dequeue(engine)
     queue.complete(engine, delivery, cost=9)
     assert _corrections(database) == [8]
@@ -70,8 +70,8 @@ def test_a_lost_delivery_corrects_nothing(queue: Queue, engine: Engine, database
 
 def test_messages_are_what_counts_at_first(queue: Queue, engine: Engine, database: Database) -> None:
     """A queue that was not configured is fair by messages: costs have no effect, and nobody is told of them."""
-    queue.enqueue_now(engine, channel="a", payload=1, cost=50)
-    queue.enqueue_now(engine, channel="a", payload=1, cost=50)
+    queue.enqueue(engine, channel="a", payload=1, cost=50)
+    queue.enqueue(engine, channel="a", payload=1, cost=50)
     [delivery] = queue.dequeue(engine)
     tag = database.value("select tag from fq_channel_state")
     queue.complete(engine, delivery, cost=9)
@@ -90,7 +90,7 @@ def test_the_history_has_the_settled_cost(
     """What the settlement said, else what was charged, for each way to end, whatever the queue shares by."""
     queue.configure(engine, history=True, fair_by=fair_by)
     for cost in (10, 20, 30, 40, 1):
-        queue.enqueue_now(engine, channel="a", payload=1, cost=cost)
+        queue.enqueue(engine, channel="a", payload=1, cost=cost)
     one, two, three, four, five = sorted(queue.dequeue(engine, limit=5), key=lambda one: one.message_id)
     if where == "engine":
         queue.complete(engine, one, cost=25)
@@ -130,15 +130,15 @@ def test_a_batch_has_each_cost_of_its_own(queue: Queue, engine: Engine, database
 
 def test_stats_tell_what_was_served(queue: Queue, engine: Engine) -> None:
     """The costs of the last minutes by channel, and of the queue; nothing where no history is recorded."""
-    queue.enqueue_now(engine, channel="a", payload=1)
+    queue.enqueue(engine, channel="a", payload=1)
     assert (queue.stats(engine).served_cost, queue.channels(engine)[0].served_cost) == (None, None)
     queue.configure(engine, history=True)
     for channel, cost in (("a", 3), ("b", 40), ("b", 50)):
-        queue.enqueue_now(engine, channel=channel, payload=1, cost=cost)
-    queue.enqueue_now(engine, channel="c", payload=1, at=datetime.now(UTC) + timedelta(days=1))
+        queue.enqueue(engine, channel=channel, payload=1, cost=cost)
+    queue.enqueue(engine, channel="c", payload=1, at=datetime.now(UTC) + timedelta(days=1))
     other = Queue("other")
     other.configure(engine, history=True)
-    other.enqueue_now(engine, channel="a", payload=1, cost=1000)
+    other.enqueue(engine, channel="a", payload=1, cost=1000)
     for one in (queue, other):
         for delivery in one.dequeue(engine, limit=10):
             one.complete(engine, delivery)
@@ -164,7 +164,7 @@ cross join lateral (select fq_now() - :age - 1000 * (:count - g) as at) t
 
 def test_a_sample_of_what_was_served(queue: Queue, engine: Engine, database: Database) -> None:
     """Of many attempts that ended lately the last 2,000 count, since the oldest of them; of few, five minutes."""
-    queue.enqueue_now(engine, channel="a", payload=1)
+    queue.enqueue(engine, channel="a", payload=1)
     queue.configure(engine, history=True)
     database.execute(_HISTORY, queue=queue.name, age=600_000_000, count=300, cost=1)
     assert queue.stats(engine).served_cost == 0

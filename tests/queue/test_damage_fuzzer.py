@@ -69,13 +69,13 @@ class _Damaged:
         if random.random() < 0.5:
             limits = [self.queue.name]
             rate = random.choice([None, Rate(100, burst=50)])
-            self.queue.configure_limit(engine, self.queue.name, max_concurrency=random.choice([3, 5]), rate=rate)
+            self.queue.limits.configure(engine, self.queue.name, max_concurrency=random.choice([3, 5]), rate=rate)
         for one in (self.queue, self.other):
             one.configure(engine, fair_by=fair_by, history=random.random() < 0.5, limits=limits)
         if random.random() < 0.3:
             self.queue.configure(engine, max_concurrency=4)
         if random.random() < 0.5:
-            self.queue.configure_plan(engine, "p", ChannelPolicy(max_concurrency=random.choice([None, 1])))
+            self.queue.plans.configure(engine, "p", ChannelPolicy(max_concurrency=random.choice([None, 1])))
             self.queue.configure(engine, default_plan="p")
         for name in "abc":
             if random.random() < 0.5:
@@ -108,7 +108,7 @@ class _Damaged:
                     self.clock.advance(random.choice([_SECOND / 2, 40 * _SECOND]))
                 case 5:
                     with Session(self.engine) as session:
-                        self.queue.configure_plan(session, "p", max_concurrency=3)
+                        self.queue.plans.configure(session, "p", max_concurrency=3)
                         session.commit()
         if random.random() < 0.6:
             self.clock.advance(40 * _SECOND)
@@ -166,7 +166,7 @@ class _Damaged:
                 break
             self.clock.advance(61 * _SECOND)
         fresh.stats(self.engine)
-        fresh.dead_letters(self.engine)
+        fresh.dead_letters.list(self.engine)
         return not missing and len(fresh.channels(self.engine)) > 0
 
 

@@ -33,7 +33,7 @@ def _keep_house(engine: Engine, *queues: Queue, **timings: int) -> None:
 
 
 def _left(queue: Queue, engine: Engine) -> list[int]:
-    return [letter.message_id for letter in queue.dead_letters(engine)]
+    return [letter.message_id for letter in queue.dead_letters.list(engine)]
 
 
 def test_kept_for_ever(queue: Queue, engine: Engine, clock: Clock) -> None:
@@ -85,7 +85,7 @@ def test_letters_in_use(queue: Queue, engine: Engine, clock: Clock, connect: Con
     redriven, _ = _bury(queue, engine), _bury(queue, engine)
     clock.advance(2 * DAY)
     with connect() as other:
-        queue.redrive(other, [redriven])
+        queue.dead_letters.redrive(other, [redriven])
         _keep_house(engine)
         other.commit()
     assert _left(queue, engine) == []

@@ -8,14 +8,8 @@ from sqlalchemy import Engine, create_engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import (
-    AutocommitError,
-    BytesCodec,
-    InvalidArgument,
-    LockOrderError,
-    PayloadError,
-    Queue,
-)
+from sqlalchemy_fairqueue import BytesCodec, InvalidArgument, PayloadError, Queue
+from sqlalchemy_fairqueue.errors import AutocommitError, LockOrderError
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
@@ -44,7 +38,7 @@ def dead(queue: Queue, engine: Engine, clock: Clock) -> list[int]:
 
 def test_what_is_told(queue: Queue, engine: Engine, dead: list[int], clock: Clock) -> None:
     """A dead letter tells the whole message, why it died and when."""
-    found = queue.dead_letters(engine)
+    found = queue.dead_letters.list(engine)
     assert [one.message_id for one in found] == dead
     first = found[0]
     assert (first.queue, first.channel, first.kind, first.payload, first.headers) == (
@@ -66,7 +60,7 @@ def test_what_is_asked_for(queue: Queue, engine: Engine, dead: list[int]) -> Non
     """Ids, channel and kind restrict together; pages follow each other without gap or overlap."""
 
     def ids(*args: Any, **given: Any) -> list[int]:
-        return [one.message_id for one in queue.dead_letters(engine, *args, **given)]
+        return [one.message_id for one in queue.dead_letters.list(engine, *args, **given)]
 
     assert ids(channel="a") == dead[::2]
     assert ids(channel="nobody") == []
@@ -77,20 +71,20 @@ def test_what_is_asked_for(queue: Queue, engine: Engine, dead: list[int]) -> Non
     assert ids([]) == []
     assert ids(dead, channel="b") == dead[1::2]
     pages, last = [], None
-    while page := queue.dead_letters(engine, limit=4, after=last):
+    while page := queue.dead_letters.list(engine, limit=4, after=last):
         pages.append([one.message_id for one in page])
         last = page[-1]
     assert pages == [dead[:4], dead[4:]]
-    assert Queue("others").dead_letters(engine) == []
+    assert Queue("others").dead_letters.list(engine) == []
 
 
 def test_by_error_and_time(queue: Queue, engine: Engine, dead: list[int]) -> None:
     """A text of the reason or the error, and times, restrict them; pages go on behind what was found."""
-    found = queue.dead_letters(engine)
+    found = queue.dead_letters.list(engine)
     times = [one.died_at for one in found]
 
     def ids(**asked: Any) -> list[int]:
-        return [one.message_id for one in queue.dead_letters(engine, **asked)]
+        return [one.message_id for one in queue.dead_letters.list(engine, **asked)]
 
     assert ids(error="reason 2") == ids(error="error 2") == [dead[2]]
     assert ids(error="r") == dead
@@ -104,7 +98,7 @@ def test_by_error_and_time(queue: Queue, engine: Engine, dead: list[int]) -> Non
     assert ids(since=times[3], after=found[4]) == [dead[5]]
     for wrong in ({"error": ""}, {"since": datetime(2026, 1, 1)}, {"until": 7}):  # noqa: DTZ001 - what is refused
         with pytest.raises(InvalidArgument, match=next(iter(wrong))):
-            queue.dead_letters(engine, **wrong)
+            queue.dead_letters.list(engine, **wrong)
 
 
 def test_payload_of_another_codec(engine: Engine, queue: Queue, dead: list[int]) -> None:
@@ -114,7 +108,7 @@ def test_payload_of_another_codec(engine: Engine, queue: Queue, dead: list[int])
         raw.enqueue(session, channel="a", payload=b"\xff")
         session.commit()
     raw.bury(engine, raw.dequeue(engine))
-    *good, bad = queue.dead_letters(engine)
+    *good, bad = queue.dead_letters.list(engine)
     assert [one.payload for one in good] == list(range(len(dead)))
     assert bad.content == b"\xff"
     with pytest.raises(PayloadError, match="not JSON"):
@@ -123,12 +117,15 @@ def test_payload_of_another_codec(engine: Engine, queue: Queue, dead: list[int])
 
 def test_redrive(queue: Queue, engine: Engine, dead: list[int]) -> None:
     """Redriven messages come back with their ids, oldest death first, their attempts counted anew."""
-    assert queue.redrive(engine, limit=2) == dict.fromkeys(dead[:2], "redriven")
-    assert queue.redrive(engine, kind="x") == {dead[2]: "redriven"}
-    assert queue.redrive(engine, [dead[3], 10**12], channel="b") == {dead[3]: "redriven", 10**12: "missing"}
-    assert queue.redrive(engine, dead[4]) == {dead[4]: "redriven"}
-    assert queue.redrive(engine, []) == {}
-    assert [one.message_id for one in queue.dead_letters(engine)] == [dead[5]]
+    assert queue.dead_letters.redrive(engine, limit=2) == dict.fromkeys(dead[:2], "redriven")
+    assert queue.dead_letters.redrive(engine, kind="x") == {dead[2]: "redriven"}
+    assert queue.dead_letters.redrive(engine, [dead[3], 10**12], channel="b") == {
+        dead[3]: "redriven",
+        10**12: "missing",
+    }
+    assert queue.dead_letters.redrive(engine, dead[4]) == {dead[4]: "redriven"}
+    assert queue.dead_letters.redrive(engine, []) == {}
+    assert [one.message_id for one in queue.dead_letters.list(engine)] == [dead[5]]
     batch = queue.dequeue(engine, limit=10)
     assert sorted(one.message_id for one in batch) == dead[:5]
     assert {(one.attempt, one.deliveries) for one in batch} == {(1, 2)}
@@ -144,10 +141,10 @@ def test_redrive_of_a_key_that_stands(queue: Queue, engine: Engine) -> None:
         queue.bury(engine, delivery)
         queue.enqueue(session, channel="a", payload="alive", key="k")
         session.commit()
-    assert queue.redrive(engine) == {delivery.message_id: "duplicate"}
-    assert queue.dead_letters(engine)[0].key == "k"
+    assert queue.dead_letters.redrive(engine) == {delivery.message_id: "duplicate"}
+    assert queue.dead_letters.list(engine)[0].key == "k"
     queue.complete(engine, queue.dequeue(engine))
-    assert queue.redrive(engine) == {delivery.message_id: "redriven"}
+    assert queue.dead_letters.redrive(engine) == {delivery.message_id: "redriven"}
 
 
 def test_redrive_is_one_with_its_transaction(
@@ -155,14 +152,14 @@ def test_redrive_is_one_with_its_transaction(
 ) -> None:
     """On a session or connection a redrive lives or dies with the transaction, and is done at once in it."""
     with Session(engine) as session:
-        assert len(queue.redrive(session)) == 6
-        assert queue.dead_letters(session) == []
+        assert len(queue.dead_letters.redrive(session)) == 6
+        assert queue.dead_letters.list(session) == []
         session.rollback()
-        assert len(queue.dead_letters(session)) == 6
+        assert len(queue.dead_letters.list(session)) == 6
     connection = connect()
-    queue.redrive(connection, dead[0])
+    queue.dead_letters.redrive(connection, dead[0])
     connection.rollback()
-    assert queue.purge_dead(connection, dead[1]) == 1
+    assert queue.dead_letters.purge(connection, dead[1]) == 1
     connection.commit()
     assert database.value("select count(*) from fq_dead_letter") == 5
     assert database.value("select count(*) from fq_message") == 0
@@ -172,32 +169,32 @@ def test_redrive_in_the_lock_order(queue: Queue, engine: Engine, connect: Connec
     """After a redrive its transaction cannot enqueue: that is refused before it is sent, and the next one is free."""
     connection = connect()
     with connection.begin(), Session(connection, join_transaction_mode="rollback_only") as session:
-        queue.redrive(session, dead[0])
+        queue.dead_letters.redrive(session, dead[0])
         with pytest.raises(LockOrderError, match="after a completion"):
-            queue.enqueue_now(session, channel="z", payload=1)
+            queue.enqueue(session.connection(), channel="z", payload=1)
         session.commit()
-        queue.enqueue_now(session, channel="z", payload=1)
+        queue.enqueue(session.connection(), channel="z", payload=1)
         session.commit()
     with Session(engine) as session:
-        queue.redrive(session, dead[1])
+        queue.dead_letters.redrive(session, dead[1])
         queue.enqueue(session, channel="z", payload=1)
         with pytest.raises(LockOrderError, match="a redrive is sent at once: call it on an engine"):
             session.commit()
 
 
 async def test_aredrive_in_the_lock_order(queue: Queue, async_engine: AsyncEngine, dead: list[int]) -> None:
-    """So it is after the awaited twin."""
+    """So it is on an AsyncConnection."""
     async with async_engine.begin() as connection:
-        await queue.aredrive(connection, dead[0])
+        await queue.dead_letters.redrive(connection, dead[0])
         with pytest.raises(LockOrderError, match="after a completion"):
-            await queue.aenqueue_now(connection, channel="z", payload=1)
+            await queue.enqueue(connection, channel="z", payload=1)
 
 
 def test_redrive_of_a_joined_session(queue: Queue, engine: Engine, dead: list[int], database: Database) -> None:
     """A redrive binds its own session: the next one in the same outer transaction may enqueue."""
     with engine.connect() as connection, connection.begin():
         with Session(connection, join_transaction_mode="create_savepoint") as session:
-            assert queue.redrive(session, dead[0]) == {dead[0]: "redriven"}
+            assert queue.dead_letters.redrive(session, dead[0]) == {dead[0]: "redriven"}
             session.commit()
         with Session(connection, join_transaction_mode="create_savepoint") as session:
             queue.enqueue(session, channel="a", payload=1)
@@ -209,7 +206,7 @@ def test_redrive_on_a_strict_server(queue: Queue, dead: list[int], database: Dat
     """Where a dequeue has found the server's default isolation strict, a redrive is committed when it returns."""
     strict = create_engine(database.url, connect_args={"options": "-c default_transaction_isolation=serializable"})
     assert queue.dequeue(strict) == []
-    assert len(queue.redrive(strict)) == len(dead)
+    assert len(queue.dead_letters.redrive(strict)) == len(dead)
     strict.dispose()
     assert database.value("select count(*) from fq_message") == len(dead)
 
@@ -217,21 +214,21 @@ def test_redrive_on_a_strict_server(queue: Queue, dead: list[int], database: Dat
 def test_autocommit(queue: Queue, connect: Connect, engine: Engine, dead: list[int]) -> None:
     """A redrive on a connection in AUTOCOMMIT is refused with nothing sent; on an engine it has its own transaction."""
     with pytest.raises(AutocommitError):
-        queue.redrive(connect("AUTOCOMMIT"))
-    assert len(queue.dead_letters(connect("AUTOCOMMIT"))) == 6
-    assert len(queue.redrive(engine.execution_options(isolation_level="AUTOCOMMIT"), dead[:3])) == 3
-    assert len(queue.redrive(engine.execution_options(isolation_level="SERIALIZABLE"))) == 3
+        queue.dead_letters.redrive(connect("AUTOCOMMIT"))
+    assert len(queue.dead_letters.list(connect("AUTOCOMMIT"))) == 6
+    assert len(queue.dead_letters.redrive(engine.execution_options(isolation_level="AUTOCOMMIT"), dead[:3])) == 3
+    assert len(queue.dead_letters.redrive(engine.execution_options(isolation_level="SERIALIZABLE"))) == 3
 
 
 def test_purge_dead(queue: Queue, engine: Engine, dead: list[int]) -> None:
     """What is given restricts a purge; with nothing given all of the queue's go."""
-    letters = queue.dead_letters(engine)
-    assert queue.purge_dead(engine, []) == 0
-    assert queue.purge_dead(engine, [dead[0], 10**12]) == 1
-    assert queue.purge_dead(engine, channel="b", kind="x") == 1
-    assert queue.purge_dead(engine, until=letters[3].died_at) == 1
-    assert queue.purge_dead(engine, until=datetime.now(UTC) - timedelta(days=1)) == 0
-    assert queue.purge_dead(engine, before=datetime.now(UTC) - timedelta(days=1)) == 0
-    assert Queue("others").purge_dead(engine) == 0
-    assert queue.purge_dead(engine) == 3
-    assert queue.dead_letters(engine) == []
+    letters = queue.dead_letters.list(engine)
+    assert queue.dead_letters.purge(engine, []) == 0
+    assert queue.dead_letters.purge(engine, [dead[0], 10**12]) == 1
+    assert queue.dead_letters.purge(engine, channel="b", kind="x") == 1
+    assert queue.dead_letters.purge(engine, until=letters[3].died_at) == 1
+    assert queue.dead_letters.purge(engine, until=datetime.now(UTC) - timedelta(days=1)) == 0
+    assert queue.dead_letters.purge(engine, before=datetime.now(UTC) - timedelta(days=1)) == 0
+    assert Queue("others").dead_letters.purge(engine) == 0
+    assert queue.dead_letters.purge(engine) == 3
+    assert queue.dead_letters.list(engine) == []

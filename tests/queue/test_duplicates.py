@@ -8,7 +8,8 @@ from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import DuplicateMessage, Enqueue, Queue, Receipt, UnsentWork
+from sqlalchemy_fairqueue import DuplicateMessage, Enqueue, Queue, Receipt
+from sqlalchemy_fairqueue.errors import UnsentWork
 from sqlalchemy_fairqueue.values import OnDuplicate
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
@@ -104,24 +105,24 @@ def test_raise_from_a_commit(queue: Queue, engine: Engine, database: Database) -
 async def test_raise_at_once(
     queue: Queue, engine: Engine, async_engine: AsyncEngine, connect: Connect, database: Database
 ) -> None:
-    """enqueue_now raises with nothing sent: sessions and connections, sync and async, go on and commit."""
-    again = partial(queue.enqueue_now, channel="a", payload=2, key="k", on_duplicate="raise")
+    """On a connection, also that of a session, sync and async, it raises with nothing sent; the transaction goes on."""
+    again = partial(queue.enqueue, channel="a", payload=2, key="k", on_duplicate="raise")
     connection = connect()
-    first = again(connection)
+    first = again(connection).message_id
     connection.commit()
     with pytest.raises(DuplicateMessage, match=f"message {first} holds it"):
         again(connection)
-    queue.enqueue_now(connection, channel="b", payload="connection")
+    queue.enqueue(connection, channel="b", payload="connection")
     connection.commit()
     with Session(engine) as session:
         with pytest.raises(DuplicateMessage):
-            again(session)
-        queue.enqueue_now(session, channel="b", payload="session")
+            again(session.connection())
+        queue.enqueue(session.connection(), channel="b", payload="session")
         session.commit()
     async with AsyncSession(async_engine) as asynchronous:
         with pytest.raises(DuplicateMessage):
-            await queue.aenqueue_now(asynchronous, channel="a", payload=2, key="k", on_duplicate="raise")
-        await queue.aenqueue_now(asynchronous, channel="b", payload="async session")
+            await queue.enqueue(await asynchronous.connection(), channel="a", payload=2, key="k", on_duplicate="raise")
+        await queue.enqueue(await asynchronous.connection(), channel="b", payload="async session")
         await asynchronous.commit()
     assert database.value("select count(*) from fq_message") == 4
 

@@ -146,9 +146,9 @@ def test_names_that_an_array_could_misread(engine: Engine) -> None:
 
 def test_an_instant_may_be_far_away(queue: Queue, engine: Engine) -> None:
     """An instant has no limit: a channel that holds one for the year 9999 is served beside it."""
-    queue.enqueue_now(engine, channel="a", payload="far", at=datetime.max.replace(tzinfo=UTC))
+    queue.enqueue(engine, channel="a", payload="far", at=datetime.max.replace(tzinfo=UTC))
     assert queue.dequeue(engine).due_in is not None
-    queue.enqueue_now(engine, channel="a", payload="now")
+    queue.enqueue(engine, channel="a", payload="now")
     assert _payloads(queue, engine) == ["now"]
 
 

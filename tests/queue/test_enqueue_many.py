@@ -7,16 +7,15 @@ import pytest
 from sqlalchemy import Engine, event
 
 from sqlalchemy_fairqueue import (
-    AutocommitError,
     ChannelFull,
     ChannelPolicy,
     DuplicateMessage,
     Enqueue,
     FairQueueError,
-    LockOrderError,
     PayloadError,
     Queue,
 )
+from sqlalchemy_fairqueue.errors import AutocommitError, LockOrderError
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
@@ -86,7 +85,7 @@ def test_all_or_none(queue: Queue, engine: Engine, database: Database, where: st
 def test_isolation(queue: Queue, waits: Waits, connect: Connect, isolation: str) -> None:
     """The engine's own isolation does not matter, also where the call waits for another that has the key."""
     holder = connect()
-    first = queue.enqueue_now(holder, channel="a", payload=1, key="k")
+    first = queue.enqueue(holder, channel="a", payload=1, key="k").message_id
     messages = _messages(2, key="k") + _messages(3)
 
     def enqueue(engine: Engine) -> list[tuple[int | None, str | None]]:
@@ -122,7 +121,7 @@ def test_on_a_connection(queue: Queue, engine: Engine, database: Database) -> No
 def test_in_opposite_orders(queue: Queue, engine: Engine, waits: Waits, connect: Connect) -> None:
     """Two calls with the same keys in opposite orders wait for each other, and never in a circle."""
     holder = connect()
-    queue.enqueue_now(holder, channel="a", payload=0, key="0")
+    queue.enqueue(holder, channel="a", payload=0, key="0")
     keys = ["0", "1", "2", "3"]
 
     def enqueue(order: list[str], rival: Engine) -> list[str | None]:

@@ -45,12 +45,12 @@ async def test_errors(engine: Engine, async_engine: AsyncEngine, database: Datab
         assert "4111" not in text
         assert _CARD.encode().hex() not in text
     with pytest.raises(DBAPIError) as caught:
-        await Queue("documents").aenqueue_now(async_engine, channel="a", payload=_CARD, kind="bad")
+        await Queue("documents").enqueue(async_engine, channel="a", payload=_CARD, kind="bad")
     assert "4111" not in _text(caught)
 
 
 def _schedule(queue: Queue, engine: Engine) -> None:
-    queue.schedule(engine, _CARD, every=_HOUR, channel="a", kind="k", payload=_CARD, headers={"card": _CARD})
+    queue.schedules.set(engine, _CARD, every=_HOUR, channel="a", kind="k", payload=_CARD, headers={"card": _CARD})
 
 
 def _group(queue: Queue, engine: Engine) -> None:
@@ -60,20 +60,20 @@ def _group(queue: Queue, engine: Engine) -> None:
 
 
 def _bury(queue: Queue, engine: Engine) -> None:
-    queue.enqueue_now(engine, channel="a", payload=_CARD, headers={"card": _CARD})
+    queue.enqueue(engine, channel="a", payload=_CARD, headers={"card": _CARD})
     queue.bury(engine, queue.dequeue(engine), reason=_CARD, error=_CARD)
 
 
 def _complete(queue: Queue, engine: Engine) -> None:
     queue.configure(engine, result_retention=_HOUR)
-    queue.enqueue_now(engine, channel="a", payload=_CARD)
+    queue.enqueue(engine, channel="a", payload=_CARD)
     [delivery] = queue.dequeue(engine)
     with Session(engine) as session, session.begin():
         queue.complete(session, delivery, result=_CARD)
 
 
 def _enqueue_unique(queue: Queue, engine: Engine) -> None:
-    queue.enqueue_now(engine, channel="a", payload=_CARD, key=_CARD, unique_for=_HOUR)
+    queue.enqueue(engine, channel="a", payload=_CARD, key=_CARD, unique_for=_HOUR)
 
 
 _CALLS: dict[str, Callable[[Queue, Engine], None]] = {

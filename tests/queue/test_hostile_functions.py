@@ -27,10 +27,10 @@ def test_a_function_that_fits_better_is_not_called(engine: Engine, database: Dat
     )
     Worker(engine, queue, retry=RetryPolicy(max_attempts=1)).run(drain=True)
     assert done == [1]
-    assert [letter.channel for letter in queue.dead_letters(engine)] == ["b"]
+    assert [letter.channel for letter in queue.dead_letters.list(engine)] == ["b"]
     assert {stats.channel for stats in queue.channels(engine)} == {"a", "b"}
-    queue.enqueue_now(engine, channel="a", payload=3, kind="good")
+    queue.enqueue(engine, channel="a", payload=3, kind="good")
     assert [message.channel for message in queue.messages(engine)] == ["a"]
     [delivery] = queue.dequeue(engine)
-    assert len(queue.consumers(engine)) == 1
+    assert len(queue.admin.consumers(engine)) == 1
     queue.complete(engine, delivery)

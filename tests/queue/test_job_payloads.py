@@ -162,7 +162,7 @@ def _job(annotation: Any) -> tuple[Callable[[Any], Any], list[Any]]:
     def send(value: Any) -> Any:
         got.clear()
         delivery = make_delivery(queue, made.prepare("a", value).payload, kind="job")
-        queue.handlers["job"].function(delivery)
+        queue._handlers["job"].function(delivery)
         return got[0]
 
     return send, got

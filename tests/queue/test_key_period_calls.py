@@ -124,7 +124,7 @@ SHAPES: dict[str, dict[str, str | None]] = {
 @pytest.mark.parametrize("taken", ["free", "living"])
 def test_one_element_for_all(queue: Queue, engine: Engine, connection: Connection, taken: str) -> None:
     """Headers and groups of one element hold for all messages that are added, with periods as without."""
-    queue.enqueue_now(engine, channel="a", payload=1)
+    queue.enqueue(engine, channel="a", payload=1)
     if taken == "living":
         enqueue_key(queue, engine)
     for shape, words in SHAPES.items():
@@ -189,7 +189,7 @@ def test_an_undone_member_is_none(connect: Connect, waits: Waits, database: Data
     outcome, group_id = rival.result()
     assert outcome == "duplicate"
     assert database.value("select count(*) from fq_message") == 0
-    status = queue.group_status(connect(), group_id)
+    status = queue.groups.status(connect(), group_id)
     assert (status.total, status.cancelled) == (0, 0)
 
 
@@ -202,7 +202,7 @@ def test_an_undone_message_makes_no_room(
     holder = connect()
     queue.configure_channel(holder, "new", max_backlog=3 if bounded else None)
     rival = waits.start(
-        lambda rival: queue.enqueue_now(rival, channel="new", key="k", payload=2, unique_for=HOUR)
+        lambda rival: queue.enqueue(rival, channel="new", key="k", payload=2, unique_for=HOUR).message_id
     ).blocked()
     # As if another message had come and gone before it looked.
     database.execute("insert into fq_key_period values ('documents', 'new', 'k', 1000, 1, fq_now() + 1000000000)")
@@ -210,7 +210,7 @@ def test_an_undone_message_makes_no_room(
     assert rival.result() == 1000
     queue.configure_channel(engine, "new", max_backlog=3)
     for number in range(3):
-        queue.enqueue_now(engine, channel="new", payload=number)
+        queue.enqueue(engine, channel="new", payload=number)
     with pytest.raises(ChannelFull):
-        queue.enqueue_now(engine, channel="new", payload="one too many")
+        queue.enqueue(engine, channel="new", payload="one too many")
     assert database.value("select sum(added) from fq_signal") == 3

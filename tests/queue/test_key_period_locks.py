@@ -35,8 +35,10 @@ def _enqueue(engine: Engine, **words: Any) -> Receipt:
     return receipt
 
 
-def _enqueue_now(connection: Connection, **words: Any) -> int:
-    found = QUEUE.enqueue_now(connection, **{"channel": "a", "payload": 1, "key": "k", "unique_for": HOUR, **words})
+def _enqueue_at_once(connection: Connection, **words: Any) -> int:
+    found = QUEUE.enqueue(
+        connection, **{"channel": "a", "payload": 1, "key": "k", "unique_for": HOUR, **words}
+    ).message_id
     assert found is not None
     return found
 
@@ -48,7 +50,7 @@ def _done(engine: Engine) -> None:
 @pytest.fixture(autouse=True)
 def made(engine: Engine) -> None:
     """Channel "a" exists, so that nobody waits for another transaction that makes it."""
-    QUEUE.enqueue_now(engine, channel="a", payload="made")
+    QUEUE.enqueue(engine, channel="a", payload="made")
     _done(engine)
 
 
@@ -58,7 +60,7 @@ def test_waits_and_then_sees(connect: Connect, waits: Waits) -> None:
         holder = connect()
         channel = f"{committed} {unique_from}"
         enqueue = partial(_enqueue, channel=channel, unique_from=unique_from)
-        message_id = _enqueue_now(holder, channel=channel, unique_from=unique_from)
+        message_id = _enqueue_at_once(holder, channel=channel, unique_from=unique_from)
         rival = waits.start(enqueue).blocked()
         if committed:
             holder.commit()
@@ -73,7 +75,7 @@ def test_a_savepoint_frees_the_key(connect: Connect, waits: Waits) -> None:
     holder = connect()
     with holder.begin():
         savepoint = holder.begin_nested()
-        _enqueue_now(holder)
+        _enqueue_at_once(holder)
         rival = waits.start(_enqueue).blocked()
         savepoint.rollback()
         assert rival.result().created
@@ -112,7 +114,7 @@ def test_two_take_over_a_period_that_is_over(engine: Engine, connect: Connect, w
         _done(engine)
         clock.advance(HOUR)
         holder = connect()
-        message_id = _enqueue_now(holder, channel=channel)
+        message_id = _enqueue_at_once(holder, channel=channel)
         rival = waits.start(partial(_enqueue, channel=channel)).blocked()
         if committed:
             holder.commit()
@@ -127,7 +129,7 @@ def test_a_period_that_begins_and_whose_message_ends_meanwhile(
 ) -> None:
     """A call that waits for one key finds the period that another key got meanwhile, though its message has ended."""
     holder = connect()
-    _enqueue_now(holder, key="a", unique_for=None)
+    _enqueue_at_once(holder, key="a", unique_for=None)
 
     def enqueue(rival: Engine) -> list[Receipt]:
         return QUEUE.enqueue_many(
@@ -156,9 +158,9 @@ def test_one_message_finds_a_period_that_began_while_it_waited(
 ) -> None:
     """A message alone that waits for a channel to be made is taken back, and its signal too."""
     holder = connect()
-    QUEUE.enqueue_now(holder, channel="new", payload=1)
+    QUEUE.enqueue(holder, channel="new", payload=1)
     rival = waits.start(
-        lambda rival: QUEUE.enqueue_now(rival, channel="new", key="k", payload=1, unique_for=HOUR)
+        lambda rival: QUEUE.enqueue(rival, channel="new", key="k", payload=1, unique_for=HOUR).message_id
     ).blocked()
     # As if another message had come and gone before it looked.
     database.execute("insert into fq_key_period values ('documents', 'new', 'k', 1000, 1, fq_now() + 1000000000)")
@@ -175,7 +177,7 @@ def test_a_message_that_is_taken_while_it_is_to_be_replaced(
     """A call that found it waiting, and then finds it held, leaves it its key, and adds nothing."""
     first = _enqueue(engine, payload="first")
     holder = connect()
-    _enqueue_now(holder, key="a", unique_for=None)
+    _enqueue_at_once(holder, key="a", unique_for=None)
 
     def replace(rival: Engine) -> list[Receipt]:
         return QUEUE.enqueue_many(
@@ -202,7 +204,7 @@ def test_two_replace(engine: Engine, connect: Connect, waits: Waits, clock: Cloc
     """One waits for the other, and both rewrite the message; the period is that of the last one."""
     first = _enqueue(engine, payload="first")
     holder = connect()
-    _enqueue_now(holder, payload="second", on_duplicate="replace", unique_for=10 * HOUR)
+    _enqueue_at_once(holder, payload="second", on_duplicate="replace", unique_for=10 * HOUR)
     rival = waits.start(partial(_enqueue, payload="third", on_duplicate="replace", unique_for=2 * HOUR)).blocked()
     holder.commit()
     assert (rival.result().outcome, rival.result().message_id) == ("replaced", first.message_id)
@@ -230,25 +232,25 @@ def test_a_period_since_the_snapshot(engine: Engine, connect: Connect, level: Is
         if ended:
             _done(engine)
         with pytest.raises(DBAPIError) as caught:
-            _enqueue_now(strict, channel=channel, unique_from=unique_from)
+            _enqueue_at_once(strict, channel=channel, unique_from=unique_from)
         assert refusal_of(caught.value).sqlstate == _SERIALIZATION_FAILURE
         strict.rollback()
-        assert _enqueue_now(strict, channel=channel, unique_from=unique_from) == first.message_id
+        assert _enqueue_at_once(strict, channel=channel, unique_from=unique_from) == first.message_id
         strict.commit()
 
 
 def test_strict_transactions(engine: Engine, connect: Connect, clock: Clock) -> None:
     """Alone serializable ones add, find duplicates, take periods over that are over, and replace, as others do."""
     strict = connect("SERIALIZABLE")
-    first = _enqueue_now(strict)
+    first = _enqueue_at_once(strict)
     strict.commit()
-    assert _enqueue_now(strict, on_duplicate="replace") == first
+    assert _enqueue_at_once(strict, on_duplicate="replace") == first
     strict.commit()
     _done(engine)
-    assert _enqueue_now(strict) == first
+    assert _enqueue_at_once(strict) == first
     strict.commit()
     clock.advance(HOUR)
-    assert _enqueue_now(strict) > first
+    assert _enqueue_at_once(strict) > first
     strict.commit()
 
 
@@ -259,7 +261,7 @@ def test_housekeeping_waits_for_none(engine: Engine, connect: Connect, waits: Wa
     _done(engine)
     clock.advance(HOUR + SECOND)
     holder = connect()
-    _enqueue_now(holder)
+    _enqueue_at_once(holder)
 
     def prune(rival: Engine) -> int:
         with rival.begin() as connection:
@@ -282,7 +284,7 @@ def test_two_phases(engine: Engine, connect: Connect, waits: Waits) -> None:
     """A prepared transaction holds the key as an open one does."""
     holder = connect()
     transaction = holder.begin_twophase("key period")
-    message_id = _enqueue_now(holder)
+    message_id = _enqueue_at_once(holder)
     transaction.prepare()
     rival = waits.start(_enqueue).blocked()
     transaction.commit()

@@ -102,8 +102,8 @@ def test_raise(queue: Queue, engine: Engine, database: Database) -> None:
         enqueue_key(queue, engine, on_duplicate="raise")
     with Session(engine) as session:
         with pytest.raises(DuplicateMessage):
-            queue.enqueue_now(session, **words)
-        queue.enqueue_now(session, channel="a", payload="goes on")
+            queue.enqueue(session.connection(), **words)
+        queue.enqueue(session.connection(), channel="a", payload="goes on")
         session.commit()
     with pytest.raises(DuplicateMessage) as caught:
         queue.enqueue_many(engine, [Enqueue(channel="a", payload=2), Enqueue(**words)])
@@ -155,9 +155,9 @@ def test_enqueue_and_end_in_one_transaction(queue: Queue, engine: Engine) -> Non
     """A message that its own transaction cancels has existed: its period holds from the commit on."""
     for unique_from in ("enqueue", "completion"):
         with Session(engine) as session:
-            message_id = queue.enqueue_now(
-                session, channel=unique_from, payload=1, key="k", unique_for=HOUR, unique_from=unique_from
-            )
+            message_id = queue.enqueue(
+                session.connection(), channel=unique_from, payload=1, key="k", unique_for=HOUR, unique_from=unique_from
+            ).message_id
             assert message_id is not None
             queue.cancel(session, message_id)
             session.commit()
@@ -168,7 +168,7 @@ def test_enqueue_and_end_in_one_transaction(queue: Queue, engine: Engine) -> Non
 def test_what_is_not_added_begins_no_period(queue: Queue, engine: Engine, database: Database) -> None:
     """A full channel that drops it leaves the key free."""
     queue.configure_channel(engine, "a", ChannelPolicy(max_backlog=1, on_full="drop"))
-    queue.enqueue_now(engine, channel="a", payload=1)
+    queue.enqueue(engine, channel="a", payload=1)
     assert enqueue_key(queue, engine).outcome == "dropped"
     assert database.value(_ROWS) == 0
 
@@ -201,7 +201,7 @@ def test_jobs(engine: Engine) -> None:
         raise AssertionError(upload)
 
     once = parse.options(key="k", unique_for=HOUR, unique_from="completion")
-    first = once.enqueue_now(engine, "a", upload="x")
+    first = once.enqueue(engine, "a", upload="x").message_id
     complete_all(jobs, engine)
     [again] = jobs.enqueue_many(engine, [once.prepare("a", upload="x")])
     assert again.message_id == first
@@ -222,7 +222,7 @@ def test_members_of_groups(engine: Engine) -> None:
             receipts = group.enqueue_many([member, Enqueue(channel="a", payload=2, key="new", unique_for=HOUR)])
         session.commit()
         assert [one.created for one in receipts] == [False, True]
-        assert queue.group_status(session, group.id).total == 1
+        assert queue.groups.status(session, group.id).total == 1
         with pytest.raises(InvalidArgument, match=r"then has unique_for=.*leave it out"):
             queue.group(session, then=member)
 
@@ -280,7 +280,7 @@ def test_housekeeping(queue: Queue, engine: Engine, clock: Clock, database: Data
 def test_a_moved_message(queue: Queue, engine: Engine, clock: Clock) -> None:
     """Its period stays in the channel where it was enqueued, and begins there when it ends in another."""
     first = enqueue_key(queue, engine, unique_from="completion")
-    assert queue.move(engine, first.message_id or 0, "b") == "moved"
+    assert queue.admin.move(engine, first.message_id or 0, "b") == "moved"
     clock.advance(2 * HOUR)
     assert enqueue_key(queue, engine).message_id == first.message_id
     complete_all(queue, engine)
@@ -294,7 +294,7 @@ def test_a_moved_message(queue: Queue, engine: Engine, clock: Clock) -> None:
 def test_a_moved_message_is_replaced(queue: Queue, engine: Engine, clock: Clock, database: Database) -> None:
     """A period that it gets in its new channel leaves the one that waits for its end in the first."""
     first = enqueue_key(queue, engine, unique_from="completion")
-    assert queue.move(engine, first.message_id or 0, "b") == "moved"
+    assert queue.admin.move(engine, first.message_id or 0, "b") == "moved"
     assert enqueue_key(queue, engine, channel="b", on_duplicate="replace").outcome == "replaced"
     complete_all(queue, engine)
     clock.advance(HOUR - SECOND)
@@ -309,7 +309,7 @@ def test_a_redriven_message(queue: Queue, engine: Engine, clock: Clock) -> None:
     """A dead letter comes back within the period, which goes on from its first end."""
     first = enqueue_key(queue, engine, unique_from="completion")
     queue.bury(engine, queue.dequeue(engine), reason="poison")
-    assert queue.redrive(engine) == {first.message_id: "redriven"}
+    assert queue.dead_letters.redrive(engine) == {first.message_id: "redriven"}
     [delivery] = queue.dequeue(engine, lease=12 * HOUR)
     assert delivery.message_id == first.message_id
     clock.advance(HOUR)

@@ -54,7 +54,7 @@ def test_waits_and_then_sees(queue: Queue, connect: Connect, waits: Waits) -> No
     """A key that another transaction is adding is waited for: committed it stands, rolled back it is free."""
     for committed in (True, False):
         holder = connect()
-        message_id = queue.enqueue_now(holder, channel=f"{committed}", payload=1, key="k")
+        message_id = queue.enqueue(holder, channel=f"{committed}", payload=1, key="k").message_id
         rival = waits.start(partial(_enqueue, channel=f"{committed}")).blocked()
         if committed:
             holder.commit()

@@ -26,7 +26,7 @@ def test_an_error_where_warnings_are(engine: Engine, database: Database) -> None
     said = re.escape("a message of kind 'prase' is enqueued, and queue 'documents' has no handler for it, only for ")
     for _ in range(2):
         with pytest.raises(UnhandledKindWarning, match=said + "'call', 'parse'; "):
-            queue.enqueue_now(engine, channel="c", payload=1, kind="prase")
+            queue.enqueue(engine, channel="c", payload=1, kind="prase")
     with Session(engine) as session:
         with pytest.raises(UnhandledKindWarning, match=said):
             queue.enqueue_many(session, [Enqueue(channel="c", payload=1, kind=kind) for kind in ("parse", "prase")])
@@ -41,8 +41,8 @@ async def test_once_a_kind(engine: Engine, async_engine: AsyncEngine, database: 
         warnings.simplefilter("always")
         for kind in "prase", "prase", "parse", "default":
             queue.enqueue(session, channel="c", payload=1, kind=kind)
-            queue.enqueue_now(engine, channel="c", payload=1, kind=kind)
-        await queue.aenqueue_now(async_engine, channel="c", payload=1, kind="prase")
+            queue.enqueue(engine, channel="c", payload=1, kind=kind)
+        await queue.enqueue(async_engine, channel="c", payload=1, kind="prase")
         session.commit()
     ours = [one for one in shown if one.category is UnhandledKindWarning]
     assert [str(one.message).split("'")[1] for one in ours] == ["prase", "default"]
@@ -54,7 +54,7 @@ def test_not_where_others_handle_it(engine: Engine) -> None:
     """Nothing is said by a process that only enqueues, nor by one that says that others handle the kind."""
     producer, partial = Queue("documents"), _parser(check_kinds=False)
     for queue in producer, partial:
-        queue.enqueue_now(engine, channel="c", payload=1, kind="prase")
+        queue.enqueue(engine, channel="c", payload=1, kind="prase")
     # Nothing is enqueued by this one.
     assert make_delivery(_parser(), 1, kind="prase").kind == "prase"
     with pytest.raises(InvalidArgument, match="check_kinds is 'no'; give True or False"):

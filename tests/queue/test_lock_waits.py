@@ -20,20 +20,20 @@ HOLDERS: dict[str, Do] = {
     "limit": lambda queue, where, _: queue.configure(where, max_concurrency=5),
     "cancel": lambda queue, where, out: queue.cancel(where, out.message_id),
     "complete": lambda queue, where, out: queue.complete(where, out),
-    "redrive": lambda queue, where, _: queue.redrive(where),
+    "redrive": lambda queue, where, _: queue.dead_letters.redrive(where),
 }
 CALLS: dict[str, Do] = {
     "enqueue": lambda queue, where, _: _enqueue(queue, where),
     "stats": lambda queue, where, _: queue.stats(where),
     "channels": lambda queue, where, _: queue.channels(where),
-    "dead_letters": lambda queue, where, _: queue.dead_letters(where),
+    "dead_letters": lambda queue, where, _: queue.dead_letters.list(where),
     "dequeue": lambda queue, where, _: queue.dequeue(where, limit=5),
     "history": lambda queue, where, _: queue.configure(where, history=True),
     "resume of a": lambda queue, where, _: queue.resume(where, "a"),
     "purge of a": lambda queue, where, _: queue.purge(where, "a"),
     "limit": lambda queue, where, _: queue.configure(where, max_concurrency=7),
     "cancel": lambda queue, where, out: queue.cancel(where, out.message_id),
-    "redrive": lambda queue, where, _: queue.redrive(where),
+    "redrive": lambda queue, where, _: queue.dead_letters.redrive(where),
     "pause of the queue": lambda queue, where, _: queue.pause(where),
 }
 # For whom a call waits; whatever is not here waits for nobody.

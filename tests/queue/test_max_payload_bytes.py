@@ -24,9 +24,9 @@ def _in_a_session(queue: Queue, engine: Engine, payload: str) -> None:
 
 
 _WAYS: dict[str, Callable[[Queue, Engine, str], object]] = {
-    "plain": lambda queue, engine, payload: queue.enqueue_now(engine, channel="a", payload=payload),
-    "with a key": lambda queue, engine, payload: queue.enqueue_now(engine, channel="a", payload=payload, key="k"),
-    "later": lambda queue, engine, payload: queue.enqueue_now(
+    "plain": lambda queue, engine, payload: queue.enqueue(engine, channel="a", payload=payload),
+    "with a key": lambda queue, engine, payload: queue.enqueue(engine, channel="a", payload=payload, key="k"),
+    "later": lambda queue, engine, payload: queue.enqueue(
         engine, channel="a", payload=payload, delay=timedelta(1), priority=2
     ),
     "in a session": _in_a_session,
@@ -69,7 +69,7 @@ def test_the_first_message_is_refused(queue: Queue, engine: Engine) -> None:
     bounded = Queue(queue.name, defaults=ChannelPolicy(max_payload_bytes=10))
     for key in ("k", None):
         with pytest.raises(PayloadError, match="channel new has 11 bytes"):
-            bounded.enqueue_now(engine, channel="new", payload=_TOO_LARGE, key=key)
+            bounded.enqueue(engine, channel="new", payload=_TOO_LARGE, key=key)
     with pytest.raises(PayloadError, match="channel new has 11 bytes"):
         bounded.enqueue_many(engine, [Enqueue(channel="new", payload=payload) for payload in (_FITS, _TOO_LARGE)])
     assert queue.channels(engine) == []

@@ -8,7 +8,8 @@ import pytest
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, LockOrderError, Queue
+from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, Queue
+from sqlalchemy_fairqueue.errors import LockOrderError
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
@@ -42,7 +43,7 @@ def test_a_move(queue: Queue, engine: Engine, clock: Clock, database: Database) 
     queue.retry(engine, delivery, delay=timedelta(), error="once")
     for message_id, channel in ((second, "b"), (first, "new"), (moved, "b")):
         before = queue.message(engine, message_id)
-        assert queue.move(engine, message_id, channel) == "moved"
+        assert queue.admin.move(engine, message_id, channel) == "moved"
         after = queue.message(engine, message_id)
         assert before is not None
         assert after is not None
@@ -68,11 +69,11 @@ def test_what_stays(queue: Queue, engine: Engine, database: Database) -> None:
     [one] = _enqueue(queue, engine, 1, key="k")
     [other] = _enqueue(queue, engine, 2, channel="b", key="k")
     before = database.rows("select * from fq_message order by id")
-    assert queue.move(engine, held, "b") == "leased"
-    assert queue.move(engine, one, "b") == "duplicate"
-    assert queue.move(engine, one, "a") == "unchanged"
-    assert queue.move(engine, other + 1, "b") == "missing"
-    assert Queue("others").move(engine, one, "b") == "missing"
+    assert queue.admin.move(engine, held, "b") == "leased"
+    assert queue.admin.move(engine, one, "b") == "duplicate"
+    assert queue.admin.move(engine, one, "a") == "unchanged"
+    assert queue.admin.move(engine, other + 1, "b") == "missing"
+    assert Queue("others").admin.move(engine, one, "b") == "missing"
     assert database.rows("select * from fq_message order by id") == before
     _check(database)
 
@@ -86,7 +87,7 @@ def test_priority_and_time(queue: Queue, engine: Engine, clock: Clock, database:
     [scheduled] = _enqueue(queue, engine, "scheduled", delay=timedelta(hours=1))
     _enqueue(queue, engine, "ordinary", channel="b")
     for message_id in urgent, later, scheduled:
-        assert queue.move(engine, message_id, "b") == "moved"
+        assert queue.admin.move(engine, message_id, "b") == "moved"
         _check(database)
     found = [queue.codec.decode(one.content) for one in queue.messages(engine, channel="b")]
     assert found == ["urgent", "ordinary", "later", "scheduled"]
@@ -100,7 +101,7 @@ def test_a_full_channel(queue: Queue, engine: Engine) -> None:
     """A bound of the backlog does not hold a message up, and counts it."""
     queue.configure_channel(engine, "b", ChannelPolicy(max_backlog=1, on_full="drop"))
     one, two = _enqueue(queue, engine, 1, 2)
-    assert [queue.move(engine, message_id, "b") for message_id in (one, two)] == ["moved"] * 2
+    assert [queue.admin.move(engine, message_id, "b") for message_id in (one, two)] == ["moved"] * 2
     [receipt] = queue.enqueue_many(engine, [Enqueue(channel="b", payload=3)])
     assert receipt.outcome == "dropped"
 
@@ -109,9 +110,9 @@ def test_in_a_transaction(queue: Queue, engine: Engine, database: Database) -> N
     """It is part of it, undone by its rollback, and counts as a settlement in its lock order."""
     [message_id] = _enqueue(queue, engine, 1)
     with Session(engine) as session:
-        assert queue.move(session, message_id, "b") == "moved"
+        assert queue.admin.move(session, message_id, "b") == "moved"
         with pytest.raises(LockOrderError):
-            queue.enqueue_now(session, channel="c", payload=1)
+            queue.enqueue(session.connection(), channel="c", payload=1)
         session.rollback()
     found = queue.message(engine, message_id)
     assert found is not None
@@ -124,8 +125,8 @@ def test_keys_come_before_messages(queue: Queue, engine: Engine, connect: Connec
     """A move waits for the key before it holds the message, so that no circle is closed with who goes the other way."""
     [message_id] = _enqueue(queue, engine, 1, key="k")
     holder = connect()
-    queue.enqueue_now(holder, channel="b", payload=2, key="k")
-    rival = waits.start(lambda own: queue.move(own, message_id, "b")).blocked()
+    queue.enqueue(holder, channel="b", payload=2, key="k")
+    rival = waits.start(lambda own: queue.admin.move(own, message_id, "b")).blocked()
     # The message is free meanwhile: an enqueue comes before a cancel in every transaction.
     queue.cancel(holder, message_id)
     holder.rollback()
@@ -140,7 +141,7 @@ def test_a_message_that_others_work_on(
     [message_id] = _enqueue(queue, engine, 1, key="k")
     holder = connect()
     queue.cancel(holder, message_id)
-    rival = waits.start(lambda own: queue.move(own, message_id, "b")).blocked()
+    rival = waits.start(lambda own: queue.admin.move(own, message_id, "b")).blocked()
     if committed:
         holder.commit()
     else:
@@ -158,9 +159,9 @@ def test_two_moves(queue: Queue, engine: Engine, connect: Connect, waits: Waits,
     [message_id] = _enqueue(queue, engine, 1, key="k")
     [other] = _enqueue(queue, engine, 2, channel="c", key="k")
     holder = connect()
-    assert queue.move(holder, message_id, "b") == "moved"
-    again = waits.start(partial(queue.move, message_id=message_id, channel="d")).blocked()
-    same_key = waits.start(partial(queue.move, message_id=other, channel="b")).blocked()
+    assert queue.admin.move(holder, message_id, "b") == "moved"
+    again = waits.start(partial(queue.admin.move, message_id=message_id, channel="d")).blocked()
+    same_key = waits.start(partial(queue.admin.move, message_id=other, channel="b")).blocked()
     # A dequeue waits for nobody, and takes the message from neither channel meanwhile.
     taken = waits.unhindered(lambda own: queue.dequeue(own, limit=10))
     assert [one.message_id for one in taken] == [other]
@@ -177,7 +178,7 @@ def test_a_cancel_that_meets_a_move(
     """It waits for the move, and withdraws the message where that has put it; so does one that locks messages first."""
     first, second, third = _enqueue(queue, engine, 1, 2, 3)
     holder = connect()
-    assert [queue.move(holder, message_id, "b") for message_id in (first, third)] == ["moved"] * 2
+    assert [queue.admin.move(holder, message_id, "b") for message_id in (first, third)] == ["moved"] * 2
     [delivery] = queue.dequeue(engine)
     assert delivery.message_id == second
 
@@ -209,9 +210,9 @@ def test_a_message_that_moves_is_tried_at_once(
     """A call that makes it due waits for the move, and makes it due where that has put it; one that is gone is gone."""
     first, second = _enqueue(queue, engine, 1, 2, delay=timedelta(hours=1))
     holder = connect()
-    assert queue.move(holder, first, "b") == "moved"
+    assert queue.admin.move(holder, first, "b") == "moved"
     queue.cancel(holder, second)
-    rivals = [waits.start(partial(queue.retry_now, message_id=one)).blocked() for one in (first, second)]
+    rivals = [waits.start(partial(queue.admin.retry_now, message_id=one)).blocked() for one in (first, second)]
     holder.commit()
     assert [rival.result() for rival in rivals] == ["due", "missing"]
     assert [one.channel for one in queue.dequeue(engine, limit=10)] == ["b"]
@@ -224,7 +225,7 @@ def test_a_replacing_enqueue_that_meets_a_move(
     """In the new channel it replaces the message, in the old one it adds another."""
     [message_id] = _enqueue(queue, engine, 1, key="k")
     holder = connect()
-    assert queue.move(holder, message_id, "b") == "moved"
+    assert queue.admin.move(holder, message_id, "b") == "moved"
 
     def replace(own: Engine, channel: str) -> int | None:
         [receipt] = queue.enqueue_many(own, [Enqueue(channel=channel, payload=2, key="k", on_duplicate="replace")])

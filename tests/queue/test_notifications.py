@@ -21,7 +21,7 @@ WAKING: dict[str, Work] = {
     "resume the queue": lambda queue, session, _: queue.resume(session),
     "configure_channel": lambda queue, session, _: queue.configure_channel(session, "a", ChannelPolicy(weight=2)),
     "configure": lambda queue, session, _: queue.configure(session, max_concurrency=5),
-    "redrive": lambda queue, session, _: queue.redrive(session),
+    "redrive": lambda queue, session, _: queue.dead_letters.redrive(session),
 }
 
 
@@ -29,7 +29,7 @@ def _arranged(engine: Engine, name: str) -> Delivery:
     """A message of a queue that is out, beside a dead letter, a paused channel and a paused queue."""
     queue = Queue(name)
     for payload in (1, 2):
-        queue.enqueue_now(engine, channel="a", payload=payload)
+        queue.enqueue(engine, channel="a", payload=payload)
     first, second = queue.dequeue(engine, limit=2)
     queue.bury(engine, first)
     queue.pause(engine, "paused", new=True)
@@ -82,11 +82,11 @@ def test_two_phase_connection(queue: Queue, engine: Engine, database: Database) 
     def work() -> None:
         with engine.connect() as connection:
             two_phase = connection.begin_twophase()
-            queue.enqueue_now(connection, channel="a", payload=1)
+            queue.enqueue(connection, channel="a", payload=1)
             with connection.begin_nested():
-                queue.enqueue_now(connection, channel="b", payload=1)
+                queue.enqueue(connection, channel="b", payload=1)
             with Session(connection, join_transaction_mode="rollback_only") as session:
-                queue.enqueue_now(session, channel="c", payload=1)
+                queue.enqueue(session.connection(), channel="c", payload=1)
                 session.commit()
             two_phase.prepare()
             two_phase.commit()

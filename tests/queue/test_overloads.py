@@ -27,15 +27,15 @@ def test_every_verb(planted: Clock, engine: Engine, queue: Queue) -> None:
     queue.configure(engine, history=True, max_concurrency=50, defaults=ChannelPolicy(max_concurrency=9))
     queue.configure_channel(engine, "bounded", max_backlog=1)
     for number in range(2):
-        queue.enqueue_now(engine, channel="a", payload=number, key="k", on_duplicate="replace")
+        queue.enqueue(engine, channel="a", payload=number, key="k", on_duplicate="replace")
     with Session(engine) as session:
         queue.enqueue_many(session, [Enqueue(channel=channel, payload=1) for channel in ("a", "b", "c", "d")])
         queue.enqueue(session, channel="b", payload=1, key="k", on_duplicate="replace")
         later = queue.enqueue(session, channel="later", payload=1, delay=_ACROSS)
         session.commit()
-        queue.enqueue_now(engine, channel="bounded", payload=1)
+        queue.enqueue(engine, channel="bounded", payload=1)
         with pytest.raises(ChannelFull):
-            queue.enqueue_now(engine, channel="bounded", payload=1)
+            queue.enqueue(engine, channel="bounded", payload=1)
         assert later.message_id is not None
         queue.cancel(session, later.message_id)
         session.commit()
@@ -54,17 +54,17 @@ def test_every_verb(planted: Clock, engine: Engine, queue: Queue) -> None:
             assert found
             queue.extend(engine, found, lease=_ACROSS)
             settle(found)
-    queue.enqueue_now(engine, channel="a", payload=1)
+    queue.enqueue(engine, channel="a", payload=1)
     queue.bury(engine, queue.dequeue(engine, limit=9), reason="bad")
-    assert queue.redrive(engine)
+    assert queue.dead_letters.redrive(engine)
     assert queue.dequeue(engine, limit=9, lease=timedelta(seconds=1))
     planted.advance(_ACROSS)
     again = queue.dequeue(engine, limit=9)
     assert again
     queue.complete(engine, again[:1])
     queue.bury(engine, again[1:], reason="bad")
-    queue.purge_dead(engine)
-    queue.enqueue_now(engine, channel="a", payload=1)
+    queue.dead_letters.purge(engine)
+    queue.enqueue(engine, channel="a", payload=1)
     assert queue.purge(engine, "a").purged == 1
     assert queue.stats(engine).dead == 0
     assert queue.channels(engine)
@@ -80,7 +80,7 @@ def test_a_worker(planted: Clock, engine: Engine, queue: Queue) -> None:
         session.connection()
         handled.append(delivery.message_id)
 
-    queue.enqueue_now(engine, channel="a", payload=1, kind="parse")
+    queue.enqueue(engine, channel="a", payload=1, kind="parse")
     planted.advance(timedelta(seconds=1))
     Worker(engine, queue).run(drain=True)
     assert len(handled) == 1

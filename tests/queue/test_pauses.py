@@ -7,7 +7,8 @@ from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import ChannelPolicy, IsolationError, Queue, UnknownChannel
+from sqlalchemy_fairqueue import ChannelPolicy, Queue
+from sqlalchemy_fairqueue.errors import IsolationError, UnknownChannel
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
@@ -73,14 +74,14 @@ async def test_a_mistyped_channel(queue: Queue, engine: Engine, async_engine: As
             with pytest.raises(UnknownChannel):
                 session.commit()
     with pytest.raises(UnknownChannel):
-        await queue.apause(async_engine, "b")
+        await queue.pause(async_engine, "b")
     assert database.value("select string_agg(name, '') from fq_channel") == "a"
 
 
 async def test_a_new_channel(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
     """A tenant can be stopped before its first message, and in the transaction that has it."""
     queue.pause(engine, "a", new=True)
-    await queue.apause(async_engine, "b", new=True)
+    await queue.pause(async_engine, "b", new=True)
     with Session(engine) as session:
         queue.pause(session, "c")
         queue.enqueue(session, channel="c", payload="c")

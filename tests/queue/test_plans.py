@@ -21,13 +21,13 @@ def _policies(engine: Engine, queue: Queue) -> dict[str, ChannelPolicy]:
 
 def test_a_plan_is_followed(queue: Queue, engine: Engine) -> None:
     """Channels on a plan have its policy, and get each change of it; others do not."""
-    queue.configure_plan(engine, "gold", ChannelPolicy(weight=5, rate=Rate(50, burst=10)))
+    queue.plans.configure(engine, "gold", ChannelPolicy(weight=5, rate=Rate(50, burst=10)))
     queue.configure_channel(engine, "a", plan="gold")
     seed(engine, queue, "b", count=1)
     assert _policies(engine, queue) == {"a": ChannelPolicy(weight=5, rate=Rate(50, burst=10)), "b": ChannelPolicy()}
-    queue.configure_plan(engine, "gold", max_concurrency=2, rate=None)
+    queue.plans.configure(engine, "gold", max_concurrency=2, rate=None)
     assert _policies(engine, queue)["a"] == ChannelPolicy(weight=5, max_concurrency=2)
-    [plan] = queue.plans(engine)
+    [plan] = queue.plans.list(engine)
     assert (plan.name, plan.channels, plan.is_default, plan.spread) == ("gold", 1, False, True)
     assert plan.policy == ChannelPolicy(weight=5, max_concurrency=2)
     assert [(one.channel, one.plan, one.overridden) for one in queue.channels(engine)] == [
@@ -40,22 +40,22 @@ def test_each_field_by_a_plan(queue: Queue, engine: Engine) -> None:
     for field, value in SAMPLES.items():
         initial = {field: getattr(ChannelPolicy(), field)}
         put, own = f"put {field}", f"own {field}"
-        queue.configure_plan(engine, field, **{field: value})
+        queue.plans.configure(engine, field, **{field: value})
         queue.configure_channel(engine, put, plan=field)
         queue.configure_channel(engine, own, plan=field, **initial)
         assert queue.channels(engine, put)[0].policy == ChannelPolicy(**{field: value})
         [stats] = queue.channels(engine, own)
         assert (stats.policy, stats.overridden) == (ChannelPolicy(), (field,))
-        queue.configure_plan(engine, field, ChannelPolicy())
-        queue.configure_plan(engine, field, EVERYTHING)
+        queue.plans.configure(engine, field, ChannelPolicy())
+        queue.plans.configure(engine, field, EVERYTHING)
         assert queue.channels(engine, put)[0].policy == EVERYTHING
         assert queue.channels(engine, own)[0].policy == ChannelPolicy(**(SAMPLES | initial))
 
 
 def test_overrides_last_until_they_are_reset(queue: Queue, engine: Engine) -> None:
     """What is configured for a channel alone stays, None too, whichever plan it follows; a reset lifts it."""
-    queue.configure_plan(engine, "gold", weight=5, max_concurrency=9, max_backlog=50)
-    queue.configure_plan(engine, "free", weight=1, max_concurrency=1)
+    queue.plans.configure(engine, "gold", weight=5, max_concurrency=9, max_backlog=50)
+    queue.plans.configure(engine, "free", weight=1, max_concurrency=1)
     queue.configure_channel(engine, "a", weight=7)
     queue.configure_channel(engine, "a", plan="gold", max_backlog=None)
     assert _policies(engine, queue)["a"] == ChannelPolicy(weight=7, max_concurrency=9)
@@ -66,7 +66,7 @@ def test_overrides_last_until_they_are_reset(queue: Queue, engine: Engine) -> No
     queue.configure_channel(engine, "a", plan="gold", reset="all")
     assert _policies(engine, queue)["a"] == ChannelPolicy(weight=5, max_concurrency=9, max_backlog=50)
     queue.configure_channel(engine, "a", plan=None)
-    queue.configure_plan(engine, "gold", weight=8)
+    queue.plans.configure(engine, "gold", weight=8)
     assert _policies(engine, queue)["a"] == ChannelPolicy(weight=5, max_concurrency=9, max_backlog=50)
     queue.configure(engine, defaults={"weight": 2, "max_concurrency": 4})
     queue.configure_channel(engine, "a", reset=["weight", "max_backlog"])
@@ -75,7 +75,7 @@ def test_overrides_last_until_they_are_reset(queue: Queue, engine: Engine) -> No
 
 def test_a_whole_policy_replaces_the_plan_too(queue: Queue, engine: Engine) -> None:
     """A ChannelPolicy leaves no plan and no override; a plan that comes later decides every field."""
-    queue.configure_plan(engine, "gold", weight=5)
+    queue.plans.configure(engine, "gold", weight=5)
     queue.configure_channel(engine, "a", plan="gold", max_backlog=3)
     queue.configure_channel(engine, "a", EVERYTHING)
     [found] = queue.channels(engine)
@@ -88,16 +88,16 @@ def test_the_default_plan(queue: Queue, engine: Engine) -> None:
     """New channels follow it, before any defaults; those that exist do not, and lifting it changes none."""
     seed(engine, queue, "old", count=1)
     generous = Queue("documents", defaults=ChannelPolicy(weight=9))
-    queue.configure_plan(engine, "free", max_concurrency=1)
+    queue.plans.configure(engine, "free", max_concurrency=1)
     queue.configure(engine, default_plan="free", defaults={"weight": 3})
     with Session(engine) as session:
         generous.enqueue(session, channel="enqueued", payload=1)
         session.commit()
-    queue.enqueue_now(engine, channel="at once", payload=1)
+    queue.enqueue(engine, channel="at once", payload=1)
     queue.configure_channel(engine, "configured", weight=2)
     queue.configure(engine, default_plan=None)
     seed(engine, queue, "late", count=1)
-    queue.configure_plan(engine, "free", max_concurrency=2)
+    queue.plans.configure(engine, "free", max_concurrency=2)
     assert {one.channel: (one.plan, one.max_concurrency, one.weight) for one in queue.channels(engine)} == {
         "at once": ("free", 2, 1), "configured": ("free", 2, 2), "enqueued": ("free", 2, 1),
         "late": (None, None, 3), "old": (None, None, 1),
@@ -106,7 +106,7 @@ def test_the_default_plan(queue: Queue, engine: Engine) -> None:
 
 def test_a_lowered_limit_holds_from_the_commit(queue: Queue, engine: Engine, database: Database) -> None:
     """No dequeue after the commit takes beyond it; what is out counts, also where there was no limit before."""
-    queue.configure_plan(engine, "gold", ChannelPolicy())
+    queue.plans.configure(engine, "gold", ChannelPolicy())
     names = [f"{number:03}" for number in range(30)]
     for name in names:
         queue.configure_channel(engine, name, plan="gold")
@@ -126,7 +126,7 @@ def test_a_lowered_limit_holds_from_the_commit(queue: Queue, engine: Engine, dat
 
 def test_a_lowered_rate_holds_from_the_commit(queue: Queue, engine: Engine, clock: Clock) -> None:
     """A rate that comes with a change is exact: a burst, then one each interval."""
-    queue.configure_plan(engine, "gold", ChannelPolicy())
+    queue.plans.configure(engine, "gold", ChannelPolicy())
     queue.configure_channel(engine, "a", plan="gold")
     seed(engine, queue, "a")
     change_unseen(queue, engine, "gold", rate=Rate(1, per=HOUR, burst=2))
@@ -138,8 +138,8 @@ def test_a_lowered_rate_holds_from_the_commit(queue: Queue, engine: Engine, cloc
 
 def test_a_raised_limit_wakes_what_it_frees(queue: Queue, engine: Engine) -> None:
     """Channels at their limit, and those that wait for their rate, are served again without a signal of their own."""
-    queue.configure_plan(engine, "gold", max_concurrency=1)
-    queue.configure_plan(engine, "slow", rate=Rate(1, per=HOUR, burst=1))
+    queue.plans.configure(engine, "gold", max_concurrency=1)
+    queue.plans.configure(engine, "slow", rate=Rate(1, per=HOUR, burst=1))
     for number in range(5):
         queue.configure_channel(engine, f"gold {number}", plan="gold")
         queue.configure_channel(engine, f"slow {number}", plan="slow")
@@ -154,7 +154,7 @@ def test_a_raised_limit_wakes_what_it_frees(queue: Queue, engine: Engine) -> Non
 
 def test_weights_of_a_plan(queue: Queue, engine: Engine) -> None:
     """What is served next has the new weight."""
-    queue.configure_plan(engine, "gold", weight=1)
+    queue.plans.configure(engine, "gold", weight=1)
     for name in "ab":
         queue.configure_channel(engine, name, plan="gold" if name == "a" else None)
     seed(engine, queue, "a", "b", count=20)
@@ -165,21 +165,21 @@ def test_weights_of_a_plan(queue: Queue, engine: Engine) -> None:
 
 def test_removal(queue: Queue, engine: Engine) -> None:
     """A plan that is followed, or is the default, stays; in one transaction it can be left and removed."""
-    queue.configure_plan(engine, "gold", weight=2)
+    queue.plans.configure(engine, "gold", weight=2)
     queue.configure_channel(engine, "a", plan="gold")
     with pytest.raises(InvalidArgument, match="1 channels of queue documents follow the plan gold"):
-        queue.remove_plan(engine, "gold")
+        queue.plans.remove(engine, "gold")
     queue.configure(engine, default_plan="gold")
     with pytest.raises(InvalidArgument, match="the plan gold is the default plan of queue documents"):
-        queue.remove_plan(engine, "gold")
+        queue.plans.remove(engine, "gold")
     with Session(engine) as session:
-        queue.remove_plan(session, "gold")
+        queue.plans.remove(session, "gold")
         queue.configure(session, default_plan=None)
         queue.configure_channel(session, "a", plan=None)
         session.commit()
-    assert queue.plans(engine) == []
+    assert queue.plans.list(engine) == []
     assert _policies(engine, queue) == {"a": ChannelPolicy(weight=2)}
-    queue.remove_plan(engine, "gold")
+    queue.plans.remove(engine, "gold")
 
 
 def test_a_plan_that_is_not_there(queue: Queue, engine: Engine) -> None:
@@ -188,4 +188,4 @@ def test_a_plan_that_is_not_there(queue: Queue, engine: Engine) -> None:
         queue.configure_channel(engine, "a", plan="gold")
     with pytest.raises(InvalidArgument, match="queue documents has no plan gold"):
         queue.configure(engine, default_plan="gold")
-    assert (queue.plans(engine), queue.channels(engine)) == ([], [])
+    assert (queue.plans.list(engine), queue.channels(engine)) == ([], [])

@@ -36,7 +36,7 @@ def test_a_field_that_is_not_named_stays(queue: Queue, engine: Engine) -> None:
         queue.configure_channel(engine, "a", EVERYTHING)
         queue.configure(engine, defaults=EVERYTHING)
         queue.configure_channel(engine, "a", **initial)
-        queue.configure(engine, defaults=initial)  # type: ignore[arg-type]
+        queue.configure(engine, defaults=initial)  # type: ignore[call-overload]
         expected = ChannelPolicy(**SAMPLES | initial)
         assert _policy(queue, engine, "a") == _first_policy(queue, engine, f"new {field}") == expected
 

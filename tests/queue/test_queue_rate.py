@@ -7,7 +7,8 @@ import pytest
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import ChannelPolicy, IsolationError, Queue, Rate
+from sqlalchemy_fairqueue import ChannelPolicy, Queue, Rate
+from sqlalchemy_fairqueue.errors import IsolationError
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 

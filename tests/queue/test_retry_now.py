@@ -7,7 +7,8 @@ import pytest
 from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, LockOrderError, Queue
+from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, Queue
+from sqlalchemy_fairqueue.errors import LockOrderError
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
@@ -39,9 +40,9 @@ def test_one_that_is_scheduled(queue: Queue, engine: Engine, clock: Clock, datab
     clock.advance(timedelta(seconds=1))
     _enqueue(queue, engine, "last")
     assert len(queue.dequeue(engine, limit=1)) == 1
-    assert queue.retry_now(engine, scheduled) == "due"
+    assert queue.admin.retry_now(engine, scheduled) == "due"
     assert database.rows(_HELD) == []
-    assert queue.retry_now(engine, scheduled) == "unchanged"
+    assert queue.admin.retry_now(engine, scheduled) == "unchanged"
     [stats] = queue.channels(engine)
     assert (stats.ready, stats.scheduled) == (2, 0)
     assert _taken(queue, engine) == ["scheduled", "last"]
@@ -54,12 +55,12 @@ def test_one_that_waits_for_its_next_attempt(queue: Queue, engine: Engine, clock
     queue.retry(engine, queue.dequeue(engine), delay=HOUR, error="Traceback\nValueError: odd")
     assert not queue.dequeue(engine)
     clock.advance(timedelta(minutes=1))
-    assert queue.retry_now(engine, message_id) == "due"
+    assert queue.admin.retry_now(engine, message_id) == "due"
     clock.advance(timedelta(seconds=2))
     [delivery] = queue.dequeue(engine)
     assert (delivery.message_id, delivery.attempt) == (message_id, 2)
     queue.retry(engine, delivery)
-    waited = [one.started_at - one.ready_at for one in queue.attempts(engine, message_id)][1]
+    waited = [one.started_at - one.ready_at for one in queue.admin.attempts(engine, message_id)][1]
     assert timedelta(seconds=2) <= waited < timedelta(minutes=1)
     clock.advance(HOUR)
     queue.complete(engine, queue.dequeue(engine))
@@ -71,11 +72,11 @@ def test_one_that_is_dead(queue: Queue, engine: Engine) -> None:
     [message_id] = _enqueue(queue, engine, 1, key="k")
     queue.bury(engine, queue.dequeue(engine), reason="bad")
     [other] = _enqueue(queue, engine, 2, key="k")
-    assert queue.retry_now(engine, message_id) == "duplicate"
+    assert queue.admin.retry_now(engine, message_id) == "duplicate"
     queue.cancel(engine, other)
-    assert queue.retry_now(engine, message_id) == "redriven"
+    assert queue.admin.retry_now(engine, message_id) == "redriven"
     assert _taken(queue, engine) == [1]
-    assert queue.retry_now(engine, message_id) == "missing"
+    assert queue.admin.retry_now(engine, message_id) == "missing"
 
 
 def test_what_stays(queue: Queue, engine: Engine, database: Database) -> None:
@@ -84,9 +85,9 @@ def test_what_stays(queue: Queue, engine: Engine, database: Database) -> None:
     assert queue.dequeue(engine)
     [scheduled] = _enqueue(queue, engine, 2, delay=HOUR)
     before = database.rows("select * from fq_message order by id")
-    assert queue.retry_now(engine, held) == "leased"
-    assert Queue("others").retry_now(engine, scheduled) == "missing"
-    assert queue.retry_now(engine, scheduled + 1) == "missing"
+    assert queue.admin.retry_now(engine, held) == "leased"
+    assert Queue("others").admin.retry_now(engine, scheduled) == "missing"
+    assert queue.admin.retry_now(engine, scheduled + 1) == "missing"
     assert database.rows("select * from fq_message order by id") == before
 
 
@@ -96,7 +97,7 @@ def test_a_priority(queue: Queue, engine: Engine, clock: Clock, database: Databa
     queue.configure_channel(engine, "a", ChannelPolicy(priority_aging=aging))
     _enqueue(queue, engine, "ordinary")
     [urgent] = _enqueue(queue, engine, "urgent", priority=3, delay=HOUR)
-    assert queue.retry_now(engine, urgent) == "due"
+    assert queue.admin.retry_now(engine, urgent) == "due"
     assert database.rows(_HELD) == []
     [delivery] = queue.dequeue(engine, limit=1)
     assert delivery.payload == "urgent"
@@ -112,7 +113,7 @@ def test_limits_hold(queue: Queue, engine: Engine) -> None:
     """A pause and a limit of the channel hold for it, too."""
     [message_id] = _enqueue(queue, engine, 1, delay=HOUR)
     queue.pause(engine, "a")
-    assert queue.retry_now(engine, message_id) == "due"
+    assert queue.admin.retry_now(engine, message_id) == "due"
     assert not queue.dequeue(engine)
     found = queue.message(engine, message_id)
     assert found is not None
@@ -126,9 +127,9 @@ def test_in_a_transaction(queue: Queue, engine: Engine, database: Database) -> N
     """It is part of it, undone by its rollback, and counts as a settlement in its lock order."""
     [message_id] = _enqueue(queue, engine, 1, delay=HOUR)
     with Session(engine) as session:
-        assert queue.retry_now(session, message_id) == "due"
+        assert queue.admin.retry_now(session, message_id) == "due"
         with pytest.raises(LockOrderError):
-            queue.enqueue_now(session, channel="c", payload=1)
+            queue.enqueue(session.connection(), channel="c", payload=1)
         session.rollback()
     assert not queue.dequeue(engine)
     assert database.rows(_HELD) == []
@@ -139,7 +140,7 @@ def test_it_waits_for_a_cancel(queue: Queue, engine: Engine, connect: Connect, w
     [message_id] = _enqueue(queue, engine, 1, delay=HOUR)
     holder = connect()
     queue.cancel(holder, message_id)
-    rival = waits.start(lambda own: queue.retry_now(own, message_id)).blocked()
+    rival = waits.start(lambda own: queue.admin.retry_now(own, message_id)).blocked()
     holder.commit()
     assert rival.result() == "missing"
 
@@ -167,8 +168,8 @@ def test_attempts(queue: Queue, engine: Engine, clock: Clock) -> None:
     assert first.ready_at <= began <= first.started_at <= first.finished_at <= began + HOUR <= second.started_at
     assert (first.channel, first.consumer) == ("a", delivery.lease.consumer)
     queue.bury(engine, delivery, reason="bad", error="last")
-    assert [one.error for one in queue.attempts(engine, message_id, limit=2)] == [None, "last"]
-    assert Queue("others").attempts(engine, message_id) == ()
+    assert [one.error for one in queue.admin.attempts(engine, message_id, limit=2)] == [None, "last"]
+    assert Queue("others").admin.attempts(engine, message_id) == ()
 
 
 def test_attempts_are_found_by_an_index(engine: Engine, database: Database) -> None:

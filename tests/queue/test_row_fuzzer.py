@@ -27,7 +27,7 @@ def _look(queue: Queue, engine: Engine) -> None:
     queue.stats(engine)
     for channel in queue.channels(engine):
         assert channel.queue == "documents"
-    assert all(one.message_id > 0 for one in queue.dead_letters(engine, limit=1000))
+    assert all(one.message_id > 0 for one in queue.dead_letters.list(engine, limit=1000))
 
 
 def _read(delivery: Delivery) -> None:
@@ -47,7 +47,7 @@ def test_no_row_stops_a_queue(engine: Engine, database: Database, start: StartWo
     with psycopg.connect(database.conninfo, autocommit=True) as connection:
         for number in range(0, _ROWS, _ROUND):
             taken += sum(send(connection, grammar.row()) for _ in range(_ROUND))
-            bystander = queue.enqueue_now(engine, channel="bystander", kind="work", payload=b"?")
+            bystander = queue.enqueue(engine, channel="bystander", kind="work", payload=b"?").message_id
             batch = queue.dequeue(engine, limit=1000)
             assert bystander in {one.message_id for one in batch}, f"seed {_SEED}, rows up to {number + _ROUND}"
             for delivery in batch:
@@ -69,7 +69,7 @@ def test_no_row_stops_a_queue(engine: Engine, database: Database, start: StartWo
         lambda delivery: handled.append(delivery.message_id)
     )
     worker = start(queue)
-    last = queue.enqueue_now(engine, channel="bystander", kind="work", payload=b"!")
+    last = queue.enqueue(engine, channel="bystander", kind="work", payload=b"!").message_id
     until(lambda: last in handled, "the worker has handled a message that came last")
     ready = "select count(*) from fq_message where kind = 'work' and lease_id is null and dequeue_at <= fq_now()"
     until(lambda: not database.value(ready), "the worker has handled all that is due")

@@ -82,8 +82,8 @@ def test_a_row_costs_itself(
     until it is withdrawn.
     """
     queue.configure_channel(engine, "a", ChannelPolicy(max_concurrency=2))
-    bad = queue.enqueue_now(engine, channel="a", payload=1, key="k")
-    good = [queue.enqueue_now(engine, channel=name, payload=2) for name in ("b", "a", "a")]
+    bad = queue.enqueue(engine, channel="a", payload=1, key="k").message_id
+    good = [queue.enqueue(engine, channel=name, payload=2).message_id for name in ("b", "a", "a")]
     spoil(database, bad or 0)
     failures = _failures(engine)
     with caplog.at_level(logging.ERROR):
@@ -96,7 +96,7 @@ def test_a_row_costs_itself(
     assert f"message {bad}" in record.getMessage()
     assert len(record.getMessage()) < 500
     assert "SQL statement" not in record.getMessage()
-    assert [one.message_id for one in queue.dead_letters(engine)] == ([bad] if outcome == "dead" else [])
+    assert [one.message_id for one in queue.dead_letters.list(engine)] == ([bad] if outcome == "dead" else [])
     queue.complete(engine, batch)
     batch = queue.dequeue(engine, limit=10)
     assert batch == []
@@ -111,7 +111,7 @@ def test_a_row_costs_itself(
     assert len(failures) == 1
     [channel, _] = queue.channels(engine)
     assert (channel.backlog, channel.current_concurrency, channel.ready, channel.problem) == (0, 0, 0, None)
-    assert queue.enqueue_now(engine, channel="a", payload=3, key="k") is not None
+    assert queue.enqueue(engine, channel="a", payload=3, key="k").message_id is not None
 
 
 @spoilt
@@ -121,8 +121,8 @@ def test_a_row_whose_lease_expired(
     """A message that is spoilt while somebody holds it gives back its slots when its lease ends."""
     queue.configure_channel(engine, "a", ChannelPolicy(max_concurrency=1))
     queue.configure(engine, max_concurrency=1, history=True)
-    bad = queue.enqueue_now(engine, channel="a", payload=1, max_attempts=1)
-    good = queue.enqueue_now(engine, channel="a", payload=2)
+    bad = queue.enqueue(engine, channel="a", payload=1, max_attempts=1).message_id
+    good = queue.enqueue(engine, channel="a", payload=2).message_id
     queue.dequeue(engine)
     spoil(database, bad or 0)
     expire_leases(database)
@@ -135,7 +135,7 @@ def test_a_row_whose_lease_expired(
         queue.resume(engine, channel="a")
         batch = queue.dequeue(engine, limit=10)
     assert [one.message_id for one in batch] == [good]
-    assert [one.message_id for one in queue.dead_letters(engine)] == ([bad] if outcome == "dead" else [])
+    assert [one.message_id for one in queue.dead_letters.list(engine)] == ([bad] if outcome == "dead" else [])
     queue.complete(engine, batch)
     assert database.value("select count(*) from fq_history where message_id = :bad", bad=bad) == 1
     assert (queue.stats(engine).current_concurrency, queue.channels(engine)[0].current_concurrency) == (0, 0)
@@ -145,14 +145,14 @@ def test_a_worker(queue: Queue, engine: Engine, database: Database, start: Start
     """A worker handles all others, beside many bad ones and without a failure that it would back off from."""
     handled: list[int] = []
     queue.handler("work")(lambda delivery: handled.append(delivery.message_id))
-    ids = [queue.enqueue_now(engine, channel=f"c{n % 3}", kind="work", payload=n) or 0 for n in range(30)]
+    ids = [queue.enqueue(engine, channel=f"c{n % 3}", kind="work", payload=n).message_id or 0 for n in range(30)]
     bad = ids[::4]
     for one in bad:
         _plant(database, one, attempts="2147483647")
     worker = start(queue)
     until(lambda: len(handled) == 22, "the good ones are handled")
     assert sorted(handled) == sorted(set(ids) - set(bad))
-    until(lambda: len(queue.dead_letters(engine)) == len(bad), "the bad ones are dead")
+    until(lambda: len(queue.dead_letters.list(engine)) == len(bad), "the bad ones are dead")
     assert worker.stats.failures == 0
 
 
@@ -165,7 +165,7 @@ def test_a_broken_state(engine: Engine, database: Database) -> None:
         "row_version = 9223372036854775807",
     ):
         queue = Queue(values)
-        ids = [queue.enqueue_now(engine, channel=name, payload=0) for name in "aabb"]
+        ids = [queue.enqueue(engine, channel=name, payload=0).message_id for name in "aabb"]
         [first] = queue.dequeue(engine)
         queue.retry(engine, first)
         broken = f"(select id from fq_channel where name = 'a' and queue = '{values}')"
@@ -180,7 +180,7 @@ def test_a_broken_state(engine: Engine, database: Database) -> None:
 def test_broken_limits(engine: Engine, database: Database) -> None:
     """Values with which limits could not be drawn from are refused where somebody writes them."""
     queue = Queue("documents")
-    queue.configure_limit(engine, "api", max_concurrency=3)
+    queue.limits.configure(engine, "api", max_concurrency=3)
     queue.configure(engine, max_concurrency=2, limits=["api"])
     for damage in (
         "fq_queue_state set rate_interval = 9223372036854775807",
@@ -194,7 +194,7 @@ def test_broken_limits(engine: Engine, database: Database) -> None:
 
 def test_a_signal_that_cannot_be_applied(queue: Queue, engine: Engine, database: Database) -> None:
     """It costs its own channel nothing but a recount, and no other one."""
-    ids = [queue.enqueue_now(engine, channel=name, payload=0) for name in "ab"]
+    ids = [queue.enqueue(engine, channel=name, payload=0).message_id for name in "ab"]
     database.execute(
         "insert into fq_signal (queue, channel_id, freed) select 'documents', id, f from fq_channel,"
         " unnest(array[-2147483647, -2147483647]) f where name = 'a'"
@@ -209,7 +209,7 @@ def test_a_signal_that_cannot_be_applied(queue: Queue, engine: Engine, database:
 def test_a_count_of_freed_slots_that_cannot_be_applied(queue: Queue, engine: Engine, database: Database) -> None:
     """The queue's slots are counted anew if too many are given back at once, though each channel could hear of its."""
     queue.configure(engine, max_concurrency=2)
-    ids = [queue.enqueue_now(engine, channel=name, payload=0) for name in "aab"]
+    ids = [queue.enqueue(engine, channel=name, payload=0).message_id for name in "aab"]
     database.execute(
         "insert into fq_signal (queue, channel_id, queue_freed) select 'documents', id, 2147483647 from fq_channel"
     )
@@ -222,14 +222,14 @@ def test_a_count_of_freed_slots_that_cannot_be_applied(queue: Queue, engine: Eng
 def test_a_name_that_the_connection_has_no_bytes_for(queue: Queue, engine: Engine, database: Database) -> None:
     """Channels, kinds, headers and dead letters of any language reach a consumer whatever its encoding is."""
     latin = create_engine(database.url, connect_args={"client_encoding": "latin1"})
-    queue.enqueue_now(engine, channel="日本", kind="作業", payload="値", headers={"鍵": "値"})
-    queue.enqueue_now(engine, channel="plain", payload=1)
+    queue.enqueue(engine, channel="日本", kind="作業", payload="値", headers={"鍵": "値"})
+    queue.enqueue(engine, channel="plain", payload=1)
     assert sorted(one.channel for one in queue.channels(latin)) == ["plain", "日本"]
     batch = queue.dequeue(latin, limit=10)
     [found] = [one for one in batch if one.channel == "日本"]
     assert (found.kind, found.payload, found.headers) == ("作業", "値", {"鍵": "値"})
     queue.bury(latin, found, reason="no")
-    [letter] = queue.dead_letters(latin)
+    [letter] = queue.dead_letters.list(latin)
     assert (letter.channel, letter.kind, letter.headers) == ("日本", "作業", {"鍵": "値"})
     latin.dispose()
 
@@ -238,13 +238,13 @@ def test_what_the_client_cannot_read(engine: Engine, database: Database) -> None
     """A message that was delivered and that Python has no value for is set aside by its consumer."""
     for enqueued_at in ("9223372036854775807", "-9223372036854775808"):
         queue = Queue(enqueued_at)
-        bad = queue.enqueue_now(engine, channel="a", payload=1)
-        good = queue.enqueue_now(engine, channel="a", payload=2)
+        bad = queue.enqueue(engine, channel="a", payload=1).message_id
+        good = queue.enqueue(engine, channel="a", payload=2).message_id
         database.execute(f"update fq_message set enqueued_at = {enqueued_at} where id = {bad}")
         assert [one.message_id for one in queue.dequeue(engine, limit=10)] == [good]
         [channel] = queue.channels(engine)
         assert "its consumer cannot read it" in (channel.problem or "")
-        queue.enqueue_now(engine, channel="a", payload=3)
+        queue.enqueue(engine, channel="a", payload=3)
         assert queue.dequeue(engine, limit=10) == []
         database.execute(f"update fq_message set enqueued_at = 0 where id = {bad}")
         queue.resume(engine, channel="a")
@@ -253,33 +253,33 @@ def test_what_the_client_cannot_read(engine: Engine, database: Database) -> None
 
 def test_messages_of_another_queue(queue: Queue, engine: Engine, database: Database) -> None:
     """Whoever knows the lease and the id of a delivery of another queue sets nothing of it aside."""
-    queue.enqueue_now(engine, channel="a", payload=1)
+    queue.enqueue(engine, channel="a", payload=1)
     [held] = queue.dequeue(engine)
     lease = database.value("select lease_id from fq_message where id = :id", id=held.message_id)
     call = "select * from fq_set_aside(:queue, 1, :lease, array[:id]::bigint[], 'mine')"
     assert database.rows(call, queue="another", lease=lease, id=held.message_id) == []
     queue.complete(engine, held)
-    assert (queue.dead_letters(engine), queue.channels(engine)[0].problem) == ([], None)
+    assert (queue.dead_letters.list(engine), queue.channels(engine)[0].problem) == ([], None)
 
 
 @pytest.mark.whole
 def test_a_dead_letter_that_cannot_be_read(queue: Queue, engine: Engine, database: Database) -> None:
     """It is listed with what is wrong, beside the others, and can be purged."""
-    bad, good = (queue.enqueue_now(engine, channel="a", payload=n, headers={"n": n}) or 0 for n in range(2))
+    bad, good = (queue.enqueue(engine, channel="a", payload=n, headers={"n": n}).message_id or 0 for n in range(2))
     queue.bury(engine, queue.dequeue(engine, limit=2), reason="no")
     _drop_checks(database, "fq_dead_letter")
     database.execute(f"update fq_dead_letter set headers = {_ENDLESS} where message_id = {bad}")
-    letters = {one.message_id: one for one in queue.dead_letters(engine)}
+    letters = {one.message_id: one for one in queue.dead_letters.list(engine)}
     assert (letters[good].payload, letters[good].headers) == (1, {"n": 1})
     assert "cannot be read" in (letters[bad].error or "")
     with pytest.raises(PayloadError, match=f"dead letter {bad} cannot be read"):
         _ = letters[bad].payload
-    assert queue.purge_dead(engine, bad) == 1
+    assert queue.dead_letters.purge(engine, bad) == 1
 
 
 def test_other_errors_are_raised(queue: Queue, engine: Engine, database: Database) -> None:
     """An error about no row sets nothing aside."""
-    queue.enqueue_now(engine, channel="a", payload=1)
+    queue.enqueue(engine, channel="a", payload=1)
     database.execute("alter function fq_rate_room rename to gone")
     with pytest.raises(Exception, match="fq_rate_room"):
         queue.dequeue(engine, limit=10)
@@ -290,8 +290,8 @@ def test_other_errors_are_raised(queue: Queue, engine: Engine, database: Databas
 def test_a_channel_that_the_search_heard_of(queue: Queue, engine: Engine, database: Database) -> None:
     """The search for the bad row hears signals: a channel that becomes ready by them has its turn at once."""
     with engine.connect() as earlier:
-        first = queue.enqueue_now(earlier, channel="b", payload=0)
-        _, bad, last = [queue.enqueue_now(engine, channel="a", payload=number) for number in range(1, 4)]
+        first = queue.enqueue(earlier, channel="b", payload=0).message_id
+        _, bad, last = [queue.enqueue(engine, channel="a", payload=number).message_id for number in range(1, 4)]
         queue.dequeue(engine, limit=1)
         earlier.commit()
     _plant(database, bad or 0, attempts="2147483647")
@@ -303,20 +303,20 @@ def test_a_channel_that_the_search_heard_of(queue: Queue, engine: Engine, databa
 
 def test_a_locked_suspect_is_left_alone(queue: Queue, engine: Engine, database: Database, connect: Any) -> None:
     """A message that another transaction has locked is neither delivered nor set aside."""
-    bad = queue.enqueue_now(engine, channel="a", payload=1)
+    bad = queue.enqueue(engine, channel="a", payload=1).message_id
     _plant(database, bad or 0, attempts="2147483647")
     holder = connect()
     holder.exec_driver_sql("select from fq_message for update")
     assert queue.dequeue(engine, limit=10) == []
-    assert queue.dead_letters(engine) == []
+    assert queue.dead_letters.list(engine) == []
     holder.rollback()
 
 
 def test_a_locked_channel_is_left_alone(queue: Queue, engine: Engine, database: Database, connect: Any) -> None:
     """What sets a row aside waits for no transaction that has paused or configured a channel: it passes that by."""
-    bad = queue.enqueue_now(engine, channel="a", payload=1) or 0
-    good = queue.enqueue_now(engine, channel="b", payload=2)
-    queue.enqueue_now(engine, channel="locked", payload=3)
+    bad = queue.enqueue(engine, channel="a", payload=1).message_id or 0
+    good = queue.enqueue(engine, channel="b", payload=2).message_id
+    queue.enqueue(engine, channel="locked", payload=3)
     database.execute("select fq_hear('documents')")
     _plant(database, bad, attempts="2147483647")
     holder = connect()
@@ -326,7 +326,7 @@ def test_a_locked_channel_is_left_alone(queue: Queue, engine: Engine, database: 
     )
     impatient = create_engine(database.url, connect_args={"options": "-c lock_timeout=5s"})
     assert [one.message_id for one in queue.dequeue(impatient, limit=10)] == [good]
-    assert [one.message_id for one in queue.dead_letters(engine)] == [bad]
+    assert [one.message_id for one in queue.dead_letters.list(engine)] == [bad]
     holder.rollback()
     impatient.dispose()
 
@@ -334,26 +334,26 @@ def test_a_locked_channel_is_left_alone(queue: Queue, engine: Engine, database: 
 def test_behind_slots_that_a_dequeue_takes_back(queue: Queue, engine: Engine, database: Database, clock: Clock) -> None:
     """The channel is full until a dequeue takes an expired lease back; the withdrawn one makes room for the bad one."""
     queue.configure_channel(engine, "a", ChannelPolicy(max_concurrency=2))
-    first, withdrawn, bad, last = [queue.enqueue_now(engine, channel="a", payload=number) for number in range(4)]
+    first, withdrawn, bad, last = [queue.enqueue(engine, channel="a", payload=number).message_id for number in range(4)]
     queue.dequeue(engine, limit=2, lease=timedelta(seconds=1))
     queue.cancel(engine, withdrawn or 0)
     _plant(database, bad or 0, attempts="2147483647")
     clock.advance(timedelta(seconds=2))
     assert [one.message_id for one in queue.dequeue(engine, limit=10)] == [first, last]
-    assert [one.message_id for one in queue.dead_letters(engine)] == [bad]
+    assert [one.message_id for one in queue.dead_letters.list(engine)] == [bad]
 
 
 def test_behind_slots_that_a_plan_adds(queue: Queue, engine: Engine, database: Database) -> None:
     """The channel is full until a dequeue brings it the new limit of its plan."""
-    queue.configure_plan(engine, "free", ChannelPolicy(max_concurrency=1))
+    queue.plans.configure(engine, "free", ChannelPolicy(max_concurrency=1))
     queue.configure(engine, default_plan="free")
-    first, bad, last = [queue.enqueue_now(engine, channel="a", payload=number) for number in range(3)]
+    first, bad, last = [queue.enqueue(engine, channel="a", payload=number).message_id for number in range(3)]
     assert [one.message_id for one in queue.dequeue(engine, limit=10)] == [first]
     _plant(database, bad or 0, attempts="2147483647")
     with engine.connect() as other:
         # A change of the plan passes a locked channel by, and dequeues bring it.
         other.execute(text("select from fq_channel_state for no key update"))
-        queue.configure_plan(engine, "free", ChannelPolicy(max_concurrency=3))
+        queue.plans.configure(engine, "free", ChannelPolicy(max_concurrency=3))
     # What was passed by is visited again after a while.
     database.execute("update fq_plan set spread_at = 0")
     assert [one.message_id for one in queue.dequeue(engine, limit=10)] == [last]
@@ -361,10 +361,10 @@ def test_behind_slots_that_a_plan_adds(queue: Queue, engine: Engine, database: D
 
 def test_without_a_letter_for_it(queue: Queue, engine: Engine, database: Database, clock: Clock) -> None:
     """A message whose lease has expired, with its attempts used up, and which no letter can hold, comes back."""
-    bad = queue.enqueue_now(engine, channel="a", payload=1)
+    bad = queue.enqueue(engine, channel="a", payload=1).message_id
     queue.dequeue(engine, lease=timedelta(seconds=1))
     _plant(database, bad or 0, max_attempts="0")
-    good = queue.enqueue_now(engine, channel="a", payload=2)
+    good = queue.enqueue(engine, channel="a", payload=2).message_id
     clock.advance(timedelta(seconds=2))
     assert [one.message_id for one in queue.dequeue(engine, limit=2)] == [bad, good]
 
@@ -372,13 +372,13 @@ def test_without_a_letter_for_it(queue: Queue, engine: Engine, database: Databas
 def test_of_a_queue_that_shares_a_limit(queue: Queue, engine: Engine, database: Database, clock: Clock) -> None:
     """Nobody consumes the other queue any more, and what it has out ends in this one's dequeue, whatever it is."""
     other = Queue("other")
-    queue.configure_limit(engine, "api", max_concurrency=1)
+    queue.limits.configure(engine, "api", max_concurrency=1)
     for one in (queue, other):
         one.configure(engine, limits=["api"])
-    bad = other.enqueue_now(engine, channel="a", payload=1)
+    bad = other.enqueue(engine, channel="a", payload=1).message_id
     other.dequeue(engine, lease=timedelta(seconds=1))
     _plant(database, bad or 0, max_attempts="0")
-    good = queue.enqueue_now(engine, channel="a", payload=2)
+    good = queue.enqueue(engine, channel="a", payload=2).message_id
     clock.advance(timedelta(seconds=2))
     assert [one.message_id for one in queue.dequeue(engine)] == [good]
     assert other.channels(engine)[0].ready == 1
@@ -387,27 +387,27 @@ def test_of_a_queue_that_shares_a_limit(queue: Queue, engine: Engine, database: 
 def test_deep_in_a_channel_of_much_weight(queue: Queue, engine: Engine, database: Database) -> None:
     """A row is found however deep in its channel a dequeue goes, and however many other channels are ready."""
     queue.configure_channel(engine, "heavy", ChannelPolicy(weight=100))
-    heavy = [queue.enqueue_now(engine, channel="heavy", payload=n) or 0 for n in range(8)]
+    heavy = [queue.enqueue(engine, channel="heavy", payload=n).message_id or 0 for n in range(8)]
     for channel in range(30):
         for _ in range(3):
-            queue.enqueue_now(engine, channel=f"light-{channel}", payload=0)
+            queue.enqueue(engine, channel=f"light-{channel}", payload=0)
     bad = heavy[5]
     _plant(database, bad, attempts="2147483647")
     failures = _failures(engine)
     taken = [one.message_id for one in queue.dequeue(engine, limit=37)]
     assert [one for one in taken if one in heavy] == [one for one in heavy if one != bad]
     assert len(failures) == 1
-    assert [one.message_id for one in queue.dead_letters(engine)] == [bad]
+    assert [one.message_id for one in queue.dead_letters.list(engine)] == [bad]
 
 
 def test_what_a_promotion_brings_to_the_front(queue: Queue, engine: Engine, database: Database) -> None:
     """A delayed message with a priority, which the dequeue itself moves before the others, is found behind them."""
-    good = [queue.enqueue_now(engine, channel="a", payload=n) or 0 for n in range(5)]
-    bad = queue.enqueue_now(engine, channel="a", payload=5, delay=timedelta(hours=1), priority=1) or 0
+    good = [queue.enqueue(engine, channel="a", payload=n).message_id or 0 for n in range(5)]
+    bad = queue.enqueue(engine, channel="a", payload=5, delay=timedelta(hours=1), priority=1).message_id or 0
     due_at = database.value("select fq_now() - 1")
     database.execute(f"update fq_message set dequeue_at = {due_at}, attempts = 2147483647 where id = {bad}")
     database.execute(f"update fq_promotion set due_at = {due_at} where message_id = {bad}")
     failures = _failures(engine)
     assert [one.message_id for one in queue.dequeue(engine, limit=2)] == good[:2]
     assert len(failures) == 1
-    assert [one.message_id for one in queue.dead_letters(engine)] == [bad]
+    assert [one.message_id for one in queue.dead_letters.list(engine)] == [bad]

@@ -93,15 +93,15 @@ def test_connection(queue: Queue, engine: Engine, connect: Connect, database: Da
 async def test_aextend_leaves_the_lease(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
     """What is dequeued after an extension has a lease of its own: it was not asked for as long."""
     _seed(queue, engine, "a", "b")
-    [first] = await queue.adequeue(async_engine)
-    await queue.aextend(async_engine, first, lease=timedelta(hours=1))
-    [second] = await queue.adequeue(async_engine)
+    [first] = await queue.dequeue(async_engine)
+    await queue.extend(async_engine, first, lease=timedelta(hours=1))
+    [second] = await queue.dequeue(async_engine)
     assert second.lease.id != first.lease.id
 
 
 async def test_async_places(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
-    """On an AsyncSession the plain calls record, to be sent by the awaited commit; a twin is one with its connection's
-    transaction, and tells what is lost.
+    """On an AsyncSession they record, to be sent by the awaited commit; awaited on an AsyncConnection they are one with
+    its transaction. On an AsyncEngine they tell what is lost.
     """
     for verb in VERBS:
         _seed(queue, engine, "a", "b")
@@ -111,11 +111,11 @@ async def test_async_places(queue: Queue, engine: Engine, async_engine: AsyncEng
             assert _left(database) == 2
             await session.commit()
         async with async_engine.begin() as connection:
-            await getattr(queue, f"a{verb}")(connection, second)
+            await getattr(queue, verb)(connection, second)
             assert _left(database) == 1
         assert _left(database) == 0
         with pytest.raises(LeaseLost):
-            await getattr(queue, f"a{verb}")(async_engine, [first, second])
+            await getattr(queue, verb)(async_engine, [first, second])
         _empty(queue, engine)
 
 

@@ -27,7 +27,7 @@ def _seed(engine: Engine, queue: Queue, count: int) -> None:
 
 
 def _share(engine: Engine, *queues: Queue, **limit: object) -> None:
-    A.configure_limit(engine, "api", **limit)  # type: ignore[arg-type]
+    A.limits.configure(engine, "api", **limit)  # type: ignore[call-overload]
     for queue in queues:
         queue.configure(engine, limits=["api"])
 
@@ -49,7 +49,7 @@ def test_a_limit_holds_over_all_queues(engine: Engine) -> None:
     A.complete(engine, first[0])
     A.retry(engine, first[1], delay=HOUR, error="later")
     assert sum(len(_take(engine, queue, limit=1)) for queue in (A, B, A, B)) == 2
-    [found] = A.limits(engine)
+    [found] = A.limits.list(engine)
     assert (found.name, found.max_concurrency, found.current_concurrency) == ("api", 4, 4)
     assert found.queues == ("a", "b")
 
@@ -71,14 +71,14 @@ def test_what_is_out_counts_from_the_start(engine: Engine) -> None:
     held = _take(engine, A, limit=3)
     _share(engine, A, B, max_concurrency=4)
     assert len(_take(engine, B)) == 1
-    A.configure_limit(engine, "api", max_concurrency=2)
+    A.limits.configure(engine, "api", max_concurrency=2)
     A.complete(engine, held[0])
     assert (_take(engine, A), _take(engine, B)) == ([], [])
-    A.configure_limit(engine, "api", max_concurrency=None)
+    A.limits.configure(engine, "api", max_concurrency=None)
     assert len(_take(engine, B)) == 9
     A.configure(engine, limits=None)
     assert len(_take(engine, A)) == 7
-    assert A.limits(engine, "api")[0].queues == ("b",)
+    assert A.limits.list(engine, "api")[0].queues == ("b",)
 
 
 def test_a_rate_holds_over_all_queues(engine: Engine, clock: Clock) -> None:
@@ -151,15 +151,15 @@ def test_a_queue_that_nobody_consumes_any_more(engine: Engine, database: Databas
     A.complete(engine, one)
     database.execute("update fq_lease set expires_at = fq_now()")
     assert len(_take(engine, B)) == 3
-    assert A.limits(engine)[0].current_concurrency == 3
+    assert A.limits.list(engine)[0].current_concurrency == 3
 
 
 def test_several_limits(engine: Engine) -> None:
     """The least of all limits holds, the queue's own included."""
     _seed(engine, A, 20)
     _seed(engine, B, 20)
-    A.configure_limit(engine, "one", max_concurrency=5)
-    A.configure_limit(engine, "two", max_concurrency=3)
+    A.limits.configure(engine, "one", max_concurrency=5)
+    A.limits.configure(engine, "two", max_concurrency=3)
     A.configure(engine, limits=["two", "one", "two"], max_concurrency=10)
     B.configure(engine, limits=["one"])
     assert len(_take(engine, A)) == 3
@@ -188,8 +188,8 @@ def test_a_limit_that_is_set_while_a_dequeue_is_under_way(
 ) -> None:
     """The dequeue that began before takes nothing by the limits of then, and is due again at once."""
     _seed(engine, A, 20)
-    A.configure_limit(engine, "other", max_concurrency=100)
-    A.configure_limit(engine, "api", max_concurrency=2)
+    A.limits.configure(engine, "other", max_concurrency=100)
+    A.limits.configure(engine, "api", max_concurrency=2)
     A.configure(engine, **before)
     A.complete(engine, _take(engine, A, limit=1))
     holder = connect()
@@ -210,16 +210,16 @@ def test_bad_limits(engine: Engine) -> None:
     with pytest.raises(InvalidArgument, match="names of shared limits as a list"):
         A.configure(engine, limits="api")
     with pytest.raises(InvalidArgument, match="nothing to set"):
-        A.configure_limit(engine, "api")
+        A.limits.configure(engine, "api")
     with pytest.raises(InvalidArgument, match="max_concurrency is 0"):
-        A.configure_limit(engine, "api", max_concurrency=0)
+        A.limits.configure(engine, "api", max_concurrency=0)
     _share(engine, A, B, rate="5/s")
     with pytest.raises(InvalidArgument, match="the limit api is that of b, a"):
-        A.remove_limit(engine, "api")
+        A.limits.remove(engine, "api")
     with Session(engine) as session:
-        A.remove_limit(session, "api")
+        A.limits.remove(session, "api")
         for queue in (A, B):
             queue.configure(session, limits=None)
         session.commit()
-    assert A.limits(engine) == []
-    A.remove_limit(engine, "api")
+    assert A.limits.list(engine) == []
+    A.limits.remove(engine, "api")

@@ -6,7 +6,8 @@ from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_scoped_session, async_sessionmaker
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from sqlalchemy_fairqueue import ChannelPolicy, Queue, QueueStats, Rate
+from sqlalchemy_fairqueue import ChannelPolicy, Queue, Rate
+from sqlalchemy_fairqueue.reports import QueueStats
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 
@@ -100,12 +101,12 @@ def test_pages_of_channels(queue: Queue, engine: Engine) -> None:
 async def test_targets(queue: Queue, engine: Engine, async_engine: AsyncEngine, connect: Connect) -> None:
     """Both are answered in the transaction of a session or connection, seeing what it has sent, or in their own."""
     connection = connect()
-    queue.enqueue_now(connection, channel="a", payload=1)
+    queue.enqueue(connection, channel="a", payload=1)
     assert queue.stats(connection).channels == 1
     assert queue.stats(engine).channels == 0
     connection.rollback()
     with Session(engine) as session:
-        queue.enqueue_now(session, channel="a", payload=1)
+        queue.enqueue(session.connection(), channel="a", payload=1)
         queue.enqueue(session, channel="recorded only", payload=1)
         assert [one.channel for one in queue.channels(session)] == ["a"]
         assert queue.stats(session).ready == 1
@@ -113,23 +114,23 @@ async def test_targets(queue: Queue, engine: Engine, async_engine: AsyncEngine, 
     assert queue.stats(registry) == NOTHING
     registry.remove()
     async with async_engine.connect() as asynchronous:
-        await queue.aenqueue_now(asynchronous, channel="a", payload=1)
-        assert (await queue.astats(asynchronous)).ready == 1
-        assert len(await queue.achannels(asynchronous, "a")) == 1
+        await queue.enqueue(asynchronous, channel="a", payload=1)
+        assert (await queue.stats(asynchronous)).ready == 1
+        assert len(await queue.channels(asynchronous, "a")) == 1
     async with AsyncSession(async_engine) as session_:
-        assert await queue.astats(session_) == NOTHING
+        assert await queue.stats(session_) == NOTHING
     asynchronous_registry = async_scoped_session(async_sessionmaker(async_engine), lambda: 1)
-    assert await queue.achannels(asynchronous_registry) == []
+    assert await queue.channels(asynchronous_registry) == []
     await asynchronous_registry.remove()
-    assert await queue.astats(async_engine) == NOTHING
+    assert await queue.stats(async_engine) == NOTHING
 
 
 async def test_busy_channels(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
-    """With busy=True only channels with messages are listed, in the call and in its twin."""
-    queue.enqueue_now(engine, channel="a", payload=1)
-    queue.enqueue_now(engine, channel="b", payload=1)
+    """With busy=True only channels with messages are listed, on an AsyncEngine too."""
+    queue.enqueue(engine, channel="a", payload=1)
+    queue.enqueue(engine, channel="b", payload=1)
     queue.complete(engine, queue.dequeue(engine, limit=1))
     assert [one.channel for one in queue.channels(engine)] == ["a", "b"]
     assert [one.channel for one in queue.channels(engine, busy=True)] == ["b"]
     assert queue.channels(engine, "a", busy=True) == []
-    assert [one.channel for one in await queue.achannels(async_engine, busy=True)] == ["b"]
+    assert [one.channel for one in await queue.channels(async_engine, busy=True)] == ["b"]

@@ -39,7 +39,7 @@ def test_an_enqueue(engine: Engine, database: Database) -> None:
     ]
     for number, (words, late) in enumerate(cases):
         queue = Queue(f"documents {number}")
-        queue.enqueue_now(engine, channel="a", payload=1, **words)
+        queue.enqueue(engine, channel="a", payload=1, **words)
         queue.enqueue_many(engine, [Enqueue(channel="b", payload=1, **words)] * 2)
         due = database.rows("select to_timestamp(dequeue_at / 1e6) as at, enqueued_at from fq_message")
         for row in due:
@@ -51,8 +51,8 @@ def test_an_enqueue(engine: Engine, database: Database) -> None:
 
 def test_deliveries(queue: Queue, engine: Engine, database: Database) -> None:
     """Leases and retries take as long as they say."""
-    queue.enqueue_now(engine, channel="a", payload=1)
-    queue.enqueue_now(engine, channel="a", payload=2)
+    queue.enqueue(engine, channel="a", payload=1)
+    queue.enqueue(engine, channel="a", payload=2)
     first, second = queue.dequeue(engine, limit=2, lease=_HOUR)
     until = queue.extend(engine, [first], lease=StrangeDuration(hours=2))
     assert timedelta(hours=1.9) < until - datetime.now(UTC) < timedelta(hours=2.1)
@@ -74,25 +74,25 @@ def test_configuration(queue: Queue, engine: Engine, database: Database) -> None
         rate=Rate(10, per=_HOUR),
     )
     queue.configure_channel(engine, "a", ChannelPolicy(rate=Rate(10, per=_HOUR), priority_aging=_HOUR))
-    queue.schedule(engine, "often", channel="a", every=_HOUR, jitter=_HOUR)
+    queue.schedules.set(engine, "often", channel="a", every=_HOUR, jitter=_HOUR)
     hour = 3_600_000_000
     [row] = database.rows(
         "select history_retention, dead_letter_retention, dead_letter_retention_by_kind ->> 'parse',"
         " forget_channels_after, result_retention, rate_interval from fq_queue"
     )
     assert tuple(row) == (48 * hour, hour, str(hour), hour, hour, hour // 10)
-    [schedule] = queue.schedules(engine)
+    [schedule] = queue.schedules.list(engine)
     assert (schedule.every, schedule.jitter) == (timedelta(hours=1), timedelta(hours=1))
     assert database.value("select priority_aging from fq_channel_state") == hour
 
 
 def test_dead_letters(queue: Queue, engine: Engine) -> None:
     """Dead letters are found by their time."""
-    queue.enqueue_now(engine, channel="a", payload=1)
+    queue.enqueue(engine, channel="a", payload=1)
     queue.bury(engine, queue.dequeue(engine))
-    assert not queue.dead_letters(engine, since=_LATER)
-    assert queue.dead_letters(engine, until=_LATER)
-    assert queue.purge_dead(engine, before=_LATER) == 1
+    assert not queue.dead_letters.list(engine, since=_LATER)
+    assert queue.dead_letters.list(engine, until=_LATER)
+    assert queue.dead_letters.purge(engine, before=_LATER) == 1
 
 
 def test_values() -> None:
@@ -159,6 +159,6 @@ def test_a_worker(engine: Engine, database: Database) -> None:
 def test_a_wait_for_a_result(queue: Queue, engine: Engine) -> None:
     """A wait takes as long as it says."""
     queue.configure(engine, result_retention=_HOUR)
-    message_id = queue.enqueue_now(engine, channel="a", payload=1)
+    message_id = queue.enqueue(engine, channel="a", payload=1).message_id
     with pytest.raises(ResultNotReady):
         queue.result(engine, message_id, timeout=StrangeDuration(milliseconds=1))

@@ -17,13 +17,13 @@ def test_headers(engine: Engine, database: Database) -> None:
     """Headers that a producer in SQL gave spoil the payload of their own delivery and dead letter."""
     for number, headers in enumerate(HEADERS):
         queue = Queue(f"documents {number}")
-        bad = queue.enqueue_now(engine, channel="a", payload=1, headers={"x": 1})
-        queue.enqueue_now(engine, channel="a", payload=2, headers={"x": 2})
+        bad = queue.enqueue(engine, channel="a", payload=1, headers={"x": 1}).message_id
+        queue.enqueue(engine, channel="a", payload=2, headers={"x": 2})
         database.execute("update fq_message set headers = cast(:h as jsonb) where id = :id", h=headers, id=bad)
         spoilt, good = queue.dequeue(engine, limit=2)
         assert (good.payload, good.headers) == (2, {"x": 2})
         queue.bury(engine, [spoilt, good])
-        letters = queue.dead_letters(engine)
+        letters = queue.dead_letters.list(engine)
         assert [letter.headers for letter in letters] == [None, {"x": 2}]
         for one in (spoilt, letters[0]):
             assert (one.content, one.headers) == (b"1", None)
@@ -63,7 +63,7 @@ def test_a_codec_that_cannot_decode(engine: Engine) -> None:
     for name, error in (("panics", _Panic("no value")), ("fails", KeyError("no value"))):
         queue = Queue(name, codec=_Codec(error))
         for payload in (b"bad", b"good"):
-            queue.enqueue_now(engine, channel="a", payload=payload)
+            queue.enqueue(engine, channel="a", payload=payload)
         bad, good = queue.dequeue(engine, limit=2)
         assert good.payload == b"good"
         with pytest.raises(
@@ -71,7 +71,7 @@ def test_a_codec_that_cannot_decode(engine: Engine) -> None:
         ) as caught:
             _ = bad.payload
         assert caught.value.__cause__ is error
-    Queue("bytes", codec=BytesCodec()).enqueue_now(engine, channel="a", payload=b"\xff")
+    Queue("bytes", codec=BytesCodec()).enqueue(engine, channel="a", payload=b"\xff")
     [delivery] = Queue("bytes").dequeue(engine)
     with pytest.raises(PayloadError, match="1 bytes are not JSON"):
         _ = delivery.payload
@@ -83,7 +83,7 @@ def test_a_decode_that_is_interrupted(engine: Engine) -> None:
     for error in (KeyboardInterrupt, SystemExit):
         codec = _Codec(error())
         queue = Queue("interrupted", codec=codec)
-        queue.enqueue_now(engine, channel="a", payload=b"bad")
+        queue.enqueue(engine, channel="a", payload=b"bad")
         [delivery] = queue.dequeue(engine)
         assert codec.decoded == []
         for _ in range(2):

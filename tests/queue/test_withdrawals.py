@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import DuplicateMessage, Queue
@@ -62,7 +62,7 @@ def test_cancelled_while_out(engine: Engine) -> None:
         assert other != message_id
         getattr(queue, verb)(engine, delivery)
         assert [one.message_id for one in queue.dequeue(engine, limit=10)] == [other]
-        assert queue.dead_letters(engine) == []
+        assert queue.dead_letters.list(engine) == []
 
 
 def test_settled_and_cancelled_in_one_transaction(
@@ -95,7 +95,7 @@ def test_cancelled_and_asked_for_anew(engine: Engine) -> None:
     policies: list[OnDuplicate] = ["skip", "replace", "raise"]
     for on_duplicate in policies:
         queue = Queue(on_duplicate)
-        old = queue.enqueue_now(engine, channel="a", payload="old", key="k") or 0
+        old = queue.enqueue(engine, channel="a", payload="old", key="k").message_id or 0
         for twice in (False, True):
             with Session(engine) as session:
                 queue.cancel(session, old)
@@ -105,34 +105,11 @@ def test_cancelled_and_asked_for_anew(engine: Engine) -> None:
                 with pytest.raises(DuplicateMessage) as caught:
                     session.commit()
             assert (caught.value.key, caught.value.message_id, caught.value.cancelled) == ("k", old, True)
-        with Session(engine) as session, session.begin():
-            receipt = queue.cancel(session, old)
-            first = queue.enqueue_now(session, channel="a", payload="first", key="j")
-            with pytest.raises(DuplicateMessage):
-                queue.enqueue_now(session, channel="a", payload="new", key="k", on_duplicate=on_duplicate)
-            [content] = session.connection().exec_driver_sql(f"select content from fq_message where id = {old}").one()
-        assert bytes(content) == b'"old"'
-        assert receipt.outcome == "cancelled"
-        assert [one.message_id for one in queue.dequeue(engine, limit=9)] == [first]
-
-
-def test_cancels_of_others_cost_an_enqueue_nothing(queue: Queue, engine: Engine) -> None:
-    """Only one that replaces has a savepoint, for it could rewrite what is to be cancelled."""
-    old = queue.enqueue_now(engine, channel="a", payload="old", key="k")
-    sent: list[str] = []
-    event.listen(engine, "savepoint", lambda *_: sent.append("savepoint"))
-    with Session(engine) as session, session.begin():
-        queue.cancel(session, old or 0)
-        queue.enqueue_now(session, channel="a", payload=1)
-        queue.enqueue_now(session, channel="a", payload=1, key="l")
-        assert sent == []
-        queue.enqueue_now(session, channel="a", payload=1, key="m", on_duplicate="replace")
-        assert sent == ["savepoint"]
 
 
 def test_asked_for_anew_and_cancelled(queue: Queue, engine: Engine) -> None:
     """In the other order it is what was asked for: the message that was met is withdrawn."""
-    old = queue.enqueue_now(engine, channel="a", payload="old", key="k")
+    old = queue.enqueue(engine, channel="a", payload="old", key="k").message_id
     with Session(engine) as session, session.begin():
         met = queue.enqueue(session, channel="a", payload="new", key="k", on_duplicate="replace")
         cancelled = queue.cancel(session, old or 0)

@@ -83,7 +83,7 @@ def test_policies_come_with_it(database: Database, engine: Engine) -> None:
     policy = ChannelPolicy(max_concurrency=3, rate="10/s, burst 4", weight=2)
     queue.configure_channel(engine, "customer-1", policy)
     queue.configure(engine, fair_by="cost", max_concurrency=12)
-    queue.configure_plan(engine, "gold", ChannelPolicy(weight=2))
+    queue.plans.configure(engine, "gold", ChannelPolicy(weight=2))
     queue.configure_channel(engine, "customer-0", plan="gold")
     found = read_history(engine, queue="documents")
     assert found.settings == {"documents": QueueSettings("cost", 12)} == read_settings(engine)

@@ -25,7 +25,7 @@ def out(engine: Engine, queue: Queue) -> Out:
     """Enqueue a message and take it: ``out(kind="parse", max_attempts=1)``."""
 
     def taken(**words: object) -> Delivery:
-        queue.enqueue_now(engine, **{"channel": "a", "payload": 1, **words})  # type: ignore[arg-type]
+        queue.enqueue(engine, **{"channel": "a", "payload": 1, **words})  # type: ignore[call-overload]
         [delivery] = queue.dequeue(engine)
         return delivery
 

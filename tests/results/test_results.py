@@ -70,32 +70,32 @@ def test_a_message_of_another_channel_is_unknown(engine: Engine, queue: Queue, d
 
 
 async def test_the_channel_of_a_job(async_engine: AsyncEngine, engine: Engine, queue: Queue) -> None:
-    """A job and the awaited twins refuse the messages of another channel as well."""
+    """A job refuses the messages of another channel as well, and so do both where they are awaited."""
 
     @queue.job
     def double(number: int) -> int:
         return 2 * number
 
-    message_id = double.enqueue_now(engine, "a", number=4)
+    message_id = double.enqueue(engine, "a", number=4).message_id
     assert message_id is not None
     Worker(engine, queue, concurrency=1).run(drain=True)
     assert double.result(engine, message_id, channel="a") == 8
-    assert await double.aresult(async_engine, message_id, channel="a") == 8
-    assert await queue.aresult(async_engine, message_id, channel="a") == 8
+    assert await double.result(async_engine, message_id, channel="a") == 8
+    assert await queue.result(async_engine, message_id, channel="a") == 8
     with pytest.raises(UnknownMessage):
         double.result(engine, message_id, channel="b")
     with pytest.raises(UnknownMessage):
-        await double.aresult(async_engine, message_id, channel="b")
+        await double.result(async_engine, message_id, channel="b")
     with pytest.raises(UnknownMessage):
-        await queue.aresult(async_engine, message_id, channel="b")
+        await queue.result(async_engine, message_id, channel="b")
 
 
 def test_a_batch_keeps_what_each_has(engine: Engine, queue: Queue, database: Database) -> None:
     """Completions of one session with and without a value, of two queues, one of which keeps nothing."""
     other = Queue("other")
     for each in range(3):
-        queue.enqueue_now(engine, channel="a", payload=each)
-    other.enqueue_now(engine, channel="a", payload=0)
+        queue.enqueue(engine, channel="a", payload=each)
+    other.enqueue(engine, channel="a", payload=0)
     first, second, third = queue.dequeue(engine, limit=3)
     [fourth] = other.dequeue(engine)
     assert not fourth.keeps_result
@@ -142,7 +142,7 @@ def test_a_dead_letter_says_why(engine: Engine, queue: Queue, out: Out) -> None:
         queue.result(engine, delivery.message_id)
     assert raised.value.reason == "no such page"
     assert raised.value.error == "Traceback\n  ...\nValueError: page 7"
-    queue.redrive(engine)
+    queue.dead_letters.redrive(engine)
     with pytest.raises(ResultNotReady):
         queue.result(engine, delivery.message_id)
     queue.complete(engine, queue.dequeue(engine), result="in the end")
@@ -154,7 +154,7 @@ def test_cancelled(engine: Engine, queue: Queue, out: Out) -> None:
     changes nothing.
     """
     for is_leased, in_session in product((False, True), repeat=2):
-        message_id = queue.enqueue_now(engine, channel="a", payload=1)
+        message_id = queue.enqueue(engine, channel="a", payload=1).message_id
         assert message_id is not None
         deliveries = queue.dequeue(engine) if is_leased else []
         if in_session:
@@ -179,7 +179,7 @@ def test_cancelled_with_its_group(engine: Engine, queue: Queue) -> None:
     """The cancel of a group is one of its members."""
     with Session(engine) as session, session.begin(), queue.group(session) as group:
         receipt = group.enqueue(queue.job(_nothing), "a")
-    queue.cancel_group(engine, group.id)
+    queue.groups.cancel(engine, group.id)
     assert receipt.message_id is not None
     with pytest.raises(ResultCancelled):
         queue.result(engine, receipt.message_id)
@@ -242,7 +242,7 @@ def test_another_codec(engine: Engine) -> None:
     """The queue's codec encodes results, too."""
     queue = Queue("raw", codec=BytesCodec())
     queue.configure(engine, result_retention=HOUR)
-    queue.enqueue_now(engine, channel="a", payload=b"1")
+    queue.enqueue(engine, channel="a", payload=b"1")
     [delivery] = queue.dequeue(engine)
     queue.complete(engine, delivery, result=b"\x00\xff")
     assert queue.result(engine, delivery.message_id) == b"\x00\xff"
@@ -253,13 +253,10 @@ def test_another_codec(engine: Engine) -> None:
 def test_bad_arguments(engine: Engine, queue: Queue) -> None:
     """They are refused before anything is asked or sent."""
     wrong: list[tuple[Callable[[], object], str]] = [
-        (lambda: queue.configure(engine, result_retention=7), "result_retention is 7; give a timedelta"),  # type: ignore[arg-type]
-        (
-            lambda: queue.configure(engine, result_retention=timedelta()),
-            r"result_retention is datetime\.timedelta\(0\)",
-        ),
+        (lambda: queue.configure(engine, result_retention=7), "results is 7; give a timedelta"),  # type: ignore[call-overload]
+        (lambda: queue.configure(engine, result_retention=timedelta()), r"results is datetime\.timedelta\(0\)"),
         (lambda: queue.result(engine, 0), "message_id is 0"),
-        (lambda: queue.result(engine, 1, timeout=3), "timeout is 3; give a timedelta"),  # type: ignore[arg-type]
+        (lambda: queue.result(engine, 1, timeout=3), "timeout is 3; give a timedelta"),  # type: ignore[call-overload]
         (lambda: queue.result(connection, 1, timeout=HOUR), "on a Connection, whose transaction"),
         (lambda: queue.result(Session(engine), 1, timeout=HOUR), "on a Session, whose transaction"),
     ]

@@ -93,17 +93,17 @@ def test_each_end_notifies(  # noqa: PLR0917 - fixtures
 @pytest.mark.usefixtures("notified")
 async def test_an_awaited_end_notifies(async_engine: AsyncEngine, queue: Queue, database: Database) -> None:
     """The same in an event loop, for several that wait for one message, and for others beside."""
-    ids = [await queue.aenqueue_now(async_engine, channel="a", payload=each) or 0 for each in range(2)]
-    deliveries = await queue.adequeue(async_engine, limit=2)
+    ids = [(await queue.enqueue(async_engine, channel="a", payload=each)).message_id or 0 for each in range(2)]
+    deliveries = await queue.dequeue(async_engine, limit=2)
     waiting = [
-        asyncio.ensure_future(queue.aresult(async_engine, one, timeout=PATIENCE)) for one in (ids[0], ids[0], ids[1])
+        asyncio.ensure_future(queue.result(async_engine, one, timeout=PATIENCE)) for one in (ids[0], ids[0], ids[1])
     ]
     await auntil(lambda: database.value(_WAITS) == 3, "all wait")
     await auntil(_is_waited_for(database, async_engine.sync_engine), "it listens")
-    await queue.acomplete(async_engine, deliveries[0], result=[1])
+    await queue.complete(async_engine, deliveries[0], result=[1])
     assert await asyncio.gather(*waiting[:2]) == [[1], [1]]
     assert not waiting[2].done()
-    await queue.acomplete(async_engine, deliveries[1], result=[2])
+    await queue.complete(async_engine, deliveries[1], result=[2])
     assert await waiting[2] == [2]
     assert database.value(_WAITS) == 0
     assert database.value(LISTENERS) == 1
@@ -139,7 +139,7 @@ def test_without_notifications(database: Database, start: Start, engine: Engine)
     """A queue that does not notify is polled: nothing is registered, and nobody listens."""
     queue = Queue("quiet", notify=False, check_kinds=False)
     queue.configure(engine, result_retention=timedelta(hours=1))
-    message_id = queue.enqueue_now(engine, channel="a", payload=1) or 0
+    message_id = queue.enqueue(engine, channel="a", payload=1).message_id or 0
     waiting = start(lambda: queue.result(engine, message_id, timeout=PATIENCE))
     queue.complete(engine, queue.dequeue(engine), result=1)
     assert waiting.result(PATIENCE.total_seconds()) == 1
@@ -185,8 +185,8 @@ def test_in_vain(engine: Engine, queue: Queue, out: Out, database: Database) -> 
 
 async def test_a_wait_that_is_cancelled(async_engine: AsyncEngine, queue: Queue, database: Database) -> None:
     """Nothing is left behind by one who stops waiting."""
-    message_id = await queue.aenqueue_now(async_engine, channel="a", payload=1) or 0
-    waiting = asyncio.ensure_future(queue.aresult(async_engine, message_id, timeout=PATIENCE))
+    message_id = (await queue.enqueue(async_engine, channel="a", payload=1)).message_id or 0
+    waiting = asyncio.ensure_future(queue.result(async_engine, message_id, timeout=PATIENCE))
     await auntil(lambda: database.value(_WAITS) == 1, "it waits")
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):

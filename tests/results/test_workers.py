@@ -27,7 +27,7 @@ from sqlalchemy_fairqueue import (
     Retry,
     Worker,
 )
-from sqlalchemy_fairqueue.testing import adrain, drain
+from sqlalchemy_fairqueue.testing import drain
 from sqlalchemy_fairqueue.worker.settler import Settler
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
@@ -121,7 +121,7 @@ async def test_an_event_loop(async_engine: AsyncEngine, engine: Engine, queue: Q
 
     ids = [send(engine, queue, kind, kind=kind)[0] for kind in ("coroutine", "session", "plain")]
     await AsyncWorker(async_engine, queue, housekeeping=False).run(drain=True)
-    found = [await queue.aresult(async_engine, one) for one in ids]
+    found = [await queue.result(async_engine, one) for one in ids]
     assert found == [{"got": "coroutine"}, ["session", 7], "plain"]
 
 
@@ -135,7 +135,7 @@ def test_one_waits_for_a_worker(engine: Engine, queue: Queue) -> None:
     worker = Worker(engine, queue, housekeeping=False)
     worker.start()
     try:
-        message_id = double.enqueue_now(engine, "a", 21)
+        message_id = double.enqueue(engine, "a", 21).message_id
         assert message_id is not None
         assert double.result(engine, message_id, timeout=PATIENCE) == 42
     finally:
@@ -159,7 +159,7 @@ def test_outcomes(engine: Engine, queue: Queue) -> None:
     assert queue.message(engine, first) is not None
     with pytest.raises(MessageFailed, match=r"attempts exhausted \(ValueError: a bug\)"):
         queue.result(engine, second)
-    queue.retry_now(engine, first)
+    queue.admin.retry_now(engine, first)
     _drain(engine, queue)
     assert queue.result(engine, first) == "second"
 
@@ -237,7 +237,7 @@ def test_typed_jobs(engine: Engine, queue: Queue) -> None:
         (untyped, {"pages": [7]}),
         (nothing, None),
     ]
-    ids = [job.enqueue_now(engine, "a") for job, _ in jobs]
+    ids = [job.enqueue(engine, "a").message_id for job, _ in jobs]
     _drain(engine, queue)
     for (job, value), message_id in zip(jobs, ids, strict=True):
         assert job.result(engine, message_id) == value
@@ -255,7 +255,7 @@ def test_a_job_that_returns_something_else(engine: Engine, queue: Queue) -> None
     def wrong() -> int:
         return "seven"  # type: ignore[return-value]
 
-    message_id = wrong.enqueue_now(engine, "a")
+    message_id = wrong.enqueue(engine, "a").message_id
     assert message_id is not None
     _drain(engine, queue)
     with pytest.raises(ResultNotKept, match="job 'wrong' returned 'seven': Expected `int`, got `str`"):
@@ -274,7 +274,7 @@ def test_a_job_whose_result_would_lose_something(engine: Engine, queue: Queue) -
         return _NOW
 
     for job in (secret, unsaid):
-        message_id = job.enqueue_now(engine, "a")
+        message_id = job.enqueue(engine, "a").message_id
         assert message_id is not None
         _drain(engine, queue)
         with pytest.raises(ResultNotKept, match="would come back as"):
@@ -302,7 +302,7 @@ def test_child_processes(engine: Engine) -> None:
     queue.configure(engine, result_retention=HOUR)
     [first] = send(engine, queue, {"a": [1]}, kind="value")
     [second] = send(engine, queue, 2, kind="lock")
-    third = isolated.page.enqueue_now(engine, "a", 3)
+    third = isolated.page.enqueue(engine, "a", 3).message_id
     assert third is not None
     _drain(engine, queue, concurrency=1)
     assert queue.result(engine, first) == {"a": [1]}
@@ -343,7 +343,7 @@ def test_housekeeping(engine: Engine, queue: Queue, database: Database) -> None:
     """A worker deletes what is over, and nothing else."""
     for each in (timedelta(microseconds=1), HOUR):
         queue.configure(engine, result_retention=each)
-        queue.enqueue_now(engine, channel="a", payload=1)
+        queue.enqueue(engine, channel="a", payload=1)
         queue.complete(engine, queue.dequeue(engine), result=1)
     database.execute("select fq_begin_result_wait('documents', 1, gen_random_uuid(), 1)")
     queue.handler("default")(lambda _: None)
@@ -385,6 +385,6 @@ async def test_inline_awaited(async_engine: AsyncEngine, queue: Queue) -> None:
 
     async with AsyncSession(async_engine) as session:
         double.enqueue(session, "a", 21)
-        [performed] = await adrain(session, queue)
+        [performed] = await drain(session, queue)
         assert performed.result == 42
-        assert await double.aresult(session, performed.delivery.message_id) == 42
+        assert await double.result(session, performed.delivery.message_id) == 42

@@ -93,7 +93,7 @@ def test_a_worker_with_a_history(application: Application) -> None:
     try:
         until(lambda: len(seen) == 6, "the worker has handled six messages")
         until(lambda: application.value(waiting), "the worker waits")
-        queue().enqueue_now(web, channel="customer-9", kind="parse", payload="woken")
+        queue().enqueue(web, channel="customer-9", kind="parse", payload="woken")
         until(lambda: "woken" in seen, "the worker was notified")
         recorded = "select count(*) from {schema}.fq_history where outcome = 'completed'"
         until(lambda: application.value(recorded) == 7, "the history has every completion")
@@ -140,12 +140,12 @@ def test_what_is_none_of_their_work(application: Application) -> None:
     )
 
     def enqueue(engine: Engine) -> object:
-        return queue().enqueue_now(engine, channel="a", kind="parse", payload=1)
+        return queue().enqueue(engine, channel="a", kind="parse", payload=1).message_id
 
     forbidden: dict[Engine, list[Callable[[Engine], object]]] = {
-        web: [queue().dequeue, queue().stats, queue().dead_letters, queue().pause, queue().redrive],
-        worker: [enqueue, queue().pause, queue().dead_letters, queue().stats],
-        monitor: [enqueue, queue().dequeue, queue().dead_letters, queue().pause],
+        web: [queue().dequeue, queue().stats, queue().dead_letters.list, queue().pause, queue().dead_letters.redrive],
+        worker: [enqueue, queue().pause, queue().dead_letters.list, queue().stats],
+        monitor: [enqueue, queue().dequeue, queue().dead_letters.list, queue().pause],
         ops: [enqueue, queue().dequeue],
     }
     for engine, verbs in forbidden.items():
@@ -163,7 +163,7 @@ async def test_an_async_worker(jobs: Installation) -> None:
     async def parse(delivery: Delivery) -> None:
         seen.append(delivery.payload)
 
-    queue().enqueue_now(both.engine, channel="a", kind="parse", payload=1)
+    queue().enqueue(both.engine, channel="a", kind="parse", payload=1)
     engine = create_async_engine(both.url)
     await AsyncWorker(engine, served).run(drain=True)
     await engine.dispose()

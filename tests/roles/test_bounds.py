@@ -9,7 +9,8 @@ from sqlalchemy import NullPool, create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, NotGranted, Queue
+from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, Queue
+from sqlalchemy_fairqueue.errors import NotGranted
 from tests.roles.conftest import SCHEMA, Actor, Installation
 
 if TYPE_CHECKING:
@@ -51,9 +52,9 @@ def test_channels_of_a_producer(jobs: Installation) -> None:
     with pytest.raises(
         NotGranted, match=r"not granted producer or loader for queue 'mine' channel 'c'.*op.grant_fairqueue"
     ):
-        MINE.enqueue_now(actor.engine, channel="c", kind="parse", payload=1)
+        MINE.enqueue(actor.engine, channel="c", kind="parse", payload=1)
     with pytest.raises(NotGranted, match="for queue 'other' channel 'a'"):
-        OTHER.enqueue_now(actor.engine, channel="a", kind="parse", payload=1)
+        OTHER.enqueue(actor.engine, channel="a", kind="parse", payload=1)
     with Session(actor.engine) as session:
         MINE.enqueue_many(session, [Enqueue(channel=one, kind="parse", payload=1) for one in ("a", "b", "c")])
         with pytest.raises(NotGranted):
@@ -69,15 +70,18 @@ def test_periods_of_a_producer(jobs: Installation) -> None:
     """A key with a period is enqueued, and a duplicate told, within the channels of the grant alone."""
     actor, hour = bound(jobs, "producer", channels=["a"]), timedelta(hours=1)
     for queue, channel in ((MINE, "a"), (MINE, "c"), (OTHER, "a")):
-        first = queue.enqueue_now(jobs.owner, channel=channel, kind="parse", payload=1, key="k", unique_for=hour)
+        first = queue.enqueue(jobs.owner, channel=channel, kind="parse", payload=1, key="k", unique_for=hour).message_id
         if (queue, channel) == (MINE, "a"):
             assert (
-                MINE.enqueue_now(actor.engine, channel="a", kind="parse", payload=1, key="k", unique_for=hour) == first
+                MINE.enqueue(actor.engine, channel="a", kind="parse", payload=1, key="k", unique_for=hour).message_id
+                == first
             )
-            assert MINE.enqueue_now(actor.engine, channel="a", kind="parse", payload=1, key="new", unique_for=hour)
+            assert MINE.enqueue(
+                actor.engine, channel="a", kind="parse", payload=1, key="new", unique_for=hour
+            ).message_id
             continue
         with pytest.raises(NotGranted, match=f"not granted .* for queue '{queue.name}' channel '{channel}'"):
-            queue.enqueue_now(actor.engine, channel=channel, kind="parse", payload=1, key="k", unique_for=hour)
+            queue.enqueue(actor.engine, channel=channel, kind="parse", payload=1, key="k", unique_for=hour)
 
 
 def test_bounds_change_at_once(jobs: Installation) -> None:
@@ -86,7 +90,7 @@ def test_bounds_change_at_once(jobs: Installation) -> None:
     with actor.engine.connect() as connection:
 
         def enqueue() -> None:
-            MINE.enqueue_now(connection, channel="b", kind="parse", payload=1)
+            MINE.enqueue(connection, channel="b", kind="parse", payload=1)
             connection.commit()
 
         with pytest.raises(NotGranted):
@@ -130,9 +134,9 @@ def test_queues(jobs: Installation, kind: str) -> None:
         lambda: OTHER.configure_channel(engine, "a", weight=2),
         lambda: OTHER.cancel(engine, theirs),
         lambda: OTHER.purge(engine, "a"),
-        lambda: OTHER.dead_letters(engine),
-        lambda: OTHER.redrive(engine),
-        lambda: OTHER.purge_dead(engine),
+        lambda: OTHER.dead_letters.list(engine),
+        lambda: OTHER.dead_letters.redrive(engine),
+        lambda: OTHER.dead_letters.purge(engine),
     ]
     for verb in consumer if kind == "consumer" else operator:
         with pytest.raises(NotGranted, match=f"is not granted .*{kind}.* for queue 'other'"):
@@ -248,10 +252,10 @@ def test_several_grants(jobs: Installation) -> None:
     jobs.database.execute(f'grant "{first.name}", "{second.name}" to "{member.name}"')
     with Session(member.engine) as session, session.begin():
         MINE.enqueue_many(session, [Enqueue(channel=one, kind="parse", payload=1) for one in ("a", "b")])
-    OTHER.enqueue_now(member.engine, channel="a", kind="parse", payload=1)
+    OTHER.enqueue(member.engine, channel="a", kind="parse", payload=1)
     for queue, channel in ((OTHER, "b"), (MINE, "c")):
         with pytest.raises(NotGranted):
-            queue.enqueue_now(member.engine, channel=channel, kind="parse", payload=1)
+            queue.enqueue(member.engine, channel=channel, kind="parse", payload=1)
 
 
 def test_set_role(jobs: Installation) -> None:
@@ -259,10 +263,10 @@ def test_set_role(jobs: Installation) -> None:
     actor = bound(jobs, "producer", channels=["a"])
     url = jobs.database.url.update_query_dict({"options": f"-crole={actor.name}"})
     engine = create_engine(url, poolclass=NullPool)
-    MINE.enqueue_now(engine, channel="a", kind="parse", payload=1)
+    MINE.enqueue(engine, channel="a", kind="parse", payload=1)
     with pytest.raises(NotGranted):
-        MINE.enqueue_now(engine, channel="b", kind="parse", payload=1)
-    MINE.enqueue_now(jobs.owner, channel="b", kind="parse", payload=1)
+        MINE.enqueue(engine, channel="b", kind="parse", payload=1)
+    MINE.enqueue(jobs.owner, channel="b", kind="parse", payload=1)
 
 
 def test_a_renamed_role(jobs: Installation) -> None:
@@ -271,9 +275,9 @@ def test_a_renamed_role(jobs: Installation) -> None:
     jobs.database.execute(f'alter role "{actor.name}" rename to "{actor.name}_then"')
     try:
         engine = create_engine(jobs.database.url.set(username=f"{actor.name}_then"), poolclass=NullPool)
-        MINE.enqueue_now(engine, channel="a", kind="parse", payload=1)
+        MINE.enqueue(engine, channel="a", kind="parse", payload=1)
         with pytest.raises(NotGranted):
-            MINE.enqueue_now(engine, channel="b", kind="parse", payload=1)
+            MINE.enqueue(engine, channel="b", kind="parse", payload=1)
     finally:
         jobs.database.execute(f'alter role "{actor.name}_then" rename to "{actor.name}"')
 
@@ -321,4 +325,4 @@ def test_follow_ups_of_groups(jobs: Installation) -> None:
     [found] = jobs.database.rows(f"select kind, problem from {SCHEMA}.fq_message, {SCHEMA}.fq_group")
     assert tuple(found) == ("report", None)
     with pytest.raises(NotGranted):
-        MINE.enqueue_now(actor.engine, channel="reports", kind="parse", payload=1)
+        MINE.enqueue(actor.engine, channel="reports", kind="parse", payload=1)

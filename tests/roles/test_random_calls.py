@@ -73,7 +73,7 @@ def test_no_call_stops_a_queue(jobs: Installation, kind: str) -> None:
         connection.execute("set statement_timeout = '20s'")
         for number in range(0, _CALLS, _ROUND):
             for channel in ("a", "c1"):
-                queue.enqueue_now(jobs.owner, channel=channel, kind="work", payload=b"1", max_attempts=1 + number % 2)
+                queue.enqueue(jobs.owner, channel=channel, kind="work", payload=b"1", max_attempts=1 + number % 2)
             if kind == "consumer":
                 lease = 1000 if number % 3 else 10**9
                 connection.execute(f"select from {SCHEMA}.fq_dequeue('documents', 2, {lease}, 'me')")
@@ -81,11 +81,11 @@ def test_no_call_stops_a_queue(jobs: Installation, kind: str) -> None:
             for _ in range(_ROUND):
                 function = calls.random.choice(functions)
                 _call(connection, function, calls.arguments(function, known))
-            bystander = queue.enqueue_now(jobs.owner, channel="bystander", kind="work", payload=b"?")
+            bystander = queue.enqueue(jobs.owner, channel="bystander", kind="work", payload=b"?").message_id
             batch = queue.dequeue(jobs.owner, limit=1000)
             assert bystander in {one.message_id for one in batch}, f"seed {_SEED}, calls up to {number + _ROUND}"
             queue.stats(jobs.owner)
             queue.channels(jobs.owner)
-            queue.consumers(jobs.owner)
-            assert all(one.message_id > 0 for one in queue.dead_letters(jobs.owner, limit=1000))
+            queue.admin.consumers(jobs.owner)
+            assert all(one.message_id > 0 for one in queue.dead_letters.list(jobs.owner, limit=1000))
     assert all(one.problem is None for one in queue.channels(jobs.owner))

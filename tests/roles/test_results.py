@@ -6,7 +6,8 @@ from datetime import timedelta
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue import MessageFailed, NotGranted, Queue, ResultCancelled, ResultNotReady
+from sqlalchemy_fairqueue import MessageFailed, Queue, ResultCancelled, ResultNotReady
+from sqlalchemy_fairqueue.errors import NotGranted
 from tests.fixtures.options import PATIENCE
 from tests.roles.conftest import SCHEMA, Installation
 from tests.worker.helpers import until
@@ -24,7 +25,7 @@ def kept(jobs: Installation) -> None:
 def test_each_does_its_part(jobs: Installation) -> None:
     """A producer enqueues, waits, cancels and reads; a consumer completes and buries; neither does the other's part."""
     producer, consumer = jobs.role("producer", "producer"), jobs.role("consumer", "consumer")
-    ids = [QUEUE.enqueue_now(producer.engine, channel="a", payload=each) or 0 for each in range(3)]
+    ids = [QUEUE.enqueue(producer.engine, channel="a", payload=each).message_id or 0 for each in range(3)]
     deliveries = QUEUE.dequeue(consumer.engine, limit=2)
     with ThreadPoolExecutor() as threads:
         waiting = [threads.submit(QUEUE.result, producer.engine, one, timeout=PATIENCE) for one in ids[:2]]
@@ -46,8 +47,8 @@ def test_within_bounds(jobs: Installation) -> None:
     """A producer of one channel reads the results of that channel alone, whatever has become of the others."""
     actor = jobs.role("bound")
     jobs.grant(actor.name, "producer", queues=["mine"], channels=["a"])
-    own = QUEUE.enqueue_now(actor.engine, channel="a", payload=1) or 0
-    theirs = [QUEUE.enqueue_now(jobs.owner, channel="b", payload=each) or 0 for each in range(3)]
+    own = QUEUE.enqueue(actor.engine, channel="a", payload=1).message_id or 0
+    theirs = [QUEUE.enqueue(jobs.owner, channel="b", payload=each).message_id or 0 for each in range(3)]
     with pytest.raises(ResultNotReady):
         QUEUE.result(actor.engine, own, timeout=timedelta(milliseconds=1))
     deliveries = {one.message_id: one for one in QUEUE.dequeue(jobs.owner, limit=4)}

@@ -8,7 +8,8 @@ import pytest
 from sqlalchemy import Engine
 from sqlalchemy.exc import ProgrammingError
 
-from sqlalchemy_fairqueue import NotGranted, Queue, Worker
+from sqlalchemy_fairqueue import Queue, Worker
+from sqlalchemy_fairqueue.errors import NotGranted
 from tests.fixtures.clock import Clock
 from tests.roles.conftest import SCHEMA, Installation
 from tests.worker.helpers import LONG_LEASE, retimed, until
@@ -27,7 +28,7 @@ def queue() -> Queue:
 
 def schedule(engine: Engine, channel: str = "customer-1") -> None:
     """Make a schedule."""
-    queue().schedule(engine, "hourly", channel=channel, every=HOUR)
+    queue().schedules.set(engine, "hourly", channel=channel, every=HOUR)
 
 
 def refused(*calls: Callable[[], Any]) -> None:
@@ -46,18 +47,18 @@ def test_kinds_of_work(jobs: Installation) -> None:
     refused(lambda: schedule(ops), lambda: schedule(monitor), lambda: schedule(worker))
     schedule(web)
     for engine in (web, ops, monitor):
-        assert [one.name for one in queue().schedules(engine)] == ["hourly"]
+        assert [one.name for one in queue().schedules.list(engine)] == ["hourly"]
     refused(
-        lambda: queue().schedules(worker),
-        lambda: queue().pause_schedule(monitor, "hourly", channel="customer-1"),
-        lambda: queue().run_schedule(worker, "hourly", channel="customer-1"),
+        lambda: queue().schedules.list(worker),
+        lambda: queue().schedules.pause(monitor, "hourly", channel="customer-1"),
+        lambda: queue().schedules.run(worker, "hourly", channel="customer-1"),
     )
     for engine in (web, ops):
-        queue().pause_schedule(engine, "hourly", channel="customer-1")
-        queue().resume_schedule(engine, "hourly", channel="customer-1")
-        assert queue().run_schedule(engine, "hourly", channel="customer-1")
-    queue().unschedule(ops, "hourly", channel="customer-1")
-    assert queue().schedules(web) == []
+        queue().schedules.pause(engine, "hourly", channel="customer-1")
+        queue().schedules.resume(engine, "hourly", channel="customer-1")
+        assert queue().schedules.run(engine, "hourly", channel="customer-1")
+    queue().schedules.remove(ops, "hourly", channel="customer-1")
+    assert queue().schedules.list(web) == []
 
 
 def test_a_producer_bound_to_a_channel(jobs: Installation) -> None:
@@ -66,18 +67,18 @@ def test_a_producer_bound_to_a_channel(jobs: Installation) -> None:
     jobs.grant(own.name, "producer", queues=["documents"], channels=["customer-1"])
     schedule(own.engine)
     schedule(jobs.owner, "customer-2")
-    assert [one.channel for one in queue().schedules(own.engine, channel="customer-1")] == ["customer-1"]
+    assert [one.channel for one in queue().schedules.list(own.engine, channel="customer-1")] == ["customer-1"]
     for call in (
         lambda: schedule(own.engine, "customer-2"),
-        lambda: queue().unschedule(own.engine, "hourly", channel="customer-2"),
-        lambda: queue().pause_schedule(own.engine, "hourly", channel="customer-2"),
-        lambda: queue().run_schedule(own.engine, "hourly", channel="customer-2"),
-        lambda: queue().schedules(own.engine, channel="customer-2"),
-        lambda: queue().schedules(own.engine),
+        lambda: queue().schedules.remove(own.engine, "hourly", channel="customer-2"),
+        lambda: queue().schedules.pause(own.engine, "hourly", channel="customer-2"),
+        lambda: queue().schedules.run(own.engine, "hourly", channel="customer-2"),
+        lambda: queue().schedules.list(own.engine, channel="customer-2"),
+        lambda: queue().schedules.list(own.engine),
     ):
         with pytest.raises(NotGranted):
             call()
-    assert len(queue().schedules(jobs.owner)) == 2
+    assert len(queue().schedules.list(jobs.owner)) == 2
 
 
 def test_slots_are_run_by_a_consumer(jobs: Installation, clock_of: Callable[..., Clock]) -> None:
@@ -107,6 +108,6 @@ def test_a_worker_that_may_enqueue_to_some_channels_only(
         until(lambda: "leaves schedule hourly of channel customer-2" in caplog.text, "it says so")
         count = f"select count(*) from {SCHEMA}.fq_schedule_slot"
         until(lambda: jobs.database.value(count) == 1, "its own slot is run")
-    assert [one.problem for one in queue().schedules(jobs.owner)] == [None, None]
+    assert [one.problem for one in queue().schedules.list(jobs.owner)] == [None, None]
     with retimed(Worker(jobs.owner, queue(), lease=LONG_LEASE), schedules_every=0.05):
         until(lambda: jobs.database.value(count) == 2, "another worker runs it")

@@ -4,7 +4,8 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue import Delivery, NotGranted, Queue, Worker
+from sqlalchemy_fairqueue import Delivery, Queue, Worker
+from sqlalchemy_fairqueue.errors import NotGranted
 from tests.roles.conftest import SCHEMA, Installation
 from tests.worker.helpers import retimed, until
 
@@ -23,9 +24,9 @@ def test_kinds_of_work(jobs: Installation) -> None:
     with retimed(Worker(consumer.engine, served, name="w1"), stop_requests_every=0.02) as worker:
         for engine in (consumer.engine, *others):
             with pytest.raises(DBAPIError, match="permission denied"):
-                QUEUE.stop_worker(engine, "w1")
+                QUEUE.admin.stop_worker(engine, "w1")
         assert worker.health().ready
-        QUEUE.stop_worker(operator.engine, "w1")
+        QUEUE.admin.stop_worker(operator.engine, "w1")
         until(lambda: not worker.health().ready, "it stops")
     found = jobs.database.value(f"select requested_by from {SCHEMA}.fq_stop_request")
     assert found == operator.name
@@ -35,14 +36,14 @@ def test_within_bounds(jobs: Installation) -> None:
     """An operator of one queue stops the workers of no other queue."""
     actor = jobs.role("bound")
     jobs.grant(actor.name, "operator", queues=["mine"])
-    QUEUE.stop_worker(actor.engine, "w1")
+    QUEUE.admin.stop_worker(actor.engine, "w1")
     with pytest.raises(NotGranted, match="queue 'other'"):
-        Queue("other", schema=SCHEMA).stop_worker(actor.engine, "w1")
+        Queue("other", schema=SCHEMA).admin.stop_worker(actor.engine, "w1")
 
 
 def test_who_sees_requests(jobs: Installation) -> None:
     """Who monitors or operates sees which workers were asked to stop, within the bounds of the grant."""
-    QUEUE.stop_worker(jobs.role("operator", "operator").engine, "w1")
+    QUEUE.admin.stop_worker(jobs.role("operator", "operator").engine, "w1")
     bound = jobs.role("bound")
     jobs.grant(bound.name, "operator", queues=["mine"])
     asked = f"select consumer from {SCHEMA}.fq_asked_to_stop(:queue)"

@@ -35,13 +35,13 @@ def test_the_example_runs(engine: Engine, clock: Clock, capsys: pytest.CaptureFi
         return words in "".join(printed)
 
     with retimed(Worker(engine, queue, lease=LONG_LEASE), schedules_every=0.05):
-        until(lambda: len(queue.schedules(engine)) == 2, "both are there")
+        until(lambda: len(queue.schedules.list(engine)) == 2, "both are there")
         clock.advance(timedelta(days=1))
         until(lambda: says("report for customer-7 of 20"), "the report is sent")
         until(lambda: says("tidying up"), "it tidies up")
     with Session(engine) as session, session.begin():
         module.__dict__["sign_off"](session, "customer-7")
-    assert [one.name for one in queue.schedules(engine)] == ["tidy_up"]
+    assert [one.name for one in queue.schedules.list(engine)] == ["tidy_up"]
 
 
 def test_the_job_example_runs(engine: Engine) -> None:
@@ -54,7 +54,7 @@ def test_the_job_example_runs(engine: Engine) -> None:
 
     with Session(engine) as session, session.begin():
         exec(_examples()[1], {"parse": parse, "session": session, "Recurrence": Recurrence})  # noqa: S102 - our own page
-    assert [(one.name, one.kind) for one in queue.schedules(engine)] == [("nightly", "parse")]
+    assert [(one.name, one.kind) for one in queue.schedules.list(engine)] == [("nightly", "parse")]
 
 
 def test_every_state_and_rule_is_there() -> None:

@@ -101,7 +101,7 @@ def test_many_slots_in_parts_end_at_the_start(engine: Engine, database: Database
     """Parts that take longer than the interval do not follow the clock: each transaction puts it forward."""
     queue = Queue("documents")
     queue.handler("tick")(lambda _: None)
-    queue.schedule(engine, "tick", channel="a", kind="tick", every=SECOND, catch_up="all")
+    queue.schedules.set(engine, "tick", channel="a", kind="tick", every=SECOND, catch_up="all")
     database.execute(
         "create function public.late() returns trigger language plpgsql as $$ begin"
         " perform setval('public.test_clock', last_value + 20000000) from public.test_clock; return null; end $$"
@@ -122,7 +122,7 @@ def test_a_database_that_is_away_for_a_moment(
     queue, handled = Queue("documents"), []
     failures: list[int] = []
     queue.handler("tick")(lambda delivery: handled.append(delivery.message_id))
-    queue.schedule(engine, "tick", channel="a", kind="tick", every=timedelta(hours=1))
+    queue.schedules.set(engine, "tick", channel="a", kind="tick", every=timedelta(hours=1))
     find = calls.due_schedules
 
     def fail(*arguments: object, **words: object) -> object:
@@ -152,7 +152,7 @@ def test_a_schedule_that_cannot_be_run_is_locked(
     queue, handled = Queue("documents"), []
     queue.handler("tick")(lambda delivery: handled.append(delivery.channel))
     for channel in ("bad", "good"):
-        queue.schedule(engine, "tick", channel=channel, kind="tick", cron="0 * * * *")
+        queue.schedules.set(engine, "tick", channel=channel, kind="tick", cron="0 * * * *")
     Worker(engine, queue).run(drain=True)
     database.execute("update fq_schedule set timezone = 'Europe/Atlantis' where channel = 'bad'")
     clock.advance(timedelta(hours=1))
@@ -165,7 +165,7 @@ def test_a_schedule_that_cannot_be_run_is_locked(
 
     monkeypatch.setattr(calls, "fail_schedule", spy)
     with engine.begin() as business:
-        queue.schedule(business, "tick", channel="bad", kind="tick", cron="0 * * * *")
+        queue.schedules.set(business, "tick", channel="bad", kind="tick", cron="0 * * * *")
         assert drained(Worker(engine, queue))
         # Once, and once more after the other one was run.
         assert (noted, handled) == ([False, False], ["good"])

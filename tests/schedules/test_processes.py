@@ -57,10 +57,10 @@ def test_each_slot_once(engine: Engine, database: Database, clock: Clock, proces
     """
     queue = Queue(QUEUE)
     for number in range(schedules):
-        queue.schedule(engine, "all", channel=f"c{number}", every=MINUTE, catch_up="all", payload=number)
+        queue.schedules.set(engine, "all", channel=f"c{number}", every=MINUTE, catch_up="all", payload=number)
     for number in range(schedules // 2):
-        queue.schedule(engine, "last", channel=f"c{number}", every=MINUTE, catch_up="last")
-        queue.schedule(engine, "skip", channel=f"c{number}", every=MINUTE, catch_up="skip")
+        queue.schedules.set(engine, "last", channel=f"c{number}", every=MINUTE, catch_up="last")
+        queue.schedules.set(engine, "skip", channel=f"c{number}", every=MINUTE, catch_up="skip")
     anchors = {(row.channel, row.name): row.anchor_at for row in database.rows("select * from fq_schedule")}
     chance = random.Random(5)  # noqa: S311 - which one is killed
     with programs(database, processes) as running:

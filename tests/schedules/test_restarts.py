@@ -57,13 +57,13 @@ def own_engine(own_database: Database) -> Iterator[Engine]:
 def _schedule(queue: Queue, engine: Engine) -> None:
     for number in range(SCHEDULES):
         channel = f"c{number}"
-        queue.schedule(engine, "all", channel=channel, cron=QUARTERS, timezone=ZONE, catch_up="all")
+        queue.schedules.set(engine, "all", channel=channel, cron=QUARTERS, timezone=ZONE, catch_up="all")
     for number in range(20):
         channel = f"c{number}"
         for rule in ("all", "last", "skip"):
-            queue.schedule(engine, f"nightly {rule}", channel=channel, cron=NIGHTLY, timezone=ZONE, catch_up=rule)
+            queue.schedules.set(engine, f"nightly {rule}", channel=channel, cron=NIGHTLY, timezone=ZONE, catch_up=rule)
         for rule in ("last", "skip"):
-            queue.schedule(engine, rule, channel=channel, cron=QUARTERS, timezone=ZONE, catch_up=rule)  # type: ignore[arg-type]
+            queue.schedules.set(engine, rule, channel=channel, cron=QUARTERS, timezone=ZONE, catch_up=rule)  # type: ignore[call-overload]
 
 
 def _expected(database: Database, now: datetime) -> dict[str, dict[int, list[int]]]:

@@ -55,16 +55,18 @@ def planned(database: Database) -> bool:
 def test_slots_run_and_the_first_call_does_not(engine: Engine, database: Database, clock: Clock) -> None:
     """A new schedule waits for its first slot; the slot's message says which it is, and is delivered once."""
     queue = queue_that_waits()
-    queue.schedule(engine, "nightly", channel="a", cron="0 3 * * *", timezone="Asia/Tokyo", kind="report", payload=[1])
+    queue.schedules.set(
+        engine, "nightly", channel="a", cron="0 3 * * *", timezone="Asia/Tokyo", kind="report", payload=[1]
+    )
     with working(engine, queue):
         until(lambda: planned(database), "it is planned")
-        [before] = queue.schedules(engine)
+        [before] = queue.schedules.list(engine)
         assert slots(database) == []
         assert before.next_run_at is not None
         clock.advance(before.next_run_at - clock.now())
         until(lambda: slots(database) == [before.next_run_at], "the slot is run")
         until(lambda: planned(database), "the next one is planned")
-    [after] = queue.schedules(engine)
+    [after] = queue.schedules.list(engine)
     queue.resume(engine)
     [delivery] = queue.dequeue(engine, limit=10)
     assert (delivery.channel, delivery.kind, delivery.payload) == ("a", "report", [1])
@@ -80,15 +82,15 @@ def test_an_outage(engine: Engine, database: Database, clock: Clock) -> None:
     queue = queue_that_waits()
     rules: dict[CatchUp, list[int]] = {"skip": [], "last": [5], "all": [1, 2, 3, 4, 5]}
     for rule in rules:
-        queue.schedule(engine, "hourly", channel=rule, every=HOUR, catch_up=rule)
-    before = {one.channel: one.created_at for one in queue.schedules(engine)}
+        queue.schedules.set(engine, "hourly", channel=rule, every=HOUR, catch_up=rule)
+    before = {one.channel: one.created_at for one in queue.schedules.list(engine)}
     clock.advance(5 * HOUR + timedelta(minutes=30))
-    assert {one.state for one in queue.schedules(engine)} == {"overdue"}
+    assert {one.state for one in queue.schedules.list(engine)} == {"overdue"}
     with working(engine, queue):
         until(lambda: planned(database), "they are planned")
     late = [before[rule] + number * HOUR for rule, numbers in rules.items() for number in numbers]
     assert sorted(slots(database)) == sorted(late)
-    assert {one.channel: one.next_run_at for one in queue.schedules(engine)} == {
+    assert {one.channel: one.next_run_at for one in queue.schedules.list(engine)} == {
         rule: at + 6 * HOUR for rule, at in before.items()
     }
 
@@ -96,8 +98,8 @@ def test_an_outage(engine: Engine, database: Database, clock: Clock) -> None:
 def test_many_slots_in_parts(engine: Engine, database: Database, clock: Clock) -> None:
     """An outage of many slots is made up for in transactions of a few, in order, and none is missing."""
     queue = queue_that_waits()
-    queue.schedule(engine, "often", channel="a", every=timedelta(seconds=1), catch_up="all")
-    [before] = queue.schedules(engine)
+    queue.schedules.set(engine, "often", channel="a", every=timedelta(seconds=1), catch_up="all")
+    [before] = queue.schedules.list(engine)
     clock.advance(timedelta(seconds=300))
     with working(engine, queue, slots_at_once=64):
         until(lambda: len(slots(database)) >= 300, "all are run")
@@ -111,9 +113,9 @@ def test_many_slots_in_parts(engine: Engine, database: Database, clock: Clock) -
 def test_many_slots_hold_up_no_other_schedule(engine: Engine, database: Database, clock: Clock) -> None:
     """While one schedule makes up for many slots, others run after each part: they would be late, and skipped."""
     queue = queue_that_waits()
-    queue.schedule(engine, "often", channel="many", every=timedelta(seconds=10), catch_up="all")
+    queue.schedules.set(engine, "often", channel="many", every=timedelta(seconds=10), catch_up="all")
     for number in range(20):
-        queue.schedule(engine, f"hourly {number}", channel="others", every=HOUR)
+        queue.schedules.set(engine, f"hourly {number}", channel="others", every=HOUR)
     clock.advance(HOUR)
     with working(engine, queue, slots_at_once=10):
         until(lambda: len(slots(database)) >= 380, "all are run")
@@ -124,8 +126,8 @@ def test_many_slots_hold_up_no_other_schedule(engine: Engine, database: Database
 def test_a_clock_that_is_set_back(engine: Engine, database: Database, clock: Clock) -> None:
     """Slots that were run do not come again, and the next one comes when the clock has reached it again."""
     queue = queue_that_waits()
-    queue.schedule(engine, "hourly", channel="a", every=HOUR)
-    [before] = queue.schedules(engine)
+    queue.schedules.set(engine, "hourly", channel="a", every=HOUR)
+    [before] = queue.schedules.list(engine)
     with working(engine, queue):
         clock.advance(HOUR)
         until(lambda: len(slots(database)) == 1, "the first one is run")
@@ -140,10 +142,10 @@ def test_jitter(engine: Engine, database: Database, clock: Clock) -> None:
     """Messages of many schedules with the same slot are spread over the time that was asked for."""
     queue = queue_that_waits()
     for number in range(20):
-        queue.schedule(engine, f"s{number}", channel="a", cron="0 * * * *", jitter=timedelta(minutes=10))
+        queue.schedules.set(engine, f"s{number}", channel="a", cron="0 * * * *", jitter=timedelta(minutes=10))
     with working(engine, queue):
         until(lambda: planned(database), "all are planned")
-        [first, *_] = queue.schedules(engine)
+        [first, *_] = queue.schedules.list(engine)
         assert first.next_run_at is not None
         clock.advance(first.next_run_at - clock.now())
         until(lambda: database.value("select count(*) from fq_message") == 20, "all are run")
@@ -160,25 +162,25 @@ def test_bad_ones_cost_themselves(
     """A zone that vanished, a broken expression and a full channel are told, and the others run; a repair is seen."""
     queue = queue_that_waits()
     for name, channel in (("zone", "a"), ("cron", "a"), ("full", "full"), ("good", "a")):
-        queue.schedule(engine, name, channel=channel, cron="0 * * * *")
+        queue.schedules.set(engine, name, channel=channel, cron="0 * * * *")
     queue.configure_channel(engine, "full", ChannelPolicy(max_backlog=1))
-    queue.run_schedule(engine, "full", channel="full")
+    queue.schedules.run(engine, "full", channel="full")
     with working(engine, queue):
         until(lambda: planned(database), "all are planned")
         database.execute("update fq_schedule set timezone = 'Europe/Atlantis' where name = 'zone'")
         database.execute("update fq_schedule set cron = '0 25 * * *' where name = 'cron'")
         clock.advance(HOUR)
-        until(lambda: sum(one.state == "failing" for one in queue.schedules(engine)) == 3, "three are told")
+        until(lambda: sum(one.state == "failing" for one in queue.schedules.list(engine)) == 3, "three are told")
         until(lambda: len(slots(database)) == 1, "the good one is run")
-    told = {one.name: one.problem for one in queue.schedules(engine)}
+    told = {one.name: one.problem for one in queue.schedules.list(engine)}
     assert told["good"] is None
     assert "timezone is 'Europe/Atlantis', which this machine does not know" in str(told["zone"])
     assert "bad hour" in str(told["cron"])
     assert "is full" in str(told["full"])
     logged = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert sum("cannot run schedule" in line and "tried again in 60 s" in line for line in logged) == 3
-    queue.schedule(engine, "zone", channel="a", cron="0 * * * *")
-    repaired = {one.name: one for one in queue.schedules(engine)}["zone"]
+    queue.schedules.set(engine, "zone", channel="a", cron="0 * * * *")
+    repaired = {one.name: one for one in queue.schedules.list(engine)}["zone"]
     assert (repaired.state, repaired.problem) == ("active", None)
 
 
@@ -186,9 +188,9 @@ def test_a_schedule_that_is_locked_waits(engine: Engine, database: Database, clo
     """While a business transaction changes a schedule others run; its slots run after it, or never if it removed it."""
     queue = queue_that_waits()
     for name in ("locked", "free"):
-        queue.schedule(engine, name, channel="a", every=HOUR)
+        queue.schedules.set(engine, name, channel="a", every=HOUR)
     with working(engine, queue), engine.begin() as business:
-        queue.pause_schedule(business, "locked", channel="a")
+        queue.schedules.pause(business, "locked", channel="a")
         clock.advance(HOUR)
         until(lambda: len(slots(database)) == 1, "the other one is run")
         business.rollback()
@@ -201,12 +203,12 @@ def test_a_channel_that_is_being_made_holds_up_its_schedules_alone(
     """Also where sessions have no lock_timeout, as behind a transaction pooler: others run, these afterwards."""
     queue = queue_that_waits()
     for number in range(8):
-        queue.schedule(engine, f"s{number}", channel="new", every=HOUR)
-    queue.schedule(engine, "free", channel="a", every=HOUR)
+        queue.schedules.set(engine, f"s{number}", channel="new", every=HOUR)
+    queue.schedules.set(engine, "free", channel="a", every=HOUR)
     queue.pause(engine)
     worker = Worker(engine, queue, lease=LONG_LEASE, listen=False)
     with retimed(worker, **OFTEN), engine.begin() as business:
-        queue.enqueue_now(business, channel="new", payload=1)
+        queue.enqueue(business, channel="new", payload=1)
         clock.advance(HOUR)
         until(lambda: len(slots(database)) == 1, "the other one is run")
         business.commit()
@@ -217,11 +219,11 @@ def test_removed_and_paused_ones_run_no_more(engine: Engine, database: Database,
     """From the commit on, whatever a worker has planned."""
     queue = queue_that_waits()
     for name in ("removed", "paused", "left"):
-        queue.schedule(engine, name, channel="a", every=HOUR)
+        queue.schedules.set(engine, name, channel="a", every=HOUR)
     with working(engine, queue):
         until(lambda: planned(database), "all are planned")
-        queue.unschedule(engine, "removed", channel="a")
-        queue.pause_schedule(engine, "paused", channel="a")
+        queue.schedules.remove(engine, "removed", channel="a")
+        queue.schedules.pause(engine, "paused", channel="a")
         clock.advance(HOUR)
         until(lambda: planned(database), "the last one is run")
     assert database.rows("select s.name from fq_schedule_slot t join fq_schedule s on s.id = t.schedule_id") == [
@@ -242,14 +244,16 @@ def test_periodic(engine: Engine, database: Database, clock: Clock) -> None:
     def others(delivery: Delivery, context: Context) -> None:
         raise AssertionError(delivery, context)
 
-    assert sorted(queue.handlers) == ["other", "tidy"]
+    assert sorted(queue._handlers) == ["other", "tidy"]
     with retimed(Worker(engine, queue, lease=LONG_LEASE), **OFTEN):
-        until(lambda: len(queue.schedules(engine)) == 3, "they are set")
+        until(lambda: len(queue.schedules.list(engine)) == 3, "they are set")
         until(lambda: planned(database), "they are planned")
         assert called == []
         clock.advance(HOUR)
         until(lambda: called == [7], "it is called")
-    assert {one.name: one.in_code for one in queue.schedules(engine)} == dict.fromkeys(("tidy", "again", "more"), True)
+    assert {one.name: one.in_code for one in queue.schedules.list(engine)} == dict.fromkeys(
+        ("tidy", "again", "more"), True
+    )
 
 
 def test_periodic_is_declared_once() -> None:
@@ -266,17 +270,17 @@ def test_periodic_after_a_restore(engine: Engine, database: Database) -> None:
     for name in "lost", "changed":
         queue.periodic(name, channel="system", every=HOUR, kind="none")(print)
     with working(engine, queue):
-        until(lambda: len(queue.schedules(engine)) == 2, "they are set")
+        until(lambda: len(queue.schedules.list(engine)) == 2, "they are set")
         until(lambda: planned(database), "they are planned")
-        queue.unschedule(engine, "lost", channel="system")
-        queue.schedule(engine, "changed", channel="system", every=2 * HOUR)
+        queue.schedules.remove(engine, "lost", channel="system")
+        queue.schedules.set(engine, "changed", channel="system", every=2 * HOUR)
         engine.dispose()
         database.execute(
             "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database()"
             " and pid <> pg_backend_pid() and backend_type = 'client backend'"
         )
-        until(lambda: len(queue.schedules(engine)) == 2, "the lost one is set again")
-    assert {one.name: one.every for one in queue.schedules(engine)} == {"lost": HOUR, "changed": 2 * HOUR}
+        until(lambda: len(queue.schedules.list(engine)) == 2, "the lost one is set again")
+    assert {one.name: one.every for one in queue.schedules.list(engine)} == {"lost": HOUR, "changed": 2 * HOUR}
 
 
 def test_what_vanished_from_the_code(engine: Engine, database: Database, clock: Clock) -> None:
@@ -284,9 +288,9 @@ def test_what_vanished_from_the_code(engine: Engine, database: Database, clock: 
     older = queue_that_waits()
     older.periodic("tidy", channel="system", every=HOUR, kind="none")(print)
     newer = queue_that_waits()
-    newer.schedule(engine, "call", channel="a", every=HOUR)
+    newer.schedules.set(engine, "call", channel="a", every=HOUR)
     with working(engine, older):
-        until(lambda: len(older.schedules(engine)) == 2, "it is set")
+        until(lambda: len(older.schedules.list(engine)) == 2, "it is set")
         until(lambda: planned(database), "it is planned")
     clock.advance(HOUR)
     with working(engine, newer):
@@ -297,24 +301,24 @@ def test_what_vanished_from_the_code(engine: Engine, database: Database, clock: 
     ]
     clock.advance(timedelta(days=6))
     keep_house(engine, newer)
-    assert {one.name: one.state for one in newer.schedules(engine)} == {"call": "overdue", "tidy": "overdue"}
+    assert {one.name: one.state for one in newer.schedules.list(engine)} == {"call": "overdue", "tidy": "overdue"}
     with working(engine, older):
         until(lambda: planned(database), "it goes on")
     clock.advance(timedelta(days=9))
     keep_house(engine, newer)
-    assert [one.name for one in newer.schedules(engine)] == ["call"]
+    assert [one.name for one in newer.schedules.list(engine)] == ["call"]
 
 
 def test_old_slots_are_pruned(engine: Engine, database: Database, clock: Clock) -> None:
     """The record of a slot is kept for a week; nothing runs again without it."""
     queue = queue_that_waits()
-    queue.schedule(engine, "hourly", channel="a", every=HOUR)
+    queue.schedules.set(engine, "hourly", channel="a", every=HOUR)
     with working(engine, queue):
         clock.advance(HOUR)
         until(lambda: len(slots(database)) == 1, "it is run")
         keep_house(engine, queue)
         assert len(slots(database)) == 1
-        queue.pause_schedule(engine, "hourly", channel="a")
+        queue.schedules.pause(engine, "hourly", channel="a")
     clock.advance(timedelta(days=8))
     keep_house(engine, queue)
     assert slots(database) == []
@@ -344,9 +348,9 @@ def test_a_worker_without_housekeeping_leaves_them(engine: Engine, database: Dat
     queue = Queue("documents")
     done = []
     queue.handler()(lambda delivery: done.append(delivery.payload))
-    queue.schedule(engine, "hourly", channel="a", every=HOUR)
+    queue.schedules.set(engine, "hourly", channel="a", every=HOUR)
     clock.advance(HOUR)
-    queue.enqueue_now(engine, channel="a", payload=1)
+    queue.enqueue(engine, channel="a", payload=1)
     with retimed(Worker(engine, queue, lease=LONG_LEASE, housekeeping=False), **OFTEN):
         until(lambda: done == [1], "it works")
     assert slots(database) == []

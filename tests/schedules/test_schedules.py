@@ -8,15 +8,9 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import (
-    ChannelFull,
-    ChannelPolicy,
-    InvalidArgument,
-    Queue,
-    Recurrence,
-    ScheduleInfo,
-    UnknownSchedule,
-)
+from sqlalchemy_fairqueue import ChannelFull, ChannelPolicy, InvalidArgument, Queue, Recurrence
+from sqlalchemy_fairqueue.errors import UnknownSchedule
+from sqlalchemy_fairqueue.reports import ScheduleInfo
 from sqlalchemy_fairqueue.values import Enqueue
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
@@ -29,29 +23,29 @@ NIGHTLY = {"cron": "0 3 * * *", "timezone": "Europe/Berlin", "kind": "report", "
 
 def nightly(where: Engine, channel: str = "a", **words: object) -> None:
     """Schedule it."""
-    queue.schedule(where, "nightly", channel=channel, **{**NIGHTLY, **words})  # type: ignore[arg-type]
+    queue.schedules.set(where, "nightly", channel=channel, **{**NIGHTLY, **words})  # type: ignore[call-overload]
 
 
 def only(where: Engine) -> ScheduleInfo:
     """The only schedule."""
-    [found] = queue.schedules(where)
+    [found] = queue.schedules.list(where)
     return found
 
 
 def test_made_with_the_callers_commit(engine: Engine) -> None:
     """A schedule exists from the commit of the session on, and never if that rolls back."""
     with Session(engine) as session:
-        queue.schedule(session, "nightly", channel="a", cron="0 3 * * *")
+        queue.schedules.set(session, "nightly", channel="a", cron="0 3 * * *")
         session.rollback()
-    assert queue.schedules(engine) == []
+    assert queue.schedules.list(engine) == []
     with Session(engine) as session, session.begin():
-        queue.schedule(session, "nightly", channel="a", cron="0 3 * * *")
+        queue.schedules.set(session, "nightly", channel="a", cron="0 3 * * *")
         savepoint = session.begin_nested()
-        queue.schedule(session, "hourly", channel="a", cron="0 * * * *")
+        queue.schedules.set(session, "hourly", channel="a", cron="0 * * * *")
         savepoint.rollback()
         queue.enqueue(session, channel="a", payload=1)
-        assert queue.schedules(engine) == []
-    assert [one.name for one in queue.schedules(engine)] == ["nightly"]
+        assert queue.schedules.list(engine) == []
+    assert [one.name for one in queue.schedules.list(engine)] == ["nightly"]
 
 
 def test_everything_about_it(engine: Engine) -> None:
@@ -76,9 +70,9 @@ def test_each_tenant_has_its_own(engine: Engine) -> None:
     """A name belongs to a channel: another channel's schedule of that name is another one."""
     nightly(engine, "a")
     nightly(engine, "b")
-    queue.unschedule(engine, "nightly", channel="a")
-    queue.unschedule(engine, "nightly", channel="a")
-    assert [one.channel for one in queue.schedules(engine)] == ["b"]
+    queue.schedules.remove(engine, "nightly", channel="a")
+    queue.schedules.remove(engine, "nightly", channel="a")
+    assert [one.channel for one in queue.schedules.list(engine)] == ["b"]
 
 
 def test_the_same_again_changes_nothing(engine: Engine, clock: Clock) -> None:
@@ -106,7 +100,7 @@ def test_another_time_begins_anew(engine: Engine, clock: Clock) -> None:
 
 def test_an_interval_begins_with_the_schedule(engine: Engine) -> None:
     """The first slot is one interval after the call."""
-    queue.schedule(engine, "poll", channel="a", every=timedelta(hours=6))
+    queue.schedules.set(engine, "poll", channel="a", every=timedelta(hours=6))
     found = only(engine)
     assert found.next_run_at == found.created_at + timedelta(hours=6)
 
@@ -114,21 +108,21 @@ def test_an_interval_begins_with_the_schedule(engine: Engine) -> None:
 def test_paused_and_resumed(engine: Engine, clock: Clock) -> None:
     """While it is paused it has no next slot, and then the first one after now."""
     nightly(engine)
-    queue.pause_schedule(engine, "nightly", channel="a")
-    queue.pause_schedule(engine, "nightly", channel="a")
+    queue.schedules.pause(engine, "nightly", channel="a")
+    queue.schedules.pause(engine, "nightly", channel="a")
     paused = only(engine)
     assert (paused.state, paused.next_run_at) == ("paused", None)
     nightly(engine, payload=2)
     assert only(engine).state == "paused"
     clock.advance(timedelta(days=3))
-    queue.resume_schedule(engine, "nightly", channel="a")
+    queue.schedules.resume(engine, "nightly", channel="a")
     found = only(engine)
     assert (found.state, found.paused_at) == ("active", None)
     assert found.next_run_at is not None
     assert found.next_run_at > clock.now()
 
 
-@pytest.mark.parametrize("verb", [queue.pause_schedule, queue.resume_schedule, queue.run_schedule])
+@pytest.mark.parametrize("verb", [queue.schedules.pause, queue.schedules.resume, queue.schedules.run])
 def test_unknown(engine: Engine, verb: object) -> None:
     """A schedule that the channel does not have is refused by name."""
     nightly(engine, "b")
@@ -140,9 +134,9 @@ def test_unknown(engine: Engine, verb: object) -> None:
 def test_run_by_hand(engine: Engine) -> None:
     """Its message is enqueued at once, also while it is paused, without a slot; it is for the time of the call."""
     nightly(engine, headers={"trace": "x"})
-    queue.pause_schedule(engine, "nightly", channel="a")
+    queue.schedules.pause(engine, "nightly", channel="a")
     before = only(engine).created_at
-    message_id = queue.run_schedule(engine, "nightly", channel="a")
+    message_id = queue.schedules.run(engine, "nightly", channel="a")
     [delivery] = queue.dequeue(engine)
     assert (delivery.message_id, delivery.kind, delivery.payload) == (message_id, "report", {"run": 1})
     headers = dict(delivery.headers or {})
@@ -155,22 +149,22 @@ def test_run_by_hand_where_the_channel_is_full(engine: Engine) -> None:
     """A bound of the channel holds for it as for an enqueue."""
     queue.configure_channel(engine, "a", ChannelPolicy(max_backlog=1))
     nightly(engine)
-    queue.run_schedule(engine, "nightly", channel="a")
+    queue.schedules.run(engine, "nightly", channel="a")
     with pytest.raises(ChannelFull):
-        queue.run_schedule(engine, "nightly", channel="a")
+        queue.schedules.run(engine, "nightly", channel="a")
 
 
 def test_pages(engine: Engine) -> None:
     """Schedules come by channel and name, page by page, of a channel, or of a name."""
     for channel in "cab":
         for name in ("two", "one"):
-            queue.schedule(engine, name, channel=channel, every=timedelta(hours=1))
-    names = [(one.channel, one.name) for one in queue.schedules(engine)]
+            queue.schedules.set(engine, name, channel=channel, every=timedelta(hours=1))
+    names = [(one.channel, one.name) for one in queue.schedules.list(engine)]
     assert names == [(channel, name) for channel in "abc" for name in ("one", "two")]
-    page = queue.schedules(engine, limit=4)
-    assert [(one.channel, one.name) for one in queue.schedules(engine, after=page[-1])] == names[4:]
-    assert [one.name for one in queue.schedules(engine, channel="b")] == ["one", "two"]
-    assert [one.channel for one in queue.schedules(engine, name="two")] == ["a", "b", "c"]
+    page = queue.schedules.list(engine, limit=4)
+    assert [(one.channel, one.name) for one in queue.schedules.list(engine, after=page[-1])] == names[4:]
+    assert [one.name for one in queue.schedules.list(engine, channel="b")] == ["one", "two"]
+    assert [one.channel for one in queue.schedules.list(engine, name="two")] == ["a", "b", "c"]
 
 
 def test_a_prepared_job(engine: Engine) -> None:
@@ -181,10 +175,10 @@ def test_a_prepared_job(engine: Engine) -> None:
     def parse(*, upload: str, pages: int = 1) -> None:
         raise AssertionError(upload, pages)
 
-    other.schedule(engine, "one", cron="0 3 * * *", job=parse.prepare("a", upload="x"))
+    other.schedules.set(engine, "one", cron="0 3 * * *", job=parse.prepare("a", upload="x"))
     parse.schedule(engine, "two", Recurrence(every=timedelta(hours=1)), "a", upload="y", pages=2)
-    assert [one.kind for one in other.schedules(engine)] == ["parse", "parse"]
-    other.run_schedule(engine, "two", channel="a")
+    assert [one.kind for one in other.schedules.list(engine)] == ["parse", "parse"]
+    other.schedules.run(engine, "two", channel="a")
     [delivery] = other.dequeue(engine)
     assert delivery.payload == {"upload": "y", "pages": 2}
 
@@ -202,8 +196,8 @@ def test_refused_at_the_call(engine: Engine) -> None:
     ]
     for words, said in wrong:
         with pytest.raises(InvalidArgument, match=said):
-            queue.schedule(engine, **{"name": "nightly", "channel": "a", "cron": "0 3 * * *", **words})
-    assert queue.schedules(engine) == []
+            queue.schedules.set(engine, **{"name": "nightly", "channel": "a", "cron": "0 3 * * *", **words})
+    assert queue.schedules.list(engine) == []
 
 
 def test_refused_by_the_database(database: Database) -> None:
@@ -227,6 +221,6 @@ def test_sessions_lock_schedules_in_one_order(engine: Engine) -> None:
     for channel in "ab":
         nightly(engine, channel)
     with Session(engine) as first, first.begin():
-        queue.pause_schedule(first, "nightly", channel="b")
-        queue.unschedule(first, "nightly", channel="a")
-    assert [(one.channel, one.state) for one in queue.schedules(engine)] == [("b", "paused")]
+        queue.schedules.pause(first, "nightly", channel="b")
+        queue.schedules.remove(first, "nightly", channel="a")
+    assert [(one.channel, one.state) for one in queue.schedules.list(engine)] == [("b", "paused")]

@@ -183,7 +183,7 @@ def test_live_tables(database: Database) -> None:
     """Messages, channels and dead letters come with their types; contents as bytes."""
     queue, engine = Queue("documents"), create_engine(database.url)
     with Session(engine) as session, session.begin():
-        queue.configure_plan(session, "gold", ChannelPolicy(rate="1/2s", weight=3))
+        queue.plans.configure(session, "gold", ChannelPolicy(rate="1/2s", weight=3))
         queue.configure_channel(session, "a", plan="gold")
         queue.enqueue(session, channel="a", payload={"n": 1}, kind="parse", priority=5, headers={"trace": "x"}, cost=7)
         queue.enqueue(session, channel="b", payload={"n": 2}, kind="index", key="k")

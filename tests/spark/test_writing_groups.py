@@ -44,7 +44,7 @@ def test_members_are_followed(spark: "SparkSession", target: Target, engine: Eng
     for merged in (True, False):
         done = enqueue(frame, **target.options, job_id="job", then=REPORT, on_failure=FAILURE)
         assert (done.merged, done.created, stages(target.database)) == (merged, 7, 0)
-    groups = list(queue.groups(engine))
+    groups = list(queue.groups.list(engine))
     assert [(one.total, one.pending) for one in groups] == [(3, 3), (3, 3)]
     followed: list[tuple[str, UUID, int, int]] = []
     members: list[UUID | None] = []
@@ -78,7 +78,7 @@ def test_a_group_is_in_one_load(spark: "SparkSession", target: Target, engine: E
         enqueue(frame, **target.options, job_id="two")
     assert target.database.value("select count(*) from fq_message") == 4
     assert target.database.value("select count(*) from fq_load") == 1
-    [group] = Queue(target.queue).groups(engine)
+    [group] = Queue(target.queue).groups.list(engine)
     assert group.total == 4
 
 

@@ -180,7 +180,8 @@ def test_what_one_call_brought_is_taken_as_the_long_way_would(
         for twin in twins:
             twin.kernel.rows("delete from fq_message")
             twin.kernel.rows(
-                "update fq_channel_state set ready_tag = null, due_at = null, head_dequeue_at = null, head_message_id = null"
+                "update fq_channel_state set ready_tag = null, due_at = null, head_dequeue_at = null,"
+                " head_message_id = null"
             )
 
 

@@ -9,7 +9,6 @@ import pytest
 from sqlalchemy_fairqueue import (
     Context,
     Delivery,
-    GroupCounts,
     HandlerTimeout,
     InvalidArgument,
     LeaseLost,
@@ -18,6 +17,7 @@ from sqlalchemy_fairqueue import (
     Queue,
     Retry,
 )
+from sqlalchemy_fairqueue.reports import GroupCounts
 from sqlalchemy_fairqueue.testing import make_context, make_delivery
 
 _QUEUE = Queue("documents", max_attempts=7)

@@ -137,8 +137,8 @@ def test_a_call(fairqueue_async_engine):
     queue = Queue("documents")
 
     async def working():
-        await queue.aenqueue_now(fairqueue_async_engine, channel="a", payload=1)
-        [delivery] = await queue.adequeue(fairqueue_async_engine)
+        await queue.enqueue(fairqueue_async_engine, channel="a", payload=1)
+        [delivery] = await queue.dequeue(fairqueue_async_engine)
         assert delivery.payload == 1
 
     asyncio.run(working())

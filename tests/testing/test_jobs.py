@@ -8,16 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Context, InvalidArgument, PayloadError, Queue, Retry
-from sqlalchemy_fairqueue.testing import (
-    aassert_enqueued,
-    adrain,
-    all_enqueued,
-    aperform,
-    assert_enqueued,
-    drain,
-    perform,
-    refute_enqueued,
-)
+from sqlalchemy_fairqueue.testing import all_enqueued, aperform, assert_enqueued, drain, perform, refute_enqueued
 
 queue = Queue("documents")
 
@@ -73,5 +64,5 @@ async def test_async(async_session: AsyncSession) -> None:
     """The awaited twins do the same."""
     await aperform(call, line=str(uuid4()))
     call.enqueue(async_session, channel="a", line="x")
-    await aassert_enqueued(async_session, call, line="x")
-    assert len(await adrain(async_session, queue)) == 1
+    await assert_enqueued(async_session, call, line="x")
+    assert len(await drain(async_session, queue)) == 1

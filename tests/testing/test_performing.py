@@ -8,18 +8,9 @@ from sqlalchemy import Engine, text
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import (
-    Bury,
-    Context,
-    Delivery,
-    InvalidArgument,
-    Queue,
-    Release,
-    Retry,
-    RetryPolicy,
-    WorkerError,
-)
-from sqlalchemy_fairqueue.testing import adrain, aperform, assert_enqueued, drain, perform, refute_enqueued
+from sqlalchemy_fairqueue import Bury, Context, Delivery, InvalidArgument, Queue, Release, Retry, RetryPolicy
+from sqlalchemy_fairqueue.errors import WorkerError
+from sqlalchemy_fairqueue.testing import aperform, assert_enqueued, drain, perform, refute_enqueued
 from tests.fixtures.database import Database
 
 
@@ -110,7 +101,7 @@ def test_drain(application: Queue, session: Session, database: Database) -> None
 @pytest.mark.usefixtures("counted")
 def test_drain_of_committed_work(application: Queue, session: Session, engine: Engine) -> None:
     """Messages that others have committed are performed, too; where the test commits, it is done for good."""
-    application.enqueue_now(engine, channel="a", payload={"pages": 1}, kind="parse")
+    application.enqueue(engine, channel="a", payload={"pages": 1}, kind="parse")
     session.commit()
     assert len(drain(session, application)) == 2
 
@@ -126,7 +117,7 @@ def test_outcomes(application: Queue, session: Session) -> None:
     session.commit()
     remaining = assert_enqueued(session, application, kind="moody", count=3)
     assert {one.payload for one in remaining} == {"retry", "class", "release"}
-    letters = application.dead_letters(session.connection())
+    letters = application.dead_letters.list(session.connection())
     assert sorted(letter.reason for letter in letters) == ["over", "raised"]
     [left] = assert_enqueued(session, application, payload="class")
     # Not left to chance.
@@ -152,7 +143,7 @@ async def test_exceptions_that_a_policy_names(queue: Queue, session: Session) ->
         queue.enqueue(session, channel="a", payload=payload, kind="call")
     assert [type(one.outcome) for one in drain(session, queue)] == [Bury, Retry]
     session.commit()
-    [letter] = queue.dead_letters(session.connection())
+    [letter] = queue.dead_letters.list(session.connection())
     assert (letter.reason, "KeyError: 'said'" in (letter.error or "")) == ("not retried: KeyError", True)
     assert_enqueued(session, queue, payload="line", count=1)
 
@@ -223,7 +214,7 @@ async def test_async_handlers(queue: Queue, async_session: AsyncSession, databas
         session.execute(text("insert into counted values (:page)"), {"page": delivery.payload + 1})
 
     queue.enqueue(async_session, channel="a", payload=1, kind="parse")
-    performed = await adrain(async_session, queue)
+    performed = await drain(async_session, queue)
     assert [one.delivery.kind for one in performed] == ["parse", "page"]
     assert (await async_session.scalars(text("select sum(page) from counted"))).one() == 3
     assert await aperform(queue, 1, kind="parse", session=async_session) is None
@@ -233,12 +224,12 @@ async def test_async_handlers(queue: Queue, async_session: AsyncSession, databas
 
 
 async def test_draining_an_async_handler_in_a_session(queue: Queue, session: Session) -> None:
-    """An async handler needs the awaited twin."""
+    """An async handler needs an AsyncSession."""
 
     @queue.handler()
     async def parse(delivery: Delivery) -> None:
         """Do nothing."""
 
     queue.enqueue(session, channel="a", payload=1)
-    with pytest.raises(InvalidArgument, match="is async; await adrain"):
+    with pytest.raises(InvalidArgument, match="is async; drain an AsyncSession"):
         drain(session, queue)

@@ -42,8 +42,8 @@ def test_session(fairqueue_session, fairqueue_clock, run):
 def test_own_database(fairqueue_engine, fairqueue_worker, fairqueue_clock, run):
     handled.clear()
     assert fairqueue_engine.driver == "psycopg2"
-    parse.enqueue_now(fairqueue_engine, channel="a", upload="now")
-    parse.options(delay=timedelta(days=1)).enqueue_now(fairqueue_engine, channel="a", upload="later")
+    parse.enqueue(fairqueue_engine, channel="a", upload="now")
+    parse.options(delay=timedelta(days=1)).enqueue(fairqueue_engine, channel="a", upload="later")
     assert fairqueue_worker.drain(queue).stats.completed == 1
     fairqueue_clock.advance(timedelta(days=1))
     fairqueue_worker.drain(queue)
@@ -60,8 +60,8 @@ def test_async(fairqueue_async_engine, fairqueue_async_worker, fairqueue_clock, 
         woken.set()
 
     async def working():
-        await queue.aenqueue_now(fairqueue_async_engine, channel="a", payload="now")
-        await queue.aenqueue_now(fairqueue_async_engine, channel="a", payload="later", delay=timedelta(days=1))
+        await queue.enqueue(fairqueue_async_engine, channel="a", payload="now")
+        await queue.enqueue(fairqueue_async_engine, channel="a", payload="later", delay=timedelta(days=1))
         assert (await fairqueue_async_worker.drain(queue)).stats.completed == 1
         fairqueue_clock.advance(timedelta(days=1))
         woken.clear()

@@ -9,17 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
 from sqlalchemy.orm import Session, sessionmaker
 
 from sqlalchemy_fairqueue import Context, Delivery, InvalidArgument, Queue, Retry
-from sqlalchemy_fairqueue.testing import (
-    DatabaseClock,
-    aassert_enqueued,
-    ainline,
-    all_enqueued,
-    arolled_back,
-    assert_enqueued,
-    drain,
-    inline,
-    rolled_back,
-)
+from sqlalchemy_fairqueue.testing import DatabaseClock, all_enqueued, assert_enqueued, drain, inline, rolled_back
 from tests.fixtures.database import Database
 
 
@@ -34,11 +24,11 @@ def test_rolled_back(engine: Engine, queue: Queue, database: Database) -> None:
 
 async def test_arolled_back(async_engine: AsyncEngine, queue: Queue, database: Database) -> None:
     """The same for an AsyncSession, whose objects can be read after a commit."""
-    async with arolled_back(async_engine) as session:
+    async with rolled_back(async_engine) as session:
         queue.enqueue(session, channel="a", payload=1)
         await session.commit()
         assert not session.sync_session.expire_on_commit
-        await aassert_enqueued(session, queue, payload=1)
+        await assert_enqueued(session, queue, payload=1)
     assert database.value("select count(*) from fq_message") == 0
 
 
@@ -75,10 +65,10 @@ async def test_async_sessions_of_the_application(async_engine: AsyncEngine, queu
         assert isinstance(session, Own)
 
     made = async_sessionmaker(async_engine, class_=Own)
-    async with arolled_back(async_engine, session_factory=made) as session:
+    async with rolled_back(async_engine, session_factory=made) as session:
         assert isinstance(session, Own)
         assert session.sync_session.expire_on_commit
-        async with ainline(session, queue, session_factory=made) as performed:
+        async with inline(session, queue, session_factory=made) as performed:
             queue.enqueue(session, channel="a", payload=1, kind="own")
             await session.commit()
         assert len(performed) == 1
@@ -177,8 +167,8 @@ async def test_ainline(async_engine: AsyncEngine, queue: Queue, database: Databa
     def part(delivery: Delivery) -> None:
         handled.append(delivery.payload)
 
-    async with arolled_back(async_engine) as session:
-        async with ainline(session, queue) as performed:
+    async with rolled_back(async_engine) as session:
+        async with inline(session, queue) as performed:
             queue.enqueue(session, channel="a", payload=[1, 2], kind="split")
             await session.commit()
             assert handled == [1, 2]
@@ -197,20 +187,11 @@ async def test_ainline(async_engine: AsyncEngine, queue: Queue, database: Databa
     assert database.value("select count(*) from fq_message") == 0
 
 
-async def test_sessions_of_the_other_sort(engine: Engine, async_engine: AsyncEngine, queue: Queue) -> None:
-    """Each of the two names the other one."""
-    async with arolled_back(async_engine) as session:
-        with pytest.raises(InvalidArgument, match="async with ainline"), inline(session, queue):
-            pass
-    with rolled_back(engine) as plain, pytest.raises(InvalidArgument, match="with inline"):
-        await ainline(plain, queue).__aenter__()  # type: ignore[arg-type]
-
-
 def test_sessions_that_cannot_be_inline(engine: Engine, queue: Queue) -> None:
     """A session that commits for good is refused."""
     with Session(engine) as session, pytest.raises(InvalidArgument, match="make it with rolled_back"), inline(session):
         pass
-    with pytest.raises(InvalidArgument, match="give the Session"), inline(17, queue):  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="give the Session"), inline(17, queue):  # type: ignore[call-overload]
         pass
 
 
@@ -239,7 +220,7 @@ def test_the_clock(engine: Engine, queue: Queue, database: Database) -> None:
     before = clock.now()
     clock.move_to(before + timedelta(days=400))
     assert timedelta(days=400) <= clock.now() - before < timedelta(days=401)
-    queue.enqueue_now(engine, channel="a", payload=1)
+    queue.enqueue(engine, channel="a", payload=1)
     [delivery] = queue.dequeue(engine)
     assert delivery.enqueued_at > before + timedelta(days=399)
     # Another one in the same database is the same clock.

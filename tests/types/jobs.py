@@ -70,18 +70,18 @@ async def accepted(session: Session, async_session: AsyncSession, engine: Engine
     assert_type(plain.enqueue(session, channel="a", upload="a"), Receipt)
     assert_type(plain.enqueue(session, "a", "a", 2), Receipt)
     assert_type(parse.prepare(channel="a", upload="a", page=Page(1)), Enqueue)
-    assert_type(store.enqueue_now(engine, channel="a", order=UUID(int=1)), "int | None")
+    assert_type(store.enqueue(engine, channel="a", order=UUID(int=1)).message_id, "int | None")
     assert_type(plain.result(engine, 17), int)
-    assert_type(plain.result(engine, plain.enqueue_now(engine, "a", "a"), channel="a"), int)
+    assert_type(plain.result(engine, plain.enqueue(engine, "a", "a").message_id, channel="a"), int)
     queue.cancel(engine, queue.enqueue(session, channel="a", payload=1).message_id)
-    queue.retry_now(engine, queue.enqueue_now(engine, channel="a", payload=1))
-    queue.result(engine, queue.enqueue_now(engine, channel="a", payload=1))
+    queue.admin.retry_now(engine, queue.enqueue(engine, channel="a", payload=1).message_id)
+    queue.result(engine, queue.enqueue(engine, channel="a", payload=1).message_id)
     assert_type(plain.result(engine, 17, timeout=timedelta(seconds=1)), int)
     assert_type(both.result(engine, 17), str)
-    assert_type(await both.aresult(async_session, 17), str)
-    assert_type(await plain.aresult(async_session, 17), int)
-    await both.aenqueue_now(async_session, channel="a", order=UUID(int=1))
-    assert_type(clashing.enqueue_now(engine, channel="a", name="n", where="w", job="j"), "int | None")
+    assert_type(await both.result(async_session, 17), str)
+    assert_type(await plain.result(async_session, 17), int)
+    assert_type(both.enqueue(async_session, channel="a", order=UUID(int=1)), Receipt)
+    assert_type(clashing.enqueue(engine, channel="a", name="n", where="w", job="j").message_id, "int | None")
     clashing.schedule(engine, "nightly", Recurrence(cron="0 3 * * *"), "a", name="n", where="w", job="j")
     with queue.group(session) as group:
         assert_type(group.enqueue(clashing, "a", name="n", where="w", job="j"), Receipt)
@@ -104,6 +104,6 @@ async def refused(session: Session, async_engine: AsyncEngine, context: Context)
     store.enqueue(session, "a", order="a")  # WRONG: it is no UUID
     parse.options(delay=3)  # WRONG: it is no timedelta
     parse.options(kind="other")  # WRONG: there is no such option
-    await both.aenqueue_now(async_engine, "a", order=None)  # WRONG: it is not optional
+    await both.enqueue(async_engine, "a", order=None)  # WRONG: it is not optional
     await both(context, session, order=UUID(int=1))  # WRONG: it takes an AsyncSession
     await parse(upload="a")  # WRONG: the context is missing

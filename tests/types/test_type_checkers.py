@@ -40,7 +40,7 @@ def _pyright(file: Path) -> dict[int, str]:
     return {one["range"]["start"]["line"] + 1: one["message"] for one in found if one["severity"] == "error"}
 
 
-@pytest.mark.parametrize("name", ["jobs"])
+@pytest.mark.parametrize("name", ["jobs", "verbs"])
 def test_mypy(name: str, tmp_path: Path) -> None:
     """In strict mode it refuses what is marked as wrong, and nothing else."""
     file = _FOLDER / f"{name}.py"
@@ -49,7 +49,7 @@ def test_mypy(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("name", ["jobs"])
+@pytest.mark.parametrize("name", ["jobs", "verbs"])
 def test_pyright(name: str) -> None:
     """In strict mode it refuses what is marked as wrong, and nothing else."""
     pytest.importorskip("pyright", reason="not installed here")

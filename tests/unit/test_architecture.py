@@ -29,6 +29,7 @@ _MAY_KNOW = {
     "queue": _BASE | {"database", "unit_of_work"},
     "figures": _BASE | {"database", "queue"},
     "worker": _BASE | {"sql", "database", "unit_of_work", "queue", "figures"},
+    "reports": {"values", "worker"},
     "logs": set[str](),
     "first_process": set[str](),
     "": {"first_process", "errors", "codecs", "values", "database", "queue", "models", "worker"},

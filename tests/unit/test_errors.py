@@ -9,35 +9,38 @@ from sqlalchemy.exc import OperationalError
 
 import sqlalchemy_fairqueue
 from sqlalchemy_fairqueue import (
-    AutocommitError,
     ChannelFull,
     DuplicateMessage,
     FairQueueError,
-    HandlerCrashed,
     HandlerTimeout,
     InvalidArgument,
-    IsolationError,
     LeaseLost,
-    LockOrderError,
     MessageCancelled,
     MessageFailed,
-    NotGranted,
     PayloadError,
     ResultCancelled,
     ResultError,
     ResultNotKept,
     ResultNotReady,
     SchemaMismatch,
+    UnknownMessage,
+    errors,
+)
+from sqlalchemy_fairqueue.database.migrations import to_install
+from sqlalchemy_fairqueue.errors import (
+    AutocommitError,
+    HandlerCrashed,
+    IsolationError,
+    LockOrderError,
+    NotGranted,
     StartError,
     UnknownChannel,
     UnknownGroup,
-    UnknownMessage,
     UnknownSchedule,
     UnsentWork,
     WorkerError,
+    said,
 )
-from sqlalchemy_fairqueue.database.migrations import to_install
-from sqlalchemy_fairqueue.errors import said
 from sqlalchemy_fairqueue.models import ReadOnlyModel
 from sqlalchemy_fairqueue.sql import latest_version
 
@@ -88,10 +91,10 @@ def test_pickling(error: FairQueueError) -> None:
 
 
 def test_every_class_is_tried_and_exported() -> None:
-    """Every error class is importable from the package and stands in the list above."""
+    """Every error class is importable from ``errors`` and stands in the list above."""
     classes = set(_subclasses(FairQueueError))
     assert classes == {type(error) for error in _ERRORS}
-    assert {cls.__name__ for cls in classes} | {"FairQueueError"} <= set(sqlalchemy_fairqueue.__all__)
+    assert {cls.__name__ for cls in classes} | {"FairQueueError"} <= set(errors.__all__)
 
 
 def test_what_a_lost_lease_says() -> None:

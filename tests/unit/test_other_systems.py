@@ -63,4 +63,4 @@ def test_annotations_for_type_checkers_need_not_be_defined() -> None:
     queue.middleware(found["around"])
     queue.handler("plain")(found["plain"])
     queue.job(found["typed"])
-    assert set(queue.handlers) == {"plain", "typed"}
+    assert set(queue._handlers) == {"plain", "typed"}

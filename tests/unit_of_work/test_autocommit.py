@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import AutocommitError
+from sqlalchemy_fairqueue.errors import AutocommitError
 from tests.fixtures.database import Database
 from tests.unit_of_work.business import QUEUE, channels
 
@@ -49,7 +49,7 @@ def test_sessions(engine: Engine, autocommit_engine: Engine, database: Database)
     for form in (_by_engine, _by_engine_option, _by_session_connection, _by_connection):
         with form(engine, autocommit_engine) as session:
             with pytest.raises(AutocommitError, match="without isolation_level='AUTOCOMMIT'"):
-                QUEUE.enqueue_now(session, channel="a", payload=1)
+                QUEUE.enqueue(session.connection(), channel="a", payload=1)
             QUEUE.enqueue(session, channel="a", payload=1)
             with pytest.raises(AutocommitError):
                 session.commit()
@@ -65,7 +65,7 @@ def test_connections(engine: Engine, autocommit_engine: Engine, database: Databa
     with autocommit_engine.connect() as one, engine.connect().execution_options(isolation_level=AUTOCOMMIT) as other:
         for connection in (one, other):
             for verb in (
-                lambda given: QUEUE.enqueue_now(given, channel="a", payload=1),
+                lambda given: QUEUE.enqueue(given, channel="a", payload=1).message_id,
                 lambda given: QUEUE.cancel(given, 1),
                 lambda given: QUEUE.configure(given, defaults=QUEUE.defaults),
                 lambda given: QUEUE.configure_channel(given, "a", QUEUE.defaults),
@@ -79,14 +79,14 @@ def test_password_is_not_told(database: Database) -> None:
     """The error names the engine without its password."""
     engine = create_engine(database.url.set(password="secret"), isolation_level=AUTOCOMMIT)  # noqa: S106 - not one
     with engine.connect() as connection, pytest.raises(AutocommitError) as caught:
-        QUEUE.enqueue_now(connection, channel="a", payload=1)
+        QUEUE.enqueue(connection, channel="a", payload=1)
     engine.dispose()
     assert "secret" not in str(caught.value)
 
 
 def test_engines_serve_in_autocommit(autocommit_engine: Engine, database: Database) -> None:
     """Calls that are one statement on an engine may use such an engine, and those that are several may not."""
-    QUEUE.enqueue_now(autocommit_engine, channel="a", payload=1)
+    QUEUE.enqueue(autocommit_engine, channel="a", payload=1)
     with pytest.raises(AutocommitError):
         QUEUE.cancel(autocommit_engine, 1)
     with pytest.raises(AutocommitError):
@@ -106,6 +106,6 @@ async def test_async_session(database: Database) -> None:
             await session.commit()
         await session.rollback()
         with pytest.raises(AutocommitError):
-            await QUEUE.aenqueue_now(session, channel="a", payload=1)
+            await QUEUE.enqueue(await session.connection(), channel="a", payload=1)
     await engine.dispose()
     assert channels(database) == []

@@ -11,7 +11,7 @@ from sqlalchemy import event, text
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 from sqlalchemy.orm import Session, sessionmaker
 
-from sqlalchemy_fairqueue import UnsentWork
+from sqlalchemy_fairqueue.errors import UnsentWork
 from tests.fixtures.database import Database
 from tests.unit_of_work.business import QUEUE, Upload, channels, taken
 

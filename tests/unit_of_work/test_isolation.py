@@ -7,8 +7,9 @@ from sqlalchemy import URL, Engine, create_engine, text
 from sqlalchemy.engine.interfaces import IsolationLevel
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import IsolationError, Queue
+from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.database.drivers import sqlstate_of
+from sqlalchemy_fairqueue.errors import IsolationError
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
@@ -72,7 +73,7 @@ def test_an_open_transaction_hinders_nobody(
     """While a strict transaction with a sent enqueue stays open, its channel is filled, served and completed."""
     _seed(engine, "a", "a")
     open_one = connect(isolation_level=level)
-    QUEUE.enqueue_now(open_one, channel="a", payload="open")
+    QUEUE.enqueue(open_one, channel="a", payload="open")
 
     def work(other: Engine) -> None:
         _seed(other, "a")
@@ -110,7 +111,7 @@ def test_alone_once_the_default_is_known(engine: Engine, database: Database) -> 
     _seed(engine, "a")
     batch = QUEUE.dequeue(strict)
     QUEUE.extend(strict, batch, lease=timedelta(hours=1))
-    message_id = QUEUE.enqueue_now(strict, channel="b", payload=1)
+    message_id = QUEUE.enqueue(strict, channel="b", payload=1).message_id
     strict.dispose()
     assert database.value("select expires_at - fq_now() > 1.8e9 from fq_lease")
     assert database.value("select id from fq_message where id = :id", id=message_id) == message_id

@@ -9,7 +9,8 @@ from sqlalchemy import Connection, Engine, event, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import LockOrderError, Queue
+from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue.errors import LockOrderError
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
@@ -32,7 +33,7 @@ def test_recorded_work_never_deadlocks(database: Database, connect: Connect, wai
     holder = connect()
     if keyed:
         database.execute("select fq_make_channels('documents', '{a,b}')")
-    QUEUE.enqueue_now(holder, channel="a", payload=0, key="key a" if keyed else None)
+    QUEUE.enqueue(holder, channel="a", payload=0, key="key a" if keyed else None)
     rivals = [waits.start(partial(_enqueue, order=order, keyed=keyed)) for order in ("ab", "ba")]
     for rival in rivals:
         rival.blocked()
@@ -47,7 +48,7 @@ def test_recorded_work_never_deadlocks(database: Database, connect: Connect, wai
 def test_keys_of_one_channel(database: Database, connect: Connect, waits: Waits) -> None:
     """Keys of one channel are taken in order too, whatever order they were recorded in."""
     holder = connect()
-    QUEUE.enqueue_now(holder, channel="a", payload=0, key="1")
+    QUEUE.enqueue(holder, channel="a", payload=0, key="1")
 
     def enqueue(engine: Engine, order: str) -> None:
         with Session(engine) as session:
@@ -57,7 +58,7 @@ def test_keys_of_one_channel(database: Database, connect: Connect, waits: Waits)
 
     holder.commit()
     holder = connect()
-    QUEUE.enqueue_now(holder, channel="a", payload=0, key="2")
+    QUEUE.enqueue(holder, channel="a", payload=0, key="2")
     rivals = [waits.start(partial(enqueue, order=order)) for order in ("1234", "4321")]
     for rival in rivals:
         rival.blocked()
@@ -102,15 +103,16 @@ def test_statements_are_sent_sorted(engine: Engine) -> None:
 @WHERE
 def test_out_of_order(engine: Engine, database: Database, where: Where) -> None:
     """An immediate enqueue out of order is refused before it is sent, with both keys, and the transaction goes on."""
-    with where(engine) as target:
-        QUEUE.enqueue_now(target, channel="b", payload=1)
+    with where(engine) as own:
+        target = own.connection() if isinstance(own, Session) else own
+        QUEUE.enqueue(target, channel="b", payload=1)
         with pytest.raises(LockOrderError, match=r"channel 'a' of queue 'documents' after channel 'b'") as caught:
-            QUEUE.enqueue_now(target, channel="a", payload=1)
+            QUEUE.enqueue(target, channel="a", payload=1)
         assert caught.value.sent == ("", "documents", "b", "")
         assert caught.value.refused == ("", "documents", "a", "")
-        QUEUE.enqueue_now(target, channel="c", payload=1)
+        QUEUE.enqueue(target, channel="c", payload=1)
         target.commit()
-        QUEUE.enqueue_now(target, channel="a", payload=1)
+        QUEUE.enqueue(target, channel="a", payload=1)
         target.commit()
     assert channels(database) == ["b", "c", "a"]
 
@@ -123,19 +125,19 @@ def test_what_the_order_is(engine: Engine) -> None:
         with Session(engine) as session:
             for number in (first, first):
                 queue, channel, key = keys[number]
-                Queue(queue).enqueue_now(session, channel=channel, key=key, payload=1)
+                Queue(queue).enqueue(session.connection(), channel=channel, key=key, payload=1)
             queue, channel, key = keys[second]
             if first < second:
-                Queue(queue).enqueue_now(session, channel=channel, key=key, payload=1)
+                Queue(queue).enqueue(session.connection(), channel=channel, key=key, payload=1)
             else:
                 with pytest.raises(LockOrderError):
-                    Queue(queue).enqueue_now(session, channel=channel, key=key, payload=1)
+                    Queue(queue).enqueue(session.connection(), channel=channel, key=key, payload=1)
 
 
 def test_after_other_work(engine: Engine, database: Database, connect: Connect) -> None:
     """After a completion, cancel or configuration of the same transaction an immediate enqueue is refused."""
     for verb in ("complete", "retry", "release", "bury", "cancel", "configure_channel"):
-        message_id = QUEUE.enqueue_now(engine, channel="a", payload=1)
+        message_id = QUEUE.enqueue(engine, channel="a", payload=1).message_id
         assert message_id is not None
         connection = connect()
         if verb == "cancel":
@@ -145,10 +147,10 @@ def test_after_other_work(engine: Engine, database: Database, connect: Connect) 
         else:
             getattr(QUEUE, verb)(connection, QUEUE.dequeue(engine))
         with pytest.raises(LockOrderError, match="enqueue first") as caught:
-            QUEUE.enqueue_now(connection, channel="z", payload=1)
+            QUEUE.enqueue(connection, channel="z", payload=1)
         assert caught.value.sent == "completion"
         connection.commit()
-        QUEUE.enqueue_now(connection, channel="z", payload=1)
+        QUEUE.enqueue(connection, channel="z", payload=1)
         connection.commit()
         assert taken(database)[0][-1] == "z"
 
@@ -157,27 +159,27 @@ def test_recorded_after_immediate(engine: Engine, database: Database) -> None:
     """Recorded work that sorts before immediate work of its transaction fails the commit, with nothing sent."""
     with Session(engine) as session:
         QUEUE.enqueue(session, channel="a", payload=1)
-        QUEUE.enqueue_now(session, channel="b", payload=1)
+        QUEUE.enqueue(session.connection(), channel="b", payload=1)
         with pytest.raises(LockOrderError):
             session.commit()
         assert session.scalar(text("select count(*) from fq_message")) == 1
         session.rollback()
-        QUEUE.enqueue_now(session, channel="b", payload=1)
+        QUEUE.enqueue(session.connection(), channel="b", payload=1)
         QUEUE.enqueue(session, channel="c", payload=1)
         session.commit()
     assert channels(database) == ["b", "c"]
 
 
-async def test_async_enqueue_now(async_engine: AsyncEngine, database: Database) -> None:
-    """The awaited twin returns the id and checks the order on AsyncSession and AsyncConnection alike."""
+async def test_async_enqueues_at_once(async_engine: AsyncEngine, database: Database) -> None:
+    """Awaited, it returns the id and checks the order on AsyncConnections, also that of an AsyncSession."""
     async with AsyncSession(async_engine) as session:
-        message_id = await QUEUE.aenqueue_now(session, channel="b", payload=1)
+        message_id = (await QUEUE.enqueue(await session.connection(), channel="b", payload=1)).message_id
         with pytest.raises(LockOrderError):
-            await QUEUE.aenqueue_now(session, channel="a", payload=1)
+            await QUEUE.enqueue(await session.connection(), channel="a", payload=1)
         await session.commit()
     assert database.value("select id from fq_message") == message_id
     async with async_engine.begin() as connection:
-        await QUEUE.aenqueue_now(connection, channel="b", payload=1)
+        await QUEUE.enqueue(connection, channel="b", payload=1)
         with pytest.raises(LockOrderError):
-            await QUEUE.aenqueue_now(connection, channel="a", payload=1)
+            await QUEUE.enqueue(connection, channel="a", payload=1)
     assert channels(database) == ["b", "b"]

@@ -179,9 +179,9 @@ def match(database: Database, engine: Engine) -> Iterator[Match]:
     ids: dict[str, int] = {}
     for name in ("early", "held", "keyed", "other"):
         channel = "y" if name == "other" else "x"
-        message_id = QUEUE.enqueue_now(
+        message_id = QUEUE.enqueue(
             engine, channel=channel, payload=0, key=name, priority=9 if name == "held" else 1
-        )
+        ).message_id
         assert message_id is not None
         ids[name] = message_id
     batch = {delivery.message_id: delivery for delivery in QUEUE.dequeue(engine, limit=2)}

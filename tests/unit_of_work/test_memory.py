@@ -9,7 +9,8 @@ from sqlalchemy import Engine, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import FairQueueError, Queue, UnsentWork
+from sqlalchemy_fairqueue import FairQueueError, Queue
+from sqlalchemy_fairqueue.errors import UnsentWork
 from sqlalchemy_fairqueue.unit_of_work import lock_order, records
 from tests.unit_of_work.business import QUEUE, Upload
 
@@ -77,7 +78,7 @@ def test_no_session_is_kept(engine: Engine, end: Callable[[Session], None]) -> N
     session = Session(engine)
     with session.begin_nested():
         QUEUE.enqueue(session, channel="a", payload=1)
-        QUEUE.enqueue_now(session, channel="a", payload=1)
+        QUEUE.enqueue(session.connection(), channel="a", payload=1)
     end(session)
     gone = weakref.ref(session)
     del session
@@ -92,7 +93,7 @@ def test_no_transaction_is_kept(engine: Engine) -> None:
         for _ in range(3):
             QUEUE.enqueue(session, channel="a", payload=1)
             with session.begin_nested():
-                QUEUE.enqueue_now(session, channel="a", payload=1)
+                QUEUE.enqueue(session.connection(), channel="a", payload=1)
             session.commit()
         assert _grown(before) in ({}, {"listening": 1})
 
@@ -112,7 +113,7 @@ def test_connections_leave_no_lock_order(engine: Engine) -> None:
     before = _tables()
     with engine.connect() as connection:
         for _ in range(3):
-            QUEUE.enqueue_now(connection, channel="a", payload=1)
+            QUEUE.enqueue(connection, channel="a", payload=1)
             connection.commit()
         assert _grown(before) == {}
 

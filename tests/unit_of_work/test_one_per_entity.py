@@ -103,7 +103,7 @@ def test_a_change_after_a_handler_has_failed(page: Any, engine: Engine, how: str
         page.queue.retry(engine, delivery)
     else:
         page.queue.bury(engine, delivery)
-        page.queue.redrive(engine)
+        page.queue.dead_letters.redrive(engine)
     _handle(page, _take(page, engine), engine)
     assert _indexed(page, engine) == "new"
 

@@ -106,14 +106,14 @@ def test_a_tenant_that_leaves(run: Run, engine: Engine, database: Database) -> N
     queues = [page.queue, mails]
     for each in queues:
         for channel in ("leaves", "stays"):
-            each.enqueue_now(engine, channel=channel, payload=1, kind="nightly")
+            each.enqueue(engine, channel=channel, payload=1, kind="nightly")
             each.bury(engine, each.dequeue(engine, limit=1))
-            each.enqueue_now(engine, channel=channel, payload=2, kind="nightly", delay=timedelta(hours=1))
-        each.enqueue_now(engine, channel="leaves", payload=3, kind="nightly")
+            each.enqueue(engine, channel=channel, payload=2, kind="nightly", delay=timedelta(hours=1))
+        each.enqueue(engine, channel="leaves", payload=3, kind="nightly")
     for channel in ("leaves", "stays"):
         mails.configure(engine, history=True, result_retention=page.DAY)
         mails.configure_channel(engine, channel, weight=3)
-    mails.schedule(engine, "digest", channel="leaves", payload=None, kind="digest", every=page.DAY)
+    mails.schedules.set(engine, "digest", channel="leaves", payload=None, kind="digest", every=page.DAY)
     [held] = mails.dequeue(engine)
     assert page.remove_tenant(queues, "leaves") == {"documents": 0, "mails": 1}
     mails.complete(engine, held)
@@ -123,7 +123,7 @@ def test_a_tenant_that_leaves(run: Run, engine: Engine, database: Database) -> N
         assert {name: counts for name, counts in rows.items() if name != "periodic"} == {
             "leaves": (0, 0, 0, 0), "stays": (0, 1, 0, 1),
         }  # fmt: skip
-    assert mails.schedules(engine) == []
+    assert mails.schedules.list(engine) == []
     assert [one.weight for one in mails.channels(engine) if one.channel in {"leaves", "stays"}] == [1, 3]
     mails.complete(engine, mails.dequeue(engine, limit=10))
     page.erase_records("leaves")
@@ -153,11 +153,11 @@ def test_usage_of_a_day(run: Run, engine: Engine, clock: Clock) -> None:
     day = clock.now().replace(hour=0, minute=0, second=0, microsecond=0) + page.DAY
     clock.advance(day - clock.now())
     for channel in ("a", "a", "b"):
-        page.queue.enqueue_now(engine, channel=channel, payload=1, kind="nightly", cost=3)
+        page.queue.enqueue(engine, channel=channel, payload=1, kind="nightly", cost=3)
     for delivery in page.queue.dequeue(engine, limit=10):
         page.queue.complete(engine, delivery, cost=10)
     clock.advance(page.DAY)
-    page.queue.enqueue_now(engine, channel="a", payload=1, kind="nightly")
+    page.queue.enqueue(engine, channel="a", payload=1, kind="nightly")
     page.queue.complete(engine, page.queue.dequeue(engine))
     for _ in range(2):
         with Session(engine) as session, session.begin():
@@ -173,7 +173,7 @@ def test_records_of_others_stay(run: Run, engine: Engine, database: Database) ->
     database.execute("delete from fq_message")
     page.queue.configure(engine, history=True, result_retention=page.DAY)
     for channel in ("leaves", "stays"):
-        page.queue.enqueue_now(engine, channel=channel, payload=1, kind="nightly", key="a", unique_for=page.DAY)
+        page.queue.enqueue(engine, channel=channel, payload=1, kind="nightly", key="a", unique_for=page.DAY)
     page.queue.complete(engine, page.queue.dequeue(engine, limit=10), result="personal")
     page.erase_records("leaves")
     for table in ("fq_result", "fq_history", "fq_key_period"):

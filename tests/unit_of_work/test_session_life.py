@@ -6,7 +6,7 @@ from sqlalchemy.exc import IntegrityError, InvalidRequestError
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from sqlalchemy_fairqueue import UnsentWork
+from sqlalchemy_fairqueue.errors import UnsentWork
 from tests.fixtures.database import Database
 from tests.unit_of_work.business import QUEUE, Upload, channels, taken, uploads
 

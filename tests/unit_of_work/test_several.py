@@ -8,7 +8,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.horizontal_shard import ShardedSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from sqlalchemy_fairqueue import AutocommitError, FairQueueError, Queue
+from sqlalchemy_fairqueue import FairQueueError, Queue
+from sqlalchemy_fairqueue.errors import AutocommitError
 from sqlalchemy_fairqueue.unit_of_work.sessions import is_committing, transactions
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database, MakeDatabase, install
@@ -172,7 +173,7 @@ def test_other_databases_are_refused(connect: Connect) -> None:
         with pytest.raises(FairQueueError, match="speaks sqlite"):
             late.commit()
     with engine.connect() as connection, pytest.raises(FairQueueError, match="sqlite"):
-        QUEUE.enqueue_now(connection, channel="a", payload=1)
+        QUEUE.enqueue(connection, channel="a", payload=1)
     for verb in (QUEUE.dequeue, lambda given: QUEUE.cancel(given, 1), lambda given: QUEUE.complete(given, [])):
         with pytest.raises(FairQueueError, match="sqlite"):
             verb(engine)

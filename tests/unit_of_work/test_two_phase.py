@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import UnsentWork
+from sqlalchemy_fairqueue.errors import UnsentWork
 from tests.fixtures.database import Database
 from tests.unit_of_work.business import QUEUE, Upload, channels, uploads
 

@@ -10,7 +10,8 @@ import pytest
 from sqlalchemy import Engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
-from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPolicy, WorkerStats
+from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPolicy
+from sqlalchemy_fairqueue.reports import WorkerStats
 from sqlalchemy_fairqueue.worker.executors.tasks import TaskExecutor
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery
 from sqlalchemy_fairqueue.worker.prefetch import Prefetch

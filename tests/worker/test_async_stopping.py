@@ -54,7 +54,7 @@ def test_the_end_of_the_program(queue: Queue, engine: Engine, database: Database
     send(engine, queue, 1)
     assert asyncio.run(main()).cancelled()
     assert database.value(_GIVEN_BACK) == 1
-    assert list(queue.dead_letters(engine)) == []
+    assert list(queue.dead_letters.list(engine)) == []
 
 
 async def test_a_handler_that_cancels_itself(
@@ -72,7 +72,7 @@ async def test_a_handler_that_cancels_itself(
     send(engine, queue, 1)
     async with AsyncWorker(async_engine, queue):
         await auntil(lambda: is_empty(database), "it has an end")
-    [letter] = queue.dead_letters(engine)
+    [letter] = queue.dead_letters.list(engine)
     assert (letter.reason, letter.attempts) == ("attempts exhausted: the policy's limit is 2", 2)
 
 

@@ -33,7 +33,7 @@ async def test_attempts_without_a_word(
     else:
         await asyncio.to_thread(Worker(engine, queue, housekeeping=False).run, drain=True)
     assert not called
-    reasons = {letter.message_id: letter.reason or "" for letter in queue.dead_letters(engine)}
+    reasons = {letter.message_id: letter.reason or "" for letter in queue.dead_letters.list(engine)}
     limit = "attempts exhausted: the limit is 1, and"
     assert reasons[first].startswith(f"{limit} attempts 1 to 3 ended without a word")
     assert reasons[second].startswith(f"{limit} attempt 1 ended without a word")
@@ -109,6 +109,6 @@ def test_a_death_that_was_asked_for(
         worker = start(queue)
         until(lambda: is_empty(database), "they are dead letters")
         worker.stop()
-    reasons = [letter.reason for letter in queue.dead_letters(engine)]
+    reasons = [letter.reason for letter in queue.dead_letters.list(engine)]
     assert sorted(_said(caplog)) == sorted(f"is a dead letter now, at attempt 1 of 1: {reason}" for reason in reasons)
     assert (worker.stats.retried, worker.stats.buried) == (0, 2)

@@ -25,17 +25,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
 import sqlalchemy_fairqueue
-from sqlalchemy_fairqueue import (
-    AsyncWorker,
-    Context,
-    Delivery,
-    InvalidArgument,
-    Queue,
-    Retry,
-    RetryPolicy,
-    Worker,
-    WorkerError,
-)
+from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, InvalidArgument, Queue, Retry, RetryPolicy, Worker
+from sqlalchemy_fairqueue.errors import WorkerError
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 from tests.worker import isolated
@@ -118,7 +109,7 @@ def test_what_cannot_run_in_another_process(queue: Queue) -> None:
             queue.handler("a", isolation="process")(wrong)
     with pytest.raises(InvalidArgument, match="isolation is 'thread'"):
         queue.handler("a", isolation="thread")  # type: ignore[call-overload]  # that is the point
-    assert not queue.handlers
+    assert not queue._handlers
 
 
 def test_what_another_process_would_not_find(queue: Queue, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,7 +237,7 @@ def test_what_handlers_do(  # noqa: PLR0915, PLR0917 - one child does it all
     costs = Queue("costs")
     costs.configure(engine, fair_by="cost")
     costs.handler(**_PROCESS)(isolated.cost_seven)
-    costs.enqueue_now(engine, channel="a", payload=1)
+    costs.enqueue(engine, channel="a", payload=1)
 
     url, folder = engine.url.render_as_string(hide_password=False), {"folder": str(tmp_path)}
     ends = {how: send(engine, queue, {"how": how}, kind="ends")[0] for how in [*_RETRIED, "return", "release", "bury"]}
@@ -262,7 +253,7 @@ def test_what_handlers_do(  # noqa: PLR0915, PLR0917 - one child does it all
     send(engine, queue, folder, kind="signalled")
     [failing] = send(engine, queue, 1, kind="failing")
     [paged] = send(engine, queue, {"upload": "a"}, kind="page")
-    isolated.write.enqueue_now(engine, "a", path=str(tmp_path / "said"), amount=Decimal("1.50"))
+    isolated.write.enqueue(engine, "a", path=str(tmp_path / "said"), amount=Decimal("1.50"))
     send(engine, isolated.jobs, {"path": 3}, kind="write")
 
     queues = queue, isolated.jobs, costs
@@ -287,7 +278,7 @@ def test_what_handlers_do(  # noqa: PLR0915, PLR0917 - one child does it all
     # All others are done.
     assert left.keys() == {later}
     assert paged not in left
-    letters = {(one.kind, one.reason): one.error or "" for one in queue.dead_letters(engine)}
+    letters = {(one.kind, one.reason): one.error or "" for one in queue.dead_letters.list(engine)}
     assert letters.keys() == {
         ("ends", "no use"),
         ("named", "not retried: RuntimeError"),
@@ -309,7 +300,7 @@ def test_what_handlers_do(  # noqa: PLR0915, PLR0917 - one child does it all
     assert (tmp_path / "ended-1").read_text() == f"{-signal.SIGTERM}"
     assert database.value(_CHARGED) == 7
     assert (tmp_path / "said").read_text() == "Decimal('1.50') True"
-    assert [one.attempts for one in isolated.jobs.dead_letters(engine)] == [1]
+    assert [one.attempts for one in isolated.jobs.dead_letters.list(engine)] == [1]
     assert worker.stats.lost == 0
 
 
@@ -359,7 +350,7 @@ def test_a_crash(queue: Queue, engine: Engine, serve: Serve, tmp_path: Path) -> 
     crashes = {send(engine, queue, {"how": how}, kind="crash", max_attempts=1)[0]: how for how in says}
     worker = serve(concurrency=3)
     until(lambda: worker.stats.buried == 3, "they are dead letters")
-    letters = {crashes[letter.message_id]: letter.error or "" for letter in queue.dead_letters(engine)}
+    letters = {crashes[letter.message_id]: letter.error or "" for letter in queue.dead_letters.list(engine)}
     for how, words in says.items():
         assert "HandlerCrashed" in letters[how]
         assert words in letters[how]

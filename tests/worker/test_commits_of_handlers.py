@@ -10,7 +10,8 @@ from sqlalchemy import Engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import AsyncWorker, Delivery, HandlerTransactionWarning, Queue, RetryPolicy
+from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, RetryPolicy
+from sqlalchemy_fairqueue.errors import HandlerTransactionWarning
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import auntil, is_empty, send, until

@@ -55,7 +55,7 @@ def test_a_handler_says_what_it_cost(
 def test_a_handler_with_a_session(queue: Queue, engine: Engine, database: Database) -> None:
     """The cost commits with what the handler wrote."""
     queue.configure(engine, fair_by="cost")
-    queue.enqueue_now(engine, channel="a", payload=1)
+    queue.enqueue(engine, channel="a", payload=1)
 
     @queue.handler()
     def handle(_: Delivery, context: Context, session: Session) -> None:
@@ -80,7 +80,7 @@ def test_a_bad_cost_is_refused(cost: Any) -> None:
 def test_a_worker_measures_what_is_shared_by_seconds(queue: Queue, engine: Engine, database: Database) -> None:
     """A handler that takes a moment is charged that, and not the hour that was declared for it."""
     queue.configure(engine, fair_by="seconds")
-    queue.enqueue_now(engine, channel="a", payload=1, cost=3_600_000)
+    queue.enqueue(engine, channel="a", payload=1, cost=3_600_000)
 
     @queue.handler()
     def handle(_: Delivery) -> None:

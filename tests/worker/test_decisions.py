@@ -8,17 +8,8 @@ from hypothesis import strategies as st
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from sqlalchemy_fairqueue import (
-    Bury,
-    HandlerCrashed,
-    HandlerTimeout,
-    InvalidArgument,
-    Lease,
-    Release,
-    Retry,
-    RetryPolicy,
-    WorkerError,
-)
+from sqlalchemy_fairqueue import Bury, HandlerTimeout, InvalidArgument, Lease, Release, Retry, RetryPolicy
+from sqlalchemy_fairqueue.errors import HandlerCrashed, WorkerError
 from sqlalchemy_fairqueue.unit_of_work import Verb
 from sqlalchemy_fairqueue.values import Delivery
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, UNKNOWN_KIND_RELEASES, of_error, of_return, of_unknown

@@ -116,7 +116,7 @@ def test_what_is_said_of_keys(  # noqa: PLR0917 - fixtures
         if delivery.payload < 3:
             queue.enqueue(session, channel="c", payload=delivery.payload + 1, key="chain", on_duplicate=on_duplicate)
 
-    queue.enqueue_now(engine, channel="c", payload=1, key="chain")
+    queue.enqueue(engine, channel="c", payload=1, key="chain")
     start(queue)
     until(lambda: is_empty(database), "the chain has ended")
     assert handled == list(range(1, links + 1))

@@ -8,19 +8,8 @@ from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import (
-    AsyncWorker,
-    ChannelPolicy,
-    Context,
-    Delivery,
-    LeftoverReason,
-    Leftovers,
-    Queue,
-    Rate,
-    Reason,
-    Retry,
-    Worker,
-)
+from sqlalchemy_fairqueue import AsyncWorker, ChannelPolicy, Context, Delivery, Queue, Rate, Retry, Worker
+from sqlalchemy_fairqueue.reports import LeftoverReason, Leftovers, Reason
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, is_empty, retimed, send, until
@@ -82,7 +71,7 @@ def test_a_message_that_is_withdrawn_meanwhile(queue: Queue, engine: Engine, dat
         if delivery.payload == "withdrawn":
             queue.cancel(engine, delivery.message_id)
             until(lambda: context.cancelled, "it has heard of it")
-            queue.enqueue_now(engine, channel="a", payload="next")
+            queue.enqueue(engine, channel="a", payload="next")
         if delivery.payload == "next":
             queue.enqueue(session, channel="a", payload="last")
 

@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 from sqlalchemy import Engine
 
-from sqlalchemy_fairqueue import Queue, Worker, WorkerStats
+from sqlalchemy_fairqueue import Queue, Worker
+from sqlalchemy_fairqueue.reports import WorkerStats
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
 from sqlalchemy_fairqueue.worker.duties import Duties, Duty, hear_signals
 from sqlalchemy_fairqueue.worker.served_queue import ServedQueue

@@ -130,11 +130,11 @@ def test_what_goes_back(pool: _Pool, database: Database, queue: Queue) -> None:
     before = pool.states()
     queue.configure(pool.engine, history=True)
     queue.handler()(lambda delivery: delivery.payload)
-    queue.enqueue_now(pool.engine, channel="a", payload=1)
+    queue.enqueue(pool.engine, channel="a", payload=1)
     with Worker(pool.engine, queue) as worker:
         until(lambda: worker.stats.completed == 1, "it is completed")
         assert worker.health().ready
-    queue.enqueue_now(pool.engine, channel="a", payload=2)
+    queue.enqueue(pool.engine, channel="a", payload=2)
     [delivery] = queue.dequeue(pool.engine)
     queue.release(pool.engine, delivery)
     if pool.engine.dialect.driver == "psycopg":

@@ -9,8 +9,9 @@ from sqlalchemy import Engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import AsyncWorker, Bury, Context, Delivery, Queue, Worker, WorkerError
-from sqlalchemy_fairqueue.testing import adrain, aperform, drain, perform
+from sqlalchemy_fairqueue import AsyncWorker, Bury, Context, Delivery, Queue, Worker
+from sqlalchemy_fairqueue.errors import WorkerError
+from sqlalchemy_fairqueue.testing import aperform, drain, perform
 from tests.fixtures.database import Database
 from tests.worker.helpers import count_effects, send
 
@@ -53,7 +54,7 @@ async def test_an_async_handler(
         for kind in kinds:
             assert await aperform(queue, 1, kind=kind, session=session) is None
             queue.enqueue(session, channel="a", payload=1, kind=kind)
-        await adrain(session, queue)
+        await drain(session, queue)
         await session.commit()
     assert count_effects(database) == 9
 
@@ -120,7 +121,7 @@ def test_a_plain_handler(queue: Queue, engine: Engine) -> None:
     for kind in kinds:
         send(engine, queue, {}, kind=kind, max_attempts=1)
     Worker(engine, queue, housekeeping=False).run(drain=True)
-    errors = {letter.kind: letter.error or "" for letter in queue.dead_letters(engine)}
+    errors = {letter.kind: letter.error or "" for letter in queue.dead_letters.list(engine)}
     for kind in kinds:
         assert "nothing was done" in errors[kind], kind
         with Session(engine) as session:

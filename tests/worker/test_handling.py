@@ -11,16 +11,8 @@ from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker
 from sqlalchemy.orm import sessionmaker
 
-from sqlalchemy_fairqueue import (
-    AsyncWorker,
-    Context,
-    Delivery,
-    InvalidArgument,
-    Queue,
-    SchemaMismatch,
-    Worker,
-    WorkerError,
-)
+from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, InvalidArgument, Queue, SchemaMismatch, Worker
+from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.worker.runtime import Runtime
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
@@ -37,9 +29,9 @@ def test_what_a_handler_takes(queue: Queue) -> None:
     @queue.handler("b")
     async def b(delivery: object, *, context: object, session: object) -> None: ...
 
-    found = {kind: (one.session, one.context, one.asynchronous) for kind, one in queue.handlers.items()}
+    found = {kind: (one.session, one.context, one.asynchronous) for kind, one in queue._handlers.items()}
     assert found == {"a": (False, False, False), "b": (True, True, True)}
-    assert queue.handlers["a"].function is a
+    assert queue._handlers["a"].function is a
 
 
 def _two(delivery: object, other: object) -> None: ...
@@ -68,9 +60,9 @@ def test_a_handler_without_parentheses(queue: Queue, engine: Engine) -> None:
         assert not context.stopping
         handled.append(delivery.payload)
 
-    assert list(queue.handlers) == ["default"]
-    assert queue.handlers["default"].function is parse
-    queue.enqueue_now(engine, channel="a", payload=7)
+    assert list(queue._handlers) == ["default"]
+    assert queue._handlers["default"].function is parse
+    queue.enqueue(engine, channel="a", payload=7)
     Worker(engine, queue, housekeeping=False).run(drain=True)
     assert handled == [7]
     with pytest.raises(InvalidArgument, match=r"kind 'default' .* has a handler already, .*@queue.handler\('parse'\)"):

@@ -47,9 +47,9 @@ def test_keys_whose_period_is_over_are_deleted(engine: Engine, database: Databas
     """Housekeeping deletes them, in as many calls as that takes, and no other."""
     queue, least = Queue("documents"), timedelta(microseconds=1)
     for key in "abc":
-        queue.enqueue_now(engine, channel="a", payload=1, key=key, unique_for=least)
-    queue.enqueue_now(engine, channel="a", payload=1, key="d", unique_for=timedelta(hours=1))
-    queue.enqueue_now(engine, channel="a", payload=1, key="e", unique_for=least, unique_from="completion")
+        queue.enqueue(engine, channel="a", payload=1, key=key, unique_for=least)
+    queue.enqueue(engine, channel="a", payload=1, key="d", unique_for=timedelta(hours=1))
+    queue.enqueue(engine, channel="a", payload=1, key="e", unique_for=least, unique_from="completion")
     Housekeeping(retimed(Worker(engine, queue), pruned_at_once=1)._options).run()
     assert database.value("select string_agg(key, ' ' order by key) from fq_key_period") == "d e"
 
@@ -65,7 +65,7 @@ def test_timeouts_of_the_role_do_not_hold(database: Database) -> None:
     queue = Queue("documents")
     timeouts = " ".join(f"-c {name}=250ms" for name in _timeouts(database))
     engine = create_engine(database.url, connect_args={"options": timeouts})
-    queue.enqueue_now(engine, channel="a", payload=1, key="a", unique_for=timedelta(microseconds=1))
+    queue.enqueue(engine, channel="a", payload=1, key="a", unique_for=timedelta(microseconds=1))
     _housekeeping(engine).run()
     engine.dispose()
     assert database.value("select count(*) from fq_key_period") == 0
@@ -118,14 +118,14 @@ def test_idle_channels_are_forgotten(queue: Queue, engine: Engine, caplog: pytes
     queue.configure(engine, forget_channels_after=timedelta(microseconds=1))
     queue.configure_channel(engine, "configured", weight=2)
     for channel in ("done", "waiting"):
-        queue.enqueue_now(engine, channel=channel, payload=1)
+        queue.enqueue(engine, channel=channel, payload=1)
     queue.complete(engine, queue.dequeue(engine, limit=1))
     housekeeping = _housekeeping(engine)
     queue.configure(engine, forget_channels_after=None)
     housekeeping.run()
     assert len(queue.channels(engine)) == 3
     with pytest.raises(InvalidArgument, match="forget_channels_after is 5"):
-        queue.configure(engine, forget_channels_after=5)  # type: ignore[arg-type]
+        queue.configure(engine, forget_channels_after=5)  # type: ignore[call-overload]
     queue.configure(engine, forget_channels_after=timedelta(microseconds=1))
     with caplog.at_level(logging.INFO, "sqlalchemy_fairqueue.worker"):
         # A connection that begins counts for a moment.
@@ -133,7 +133,7 @@ def test_idle_channels_are_forgotten(queue: Queue, engine: Engine, caplog: pytes
             housekeeping.run()
     assert [one.channel for one in queue.channels(engine)] == ["configured", "waiting"]
     assert "1 idle channels forgotten" in caplog.text
-    queue.enqueue_now(engine, channel="done", payload=2)
+    queue.enqueue(engine, channel="done", payload=2)
     assert [one.channel for one in queue.dequeue(engine, limit=9)] == ["waiting", "done"]
 
 
@@ -141,7 +141,7 @@ def test_channels_wait_for_who_may_use_them(queue: Queue, engine: Engine) -> Non
     """A transaction that began before a round keeps the channels of that round until a later round."""
     queue.configure(engine, forget_channels_after=timedelta(microseconds=1))
     for channel in ("gone", "used"):
-        queue.enqueue_now(engine, channel=channel, payload=1)
+        queue.enqueue(engine, channel=channel, payload=1)
     queue.complete(engine, queue.dequeue(engine, limit=2))
     housekeeping = _housekeeping(engine)
     with Session(engine) as session:

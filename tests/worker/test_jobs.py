@@ -34,8 +34,8 @@ def test_a_plain_job(queue: Queue, engine: Engine, database: Database) -> None:
         found.append((order, amount, context.delivery.channel))
 
     order = uuid4()
-    pay.enqueue_now(engine, "a", order=order, amount=Decimal("9.90"))
-    pay.enqueue_now(engine, "b", order=order)
+    pay.enqueue(engine, "a", order=order, amount=Decimal("9.90"))
+    pay.enqueue(engine, "b", order=order)
     assert _run(engine, queue).stats.completed == 2
     assert sorted(found) == [(order, Decimal(1), "b"), (order, Decimal("9.90"), "a")]
     assert count_effects(database) == 2
@@ -68,7 +68,7 @@ def test_handlers_beside_jobs(queue: Queue, engine: Engine) -> None:
     def call(delivery: Delivery) -> None:
         found.append(delivery.payload)
 
-    parse.enqueue_now(engine, "a", upload="typed")
+    parse.enqueue(engine, "a", upload="typed")
     send(engine, queue, {"upload": "plain"}, kind="parse")
     send(engine, queue, [1], kind="call")
     _run(engine, queue)
@@ -99,7 +99,7 @@ def test_a_payload_that_does_not_fit(queue: Queue, engine: Engine) -> None:
 
     sent = send(engine, queue, *(payload for payload, _ in _UNFIT), kind="parse")
     _run(engine, queue)
-    dead = {letter.message_id: letter for letter in queue.dead_letters(engine)}
+    dead = {letter.message_id: letter for letter in queue.dead_letters.list(engine)}
     assert called == []
     for message_id, (_, words) in zip(sent, _UNFIT, strict=True):
         assert dead[message_id].attempts == 1
@@ -118,7 +118,7 @@ def test_an_older_payload(engine: Engine) -> None:
     def parse_of_new(upload: str, pages: int = 7) -> None:
         found.append((upload, pages))
 
-    parse_of_old.enqueue_now(engine, "a", "x", color="red")
+    parse_of_old.enqueue(engine, "a", "x", color="red")
     _run(engine, new)
     assert found == [("x", 7)]
 
@@ -135,7 +135,7 @@ def test_a_newer_payload(start: StartWorker, engine: Engine) -> None:
     def parse_of_new(context: Context, upload: str, pages: int = 0) -> None:
         found.append(("new", upload, pages, context.delivery.attempt))
 
-    parse_of_new.enqueue_now(engine, "a", "x", pages=3)
+    parse_of_new.enqueue(engine, "a", "x", pages=3)
     soon = RetryPolicy(first=timedelta(milliseconds=1), cap=timedelta(milliseconds=1))
     worker = start(old, retry=soon)
     until(lambda: worker.stats.released >= 1, "the old worker has given it back")

@@ -10,7 +10,8 @@ from sqlalchemy import Engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, InvalidArgument, Queue, Worker, WorkerError
+from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, InvalidArgument, Queue, Worker
+from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.testing import drain, inline, perform, rolled_back
 from tests.worker.helpers import send
 from tests.worker.isolated import say_pid
@@ -138,7 +139,7 @@ def test_jobs_and_middleware(queue: Queue, engine: Engine) -> None:
         with pytest.raises(InvalidArgument, match=r"several are: "):
             Context(context._held, None, {"a": 1, "b": 2}).resource(int)
 
-    parse.enqueue_now(engine, channel="a", client="payload")
+    parse.enqueue(engine, channel="a", client="payload")
     Worker(engine, queue, housekeeping=False).run(drain=True)
     assert seen[0] is seen[2]
     assert seen[1] == "payload"

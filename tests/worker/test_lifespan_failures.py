@@ -13,7 +13,8 @@ import pytest
 from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, StartError, Worker
+from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, Worker
+from sqlalchemy_fairqueue.errors import StartError
 from tests.worker.helpers import send
 from tests.worker.lifespans import Client, Steps, declare
 

@@ -86,8 +86,8 @@ def test_an_engine(app: Database) -> None:
         # The pool is the first engine's.
         listeners[name](made if name in _OF_THE_POOL else engine)
         queue = _handled(f"{name}, {options}")
-        queue.enqueue_now(engine, channel="a", payload=1)
-        later = queue.enqueue_now(engine, channel="a", payload=2)
+        queue.enqueue(engine, channel="a", payload=1)
+        later = queue.enqueue(engine, channel="a", payload=2).message_id
         assert queue.cancel(engine, later).outcome == "cancelled"
         assert app.value("select count(*) from app.fq_message") == 1, queue
         worker = Worker(engine, queue)
@@ -105,9 +105,9 @@ async def test_an_async_engine(app: Database) -> None:
         engine = create_async_engine(async_url(app.url))
         listen(engine.sync_engine)
         queue = _handled(name)
-        await queue.aenqueue_now(engine, channel="a", payload=1)
-        later = await queue.aenqueue_now(engine, channel="a", payload=2)
-        assert (await queue.acancel(engine, later)).outcome == "cancelled"
+        await queue.enqueue(engine, channel="a", payload=1)
+        later = (await queue.enqueue(engine, channel="a", payload=2)).message_id
+        assert (await queue.cancel(engine, later)).outcome == "cancelled"
         worker = AsyncWorker(engine, queue)
         await worker.run(drain=True)
         assert worker.stats.completed == 1, name

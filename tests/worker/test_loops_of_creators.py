@@ -9,7 +9,8 @@ import pytest
 from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from sqlalchemy_fairqueue import AsyncWorker, InvalidArgument, Queue, WorkerError
+from sqlalchemy_fairqueue import AsyncWorker, InvalidArgument, Queue
+from sqlalchemy_fairqueue.errors import WorkerError
 from tests.fixtures.database import Database
 from tests.fixtures.drivers import async_url
 from tests.worker.helpers import retimed, send

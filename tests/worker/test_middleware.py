@@ -9,7 +9,8 @@ from sqlalchemy import Engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session, sessionmaker
 
-from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, InvalidArgument, Queue, Release, Worker, WorkerError
+from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, InvalidArgument, Queue, Release, Worker
+from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.testing import aperform, drain, perform
 from tests.fixtures.database import Database
 from tests.worker.helpers import count_effects, send, write_effect
@@ -47,7 +48,7 @@ def test_the_order(queue: Queue, engine: Engine) -> None:
     def handle(_: Delivery) -> None:
         steps.append("handler")
 
-    queue.enqueue_now(engine, channel="a", payload=1)
+    queue.enqueue(engine, channel="a", payload=1)
     Worker(engine, queue, housekeeping=False, middleware=[_around(steps, "outer")]).run(drain=True)
     assert steps == [
         "outer before a", "first before a", "second before a", "handler", "second after", "first after", "outer after",
@@ -95,7 +96,7 @@ def test_the_transaction_is_the_handlers(queue: Queue, engine: Engine, database:
     send(engine, queue, "fail", "work", max_attempts=1)
     Worker(engine, queue, housekeeping=False).run(drain=True)
     assert count_effects(database) == 1
-    assert [one.reason for one in queue.dead_letters(engine)] == ["attempts exhausted"]
+    assert [one.reason for one in queue.dead_letters.list(engine)] == ["attempts exhausted"]
 
 
 def test_an_outcome_in_place_of_the_handler(queue: Queue, engine: Engine) -> None:
@@ -117,7 +118,7 @@ def test_an_outcome_in_place_of_the_handler(queue: Queue, engine: Engine) -> Non
     worker = Worker(engine, queue, housekeeping=False)
     worker.run(drain=True)
     assert sorted(handled) == [("other", 1), ("work", 1)]
-    [dead] = queue.dead_letters(engine)
+    [dead] = queue.dead_letters.list(engine)
     assert "ValueError: broken" in (dead.error or "")
 
 

@@ -117,7 +117,7 @@ async def test_its_message_is_cancelled(queue: Queue, engine: Engine, database: 
     [message_id] = send(engine, queue, 1)
     async with make(timings=MANY_HEARTBEATS, lease=LONG_LEASE) as worker:
         await auntil(begun.is_set, "it has written")
-        await queue.acancel(worker._options.engine, message_id)  # type: ignore[arg-type]
+        await queue.cancel(worker._options.engine, message_id)  # type: ignore[misc]
         await auntil(lambda: is_empty(database), "the message is gone")
         await auntil(lambda: worker.stats.hung == 1, "its thread goes on")
         go.set()

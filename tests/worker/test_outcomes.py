@@ -84,7 +84,7 @@ def test_what_cannot_be_read(queue: Queue, engine: Engine, database: Database, s
     start(queue)
     until(lambda: is_empty(database), "all have ended")
     assert seen == [3]
-    reasons = {letter.message_id: letter.reason or "" for letter in queue.dead_letters(engine)}
+    reasons = {letter.message_id: letter.reason or "" for letter in queue.dead_letters.list(engine)}
     assert "cannot be decoded" in reasons[payload]
     assert "the headers beside it" in reasons[headers]
 
@@ -230,7 +230,7 @@ def test_exceptions_of_the_policy(queue: Queue, engine: Engine, database: Databa
         send(engine, queue, 1, kind=kind)
     worker = start(queue, retry=RetryPolicy(retry_on=(OSError,), first=_LATER, cap=_LATER))
     until(lambda: worker.stats.buried == 2, "both are dead letters")
-    letters = {letter.kind: (letter.attempts, letter.reason) for letter in queue.dead_letters(engine)}
+    letters = {letter.kind: (letter.attempts, letter.reason) for letter in queue.dead_letters.list(engine)}
     assert letters == dict.fromkeys(kinds, (1, "not retried: KeyError"))
     assert count_effects(database) == 0
 

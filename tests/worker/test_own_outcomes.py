@@ -157,7 +157,7 @@ async def test_an_outcome_that_says_nothing(queue: Queue, engine: Engine) -> Non
     send(engine, queue, "raised", "returned")
     await asyncio.to_thread(Worker(engine, queue, housekeeping=False, retry=_AT_ONCE).run, drain=True)
     exhausted = "attempts exhausted: the policy's limit is 2"
-    assert [letter.reason for letter in queue.dead_letters(engine)] == [exhausted] * 2
+    assert [letter.reason for letter in queue.dead_letters.list(engine)] == [exhausted] * 2
     for payload in ("raised", "returned"):
         with pytest.raises(Unknown):
             await aperform(queue, payload)

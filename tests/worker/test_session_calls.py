@@ -179,7 +179,7 @@ def test_each_call_of_a_job_gets_its_arguments(queue: Queue, engine: Engine) -> 
         if len(seen) < 4:
             _conflict(session)
 
-    parse.enqueue_now(engine, "customer-7", files=["a.pdf"], tags={"a": {}})
+    parse.enqueue(engine, "customer-7", files=["a.pdf"], tags={"a": {}})
     Worker(engine, queue, housekeeping=False).run(drain=True)
     call: list[object] = [{"files": ["a.pdf", "b.pdf"], "tags": {"a": {}}}, ("b.pdf", ("a", {}))]
     assert seen == call * 2
@@ -219,7 +219,7 @@ async def test_the_flush_is_within_the_middleware(
         event.listen(session, "before_commit", lambda _: seen.append(_actor.get()))
         session.add(_Row())
 
-    queue.enqueue_now(engine, channel="customer-7", payload=1)
+    queue.enqueue(engine, channel="customer-7", payload=1)
     worker = await serve(handle, _as_channel)
     assert (worker.stats.completed, database.value("select actor from audited")) == (1, "customer-7")
     assert seen == ["customer-7"]

@@ -137,7 +137,7 @@ def test_a_session_of_a_job_is_known_by_its_annotation(queue: Queue, engine: Eng
     def bill(db: _Audited, *, order: int) -> None:
         found.append((order, isinstance(db, _Audited)))
 
-    bill.enqueue_now(engine, channel="a", order=1)
+    bill.enqueue(engine, channel="a", order=1)
     Worker(engine, queue).run(drain=True)
     assert found == [(1, True)]
 
@@ -155,7 +155,7 @@ def test_handlers_of_two_classes_of_sessions(queue: Queue, engine: Engine) -> No
         found.append(type(session).__mro__[1].__name__)
 
     for kind in "ab":
-        queue.enqueue_now(engine, channel="a", payload=1, kind=kind)
+        queue.enqueue(engine, channel="a", payload=1, kind=kind)
     with pytest.raises(InvalidArgument, match="give them one class"):
         Worker(engine, queue).run(drain=True)
     Worker(engine, queue, session_factory=sessionmaker(engine, class_=_Both)).run(drain=True)

@@ -36,7 +36,7 @@ def _check(worker: Worker | AsyncWorker, queue: Queue, engine: Engine, calls: li
     counts = worker.stats.as_dict()
     expected = {"completed": 3, "lost": 0, "retried": 1, "released": 1, "buried": 1}
     assert {name: counts[name] for name in expected} == expected
-    assert [letter.reason for letter in queue.dead_letters(engine)] == ["poison"]
+    assert [letter.reason for letter in queue.dead_letters.list(engine)] == ["poison"]
 
 
 def test_in_its_session(
@@ -118,7 +118,7 @@ def test_an_end_that_did_not_count(
         session.execute(text("insert into effect values (1)"))
         if delivery.payload == "refused":
             with pytest.raises(InvalidArgument):
-                queue.complete(42, delivery)  # type: ignore[arg-type]
+                queue.complete(42, delivery)  # type: ignore[call-overload]
         else:
             nested = session.begin_nested()
             queue.release(session, delivery)
@@ -174,7 +174,7 @@ def test_a_retry_of_the_last_attempt(
     send(engine, queue, 1, max_attempts=1)
     until(lambda: worker.stats.buried, "it is counted")
     worker.stop()
-    assert [letter.error for letter in queue.dead_letters(engine)] == ["no use"]
+    assert [letter.error for letter in queue.dead_letters.list(engine)] == ["no use"]
     assert "is a dead letter now, at attempt 1 of 1" in caplog.text
 
 

@@ -5,7 +5,7 @@ import pickle
 import threading
 from typing import Self
 
-from sqlalchemy_fairqueue import WorkerStats
+from sqlalchemy_fairqueue.reports import WorkerStats
 
 
 class _Rival(int):

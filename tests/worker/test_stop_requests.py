@@ -52,7 +52,7 @@ def test_a_handler_finishes(
     worker = start(queue, name="w1", concurrency=1, lease=LONG_LEASE, timings=_SOON)
     assert at_work.wait(PATIENCE.total_seconds())
     with Session(engine) as session, session.begin():
-        assert queue.stop_worker(session, "w1", by="dana")
+        assert queue.admin.stop_worker(session, "w1", by="dana")
         assert not _has_stopped(worker)
     until(lambda: "worker w1 stopped" in caplog.text, "it has stopped")
     assert "worker w1 stops: 'dana' asked it to, at " in caplog.text
@@ -69,7 +69,7 @@ def test_run_returns(engine: Engine, handled: Queue, database: Database) -> None
         until(lambda: worker.health().ready, "it runs")
         send(engine, handled, 1)
         until(lambda: is_empty(database), "it works")
-        handled.stop_worker(engine, "w1")
+        handled.admin.stop_worker(engine, "w1")
         thread.join(PATIENCE.total_seconds())
         assert not thread.is_alive()
 
@@ -80,7 +80,7 @@ def test_others_go_on(start: StartWorker, handled: Queue, engine: Engine, databa
     mails.handler(_ignore)
     two = [start(handled, name="w1", timings=_SOON), start(mails, handled, name="w1", timings=_SOON)]
     others = [start(handled, name="w2", timings=_SOON), start(mails, name="w1", timings=_SOON)]
-    handled.stop_worker(engine, "w1")
+    handled.admin.stop_worker(engine, "w1")
     until(lambda: all(map(_has_stopped, two)), "both have stopped")
     send(engine, handled, 1)
     send(engine, mails, 1)
@@ -90,10 +90,10 @@ def test_others_go_on(start: StartWorker, handled: Queue, engine: Engine, databa
 
 def test_before_any_lease(start: StartWorker, handled: Queue, engine: Engine) -> None:
     """A worker without a lease hears of it; the call says that it has seen none."""
-    assert handled.stop_worker(engine, "w1") is False
+    assert handled.admin.stop_worker(engine, "w1") is False
     worker = start(handled, name="w1", listen=False, poll_interval=timedelta(hours=1), timings=_SOON)
     until(lambda: worker.health().ready, "it runs")
-    assert handled.stop_worker(engine, "w1") is False
+    assert handled.admin.stop_worker(engine, "w1") is False
     until(lambda: _has_stopped(worker), "it has stopped")
 
 
@@ -108,12 +108,12 @@ async def test_async(async_engine: AsyncEngine, queue: Queue, caplog: pytest.Log
         await auntil(lambda: context.stopping, "it is told")
         done.append(1)
 
-    await queue.aenqueue_now(async_engine, channel="a", payload=1)
+    await queue.enqueue(async_engine, channel="a", payload=1)
     worker = retimed(AsyncWorker(async_engine, queue, name="w1", lease=LONG_LEASE), **_SOON)
     running = asyncio.create_task(worker.run())
     async with asyncio.timeout(PATIENCE.total_seconds()):
         await at_work.wait()
-        assert await queue.astop_worker(async_engine, "w1")
+        assert await queue.admin.stop_worker(async_engine, "w1")
         await running
     assert done == [1]
     async with async_engine.connect() as connection:
@@ -126,7 +126,7 @@ async def test_async_without_run(async_engine: AsyncEngine, handled: Queue) -> N
     worker = retimed(AsyncWorker(async_engine, handled, name="w1"), **_SOON)
     for _ in range(2):
         await worker.start()
-        await handled.astop_worker(async_engine, "w1")
+        await handled.admin.stop_worker(async_engine, "w1")
         await auntil(lambda: worker._runtime is None and worker._stopping is None, "it has stopped")
 
 
@@ -134,7 +134,7 @@ def test_a_rollback_asks_nobody(start: StartWorker, handled: Queue, engine: Engi
     """Only the commit counts: a worker goes on that was asked in a transaction that rolled back."""
     worker = start(handled, name="w1", timings=_SOON)
     with Session(engine) as session:
-        handled.stop_worker(session, "w1")
+        handled.admin.stop_worker(session, "w1")
         session.rollback()
     assert database.value("select count(*) from fq_stop_request") == 0
     send(engine, handled, 1)
@@ -150,7 +150,7 @@ def _made_old(database: Database, consumers: str) -> None:
 def test_old_requests_go(queue: Queue, engine: Engine, database: Database) -> None:
     """Housekeeping deletes requests that are an hour old, but for those that another transaction has locked."""
     for name in ("old", "older", "locked", "new"):
-        queue.stop_worker(engine, name)
+        queue.admin.stop_worker(engine, name)
     _made_old(database, "<> 'new'")
     with engine.begin() as connection:
         connection.exec_driver_sql("select from fq_stop_request where consumer = 'locked' for update")
@@ -161,10 +161,10 @@ def test_old_requests_go(queue: Queue, engine: Engine, database: Database) -> No
 def test_a_request_locks_no_other(queue: Queue, engine: Engine, database: Database) -> None:
     """Two transactions that ask different workers wait for nothing, whoever was asked an hour ago."""
     for name in ("w1", "w2"):
-        queue.stop_worker(engine, name)
+        queue.admin.stop_worker(engine, name)
     _made_old(database, "in ('w1', 'w2')")
     with engine.begin() as connection:
-        queue.stop_worker(connection, "w1")
+        queue.admin.stop_worker(connection, "w1")
         locked = "select from fq_stop_request where consumer = 'w2' for update nowait"
         with engine.begin() as other:
             assert other.exec_driver_sql(locked).rowcount == 1
@@ -179,10 +179,10 @@ def test_the_number_deleted_at_once(database: Database) -> None:
 
 def test_asked_again(queue: Queue, engine: Engine, database: Database) -> None:
     """Each request has another time, also where the clock stands still or goes back."""
-    queue.stop_worker(engine, "w1", by="dana")
+    queue.admin.stop_worker(engine, "w1", by="dana")
     database.execute("update fq_stop_request set requested_at = requested_at + 3600000000")
     before = database.value("select requested_at from fq_stop_request")
-    queue.stop_worker(engine, "w1", by="otto")
+    queue.admin.stop_worker(engine, "w1", by="otto")
     assert database.value("select requested_at from fq_stop_request") == before + 1
     assert database.value("select requested_by from fq_stop_request") == "otto"
 
@@ -191,4 +191,4 @@ def test_asked_again(queue: Queue, engine: Engine, database: Database) -> None:
 def test_bad_names(queue: Queue, engine: Engine, consumer: str, by: str | None) -> None:
     """Names that are none are refused before anything is sent."""
     with pytest.raises(InvalidArgument):
-        queue.stop_worker(engine, consumer, by=by)
+        queue.admin.stop_worker(engine, consumer, by=by)

@@ -12,7 +12,8 @@ import pytest
 from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, Worker, WorkerError
+from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, Worker
+from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.worker.prefetch import Prefetch
 from tests.fixtures.database import Database

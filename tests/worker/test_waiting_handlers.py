@@ -10,7 +10,8 @@ import pytest
 from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from sqlalchemy_fairqueue import AsyncWorker, Delivery, HandlerWaitWarning, Queue, ResultNotReady, Worker
+from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, ResultNotReady, Worker
+from sqlalchemy_fairqueue.errors import HandlerWaitWarning
 from sqlalchemy_fairqueue.testing import aperform, perform
 from tests.worker.helpers import send
 
@@ -38,7 +39,7 @@ def test_a_plain_handler(queue: Queue, engine: Engine) -> None:
     [other] = send(engine, queue, {}, kind="child", delay=timedelta(hours=1))
     send(engine, queue, *waits, max_attempts=1)
     Worker(engine, queue, housekeeping=False).run(drain=True)
-    letters = queue.dead_letters(engine)
+    letters = queue.dead_letters.list(engine)
     assert [bool(_WARNED.search(letter.error or "")) for letter in letters] == [True] * 3
     for asks in waits:
         with pytest.warns(HandlerWaitWarning, match=_TEXT) as found, pytest.raises(ResultNotReady):
@@ -51,12 +52,12 @@ async def test_an_async_handler(queue: Queue, engine: Engine, async_engine: Asyn
 
     @queue.handler
     async def handle(_: Delivery) -> Any:
-        return await queue.aresult(async_engine, other, timeout=_SHORT)
+        return await queue.result(async_engine, other, timeout=_SHORT)
 
     [other] = send(engine, queue, 1, delay=timedelta(hours=1))
     send(engine, queue, 1, max_attempts=1)
     await AsyncWorker(async_engine, queue, housekeeping=False).run(drain=True)
-    [letter] = queue.dead_letters(engine)
+    [letter] = queue.dead_letters.list(engine)
     assert _WARNED.search(letter.error or "")
     with pytest.warns(HandlerWaitWarning, match=_TEXT) as found, pytest.raises(ResultNotReady):
         await aperform(queue, 1)

@@ -18,6 +18,7 @@ from multiprocessing import resource_tracker, util
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import HandlerCrashed, WorkerError, said
+from sqlalchemy_fairqueue.queue.handlers import handlers_of
 from sqlalchemy_fairqueue.worker.decisions import RemoteError
 from sqlalchemy_fairqueue.worker.executors import child_main
 
@@ -45,7 +46,7 @@ def check_isolated(queues: Iterable[Queue]) -> None:
             "a worker was started while a child process imports the main module; start it under "
             "if __name__ == '__main__':"
         )
-    isolated = [(queue, one) for queue in queues for one in queue.handlers.values() if one.isolated]
+    isolated = [(queue, one) for queue in queues for one in handlers_of(queue).values() if one.isolated]
     if isolated and multiprocessing.current_process().daemon:
         raise WorkerError(
             f"queue {isolated[0][0].name!r} has a handler with isolation='process', and this is a daemonic process of "

@@ -26,6 +26,7 @@ from sqlalchemy_fairqueue.errors import (
     said,
 )
 from sqlalchemy_fairqueue.queue.contexts import Context, variables_of
+from sqlalchemy_fairqueue.queue.handlers import handlers_of
 from sqlalchemy_fairqueue.queue.middleware import call_of
 from sqlalchemy_fairqueue.unit_of_work import Settle, Verb, guard, record, recorded
 from sqlalchemy_fairqueue.values import Outcome, RetryPolicy
@@ -292,7 +293,7 @@ class _Exhausted(Exception):
 
 
 def _policy(held: HeldDelivery, default: RetryPolicy) -> RetryPolicy:
-    return held.queue.policy(held.queue.queue.handlers.get(held.delivery.kind), default)
+    return held.queue.policy(handlers_of(held.queue.queue).get(held.delivery.kind), default)
 
 
 def _log(level: int, worker: str, held: HeldDelivery, error: BaseException, decision: Decision | None = None) -> None:

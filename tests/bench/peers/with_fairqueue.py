@@ -47,7 +47,7 @@ class Fairqueue:
     async def enqueue(self, messages: list[tuple[str, int]]) -> None:
         if len(messages) == 1:
             ((tenant, number),) = messages
-            self._queue.enqueue_now(self._engine, channel=tenant, payload=number)
+            self._queue.enqueue(self._engine, channel=tenant, payload=number)
             return
         by_cost = self._fair_by == "cost"
         many = [

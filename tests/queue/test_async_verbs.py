@@ -1,9 +1,10 @@
-"""Every awaited twin does on an async engine what its namesake does on a sync one."""
+"""Every verb does on an async engine what it does on a sync one."""
 
 import re
 from collections.abc import Generator
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -15,40 +16,41 @@ from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, Queue
 from tests.fixtures.database import Database, MakeDatabase
 from tests.fixtures.drivers import sync_url
 from tests.queue.damage import lose
+from tests.queue.verbs import verbs as every_verb
 
 _DAY = timedelta(days=1)
 Steps = Generator[tuple[Any, ...], Any, None]
 
 
 def _steps(queue: Queue, engine: Engine, database: Database) -> Steps:
-    """Calls of all verbs that have twins, each with what it takes besides the engine; their answers come back."""
+    """Calls of all verbs, each with what it takes besides the engine; their answers come back."""
     yield from _configuration()
     yield from _messages(database)
     with Session(engine) as session, session.begin(), queue.group(session) as group:
         group.enqueue_many([Enqueue(channel="a", payload=0)])
-    yield "group_status", group.id
-    yield "groups", {"is_open": True}
-    yield "cancel_group", group.id
+    yield "groups.status", group.id
+    yield "groups.list", {"is_open": True}
+    yield "groups.cancel", group.id
     yield from _schedules()
-    for verb in ("stats", "channels", "consumers", "contention"):
+    for verb in ("stats", "channels", "admin.consumers", "admin.contention"):
         yield (verb,)
     yield "channels", {"busy": True}
-    yield "stop_worker", "nobody"
-    yield "plans", "gold"
-    yield "limits", "api"
+    yield "admin.stop_worker", "nobody"
+    yield "plans.list", "gold"
+    yield "limits.list", "api"
     yield "configure", {"limits": None, "default_plan": None}
-    yield "remove_limit", "api"
+    yield "limits.remove", "api"
     for name in (one.channel for one in queue.channels(engine)):
         yield "configure_channel", name, {"plan": None, "reset": "all"}
-    yield "remove_plan", "gold"
-    yield ("plans",)
+    yield "plans.remove", "gold"
+    yield ("plans.list",)
 
 
 def _configuration() -> Steps:
     yield "configure", {"history": True, "result_retention": _DAY, "max_concurrency": 50, "fair_by": "cost"}
-    yield "configure_limit", "api", {"max_concurrency": 90}
+    yield "limits.configure", "api", {"max_concurrency": 90}
     yield "configure", {"limits": ["api"]}
-    yield "configure_plan", "gold", {"weight": 2, "max_backlog": 90}
+    yield "plans.configure", "gold", {"weight": 2, "max_backlog": 90}
     yield "configure", {"default_plan": "gold", "dead_letter_retention": {"odd": _DAY}}
     yield "configure_channel", "b", {"plan": "gold", "max_backlog": None}
     yield "configure_channel", "c", ChannelPolicy(max_concurrency=40)
@@ -58,11 +60,11 @@ def _configuration() -> Steps:
 
 
 def _messages(database: Database) -> Steps:
-    first = yield "enqueue_now", {"channel": "a", "payload": 1, "key": "k", "unique_for": _DAY}
-    yield "enqueue_now", {"channel": "a", "payload": 1, "key": "k", "unique_for": _DAY}
+    first = yield "enqueue", {"channel": "a", "payload": 1, "key": "k", "unique_for": _DAY}
+    yield "enqueue", {"channel": "a", "payload": 1, "key": "k", "unique_for": _DAY}
     many = yield "enqueue_many", [Enqueue(channel=name, payload=name, cost=9, kind="odd") for name in "aabbccddee"]
     later, lost, *_ = yield "enqueue_many", [Enqueue(channel="f", payload=n, delay=_DAY) for n in range(3)]
-    yield "message", first
+    yield "message", first.message_id
     yield "message", {"channel": "a", "key": "k"}
     yield "messages", {"channel": "b"}
     one, two, three, four, five, six, *_ = yield "dequeue", {"limit": 7, "lease": _DAY, "max_bytes": 10**6}
@@ -72,31 +74,31 @@ def _messages(database: Database) -> Steps:
     yield "retry", two, {"delay": _DAY, "error": "no page", "cost": 2}
     yield "release", three, {"delay": _DAY}
     yield "bury", [four, five, six], {"reason": "no good", "error": "no ink"}
-    yield "dead_letters", {"error": "ink", "limit": 2}
-    yield "redrive", four.message_id
-    yield "purge_dead", five.message_id
-    yield "purge_dead", {"kind": "nobody"}
-    yield "attempts", two.message_id
-    yield "retry_now", two.message_id
-    yield "retry_now", later.message_id
-    yield "move", many[-1].message_id, "new"
+    yield "dead_letters.list", {"error": "ink", "limit": 2}
+    yield "dead_letters.redrive", four.message_id
+    yield "dead_letters.purge", five.message_id
+    yield "dead_letters.purge", {"kind": "nobody"}
+    yield "admin.attempts", two.message_id
+    yield "admin.retry_now", two.message_id
+    yield "admin.retry_now", later.message_id
+    yield "admin.move", many[-1].message_id, "new"
     yield "cancel", many[-2].message_id
     yield "purge", "d"
     lose(database, lost.message_id)
-    yield "retry_now", lost.message_id
+    yield "admin.retry_now", lost.message_id
     yield "dequeue", {"limit": 90}
     yield "channels", {"channel": "f"}
     yield "resume", {"channel": "f"}
 
 
 def _schedules() -> Steps:
-    yield "schedule", "nightly", {"channel": "a", "cron": "0 3 * * *"}
-    yield "pause_schedule", "nightly", {"channel": "a"}
-    yield "schedules", {"channel": "a"}
-    yield "resume_schedule", "nightly", {"channel": "a"}
-    yield "run_schedule", "nightly", {"channel": "a"}
-    yield "unschedule", "nightly", {"channel": "a"}
-    yield ("schedules",)
+    yield "schedules.set", "nightly", {"channel": "a", "cron": "0 3 * * *"}
+    yield "schedules.pause", "nightly", {"channel": "a"}
+    yield "schedules.list", {"channel": "a"}
+    yield "schedules.resume", "nightly", {"channel": "a"}
+    yield "schedules.run", "nightly", {"channel": "a"}
+    yield "schedules.remove", "nightly", {"channel": "a"}
+    yield ("schedules.list",)
 
 
 def _told(value: Any) -> Any:
@@ -131,13 +133,12 @@ async def test_the_answers_are_the_same(
         answered.append((step[0], _told(answer)))
         step = _next(steps, answer)
     plain.dispose()
-    names = {name for name in dir(Queue) if not name.startswith("_")}
-    assert verbs == {name for name in names if f"a{name}" in names}
+    assert verbs == every_verb()
     awaited = Queue(queue.name)
     steps = _steps(awaited, engine, database)
     step = next(steps)
     for expected in answered:
-        answer = await _call(awaited, f"a{step[0]}", async_engine, step[1:])
+        answer = await _call(awaited, step[0], async_engine, step[1:])
         assert (step[0], _told(answer)) == expected
         step = _next(steps, answer)
 
@@ -145,7 +146,7 @@ async def test_the_answers_are_the_same(
 def _call(queue: Queue, verb: str, where: object, arguments: tuple[Any, ...]) -> Any:
     given = [one for one in arguments if not isinstance(one, dict)]
     named = {name: value for one in arguments if isinstance(one, dict) for name, value in one.items()}
-    return getattr(queue, verb)(where, *given, **named)
+    return attrgetter(verb)(queue)(where, *given, **named)
 
 
 def _next(steps: Steps, answer: object) -> tuple[Any, ...]:

@@ -1,0 +1,211 @@
+"""What operators ask of single messages and workers, and do with them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.database import DeadLetterFilter
+from sqlalchemy_fairqueue.queue.base import Facet, QueueBase
+from sqlalchemy_fairqueue.queue.lookups import ERROR
+from sqlalchemy_fairqueue.queue.verbs import verb
+from sqlalchemy_fairqueue.values import check_count, check_message_id, check_name
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from sqlalchemy_fairqueue.queue.verbs import Where
+    from sqlalchemy_fairqueue.values import AttemptDetails, ConsumerInfo, Contention, MoveOutcome, RetryNowOutcome
+
+
+class Admin(Facet[QueueBase]):
+    """What operators do rarely, as ``queue.admin``: done at once, since it returns what it found.
+
+    On a session or connection it is part of its transaction, on an engine it has one of its own.
+
+    Example:
+        >>> queue.admin.consumers(engine)
+        []
+    """
+
+    @verb
+    def move(self, where: Where, message_id: int | None, channel: str) -> MoveOutcome:
+        """Put a message that waits into another channel of the queue, where it stands by its time and priority.
+
+        It keeps its id, key, payload and attempts. The channel is made if it is new. A bound of its backlog does not
+        hold the message up. On a session or connection the move is part of the transaction, on an engine it has one of
+        its own.
+
+        In the lock order it counts as a settlement: the transaction cannot enqueue afterwards. Use an engine, or a
+        transaction of its own. It waits for a transaction that makes the channel or adds the same key to it, then for
+        one that delivers, settles, cancels or replaces the message, and locks all of these. A cancel that waits for the
+        move finds the message missing, and must be called again.
+
+        Args:
+            where: A session, Connection or Engine.
+            message_id: The message.
+            channel: The channel to put it into.
+
+        Returns:
+            "moved"; "unchanged": it is in that channel; "leased": a consumer holds it, so that it stays; "duplicate":
+            another message of that channel holds its key, so that it stays; "missing": done, dead, withdrawn, or of
+            another queue.
+
+        Raises:
+            InvalidArgument: A bad argument.
+            AutocommitError: On a session or connection in AUTOCOMMIT.
+
+        Example:
+            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
+            >>> queue.admin.move(engine, message_id, "customer-8")
+            'moved'
+        """
+        checked = check_message_id(message_id)
+        check_name("channel", channel)
+        asked = partial(database.move_message, target=self._target, message_id=checked, channel=channel)
+        return self._ask(where, partial(asked, policy=self._queue.defaults, notify=self._queue.notify), settles=True)
+
+    @verb
+    def retry_now(self, where: Where, message_id: int | None) -> RetryNowOutcome:
+        """Let a message be tried at once: one that waits for its time, or for its next attempt, or that is dead.
+
+        One that waits is due now, and stands in its channel as if it had been enqueued without a delay. Its attempts
+        stay counted. A dead letter is redriven, as by ``queue.dead_letters.redrive``. Limits, rates and pauses hold as
+        ever.
+
+        In the lock order it counts as a settlement: the transaction cannot enqueue afterwards. Use an engine, or a
+        transaction of its own. It waits for one that delivers, settles, cancels or replaces the message, and locks it;
+        of a dead letter it locks what a redrive locks.
+
+        Args:
+            where: A session, Connection or Engine.
+            message_id: The message, or the dead letter.
+
+        Returns:
+            "due"; "unchanged": it was due already; "redriven": it was dead; "leased": a consumer holds it; "duplicate":
+            it is dead, and another message holds its key, so that it stays dead; "missing": done, withdrawn, or of
+            another queue.
+
+        Raises:
+            InvalidArgument: A bad argument.
+            AutocommitError: On a session or connection in AUTOCOMMIT.
+
+        Example:
+            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, delay=timedelta(hours=1)).message_id
+            >>> queue.admin.retry_now(engine, message_id)
+            'due'
+        """
+        checked = check_message_id(message_id)
+        letter = DeadLetterFilter([checked])
+
+        def work(connection: Connection) -> RetryNowOutcome:
+            outcome = database.make_due(connection, self._target, checked, notify=self._queue.notify)
+            if outcome != "missing":
+                return outcome
+            found = database.redrive(connection, self._target, letter, limit=1, notify=self._queue.notify)
+            return cast("RetryNowOutcome", found[checked])
+
+        return self._ask(where, work, settles=True)
+
+    @verb
+    def attempts(self, where: Where, message_id: int | None, *, limit: int = 100) -> tuple[AttemptDetails, ...]:
+        """The attempts of a message that ended without completing it, the first first, also of one that is dead.
+
+        A queue records them after ``queue.configure(where, history=True)``, and keeps them for its retention. An
+        attempt that a worker did not end shows as "expired", when its lease was found to be over. It costs O(log n) and
+        what is returned.
+
+        Args:
+            where: A session, Connection or Engine.
+            message_id: The message, or the dead letter, or one that was completed since.
+            limit: Most to return, the last ones, 1 to 10,000.
+
+        Raises:
+            InvalidArgument: A bad argument.
+
+        Example:
+            >>> queue.configure(engine, history=True)
+            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
+            >>> queue.retry(engine, queue.dequeue(engine), error="busy")
+            >>> [attempt.error for attempt in queue.admin.attempts(engine, message_id)]
+            ['busy']
+        """
+        checked = check_message_id(message_id)
+        check_count("limit", limit, 1, 10_000)
+
+        def work(connection: Connection) -> tuple[AttemptDetails, ...]:
+            return tuple(database.message_attempts(connection, self._target, checked, limit=limit, chars=ERROR))
+
+        return self._ask(where, work)
+
+    @verb
+    def stop_worker(self, where: Where, consumer: str, *, by: str | None = None) -> bool:
+        """Ask a worker to stop gracefully, as at a SIGTERM: with its own grace, and from all of its queues.
+
+        The worker polls for it and hears of it within about two seconds after the commit, also if it waits for work or
+        all of its handlers are busy; its log says who asked. Every worker of the queue with this name stops, also in
+        other processes. A worker that starts after the commit does not. So a supervisor that starts workers again
+        after each end starts this one again, too.
+
+        On a session or connection the request is part of the transaction, on an engine it has one of its own. It waits
+        for another transaction that has asked the same consumer.
+
+        Args:
+            where: A session, Connection or Engine.
+            consumer: The worker's name, as :meth:`consumers` shows it.
+            by: Who asks, for the worker's log. Default: the role of the database.
+
+        Returns:
+            Whether a consumer of that name has a lease that has not expired. False: there is probably none, or it has
+            just started; the request stands all the same.
+
+        Raises:
+            InvalidArgument: A bad name.
+
+        Example:
+            >>> queue.admin.stop_worker(engine, "worker-1", by="alice")  # nobody of that name works on the queue
+            False
+        """
+        check_name("consumer", consumer)
+        if by is not None:
+            check_name("by", by)
+        return self._ask(where, partial(database.request_stop, target=self._target, consumer=consumer, by=by))
+
+    @verb
+    def consumers(self, where: Where, *, limit: int = 100) -> list[ConsumerInfo]:
+        """The consumers with a lease that has not expired, and what each holds, the most messages first.
+
+        Args:
+            where: A session, connection or engine.
+            limit: Most consumers to return, 1 to 100,000.
+
+        Raises:
+            InvalidArgument: A bad argument.
+
+        Example:
+            >>> queue.admin.consumers(engine)
+            []
+        """
+        check_count("limit", limit, 1, 100_000)
+        return self._ask(where, partial(database.consumers, target=self._target, limit=limit))
+
+    @verb
+    def contention(self, where: Where, *, limit: int = 100) -> Contention:
+        """The channels that wait longest and those with the most messages out, with what decides whose turn it is.
+
+        It costs about what ``queue.stats`` costs.
+
+        Args:
+            where: A session, connection or engine.
+            limit: Most channels of each of the two sorts, 1 to 100,000.
+
+        Raises:
+            InvalidArgument: A bad argument.
+
+        Example:
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
+            >>> contention = queue.admin.contention(engine)
+        """
+        check_count("limit", limit, 1, 100_000)
+        return self._ask(where, partial(database.contention, target=self._target, limit=limit))
