@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.exc import StatementError
 
-from sqlalchemy_fairqueue.database.calls import let_go, refuse, reraise
+from sqlalchemy_fairqueue.database.calls import let_go
 from sqlalchemy_fairqueue.database.drivers import driver_of, refusal_of
+from sqlalchemy_fairqueue.database.errors import refuse
 from sqlalchemy_fairqueue.database.hooks import execute_by, executes_itself, is_watched
 from sqlalchemy_fairqueue.errors import FairQueueError
 
@@ -126,8 +127,7 @@ def _sent_past(connection: Connection, calls: Sequence[Call], rows: list[list[An
     try:
         return driver.commit_alone(connection, statements, rows)
     except BaseException as error:  # noqa: BLE001 - raised again by SQLAlchemy, which knows what to do then
-        failed = calls[min(len(rows), len(calls) - 1)]
-        reraise(connection, failed.clause, failed.parameters, error)
+        calls[min(len(rows), len(calls) - 1)].reraise(connection, error)
 
 
 def _send(connection: Connection, calls: Sequence[Call], rows: list[list[Any]]) -> None:

@@ -1,15 +1,14 @@
-"""Contention of a queue: its waiting and holding channels, and its consumers. Nothing here changes or locks."""
+"""Contention of a queue: its waiting and holding channels, and its consumers, with requests to them to stop."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.database.calls import call, fetch, named, once_a_schema
-from sqlalchemy_fairqueue.database.stop_requests import asked_to_stop
-from sqlalchemy_fairqueue.database.waits import LONGEST_WAIT
-from sqlalchemy_fairqueue.times import any_instant, duration
+from sqlalchemy_fairqueue.database.calls import call, named, read, read_by_queue
+from sqlalchemy_fairqueue.database.deliveries import LONGEST_WAIT
+from sqlalchemy_fairqueue.times import duration
 from sqlalchemy_fairqueue.values import (
     TAKERS,
     ChannelContention,
@@ -22,15 +21,13 @@ from sqlalchemy_fairqueue.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
-    from typing import Any
+    from collections.abc import Sequence
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database.calls import Clause
-    from sqlalchemy_fairqueue.database.stop_requests import StopRequest
-    from sqlalchemy_fairqueue.database.targets import Target
+    from sqlalchemy_fairqueue.database.calls import Target
+
+    Row = dict[str, Any]
 
 COMPETING = 1000
 """Channels with messages out, and ready channels, that the contention of one channel is read from."""
@@ -41,19 +38,26 @@ COUNTED = 60 * COMPETING
 HEARD = timedelta(seconds=10)
 """A worker that its database answers has heard of a request to stop by then."""
 
-# Names as bytes: one that the connection's encoding lacks would cost all rows.
-_CHANNEL = "pg_catalog.convert_to(channel, 'UTF8') as channel"
+
+_DEMAND = (
+    "channel", "ready", "scheduled", "leased", "current_concurrency", "max_concurrency", "weight", "paused_at",
+    "oldest_ready_at", "last_dequeue_at", "rate_allows_at", "served_cost",
+)  # fmt: skip
 
 
-@once_a_schema
-def contention_clause(schema: str | None) -> Clause:
-    """``fq_contention``."""
-    columns = (
-        "ready, scheduled, leased, current_concurrency, max_concurrency, rate_interval, rate_burst, weight, paused_at, "
-        "oldest_ready_at, last_dequeue_at, rate_allows_at, waiting, rivals, rival_weight, messages_out, waits, "
-        "served_cost, queue_cost"
-    )
-    return call(schema, "fq_contention", f"{_CHANNEL}, {columns}", queue="text", limit="integer", each="queue")
+@dataclass(frozen=True, slots=True)
+class StopRequest:
+    """A request to the workers of a queue that have one name.
+
+    Attributes:
+        queue: The queue.
+        requested_by: Who asked last.
+        requested_at: When, in UTC. Each request to the same consumer has another time.
+    """
+
+    queue: str
+    requested_by: str
+    requested_at: datetime
 
 
 def contention(connection: Connection, target: Target, *, limit: int) -> Contention:
@@ -65,61 +69,28 @@ def contention_by_queue(
     connection: Connection, schema: str | None, queues: Sequence[str], *, limit: int
 ) -> dict[str, Contention]:
     """Return the same for queues, by one statement."""
-    parameters = {"queue": list(queues), "limit": limit}
-    rows = fetch(connection, contention_clause(schema), parameters, f"read the contention of {named(queues)}")
-    found = _rows_by_queue(queues, rows)
-    return {queue: _contention(queue, found[queue]) for queue in queues}
+    doing = f"read the contention of {named(queues)}"
+    found = read_by_queue(connection, schema, "fq_contention", doing, queues, limit=limit)
+    return {queue: _contention(queue, rows) for queue, rows in found.items()}
 
 
-def _rows_by_queue(queues: Sequence[str], rows: Sequence[Row[Any]]) -> dict[str, list[Row[Any]]]:
-    found: dict[str, list[Row[Any]]] = {queue: [] for queue in queues}
-    for row in rows:
-        found[queues[row.place - 1]].append(row)
-    return found
-
-
-def _contention(queue: str, rows: Sequence[Row[Any]]) -> Contention:
-    whole = rows[0] if rows else None
+def _contention(queue: str, rows: Sequence[Row]) -> Contention:
+    whole: Row = rows[0] if rows else dict.fromkeys(("waiting", "rivals", "rival_weight", "messages_out"), 0)
     return Contention(
         queue=queue,
         channels=tuple(map(_demand, rows)),
-        waiting=whole.waiting if whole else 0,
-        rivals=whole.rivals if whole else 0,
-        rival_weight=whole.rival_weight if whole else 0,
-        leased=whole.messages_out if whole else 0,
-        waits=tuple(duration(max(0, wait)) for wait in (whole.waits if whole else ()) if wait is not None),
-        served_cost=whole.queue_cost if whole else None,
+        waiting=whole["waiting"],
+        rivals=whole["rivals"],
+        rival_weight=whole["rival_weight"],
+        leased=whole["messages_out"],
+        waits=tuple(duration(max(0, wait)) for wait in whole.get("waits", ()) if wait is not None),
+        served_cost=whole.get("queue_cost"),
     )
 
 
-def _demand(row: Row[Any]) -> ChannelDemand:
-    return ChannelDemand(
-        channel=str(row.channel, "utf-8"),
-        ready=row.ready,
-        scheduled=row.scheduled,
-        leased=row.leased,
-        current_concurrency=row.current_concurrency,
-        max_concurrency=row.max_concurrency,
-        rate=Rate.of(duration(row.rate_interval), row.rate_burst),
-        weight=row.weight,
-        paused_at=_instant(row.paused_at),
-        oldest_ready_at=_instant(row.oldest_ready_at),
-        last_dequeue_at=_instant(row.last_dequeue_at),
-        rate_allows_at=_instant(row.rate_allows_at),
-        served_cost=row.served_cost,
-    )
-
-
-@once_a_schema
-def channel_contention_clause(schema: str | None) -> Clause:
-    """``fq_channel_contention``."""
-    columns = (
-        "own, backlog, leased, weight, paused_at, current_concurrency, max_concurrency, rate_interval, rate_burst, "
-        "rate_allows_at, oldest_ready_at, last_dequeue_at, served_cost, queue_paused_at, queue_concurrency, "
-        "queue_max_concurrency, queue_rate_allows_at, consumers, messages_out, rival_weight, queue_cost"
-    )
-    types = {"channels": "text[]", "limit": "integer", "scan": "integer", "count": "integer"}
-    return call(schema, "fq_channel_contention", f"{_CHANNEL}, {columns}", queue="text", **types)
+def _demand(row: Row) -> ChannelDemand:
+    rate = Rate.of(duration(row["rate_interval"]), row["rate_burst"])
+    return ChannelDemand(rate=rate, **{name: row[name] for name in _DEMAND})
 
 
 def channel_contention(
@@ -151,7 +122,7 @@ def channel_contentions(
         rivals: Most channels with messages out to list.
     """
     rows = _channel_rows(connection, target, list(channels), limit=rivals)
-    found = [_contender(row) for row in rows if row.own and row.channel is not None]
+    found = [_contender(row) for row in rows if row["own"] and row["channel"] is not None]
     if not found:
         return []
     # They compete with the same channels, so that these are made once.
@@ -167,60 +138,46 @@ def _channel_rows(
     limit: int,
     scan: int = COMPETING,
     count: int = COUNTED,
-) -> Sequence[Row[Any]]:
+) -> Sequence[Row]:
     parameters = {"queue": target.queue, "channels": channels, "limit": limit, "scan": scan, "count": count}
     doing = f"read what channels of queue {target.queue!r} compete with"
-    return fetch(connection, channel_contention_clause(target.schema), parameters, doing)
+    return read(connection, target.schema, "fq_channel_contention", doing, **parameters)
 
 
-def _contender(row: Row[Any]) -> Contender:
+def _contender(row: Row) -> Contender:
     return Contender(
-        channel=_text(row.channel) or "",
-        leased=row.leased,
-        weight=row.weight or 1,
-        paused_at=_instant(row.paused_at),
-        current_concurrency=row.current_concurrency or 0,
-        max_concurrency=row.max_concurrency,
-        rate=Rate.of(duration(row.rate_interval or 0), row.rate_burst),
-        rate_allows_at=_instant(row.rate_allows_at),
-        served_cost=row.served_cost,
-        backlog=row.backlog or 0,
-        oldest_ready_at=_instant(row.oldest_ready_at),
-        last_dequeue_at=_instant(row.last_dequeue_at),
+        channel=row["channel"] or "",
+        leased=row["leased"],
+        weight=row["weight"] or 1,
+        paused_at=row["paused_at"],
+        current_concurrency=row["current_concurrency"] or 0,
+        max_concurrency=row["max_concurrency"],
+        rate=Rate.of(duration(row["rate_interval"] or 0), row["rate_burst"]),
+        rate_allows_at=row["rate_allows_at"],
+        served_cost=row["served_cost"],
+        backlog=row["backlog"] or 0,
+        oldest_ready_at=row["oldest_ready_at"],
+        last_dequeue_at=row["last_dequeue_at"],
     )
 
 
-def _contention_with(target: Target, rows: Sequence[Row[Any]]) -> ChannelContention:
+def _contention_with(target: Target, rows: Sequence[Row]) -> ChannelContention:
     """What the first row's channel competes with."""
     whole = rows[0]
     return ChannelContention(
         queue=target.queue,
         contender=_contender(whole),
-        channels=tuple(Rival(_text(row.channel) or "", row.leased, row.weight or 1) for row in rows if not row.own),
-        leased=whole.messages_out,
-        rival_weight=whole.rival_weight,
-        served_cost=whole.queue_cost,
-        paused_at=_instant(whole.queue_paused_at),
-        current_concurrency=whole.queue_concurrency,
-        max_concurrency=whole.queue_max_concurrency,
-        rate_allows_at=_instant(whole.queue_rate_allows_at),
-        consumers=whole.consumers,
-    )
-
-
-@once_a_schema
-def consumers_clause(schema: str | None) -> Clause:
-    """``fq_consumers``."""
-    names = (
-        f"pg_catalog.convert_to(consumer, 'UTF8') as consumer, pg_catalog.convert_to(kind, 'UTF8') as kind, {_CHANNEL}"
-    )
-    return call(
-        schema,
-        "fq_consumers",
-        f"{names}, leased, delivered_at, message_id, expires_at, waiting_until",
-        queue="text",
-        limit="integer",
-        each="queue",
+        channels=tuple(
+            Rival(row["channel"] or "", row["leased"], row["weight"] or 1) for row in rows if not row["own"]
+        ),
+        leased=whole["messages_out"],
+        rival_weight=whole["rival_weight"],
+        served_cost=whole["queue_cost"],
+        paused_at=whole["queue_paused_at"],
+        current_concurrency=whole["queue_concurrency"],
+        max_concurrency=whole["queue_max_concurrency"],
+        rate_allows_at=whole["queue_rate_allows_at"],
+        consumers=whole["consumers"],
     )
 
 
@@ -233,26 +190,13 @@ def consumers_by_queue(
     connection: Connection, schema: str | None, queues: Sequence[str], *, limit: int
 ) -> dict[str, list[ConsumerInfo]]:
     """Return the same for queues, by two statements."""
-    parameters = {"queue": list(queues), "limit": limit}
-    rows = fetch(connection, consumers_clause(schema), parameters, f"read the consumers of {named(queues)}")
-    found = _rows_by_queue(queues, rows)
+    doing = f"read the consumers of {named(queues)}"
+    found = read_by_queue(connection, schema, "fq_consumers", doing, queues, limit=limit)
     requests = asked_to_stop(connection, schema, [queue for queue in queues if found[queue]])
-    return {queue: [_consumer(queue, row, requests) for row in found[queue]] for queue in queues}
-
-
-def _consumer(queue: str, row: Row[Any], requests: Mapping[tuple[str, str], StopRequest]) -> ConsumerInfo:
-    found = ConsumerInfo(
-        queue=queue,
-        consumer=_text(row.consumer) or "",
-        leased=row.leased,
-        delivered_at=_instant(row.delivered_at),
-        message_id=row.message_id,
-        kind=_text(row.kind),
-        channel=_text(row.channel),
-        expires_at=any_instant(row.expires_at),
-        waiting_until=_instant(row.waiting_until),
-    )
-    return _asked(found, requests.get((queue, found.consumer)))
+    return {
+        queue: [_asked(ConsumerInfo(queue=queue, **row), requests.get((queue, row["consumer"]))) for row in rows]
+        for queue, rows in found.items()
+    }
 
 
 def _asked(consumer: ConsumerInfo, request: StopRequest | None) -> ConsumerInfo:
@@ -267,9 +211,27 @@ def _asked(consumer: ConsumerInfo, request: StopRequest | None) -> ConsumerInfo:
     return replace(consumer, stop_requested_at=request.requested_at, stop_requested_by=request.requested_by)
 
 
-def _instant(value: int | None) -> datetime | None:
-    return None if value is None else any_instant(value)
+def request_stop(connection: Connection, target: Target, consumer: str, by: str | None) -> bool:
+    """Ask workers to stop. Whether a consumer of that name has a live lease."""
+    doing = f"ask consumer {consumer!r} of queue {target.queue!r} to stop"
+    return call(target.schema, "fq_request_stop", doing, queue=target.queue, consumer=consumer, by=by).value(connection)
 
 
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else str(value, "utf-8", "replace")
+def stop_requests(
+    connection: Connection, schema: str | None, queues: Sequence[str], consumer: str
+) -> list[StopRequest]:
+    """The requests that stand for a consumer of these queues."""
+    doing = f"look for requests to {consumer!r} to stop"
+    rows = read(connection, schema, "fq_stop_requests", doing, queues=list(queues), consumer=consumer)
+    return [StopRequest(**row) for row in rows]
+
+
+def asked_to_stop(
+    connection: Connection, schema: str | None, queues: Sequence[str]
+) -> dict[tuple[str, str], StopRequest]:
+    """Return the requests of the last hour to consumers of queues, by the queue's and the consumer's name."""
+    if not queues:
+        return {}
+    doing = f"read the requests to consumers of {named(queues)} to stop"
+    found = read_by_queue(connection, schema, "fq_asked_to_stop", doing, queues)
+    return {(queue, row.pop("consumer")): StopRequest(queue, **row) for queue, rows in found.items() for row in rows}

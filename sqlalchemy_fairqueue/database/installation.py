@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine, AsyncSession
 from sqlalchemy_fairqueue.database.drivers import is_in_autocommit, sqlstate_of
 from sqlalchemy_fairqueue.database.engines import read_committed
-from sqlalchemy_fairqueue.database.migrations import to_upgrade, too_old
+from sqlalchemy_fairqueue.database.errors import to_upgrade, too_old
 from sqlalchemy_fairqueue.errors import AutocommitError, InvalidArgument, SchemaMismatch, migration_refusal
 from sqlalchemy_fairqueue.sql import (
     SCHEMA_MISMATCH,

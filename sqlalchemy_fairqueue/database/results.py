@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from sqlalchemy_fairqueue.database.calls import Call, call, fetch, may_notify, once_a_schema
-from sqlalchemy_fairqueue.times import any_instant, microseconds
+from sqlalchemy_fairqueue.database.calls import Call, call, may_notify, read
+from sqlalchemy_fairqueue.times import microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database.calls import Clause
-    from sqlalchemy_fairqueue.database.targets import Target
+    from sqlalchemy_fairqueue.database.calls import Target
 
 ResultState = Literal["completed", "unkept", "cancelled", "expired", "pending", "failed", "gone", "unknown"]
 
@@ -46,90 +45,36 @@ class FoundResult:
     expires_at: datetime | None = None
 
 
-@once_a_schema
-def results_clause(schema: str | None) -> Clause:
-    """``fq_results``."""
-    # A text that the connection's encoding lacks would cost all rows.
-    texts = ", ".join(
-        f"pg_catalog.convert_to({name}, 'UTF8') as {name}" for name in ("channel", "kind", "reason", "error")
-    )
-    columns = f"state, {texts}, content, finished_at, expires_at"
-    return call(schema, "fq_results", columns, queue="text", ids="bigint[]")
-
-
 def results(connection: Connection, target: Target, message_ids: Sequence[int]) -> list[FoundResult]:
     """The ends of messages, in their order."""
-    parameters = {"queue": target.queue, "ids": list(message_ids)}
     doing = f"read results of queue {target.queue!r}"
-    rows = fetch(connection, results_clause(target.schema), parameters, doing, as_bytes=True)
-    return [
-        FoundResult(
-            state=row.state,
-            channel=_text(row.channel),
-            kind=_text(row.kind),
-            content=row.content,
-            reason=_text(row.reason),
-            error=_text(row.error),
-            finished_at=None if row.finished_at is None else any_instant(row.finished_at),
-            expires_at=None if row.expires_at is None else any_instant(row.expires_at),
-        )
-        for row in rows
-    ]
-
-
-@once_a_schema
-def begin_result_wait_clause(schema: str | None) -> Clause:
-    """``fq_begin_result_wait``."""
-    types = {"queue": "text", "message_id": "bigint", "waiter": "uuid", "wait": "bigint"}
-    return call(schema, "fq_begin_result_wait", "1", **types)
+    rows = read(connection, target.schema, "fq_results", doing, queue=target.queue, ids=list(message_ids))
+    return [FoundResult(**{name: row[name] for name in row if name != "message_id"}) for row in rows]
 
 
 def begin_result_wait(connection: Connection, target: Target, message_id: int, waiter: UUID, wait: timedelta) -> None:
     """Register that somebody waits for so long for what becomes of a message. The caller commits."""
-    parameters = {
-        "queue": target.queue,
-        "message_id": message_id,
-        "waiter": str(waiter),
-        "wait": microseconds(wait),
-    }
-    fetch(
-        connection, begin_result_wait_clause(target.schema), parameters, f"wait for the result of message {message_id}"
-    )
-
-
-@once_a_schema
-def end_result_wait_clause(schema: str | None) -> Clause:
-    """``fq_end_result_wait``."""
-    return call(schema, "fq_end_result_wait", "1", queue="text", message_id="bigint", waiter="uuid")
+    call(
+        target.schema,
+        "fq_begin_result_wait",
+        f"wait for the result of message {message_id}",
+        queue=target.queue,
+        message_id=message_id,
+        waiter=str(waiter),
+        wait=microseconds(wait),
+    ).rows(connection)
 
 
 def end_result_wait(connection: Connection, target: Target, message_id: int, waiter: UUID) -> None:
     """Somebody waits no more."""
-    parameters = {"queue": target.queue, "message_id": message_id, "waiter": str(waiter)}
     doing = f"stop waiting for the result of message {message_id}"
-    fetch(connection, end_result_wait_clause(target.schema), parameters, doing)
+    parameters = {"queue": target.queue, "message_id": message_id, "waiter": str(waiter)}
+    call(target.schema, "fq_end_result_wait", doing, **parameters).rows(connection)
 
 
-@once_a_schema
-def wake_results_clause(schema: str | None) -> Clause:
-    """``fq_wake_results``."""
-    return call(schema, "fq_wake_results", "fq_wake_results as woken", queue="text", ids="bigint[]")
-
-
-def wake_results_call(connection: Connection, target: Target, message_ids: Sequence[int]) -> Call | None:
+def wake_results(connection: Connection, target: Target, message_ids: Sequence[int]) -> Call | None:
     """The call that notifies those who wait for results of messages. None: the transaction cannot notify."""
     if not may_notify(connection, notify=True):
         return None
-    parameters = {"queue": target.queue, "ids": list(message_ids)}
-    return Call(wake_results_clause(target.schema), parameters, f"wake those who wait in queue {target.queue!r}")
-
-
-def wake_results(connection: Connection, target: Target, message_ids: Sequence[int]) -> None:
-    """Notify those who wait for results of messages, at the commit, if the transaction can."""
-    found = wake_results_call(connection, target, message_ids)
-    if found is not None:
-        fetch(connection, *found)
-
-
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else str(value, "utf-8", "replace")
+    doing = f"wake those who wait in queue {target.queue!r}"
+    return call(target.schema, "fq_wake_results", doing, queue=target.queue, ids=list(message_ids))

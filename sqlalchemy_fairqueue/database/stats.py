@@ -1,42 +1,62 @@
-"""Stats of queues and channels, and the names of all queues. Nothing here changes or locks anything."""
+"""Stats of queues and channels, and the context of a sample of them. Nothing here changes or locks anything."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.database.calls import call, fetch, named, once_a_schema
+from sqlalchemy_fairqueue.database.calls import Shape, call, named, read, read_by_queue
 from sqlalchemy_fairqueue.database.policies import fields_of_columns, policy_columns, policy_values
-from sqlalchemy_fairqueue.times import any_instant, duration
+from sqlalchemy_fairqueue.times import duration, instant
 from sqlalchemy_fairqueue.values import ChannelStats, QueueStats, Rate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database.calls import Clause
-    from sqlalchemy_fairqueue.database.targets import Target
+    from sqlalchemy_fairqueue.database.calls import Target
 
-_INSTANTS = ("paused_at", "oldest_ready_at", "last_dequeue_at", "rate_allows_at", "served_since")
-_COUNTS = ("ready", "scheduled", "leased", "dead", "dropped", "current_concurrency", "backlog", "served_cost")
-_CHANNEL_COUNTS = (*_COUNTS, *_INSTANTS)
+_SAMPLE = Shape(("fq_now as now", "cast(pg_catalog.pg_current_snapshot() as text) as snapshot"))
 
 
-@once_a_schema
-def queues_clause(schema: str | None) -> Clause:
-    """``fq_queues``."""
-    return call(schema, "fq_queues", "fq_queues as queue")
+@dataclass(frozen=True, slots=True)
+class SampleContext:
+    """The context of a sample.
+
+    Attributes:
+        at: The time by the queue's clock.
+        snapshot: The snapshot as PostgreSQL writes it.
+    """
+
+    at: datetime
+    snapshot: str
+
+
+def now(connection: Connection, schema: str | None) -> datetime:
+    """The time by the queue's clock, which is the database's."""
+    return instant(call(schema, "fq_now", "read the clock of the queues").value(connection))
+
+
+def sample_context(connection: Connection, schema: str | None) -> SampleContext:
+    """The clock and the snapshot of the transaction. For one snapshot, the transaction is REPEATABLE READ."""
+    [row] = call(schema, "fq_now", "read the clock of the queues", _SAMPLE).rows(connection)
+    return SampleContext(instant(row.now), row.snapshot)
+
+
+def completions(
+    connection: Connection, schema: str | None, *, before: str, queues: Sequence[str]
+) -> dict[tuple[str, str], int]:
+    """Completed attempts by queue and channel, recorded since the snapshot *before*, each counted once."""
+    doing = "count the completions since the last sample"
+    rows = read(connection, schema, "fq_completions", doing, before=before, queues=list(queues))
+    return {(row["queue"], row["channel"]): row["attempts"] for row in rows}
 
 
 def queues(connection: Connection, schema: str | None) -> list[str]:
     """The names of all queues that have channels or are configured."""
-    return [row.queue for row in fetch(connection, queues_clause(schema), {}, "list the queues")]
-
-
-@once_a_schema
-def stats_clause(schema: str | None) -> Clause:
-    """``fq_stats``."""
-    return call(schema, "fq_stats", "fq_stats.*", queue="text", each="queue")
+    return [queue for (queue,) in call(schema, "fq_queues", "list the queues").rows(connection)]
 
 
 def stats(connection: Connection, target: Target) -> QueueStats:
@@ -46,34 +66,13 @@ def stats(connection: Connection, target: Target) -> QueueStats:
 
 def stats_by_queue(connection: Connection, schema: str | None, queues: Sequence[str]) -> dict[str, QueueStats]:
     """Return the counts of queues, by one statement."""
-    doing = f"read the stats of {named(queues)}"
-    rows = fetch(connection, stats_clause(schema), {"queue": list(queues)}, doing)
-    return {queues[row.place - 1]: _queue_stats(queues[row.place - 1], row) for row in rows}
+    found = read_by_queue(connection, schema, "fq_stats", f"read the stats of {named(queues)}", queues)
+    return {queue: _queue_stats(queue, **row) for queue, [row] in found.items()}
 
 
-def _queue_stats(queue: str, row: Row[Any]) -> QueueStats:
-    columns = _columns(row)
-    del columns["place"]
-    interval, burst = columns.pop("rate_interval"), columns.pop("rate_burst")
-    rate = None if interval is None else Rate.of(duration(interval), burst)
-    return QueueStats(queue=queue, rate=rate, **columns)
-
-
-@once_a_schema
-def channel_stats_clause(schema: str | None) -> Clause:
-    """``fq_channel_stats``."""
-    # The name as bytes: one that the connection's encoding lacks would cost the whole page.
-    names = [
-        "pg_catalog.convert_to(channel, 'UTF8') as channel",
-        "pg_catalog.convert_to(plan, 'UTF8') as plan",
-        "pg_catalog.convert_to(problem, 'UTF8') as problem",
-        "overridden",
-    ]
-    columns = ", ".join([*names, *_CHANNEL_COUNTS, *sorted(policy_columns())])
-    return call(
-        schema, "fq_channel_stats", columns, queue="text", channels="text[]", limit="integer", after="text",
-        busy="boolean",
-    )  # fmt: skip
+def _queue_stats(queue: str, rate_interval: int | None, rate_burst: int, **counts: Any) -> QueueStats:
+    rate = None if rate_interval is None else Rate.of(duration(rate_interval), rate_burst)
+    return QueueStats(queue=queue, rate=rate, **counts)
 
 
 def channel_stats(
@@ -95,39 +94,21 @@ def channel_stats(
         after: The last name of the page before.
         busy: Only those with messages.
     """
-    rows = fetch(
+    rows = read(
         connection,
-        channel_stats_clause(target.schema),
-        {
-            "queue": target.queue,
-            "channels": None if channels is None else list(channels),
-            "limit": limit,
-            "after": after,
-            "busy": busy,
-        },
+        target.schema,
+        "fq_channel_stats",
         f"read the stats of the channels of queue {target.queue!r}",
-        as_bytes=True,
+        queue=target.queue,
+        channels=None if channels is None else list(channels),
+        limit=limit,
+        after=after,
+        busy=busy,
     )
     return [_channel(target, row) for row in rows]
 
 
-def _channel(target: Target, row: Row[Any]) -> ChannelStats:
-    columns = _columns(row)
-    counts = {name: columns[name] for name in _CHANNEL_COUNTS}
-    name = str(row.channel, "utf-8")
-    return ChannelStats(
-        queue=target.queue,
-        channel=name,
-        plan=None if row.plan is None else str(row.plan, "utf-8"),
-        overridden=fields_of_columns(row.overridden),
-        problem=None if row.problem is None else str(row.problem, "utf-8"),
-        **counts,
-        **policy_values(columns),
-    )
-
-
-def _columns(row: Row[Any]) -> dict[str, Any]:
-    return {
-        name: any_instant(value) if name in _INSTANTS and value is not None else value
-        for name, value in row._mapping.items()  # noqa: SLF001 - the row's public name for it
-    }
+def _channel(target: Target, row: dict[str, Any]) -> ChannelStats:
+    overridden, policy = fields_of_columns(row.pop("overridden")), policy_values(row)
+    others = {name: row[name] for name in row.keys() - policy_columns()}
+    return ChannelStats(queue=target.queue, overridden=overridden, **others, **policy)

@@ -12,26 +12,19 @@ from weakref import WeakKeyDictionary
 
 from sqlalchemy import text
 
-from sqlalchemy_fairqueue.database.calls import call, fetch, once_a_schema
-from sqlalchemy_fairqueue.database.migrations import to_install, to_upgrade, too_old
+from sqlalchemy_fairqueue.database.calls import Shape, call
+from sqlalchemy_fairqueue.database.errors import to_install, to_upgrade, too_old
 from sqlalchemy_fairqueue.errors import FairQueueError, SchemaMismatch
 from sqlalchemy_fairqueue.sql import VERSION_COLUMN, named_schema
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Pool
 
-    from sqlalchemy_fairqueue.database.calls import Clause
-
+_VERSION = Shape((f"{VERSION_COLUMN} as version",))
 _READ_ONLY = text("select pg_catalog.current_setting('transaction_read_only')")
 
 # The schemas that can be used. By pool: an engine with other execution options shares it.
 _usable: WeakKeyDictionary[Pool, set[str | None]] = WeakKeyDictionary()
-
-
-@once_a_schema
-def version_clause(schema: str | None) -> Clause:
-    """``fq_version``."""
-    return call(schema, "fq_version", f"{VERSION_COLUMN} as version")
 
 
 def version(connection: Connection, schema: str | None) -> int:
@@ -40,9 +33,7 @@ def version(connection: Connection, schema: str | None) -> int:
     Raises:
         SchemaMismatch: It holds none.
     """
-    [row] = fetch(connection, version_clause(schema), {}, "find the version of fairqueue's schema")
-    found: int = row.version
-    return found
+    return call(schema, "fq_version", "find the version of fairqueue's schema", _VERSION).value(connection)
 
 
 def check_writable(connection: Connection) -> None:

@@ -36,7 +36,7 @@ from sqlalchemy_fairqueue import (
     UnsentWork,
     WorkerError,
 )
-from sqlalchemy_fairqueue.database.migrations import to_install
+from sqlalchemy_fairqueue.database.errors import to_install
 from sqlalchemy_fairqueue.errors import said
 from sqlalchemy_fairqueue.models import ReadOnlyModel
 from sqlalchemy_fairqueue.sql import latest_version

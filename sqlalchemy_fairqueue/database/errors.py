@@ -1,7 +1,13 @@
-"""Words of error messages about the installed version: what is wrong with it, and the operation to paste."""
+"""Errors of the database as ours, and the words of those about the installed version, with the operation to paste."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NoReturn
+
+from sqlalchemy.exc import DBAPIError
+
+from sqlalchemy_fairqueue.database.drivers import hide_row, refusal_of
+from sqlalchemy_fairqueue.errors import FairQueueError, SchemaMismatch
 from sqlalchemy_fairqueue.sql import (
     IS_UNRELEASED,
     NEEDED_VERSION,
@@ -10,6 +16,36 @@ from sqlalchemy_fairqueue.sql import (
     named_schema,
     schema_argument,
 )
+
+if TYPE_CHECKING:
+    from sqlalchemy.exc import StatementError
+
+
+def refuse(error: StatementError, doing: str) -> NoReturn:
+    """Raise the error for a statement that failed: one of this package, or SQLAlchemy's. Neither shows contents.
+
+    The parameters stay in its ``params``.
+    """
+    error.hide_parameters = True
+    hide_row(error)
+    refusal = translated(error, doing) if isinstance(error, DBAPIError) else None
+    if refusal is None:
+        raise error
+    raise refusal from error
+
+
+def translated(error: DBAPIError, doing: str) -> FairQueueError | None:
+    """The error of this package for what the database refused; None if its SQLSTATE has no class."""
+    refusal = refusal_of(error)
+    kind = FairQueueError.of_sqlstate.get(refusal.sqlstate)
+    if kind is None:
+        return None
+    problem = f"{refusal.message} ({refusal.detail})" if refusal.detail else refusal.message
+    hint = refusal.hint
+    if kind is SchemaMismatch:
+        # Raised within a function: then it is installed.
+        hint = to_repair() if refusal.context else to_install()
+    return kind(f"cannot {doing}: {problem}; {hint or 'see the documentation of the call'}")
 
 
 def to_install(schema: str | None = None) -> str:
