@@ -5,8 +5,7 @@ that is to be sent. This package alone knows the shapes of calls, drivers, micro
 errors an SQLSTATE stands for. Nothing here commits but ``commit_with``: the caller does.
 """
 
-from sqlalchemy_fairqueue.database.calls import Call, Target
-from sqlalchemy_fairqueue.database.commits import CommitRefused, can_commit_with, commit_with
+from sqlalchemy_fairqueue.database.calls import Call, CommitRefused, Target, can_commit_with, commit_with
 from sqlalchemy_fairqueue.database.configuration import (
     QueueConfiguration,
     configure_channel,
@@ -16,32 +15,16 @@ from sqlalchemy_fairqueue.database.configuration import (
     limits,
     limits_by_queue,
     lock_channels,
-    lock_gate,
-    lock_queue,
     pause,
     queue_settings,
     remove_limit,
     resume,
     set_queue,
 )
-from sqlalchemy_fairqueue.database.contention import (
-    COMPETING,
-    COUNTED,
-    StopRequest,
-    channel_contention,
-    channel_contentions,
-    consumers,
-    consumers_by_queue,
-    contention,
-    contention_by_queue,
-    request_stop,
-    stop_requests,
-)
 from sqlalchemy_fairqueue.database.dead_letters import (
     DeadLetterFilter,
     dead_letter_groups,
     dead_letters,
-    prune_dead_letters,
     purge_dead,
     redrive,
 )
@@ -57,7 +40,6 @@ from sqlalchemy_fairqueue.database.deliveries import (
     begin_wait,
     dequeue,
     end_leases,
-    end_wait,
     extend,
     hear,
     heartbeat,
@@ -76,11 +58,10 @@ from sqlalchemy_fairqueue.database.groups import (
     group_members,
     group_status,
     groups,
-    groups_due,
     join_group,
     make_group,
-    prune_groups,
 )
+from sqlalchemy_fairqueue.database.installation import check_installed, version
 from sqlalchemy_fairqueue.database.messages import (
     EncodedMessage,
     EnqueuedMessages,
@@ -90,12 +71,10 @@ from sqlalchemy_fairqueue.database.messages import (
     enqueue,
     find_messages,
     make_due,
-    max_backlog,
     message_attempts,
     message_details,
     messages_ahead,
     move_message,
-    purge_channel,
 )
 from sqlalchemy_fairqueue.database.plans import (
     configure_plan,
@@ -112,47 +91,46 @@ from sqlalchemy_fairqueue.database.schedules import (
     due_schedules,
     fail_schedule,
     pause_schedule,
-    prune_slots,
-    remove_schedule,
     run_schedule,
     run_slots,
     schedules,
     set_schedule,
 )
 from sqlalchemy_fairqueue.database.stats import (
+    COMPETING,
+    COUNTED,
+    StopRequest,
+    channel_contention,
+    channel_contentions,
     channel_stats,
     completions,
+    consumers,
+    consumers_by_queue,
+    contention,
+    contention_by_queue,
     now,
     queues,
+    request_stop,
     sample_context,
     stats,
     stats_by_queue,
+    stop_requests,
 )
-from sqlalchemy_fairqueue.database.upkeep import (
-    PartitionChange,
-    forget_channels,
-    keep_history,
-    mark_idle_channels,
-    prune_expired,
-)
-from sqlalchemy_fairqueue.database.versions import check_installed, version
 
 __all__ = [
     "COMPETING", "COUNTED", "LONGEST_WAIT", "Call", "CommitRefused", "DeadLetterFilter", "DeliveredMessage", "Dequeued",
     "DueSchedule", "EncodedMessage", "EncodedResult", "EnqueuedMessages", "ExtendedLease", "FoundResult", "Member",
-    "MessageFilter", "MessagePosition", "PartitionChange", "QueueConfiguration", "RegisteredWait", "ScheduleDefinition",
-    "SetAside", "StopRequest", "Target", "Token", "begin_result_wait", "begin_wait", "can_commit_with", "cancel",
-    "cancel_group", "channel_contention", "channel_contentions", "channel_stats", "check_installed", "commit_with",
-    "completions", "configure_channel", "configure_limit", "configure_plan", "configure_queue", "consumers",
-    "consumers_by_queue", "contention", "contention_by_queue", "dead_letter_groups", "dead_letters", "dequeue",
-    "due_schedules", "end_leases", "end_result_wait", "end_wait", "enqueue", "extend", "fail_schedule", "find_messages",
-    "fold_groups", "forget_channels", "group_members", "group_status", "groups", "groups_due", "hear", "heartbeat",
-    "held", "holder", "join_group", "keep_history", "leased_without_slot", "limit_queue", "limits", "limits_by_queue",
-    "lock_channels", "lock_deliveries", "lock_gate", "lock_messages", "lock_plans", "lock_queue", "make_due",
-    "make_group", "mark_idle_channels", "max_backlog", "message_attempts", "message_details", "messages_ahead",
-    "move_message", "now", "pause", "pause_schedule", "plan_channels", "plans", "prune_dead_letters", "prune_expired",
-    "prune_groups", "prune_slots", "purge_channel", "purge_dead", "queue_settings", "queues", "redrive", "remove_limit",
-    "remove_plan", "remove_schedule", "request_stop", "results", "resume", "run_schedule", "run_slots",
-    "sample_context", "schedules", "set_aside", "set_queue", "set_schedule", "settlement", "spread_plans", "stats",
-    "stats_by_queue", "stop_requests", "version", "wake_results",
+    "MessageFilter", "MessagePosition", "QueueConfiguration", "RegisteredWait", "ScheduleDefinition", "SetAside",
+    "StopRequest", "Target", "Token", "begin_result_wait", "begin_wait", "can_commit_with", "cancel", "cancel_group",
+    "channel_contention", "channel_contentions", "channel_stats", "check_installed", "commit_with", "completions",
+    "configure_channel", "configure_limit", "configure_plan", "configure_queue", "consumers", "consumers_by_queue",
+    "contention", "contention_by_queue", "dead_letter_groups", "dead_letters", "dequeue", "due_schedules", "end_leases",
+    "end_result_wait", "enqueue", "extend", "fail_schedule", "find_messages", "fold_groups", "group_members",
+    "group_status", "groups", "hear", "heartbeat", "held", "holder", "join_group", "leased_without_slot", "limit_queue",
+    "limits", "limits_by_queue", "lock_channels", "lock_deliveries", "lock_messages", "lock_plans", "make_due",
+    "make_group", "message_attempts", "message_details", "messages_ahead", "move_message", "now", "pause",
+    "pause_schedule", "plan_channels", "plans", "purge_dead", "queue_settings", "queues", "redrive", "remove_limit",
+    "remove_plan", "request_stop", "results", "resume", "run_schedule", "run_slots", "sample_context", "schedules",
+    "set_aside", "set_queue", "set_schedule", "settlement", "spread_plans", "stats", "stats_by_queue", "stop_requests",
+    "version", "wake_results",
 ]  # fmt: skip

@@ -1,40 +1,57 @@
-"""Calls of SQL functions by name: statements that are made once, and their rows.
+"""Calls of SQL functions by name, and how they are sent.
 
-The parameters of a function and its columns, with their types, are those that its ``.sql`` file says.
+SQLAlchemy sends them, with all of its events. Where nobody watches, and the driver can, they go past it, in half of the
+time. Calls can travel with the COMMIT of their transaction, in one round trip. Python cannot look at the outcome of
+such a call before the COMMIT, so the statement itself fails, by ``fq_refuse``, for an outcome that must not be
+committed. If an engine has listeners of statements, SQLAlchemy prepares each statement as usual, and its event
+``do_execute`` lets a listener of ours keep it: with the last of them the driver sends all together.
 """
 
 from __future__ import annotations
 
+import json
+import logging
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
+from weakref import WeakKeyDictionary, WeakSet
 
-from sqlalchemy import TextClause, TextualSelect, TwoPhaseTransaction, column, text
-from sqlalchemy.dialects.postgresql.base import PGDialect
+from sqlalchemy import TwoPhaseTransaction, event
+from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.exc import StatementError
 
-from sqlalchemy_fairqueue.database.drivers import NumberedStatement, driver_of, is_in_autocommit
-from sqlalchemy_fairqueue.database.errors import refuse
-from sqlalchemy_fairqueue.database.hooks import fail_as_executed, is_watched
-from sqlalchemy_fairqueue.sql import quoted, signature
+from sqlalchemy_fairqueue.database.clauses import ALL, EACH_QUEUE, READABLE, Shape, clause_of, clauses_of
+from sqlalchemy_fairqueue.database.drivers import driver_of, is_in_autocommit
+from sqlalchemy_fairqueue.database.errors import refusal_of, refuse
+from sqlalchemy_fairqueue.errors import FairQueueError
+from sqlalchemy_fairqueue.sql import signature
 from sqlalchemy_fairqueue.times import any_instant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Dialect
+    from sqlalchemy.engine.interfaces import DBAPICursor, ExceptionContext, ExecutionContext
 
-    from sqlalchemy_fairqueue.database.drivers import Driver
+    from sqlalchemy_fairqueue.database.clauses import Clause
+
+    Send = Callable[[str, Any], None]
+    Note = Callable[[BaseException], None]
 
 Q = TypeVar("Q", bound="str | None")
 
-_OPTION = "sqlalchemy_fairqueue_alone"
-ALONE: Mapping[str, Any] = MappingProxyType({_OPTION: True})
+_ALONE = "sqlalchemy_fairqueue_alone"
+ALONE: Mapping[str, Any] = MappingProxyType({_ALONE: True})
 """Options of a connection where each statement is a transaction of its own."""
-once_a_schema = lru_cache(maxsize=256)
-"""Keep what a function makes for each of the schemas that were used last: an application may have one a tenant."""
+_REFUSED = "QF010"
+_SEND = "sqlalchemy_fairqueue_send"
+
+_notes: WeakKeyDictionary[Connection, Note] = WeakKeyDictionary()
+# Those that call _handle_error.
+_telling: WeakSet[Dialect] = WeakSet()
+# Those that call _do_execute. An engine with other execution options has the same.
+_listening: WeakSet[Dialect] = WeakSet()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,73 +70,13 @@ class Target:
     bind_arguments: Mapping[str, Any] | None = field(default=None, compare=False)
     notify: bool = field(default=True, compare=False)
 
+    def call(self, function: str, doing: str, shape: Shape = ALL, /, **values: Any) -> Call:
+        """Return the call of a function for the queue, as :func:`call` does; ``queue`` is given."""
+        return call(self.schema, function, doing, shape, queue=self.queue, **values)
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Clause:
-    """A statement that is made once a schema, so that SQLAlchemy's cache finds it.
-
-    Attributes:
-        statement: The statement.
-        types: The SQL types of its parameters.
-    """
-
-    statement: TextClause | TextualSelect
-    types: Mapping[str, str] = field(default_factory=dict)
-    _numbered: list[tuple[NumberedStatement, Sequence[str]]] = field(default_factory=list)
-    _encoders: dict[str, list[tuple[str, Callable[[Any], Any]]]] = field(default_factory=dict)
-
-    def encoded(self, driver: Driver, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Parameters as a driver sends them."""
-        encoders = self._encoders.get(driver.name)
-        if encoders is None:
-            found = driver.encoders
-            encoders = [(name, found[type_]) for name, type_ in self.types.items() if type_ in found]
-            self._encoders[driver.name] = encoders
-        if not encoders:
-            return parameters
-        encoded = dict(parameters)
-        for name, encode in encoders:
-            if encoded[name] is not None:
-                encoded[name] = encode(encoded[name])
-        return encoded
-
-    def numbered(self, driver: Driver, parameters: Mapping[str, Any]) -> tuple[NumberedStatement, list[Any]]:
-        """The statement with numbered parameters, and these in their order, as a driver sends them."""
-        if not self._numbered:
-            dialect: Any = PGDialect
-            compiled: Any = self.statement.compile(dialect=dialect(paramstyle="numeric_dollar"))
-            self._numbered.append((NumberedStatement(str(compiled), str(compiled).encode()), compiled.positiontup))
-        statement, names = self._numbered[0]
-        encoded = self.encoded(driver, parameters)
-        return statement, [encoded[name] for name in names]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Shape:
-    """Another way to call a function than to select all that it returns. In its texts ``fairqueue.`` is the schema.
-
-    Attributes:
-        columns: What to select. None: all columns that the function returns.
-        condition: What stands after the function.
-        before: A function that is called before, in the same statement. It has the first parameter in common.
-        alone: Arrays of one element, which is the parameter then: the driver takes several times as long for an array
-            as for a value.
-        each: The parameter that is an array, of which each element is one call; the column "place" is the element's,
-            from 1.
-        readable: Texts come as bytes in UTF-8: one that the connection's encoding lacks would cost all rows.
-    """
-
-    columns: Sequence[str] | None = None
-    condition: str = ""
-    before: str = ""
-    alone: Collection[str] = ()
-    each: str = ""
-    readable: bool = False
-
-
-ALL = Shape()
-READABLE = Shape(readable=True)
-_EACH_QUEUE = Shape(each="queue", readable=True)
+    def read(self, connection: Connection, function: str, doing: str, /, **values: Any) -> list[dict[str, Any]]:
+        """Return the rows of a function for the queue, as :func:`read` does; ``queue`` is given."""
+        return read(connection, self.schema, function, doing, queue=self.queue, **values)
 
 
 class Call(NamedTuple):
@@ -164,18 +121,12 @@ class Call(NamedTuple):
 
         That is on a connection with :data:`ALONE`. Its errors are those that SQLAlchemy raises.
         """
-        driver = driver_of(connection)
-        if driver.passes_sqlalchemy and _is_alone(connection) and not is_watched(connection):
-            statement, values = self.clause.numbered(driver, self.parameters)
-            try:
-                rows = driver.fetch_alone(connection, statement, values, as_bytes=as_bytes)
-            except BaseException as error:  # noqa: BLE001 - raised again by SQLAlchemy, which knows what to do then
-                try:
-                    self.reraise(connection, error)
-                except StatementError as found:
-                    refuse(found, self.doing)
-            if rows is not None:
-                return rows
+        rows: list[Sequence[Any]] = []
+        try:
+            if _is_alone(connection) and _sent_past(connection, [self], rows, as_bytes=as_bytes):
+                return rows[0]
+        except StatementError as error:
+            refuse(error, self.doing)
         return self.rows(connection, as_bytes=as_bytes)
 
     def reraise(self, connection: Connection, error: BaseException) -> NoReturn:
@@ -199,7 +150,7 @@ def call(schema: str | None, function: str, doing: str, shape: Shape = ALL, /, *
     Raises:
         TypeError: They are not those of the function.
     """
-    clauses = _clauses(schema)
+    clauses = clauses_of(schema)
     clause = clauses.get((function, shape))
     if clause is None:
         clause = clauses.setdefault((function, shape), clause_of(schema, function, shape))
@@ -235,7 +186,7 @@ def read_by_queue(
 ) -> dict[Q, list[dict[str, Any]]]:
     """Call a function for each of several queues, by one statement; return the rows of each, as :func:`read` does."""
     found: dict[Q, list[dict[str, Any]]] = {queue: [] for queue in queues}
-    for row in read(connection, schema, function, doing, _EACH_QUEUE, queue=list(queues), **values):
+    for row in read(connection, schema, function, doing, EACH_QUEUE, queue=list(queues), **values):
         found[queues[row.pop("place") - 1]].append(row)
     return found
 
@@ -250,56 +201,161 @@ def _text(value: bytes) -> str:
     return str(value, "utf-8", "replace")
 
 
-@once_a_schema
-def _clauses(schema: str | None) -> dict[tuple[str, Shape], Clause]:  # noqa: ARG001 - its key
-    """The clauses that were made for a schema."""
-    return {}
+class CommitRefused(FairQueueError):
+    """A statement had an outcome that its transaction must not be committed with; it was not.
+
+    Attributes:
+        index: Of the statement.
+        outcome: "duplicate", "full" or "lost".
+        ordinal: Which message of an enqueue, from 1.
+        message_ids: The messages: the one that holds the key, or those that were lost, ascending.
+        max_backlog: The bound of a channel that is full.
+        holder: The consumer that holds the first of the lost messages now.
+    """
+
+    def __init__(self, index: int, detail: dict[str, Any]) -> None:
+        super().__init__(f"the transaction cannot be committed: {detail}; roll back")
+        self.index = index
+        self.outcome: str = detail["outcome"]
+        self.ordinal: int | None = detail["ordinal"]
+        self.message_ids: list[int] = detail["message_ids"] or []
+        self.max_backlog: int | None = detail.get("max_backlog")
+        self.holder: str | None = detail.get("holder")
 
 
-def clause_of(schema: str | None, function: str, shape: Shape = ALL) -> Clause:
-    """Make the statement that calls a function."""
-    qualified = qualifier(schema)
-    found = signature(function)
-    before = signature(shape.before).parameters if shape.before else {}
-    types = {**found.parameters, **before}
-    types |= {name: types[name].removesuffix("[]") for name in shape.alone}
-    given = {name: argument(name, type_, alone=name in shape.alone) for name, type_ in types.items()}
-    source = f"{qualified}{function}"
-    if shape.before:
-        shared = next(iter(found.parameters))
-        earlier = f"{qualified}{shape.before}({', '.join(given[name] for name in before)})"
-        # It is volatile, so that it is called, and once; the other one waits for its row.
-        source = f"(select {given[shared]} as {shared}, {earlier} as done) f cross join lateral {source}"
-        given[shared] = f"f.{shared}"
-    # Where columns have names, SQLAlchemy remembers the shape of rows, else it works the shape out at each call.
-    columns = [one.replace("fairqueue.", qualified) for one in shape.columns or ()]
-    if shape.columns is None:
-        columns = [
-            f"pg_catalog.convert_to({name}, 'UTF8') as {name}" if shape.readable and type_ == "text" else name
-            for name, type_ in found.columns.items()
-        ]
-    if shape.each:
-        types[shape.each] += "[]"
-        elements = argument(shape.each, types[shape.each])
-        source = f"pg_catalog.unnest({elements}) with ordinality e (element, place) cross join lateral {source}"
-        given[shape.each] = "e.element"
-        columns.append("place")
-    arguments = ", ".join(given[name] for name in found.parameters)
-    condition = shape.condition.replace("fairqueue.", qualified)
-    statement = text(f"select {', '.join(columns) or '1'} from {source}({arguments}){condition}")  # noqa: S608 (quoted)
-    return Clause(statement.columns(*(column(one.split()[-1]) for one in columns)) if columns else statement, types)
+def can_commit_with(connection: Connection) -> bool:
+    """Whether statements can travel with the COMMIT of the connection's transaction, which is a plain one.
+
+    Nobody else may have work to do right before the COMMIT, nor execute statements or commit in a way of their own.
+    """
+    dialect = connection.dialect
+    return (
+        not connection.invalidated
+        and not connection.dispatch.commit
+        and executes_itself(dialect)
+        and type(dialect).do_commit is DefaultDialect.do_commit
+        and driver_of(connection).can_commit_with(connection)
+    )
 
 
-def qualifier(schema: str | None) -> str:
-    """The schema as it stands before a name of ours; nothing where the search_path finds it."""
-    # text() takes :word for a parameter, also in quotes.
-    return "" if schema is None else quoted(schema).replace(":", "\\:") + "."
+def commit_with(connection: Connection, calls: Sequence[Call]) -> list[Sequence[Any]]:
+    """Send calls and COMMIT together, when :func:`can_commit_with` says so; return the rows of each.
+
+    SQLAlchemy's own commit then finds nothing to do. After an error, a rollback is owed as ever.
+
+    Raises:
+        CommitRefused: A call had an outcome that must not be committed.
+        FairQueueError: The database refused one with an SQLSTATE that has a class.
+    """
+    rows: list[Sequence[Any]] = []
+    try:
+        if not _sent_past(connection, calls, rows, commit=True):
+            _send(connection, calls, rows)
+    except StatementError as error:
+        index = len(rows)
+        if index == len(calls):
+            # It was the COMMIT itself.
+            error.statement = error.params = None
+            raise
+        refusal = refusal_of(error)
+        if refusal.sqlstate == _REFUSED:
+            raise CommitRefused(index, json.loads(refusal.detail or "")) from error
+        refuse(error, calls[index].doing)
+    except BaseException as error:
+        # A signal's handler, or the cancel of a task: nobody knows whether it was committed.
+        let_go(connection, error)
+        raise
+    return rows
 
 
-def argument(name: str, type_: str, *, alone: bool = False) -> str:
-    """A parameter of its type. *alone*: the one element of an array."""
-    one = f"cast(:{name} as {type_})"
-    return f"array[{one}]" if alone else one
+def _sent_past(
+    connection: Connection,
+    calls: Sequence[Call],
+    rows: list[Sequence[Any]],
+    *,
+    commit: bool = False,
+    as_bytes: bool = False,
+) -> bool:
+    """Send calls past SQLAlchemy, if nobody watches and the driver can. SQLAlchemy raises what fails."""
+    driver = driver_of(connection)
+    if not driver.passes_sqlalchemy or is_watched(connection):
+        return False
+    statements = [call.clause.numbered(driver, call.parameters) for call in calls]
+    try:
+        return driver.send_past(connection, statements, rows, commit=commit, as_bytes=as_bytes)
+    except BaseException as error:  # noqa: BLE001 - raised again by SQLAlchemy, which knows what to do then
+        calls[min(len(rows), len(calls) - 1)].reraise(connection, error)
+
+
+def _send(connection: Connection, calls: Sequence[Call], rows: list[Sequence[Any]]) -> None:
+    """Let SQLAlchemy execute calls, with all of its events; the last one makes the driver send all, and COMMIT."""
+    driver, dialect = driver_of(connection), connection.dialect
+    if dialect not in _listening:
+        event.listen(dialect, "do_execute", _do_execute)
+        _listening.add(dialect)
+    statements: list[tuple[str, Any]] = []
+
+    def send(statement: str, parameters: Any) -> None:
+        statements.append((statement, parameters))
+        if len(statements) == len(calls):
+            driver.commit_with(connection, statements, rows)
+
+    for one in calls:
+        parameters = one.clause.encoded(driver, one.parameters)
+        connection.execute(one.clause.statement, parameters, execution_options={_SEND: send})
+
+
+def fail_as_executed(connection: Connection, statement: str, parameters: Any, error: BaseException) -> NoReturn:
+    """Raise what a driver raised as if SQLAlchemy had executed the statement: it lets a broken connection go.
+
+    This has no public name. A statement that is executed for it would need a cursor, which a closed connection has not.
+    """
+    handle: Callable[..., NoReturn] = connection._handle_dbapi_exception  # noqa: SLF001
+    handle(error, statement, parameters, None, None)
+
+
+def note_failures(connection: Connection, note: Note) -> None:
+    """Let *note* be called with each error of the driver on a connection, as SQLAlchemy raises it."""
+    dialect = connection.dialect
+    if dialect not in _telling:
+        event.listen(dialect, "handle_error", _handle_error)
+        _telling.add(dialect)
+    _notes[connection] = note
+
+
+def executes_itself(dialect: Dialect) -> bool:
+    """Whether nobody else executes the statements of a dialect in a way of their own."""
+    own: Any = dialect.do_execute
+    return getattr(own, "__func__", None) is DefaultDialect.do_execute and all(
+        listener is _do_execute for listener in dialect.dispatch.do_execute
+    )
+
+
+def is_watched(connection: Connection) -> bool:
+    """Whether anybody would miss what SQLAlchemy does around a statement: listeners of its events, or its log."""
+    # The flag that SQLAlchemy asks before each event, for the events themselves take longer than a statement. Without
+    # the flag everybody counts as watched.
+    engine = connection.engine
+    return bool(
+        getattr(engine, "_has_events", True)
+        or getattr(connection, "_has_events", True)
+        or engine.logger.isEnabledFor(logging.INFO)
+        or not executes_itself(connection.dialect)
+    )
+
+
+def _handle_error(context: ExceptionContext) -> None:
+    note = None if context.connection is None else _notes.get(context.connection)
+    if note is not None:
+        note(context.sqlalchemy_exception or context.original_exception)
+
+
+def _do_execute(cursor: DBAPICursor, statement: str, parameters: Any, context: ExecutionContext) -> bool:  # noqa: ARG001 - as SQLAlchemy calls it
+    send: Send | None = context.execution_options.get(_SEND)
+    if send is None:
+        return False
+    send(statement, parameters)
+    return True
 
 
 def named(queues: Sequence[str]) -> str:
@@ -319,4 +375,4 @@ def let_go(connection: Connection, error: BaseException) -> None:
 
 
 def _is_alone(connection: Connection) -> bool:
-    return _OPTION in connection.get_execution_options()
+    return _ALONE in connection.get_execution_options()

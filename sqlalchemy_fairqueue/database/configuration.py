@@ -57,8 +57,8 @@ class QueueConfiguration:
 
 def configure_queue(connection: Connection, target: Target, changes: PolicyChanges, *, policy: ChannelPolicy) -> None:
     """Change the policy that new channels of a queue start with; before the first change it is *policy*."""
-    parameters = {"queue": target.queue, "changes": policy_json(changes), "policy": new_policy_json(policy)}
-    call(target.schema, "fq_configure_queue", f"configure queue {target.queue!r}", **parameters).rows(connection)
+    parameters = {"changes": policy_json(changes), "policy": new_policy_json(policy)}
+    target.call("fq_configure_queue", f"configure queue {target.queue!r}", **parameters).rows(connection)
 
 
 def configure_channel(
@@ -85,20 +85,19 @@ def configure_channel(
         notify: Whether consumers are woken.
     """
     parameters = {
-        "queue": target.queue,
         "channel": channel,
         "changes": channel_changes_json(changes, plan, reset),
         "policy": new_policy_json(policy),
         "notify": may_notify(connection, notify),
     }
     doing = f"configure {_named(target, channel)}"
-    call(target.schema, "fq_configure_channel", doing, **parameters).rows(connection)
+    target.call("fq_configure_channel", doing, **parameters).rows(connection)
 
 
 def limit_queue(connection: Connection, target: Target, changes: QueueLimits, *, notify: bool) -> None:
     """Change limits of the whole queue: ``max_concurrency``, ``rate``, names of shared ``limits``. None: no limit."""
-    parameters = {"queue": target.queue, "changes": policy_json(changes), "notify": may_notify(connection, notify)}
-    call(target.schema, "fq_limit_queue", f"limit queue {target.queue!r}", **parameters).rows(connection)
+    parameters = {"changes": policy_json(changes), "notify": may_notify(connection, notify)}
+    target.call("fq_limit_queue", f"limit queue {target.queue!r}", **parameters).rows(connection)
 
 
 def configure_limit(connection: Connection, schema: str | None, name: str, changes: PolicyChanges) -> None:
@@ -136,15 +135,15 @@ def _limit(
 
 def set_queue(connection: Connection, target: Target, settings: QueueSettings) -> None:
     """Change settings of a queue."""
-    parameters = {"queue": target.queue, "settings": json.dumps(settings, default=microseconds)}
-    call(target.schema, "fq_set_queue", f"configure queue {target.queue!r}", **parameters).rows(connection)
+    parameters = {"settings": json.dumps(settings, default=microseconds)}
+    target.call("fq_set_queue", f"configure queue {target.queue!r}", **parameters).rows(connection)
 
 
 def pause(connection: Connection, target: Target, channel: str | None, *, new: bool) -> None:
     """Stop serving a channel, or with None the whole queue. *new*: a channel that does not exist is made."""
     doing = f"pause {_named(target, channel)}"
     try:
-        call(target.schema, "fq_pause", doing, queue=target.queue, channel=channel, new=new).rows(connection)
+        target.call("fq_pause", doing, channel=channel, new=new).rows(connection)
     except UnknownChannel as error:
         advice = "correct the name, or pause(..., new=True) makes the channel"
         raise _unknown_channel(target, channel, advice) from error
@@ -155,20 +154,9 @@ def resume(connection: Connection, target: Target, channel: str | None, *, notif
     notify = may_notify(connection, notify)
     doing = f"resume {_named(target, channel)}"
     try:
-        call(target.schema, "fq_resume", doing, queue=target.queue, channel=channel, notify=notify).rows(connection)
+        target.call("fq_resume", doing, channel=channel, notify=notify).rows(connection)
     except UnknownChannel as error:
         raise _unknown_channel(target, channel, "correct the name") from error
-
-
-def lock_queue(connection: Connection, target: Target) -> None:
-    """Lock the row of a queue, made if it has none, as its configuration does."""
-    call(target.schema, "fq_lock_queue", f"lock queue {target.queue!r}", queue=target.queue).rows(connection)
-
-
-def lock_gate(connection: Connection, target: Target) -> None:
-    """Let nobody take messages of a queue without a limit until the transaction ends."""
-    doing = f"close the gate of queue {target.queue!r}"
-    call(target.schema, "fq_lock_gate", doing, queue=target.queue, limited=None).rows(connection)
 
 
 def lock_channels(connection: Connection, target: Target, channels: Mapping[str, ChannelPolicy | None]) -> None:
@@ -180,9 +168,9 @@ def lock_channels(connection: Connection, target: Target, channels: Mapping[str,
         channels: Each with the policy with which it is made if it is new; None: then it is passed over.
     """
     policies = [None if policy is None else new_policy_json(policy) or "{}" for policy in channels.values()]
-    parameters = {"queue": target.queue, "names": list(channels), "policies": policies}
+    parameters = {"names": list(channels), "policies": policies}
     doing = f"lock {len(channels)} channels of queue {target.queue!r}"
-    call(target.schema, "fq_lock_channels", doing, **parameters).rows(connection)
+    target.call("fq_lock_channels", doing, **parameters).rows(connection)
 
 
 def _unknown_channel(target: Target, channel: str | None, advice: str) -> UnknownChannel:

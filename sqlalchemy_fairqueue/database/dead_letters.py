@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.codecs import decoded, headers_of
-from sqlalchemy_fairqueue.database.calls import call, may_notify, read
+from sqlalchemy_fairqueue.database.calls import may_notify
 from sqlalchemy_fairqueue.errors import PayloadError
 from sqlalchemy_fairqueue.times import instant_microseconds
 from sqlalchemy_fairqueue.values import DeadLetterGroup, DeadLetterInfo
@@ -40,17 +40,9 @@ class DeadLetterFilter:
     since: datetime | None = None
     until: datetime | None = None
 
-    def parameters(self, target: Target) -> dict[str, Any]:
-        """As the functions take them all."""
-        return {"queue": target.queue, "ids": self.ids, "channel": self.channel, "kind": self.kind}
-
-
-class PrunedDeadLetters(NamedTuple):
-    """The number of deleted dead letters of a queue, and whether more may be due."""
-
-    queue: str
-    deleted: int
-    more: bool
+    def parameters(self) -> dict[str, Any]:
+        """As all of the functions take them."""
+        return {"ids": self.ids, "channel": self.channel, "kind": self.kind}
 
 
 def dead_letters(
@@ -62,22 +54,12 @@ def dead_letters(
     after: DeadLetterInfo | None,
     codec: Codec,
 ) -> list[DeadLetterInfo]:
-    """Dead letters of a queue, the oldest death first.
-
-    Args:
-        connection: Where to ask.
-        target: The queue.
-        which: Only these.
-        limit: Most to return.
-        after: The last one of the page before.
-        codec: Decodes the payloads.
-    """
-    rows = read(
+    """Dead letters of a queue, the oldest death first; *after* is the last one of the page before."""
+    rows = target.read(
         connection,
-        target.schema,
         "fq_dead_letters",
         f"read the dead letters of queue {target.queue!r}",
-        **which.parameters(target),
+        **which.parameters(),
         limit=limit,
         died_at=None if after is None else instant_microseconds(after.died_at),
         message_id=None if after is None else after.message_id,
@@ -105,33 +87,20 @@ def redrive(
     connection: Connection, target: Target, which: DeadLetterFilter, *, limit: int, notify: bool
 ) -> dict[int, str]:
     """Give dead letters another life, the oldest death first. Returns the outcome of each by its id."""
-    parameters = which.parameters(target) | {"limit": limit, "notify": may_notify(connection, notify)}
-    rows = call(target.schema, "fq_redrive", f"redrive dead letters of queue {target.queue!r}", **parameters)
+    parameters = which.parameters() | {"limit": limit, "notify": may_notify(connection, notify)}
+    rows = target.call("fq_redrive", f"redrive dead letters of queue {target.queue!r}", **parameters)
     return dict(map(tuple, rows.rows(connection)))
 
 
 def purge_dead(connection: Connection, target: Target, which: DeadLetterFilter, *, until: datetime | None) -> int:
     """Delete dead letters for good, with *until* only those that died before then. Returns how many."""
-    parameters = which.parameters(target) | {"before": None if until is None else instant_microseconds(until)}
+    parameters = which.parameters() | {"before": None if until is None else instant_microseconds(until)}
     doing = f"purge dead letters of queue {target.queue!r}"
-    return call(target.schema, "fq_purge_dead", doing, **parameters).value(connection)
-
-
-def prune_dead_letters(connection: Connection, schema: str | None, *, limit: int) -> list[PrunedDeadLetters]:
-    """Delete dead letters that are older than their queues keep them, up to *limit* of each queue."""
-    rows = call(schema, "fq_prune_dead_letters", "prune dead letters", limit=limit).rows(connection)
-    return list(map(PrunedDeadLetters._make, rows))
+    return target.call("fq_purge_dead", doing, **parameters).value(connection)
 
 
 def dead_letter_groups(connection: Connection, target: Target, *, limit: int, ids: int) -> list[DeadLetterGroup]:
-    """The newest dead letters by kind, reason and error, the largest group first.
-
-    Args:
-        connection: Where to ask.
-        target: The queue.
-        limit: Most dead letters to read.
-        ids: Most ids to return of each group.
-    """
+    """The newest *limit* dead letters by kind, reason and error, the largest group first, with *ids* ids of each."""
     doing = f"read the dead letters of queue {target.queue!r}"
-    rows = read(connection, target.schema, "fq_dead_letter_groups", doing, queue=target.queue, limit=limit, ids=ids)
+    rows = target.read(connection, "fq_dead_letter_groups", doing, limit=limit, ids=ids)
     return [DeadLetterGroup(message_ids=tuple(row.pop("message_ids")), **row) for row in rows]

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue.database.calls import Call, Shape, argument, call, may_notify
-from sqlalchemy_fairqueue.database.drivers import sqlstate_of
+from sqlalchemy_fairqueue.database.calls import Call, call, may_notify
+from sqlalchemy_fairqueue.database.clauses import Shape, argument
+from sqlalchemy_fairqueue.database.errors import sqlstate_of
 from sqlalchemy_fairqueue.errors import said
 from sqlalchemy_fairqueue.times import duration, instant, microseconds
 from sqlalchemy_fairqueue.values import Lease
@@ -191,12 +192,10 @@ def dequeue(
         lease_id: A lease of the consumer's to use again.
         max_bytes: Most bytes of contents and headers to take; one message may have more. None: any number.
     """
-    *rows, about = call(
-        target.schema,
+    *rows, about = target.call(
         "fq_dequeue",
         f"dequeue from queue {target.queue!r}",
         _DEQUEUE,
-        queue=target.queue,
         limit=limit,
         lease=microseconds(lease),
         consumer=consumer,
@@ -242,14 +241,9 @@ def _delivered(row: Sequence[Any]) -> DeliveredMessage:
 
 
 def hear(connection: Connection, target: Target) -> bool:
-    """Apply signals to the state of their channels; whether there are more. The caller commits.
-
-    Args:
-        connection: Where it is the only statement of its transaction.
-        target: The queue.
-    """
+    """Apply signals to the state of their channels; whether there are more. It is alone in its transaction."""
     doing = f"hear the signals of queue {target.queue!r}"
-    [[has_more]] = call(target.schema, "fq_hear", doing, _HEAR, queue=target.queue).tuples(connection)
+    [[has_more]] = target.call("fq_hear", doing, _HEAR).tuples(connection)
     return bool(has_more)
 
 
@@ -279,11 +273,9 @@ def set_aside(
         message_ids: Messages that the caller could not read. None: find what makes dequeues fail.
         reason: Why the caller could not read them.
     """
-    rows = call(
-        target.schema,
+    rows = target.call(
         "fq_set_aside",
         f"set aside what cannot be delivered in queue {target.queue!r}",
-        queue=target.queue,
         limit=limit,
         lease_id=lease_id,
         ids=None if message_ids is None else list(message_ids),
@@ -293,27 +285,19 @@ def set_aside(
 
 
 def extend(connection: Connection, target: Target, tokens: Sequence[Token], lease: timedelta) -> datetime | None:
-    """Let a lease live for *lease* from now; it is never shortened. The caller commits.
-
-    Args:
-        connection: Where to send it.
-        target: The queue.
-        tokens: Deliveries that must be held under the lease; at least one, all of the same lease.
-        lease: How long it is to live.
+    """Let the lease of deliveries live for *lease* from now; it is never shortened. The caller commits.
 
     Returns:
         When it ends now. None: it has ended, or one of the deliveries is not held under it any more.
     """
     lease_id = tokens[0].lease_id
-    [[expires_at]] = call(
-        target.schema,
+    [[expires_at]] = target.call(
         "fq_extend",
         f"extend lease {lease_id}",
         lease_id=lease_id,
         lease=microseconds(lease),
         ids=[token.message_id for token in tokens],
         deliveries=[token.deliveries for token in tokens],
-        queue=target.queue,
     ).tuples(connection)
     return None if expires_at is None else instant(expires_at)
 
@@ -322,13 +306,11 @@ def heartbeat(
     connection: Connection, target: Target, lease_ids: Sequence[int], lease: timedelta
 ) -> list[ExtendedLease]:
     """Let leases live for *lease* from now, and learn of cancelled messages. The caller commits."""
-    rows = call(
-        target.schema,
+    rows = target.call(
         "fq_heartbeat",
         f"extend {len(lease_ids)} leases of queue {target.queue!r}",
         lease_ids=list(lease_ids),
         lease=microseconds(lease),
-        queue=target.queue,
     ).rows(connection)
     return [
         ExtendedLease(lease_id, None if expires_at is None else instant(expires_at), cancelled or [])
@@ -339,7 +321,7 @@ def heartbeat(
 def end_leases(connection: Connection, target: Target, lease_ids: Sequence[int]) -> int:
     """End leases under which nothing is held. The caller commits. Returns how many have ended."""
     doing = f"end {len(lease_ids)} leases of queue {target.queue!r}"
-    found = call(target.schema, "fq_end_leases", doing, queue=target.queue, lease_ids=list(lease_ids))
+    found = target.call("fq_end_leases", doing, lease_ids=list(lease_ids))
     return found.value(connection)
 
 
@@ -358,30 +340,18 @@ def holder(connection: Connection, target: Target, message_id: int) -> str | Non
 def begin_wait(
     connection: Connection, target: Target, *, consumer: str, lease_id: int | None, duration: timedelta
 ) -> RegisteredWait:
-    """Register that a consumer waits. The caller commits, and polls once more afterwards.
+    """Register that a consumer waits; *lease_id* is the lease of its last wait.
 
-    Args:
-        connection: Where it is the only statement of its transaction.
-        target: The queue.
-        consumer: Shown beside the lease.
-        lease_id: The lease of the last wait.
-        duration: How long the wait counts.
+    It is alone in its transaction. The caller commits, and polls once more afterwards.
     """
-    [row] = call(
-        target.schema,
+    [row] = target.call(
         "fq_begin_wait",
         f"wait for queue {target.queue!r}",
-        queue=target.queue,
         consumer=consumer,
         lease_id=lease_id,
         wait=microseconds(duration),
     ).rows(connection)
     return RegisteredWait._make(row)
-
-
-def end_wait(connection: Connection, target: Target, lease_id: int | None) -> None:
-    """End a wait. The caller commits."""
-    call(target.schema, "fq_end_wait", f"stop waiting for queue {target.queue!r}", lease_id=lease_id).rows(connection)
 
 
 @cache
@@ -459,14 +429,14 @@ def settlement(
         values["notify"] = may_notify(connection, notify)
     doing = f"{verb} {len(tokens)} deliveries of queue {target.queue!r}"
     shape = _settling(refusing=refusing, costs=told, alone=alone)
-    return call(target.schema, f"fq_{verb}", doing, shape, queue=target.queue, **values)
+    return target.call(f"fq_{verb}", doing, shape, **values)
 
 
 def lock_deliveries(target: Target, tokens: Sequence[Token]) -> Call:
     """The call that locks the messages of valid tokens, in the order of their ids."""
     arrays = dict(zip(_TOKEN, map(list, zip(*tokens, strict=True)), strict=True))
     doing = f"lock {len(tokens)} messages of queue {target.queue!r}"
-    return call(target.schema, "fq_lock_deliveries", doing, _LOCK, queue=target.queue, **arrays)
+    return target.call("fq_lock_deliveries", doing, _LOCK, **arrays)
 
 
 def lock_messages(connection: Connection, target: Target, message_ids: Iterable[int]) -> None:
@@ -478,11 +448,9 @@ def lock_messages(connection: Connection, target: Target, message_ids: Iterable[
 
 def leased_without_slot(connection: Connection, target: Target, channels: Sequence[str] | None) -> list[int]:
     """The leased messages that a new limit of these channels, or with None of the queue, will count."""
-    return call(
-        target.schema,
+    return target.call(
         "fq_leased_without_slot",
         f"find the leased messages of queue {target.queue!r}",
-        queue=target.queue,
         slot=2 if channels is None else 1,
         channels=None if channels is None else list(channels),
     ).value(connection)

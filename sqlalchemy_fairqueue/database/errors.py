@@ -1,12 +1,14 @@
-"""Errors of the database as ours, and the words of those about the installed version, with the operation to paste."""
+"""Errors of the database: what the server refused, whether it is away, and our errors for it, with what to do."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+import re
+from traceback import walk_tb
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from sqlalchemy_fairqueue.database.drivers import hide_row, refusal_of
 from sqlalchemy_fairqueue.errors import FairQueueError, SchemaMismatch
 from sqlalchemy_fairqueue.sql import (
     IS_UNRELEASED,
@@ -18,7 +20,119 @@ from sqlalchemy_fairqueue.sql import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sqlalchemy.exc import StatementError
+
+# Up to the context: a value may have lines of its own.
+_ROW = re.compile(r"(Failing row contains) \(.*?(?=\nCONTEXT:|\Z)", re.DOTALL)
+# asyncpg, of a parameter that it cannot encode.
+_ARGUMENT = re.compile(r"(invalid input for query argument \$\d+).*", re.DOTALL)
+# Classes of SQLSTATE, and single ones, of a server that cannot serve now, whatever it was asked: the connection is lost
+# or refused, it takes no writes, a transaction or statement took too long, resources are short, a lock is held, an
+# operator intervened, the system failed.
+_AWAY = ("08", "25006", "25P03", "25P04", "28", "3D000", "53", "55P03", "57", "58")
+# Where the server said nothing. An error about the statement has an SQLSTATE or is of another class.
+_AWAY_WITHOUT_STATE = {"OperationalError", "InterfaceError", "InternalClientError"}
+# A serialization failure, a deadlock.
+_SERIALIZATION = {"40001", "40P01"}
+_DRIVERS = {"psycopg", "psycopg2", "asyncpg"}
+
+
+class Refusal(NamedTuple):
+    """The words of a server that refused a statement.
+
+    Attributes:
+        sqlstate: The code; "": the error is not the server's.
+        message: The first line.
+        detail: More about it.
+        hint: What to do.
+        context: Where in a function it was raised. None: not in one.
+    """
+
+    sqlstate: str
+    message: str
+    detail: str | None = None
+    hint: str | None = None
+    context: str | None = None
+
+
+def sqlstate_of(error: BaseException | None) -> str:
+    """The SQLSTATE of SQLAlchemy's error or of a driver's; "": the server did not refuse anything."""
+    error = getattr(error, "orig", error)
+    # psycopg and, by SQLAlchemy, asyncpg; psycopg2.
+    return str(getattr(error, "sqlstate", None) or getattr(error, "pgcode", None) or "")
+
+
+def is_away(error: BaseException) -> bool:
+    """Return whether an error says that the database cannot serve now; the same call may succeed later.
+
+    It may be SQLAlchemy's, a driver's own, or one of the operating system's that a driver lets pass: asyncpg raises
+    ConnectionRefusedError while it connects, and TimeoutError after its ``command_timeout``.
+    """
+    if isinstance(error, OSError):
+        return any(_is_of_driver(frame.f_globals.get("__name__")) for frame, _ in walk_tb(error.__traceback__))
+    if isinstance(error, PoolTimeout) or getattr(error, "connection_invalidated", False) is True:
+        return True
+    classes = type(error).__mro__
+    if not isinstance(error, DBAPIError) and not any(_is_of_driver(one.__module__) for one in classes):
+        return False
+    if state := sqlstate_of(error):
+        return state.startswith(_AWAY)
+    return not _AWAY_WITHOUT_STATE.isdisjoint(
+        one.__name__ for one in (*classes, *type(getattr(error, "orig", 0)).__mro__)
+    )
+
+
+def is_serialization_failure(error: BaseException) -> bool:
+    """Return whether the database asked for the whole transaction to be tried again."""
+    return sqlstate_of(error) in _SERIALIZATION
+
+
+def _is_of_driver(module: object) -> bool:
+    return isinstance(module, str) and module.partition(".")[0] in _DRIVERS
+
+
+def refusal_of(error: BaseException) -> Refusal:
+    """The words of the server, from SQLAlchemy's error or a driver's."""
+    original = getattr(error, "orig", None) or error
+    sqlstate = sqlstate_of(original)
+    said = getattr(original, "diag", None)
+    if said is not None:
+        # psycopg and psycopg2 name them as libpq does.
+        message = said.message_primary or str(original)
+        return Refusal(sqlstate, message, said.message_detail, said.message_hint, said.context)
+    # SQLAlchemy raises an error of its own from that of asyncpg.
+    said = original.__cause__ or original
+    fields = (getattr(said, name, None) for name in ("detail", "hint", "context"))
+    return Refusal(sqlstate, getattr(said, "message", None) or str(said), *fields)
+
+
+def hide_row(error: BaseException) -> None:
+    """Take values out of the texts of SQLAlchemy's error and the driver's.
+
+    PostgreSQL quotes a row that a constraint or trigger of the application's refuses.
+    """
+    for one in _causes(error):
+        if one.args and isinstance(one.args[0], str):
+            one.args = (_hidden(one.args[0]), *one.args[1:])
+        # asyncpg makes the text anew each time. The diagnostics of the others cannot be changed, and are in no text.
+        if isinstance(detail := getattr(one, "detail", None), str):
+            one.detail = _hidden(detail)  # type: ignore[attr-defined]
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """SQLAlchemy's error, the driver's as SQLAlchemy has it, and what that was made of."""
+    yield error
+    original = getattr(error, "orig", None)
+    if original is not None:
+        yield original
+        if original.__cause__ is not None:
+            yield original.__cause__
+
+
+def _hidden(text: str) -> str:
+    return _ARGUMENT.sub(r"\1", _ROW.sub(r"\1 (...)", text))
 
 
 def refuse(error: StatementError, doing: str) -> NoReturn:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy_fairqueue.database.calls import Call, call, may_notify, read
+from sqlalchemy_fairqueue.database.calls import Call, call, may_notify
 from sqlalchemy_fairqueue.database.messages import followup_values
 from sqlalchemy_fairqueue.database.policies import new_policy_json
-from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
+from sqlalchemy_fairqueue.times import instant_microseconds
 from sqlalchemy_fairqueue.values import GroupCancellation, GroupStatus
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.database.calls import Target
@@ -60,11 +58,9 @@ def make_group(
 ) -> Call:
     """The call that makes a group with the messages that may follow it."""
     followups = [one for one in (then, on_failure) if one is not None]
-    return call(
-        target.schema,
+    return target.call(
         "fq_make_group",
         f"make group {group_id} of queue {target.queue!r}",
-        queue=target.queue,
         group_id=str(group_id),
         on_failures=[one is on_failure for one in followups] or None,
         policy=new_policy_json(policy),
@@ -77,17 +73,11 @@ def join_group(target: Target, group_id: UUID, added: int, by: Token | None = No
 
     It returns "joined", "lost", "cancelled" or "stranger".
 
-    Args:
-        target: The queue.
-        group_id: The group.
-        added: How many.
-        by: The member that adds them, which is locked; None: the transaction makes the group.
+    *by* is the member that adds them, which is locked; None: the transaction makes the group.
     """
-    return call(
-        target.schema,
+    return target.call(
         "fq_join_group",
         f"join group {group_id}",
-        queue=target.queue,
         group_id=str(group_id),
         added=added,
         message_id=None if by is None else by.message_id,
@@ -99,7 +89,7 @@ def join_group(target: Target, group_id: UUID, added: int, by: Token | None = No
 def group_status(connection: Connection, target: Target, group_id: UUID) -> GroupStatus | None:
     """The counts of a group. None: there is no such group."""
     doing = f"read group {group_id}"
-    rows = read(connection, target.schema, "fq_group_status", doing, queue=target.queue, group_id=str(group_id))
+    rows = target.read(connection, "fq_group_status", doing, group_id=str(group_id))
     return _status(group_id, **rows[0]) if rows else None
 
 
@@ -113,19 +103,12 @@ def groups(
 ) -> list[GroupStatus]:
     """Groups of a queue, the newest first, with the counts of this moment.
 
-    Args:
-        connection: Where to ask.
-        target: The queue.
-        is_open: Only those that are open, or with False only those that are finished.
-        before: The last one of the page before.
-        limit: Most to return.
+    Only those that are open, or with False only those that are finished; after *before*, the last of another page.
     """
-    rows = read(
+    rows = target.read(
         connection,
-        target.schema,
         "fq_groups",
         f"list the groups of queue {target.queue!r}",
-        queue=target.queue,
         open=is_open,
         before_at=None if before is None else instant_microseconds(before.created_at),
         before_id=None if before is None else str(before.id),
@@ -140,48 +123,23 @@ def _status(group_id: UUID | str, added: int, **row: Any) -> GroupStatus:
 
 
 def group_members(connection: Connection, target: Target, group_id: UUID, *, limit: int) -> list[Member]:
-    """Members of a group that have not ended, in the order of their ids as far as *limit* of them are concerned.
-
-    Args:
-        connection: Where to ask.
-        target: The queue.
-        group_id: The group.
-        limit: Most to return; any, if there are more.
-    """
-    parameters = {"queue": target.queue, "group_id": str(group_id), "limit": limit}
-    rows = read(connection, target.schema, "fq_group_members", f"list the members of group {group_id}", **parameters)
+    """Members of a group that have not ended, in the order of their ids; any *limit* of them, if there are more."""
+    parameters = {"group_id": str(group_id), "limit": limit}
+    rows = target.read(connection, "fq_group_members", f"list the members of group {group_id}", **parameters)
     return sorted((Member(**row) for row in rows), key=lambda member: member.message_id)
 
 
 def cancel_group(connection: Connection, target: Target, group_id: UUID) -> GroupCancellation | None:
     """Withdraw all members of a group. None: there is no such group."""
-    found = call(
-        target.schema, "fq_cancel_group", f"cancel group {group_id}", queue=target.queue, group_id=str(group_id)
-    )
+    found = target.call("fq_cancel_group", f"cancel group {group_id}", group_id=str(group_id))
     return next(map(GroupCancellation._make, found.rows(connection)), None)
-
-
-def groups_due(connection: Connection, schema: str | None) -> bool:
-    """Whether there is anything to fold or to finish."""
-    return call(schema, "fq_groups_due", "poll for groups").value(connection)
 
 
 def fold_groups(connection: Connection, schema: str | None, *, limit: int, groups: int, notify: bool) -> Folded | None:
     """Count what has become of members, and finish groups. None: another transaction does.
 
-    Args:
-        connection: The only statement of its transaction.
-        schema: Of the installation.
-        limit: Most notes to fold.
-        groups: Most groups to finish.
-        notify: Whether waiting consumers may be woken.
+    It is alone in its transaction, folds *limit* notes at most, and finishes *groups* groups at most.
     """
     notify = may_notify(connection, notify)
     found = call(schema, "fq_fold_groups", "finish groups", limit=limit, groups=groups, notify=notify)
     return next(map(Folded._make, found.rows(connection)), None)
-
-
-def prune_groups(connection: Connection, schema: str | None, *, age: timedelta, limit: int) -> int:
-    """Delete groups that were finished so long ago. How many."""
-    doing = "prune finished groups"
-    return call(schema, "fq_prune_groups", doing, age=microseconds(age), limit=limit).value(connection)

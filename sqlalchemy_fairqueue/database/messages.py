@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from sqlalchemy_fairqueue.database.calls import Call, Shape, argument, call, may_notify, read
+from sqlalchemy_fairqueue.database.calls import Call, may_notify
+from sqlalchemy_fairqueue.database.clauses import Shape, argument
 from sqlalchemy_fairqueue.database.policies import new_policy_json
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
 from sqlalchemy_fairqueue.values import AttemptDetails, MessageDetails
@@ -187,12 +188,10 @@ def enqueue(
         for name in ("costs", "unique_fors", "from_ends"):
             if not any(values[name]):
                 values[name] = None
-    return call(
-        target.schema,
+    return target.call(
         "fq_enqueue",
         f"enqueue {len(messages)} messages to queue {target.queue!r}",
         _enqueuing(alone=alone, refusing=refusing),
-        queue=target.queue,
         policy=new_policy_json(policy),
         notify=may_notify(connection, notify),
         hold=None if lock is None else sorted(lock),
@@ -240,12 +239,6 @@ def followup_values(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
     return {name: values[name] for name in _OF_FOLLOWUPS}
 
 
-def max_backlog(connection: Connection, target: Target, channel: str) -> int | None:
-    """Most undelivered messages that a channel may have; None: no bound, or there is no such channel."""
-    doing = f"read the policy of channel {channel!r} of queue {target.queue!r}"
-    return call(target.schema, "fq_max_backlog", doing, queue=target.queue, channel=channel).value(connection)
-
-
 def find_messages(
     connection: Connection,
     target: Target,
@@ -257,20 +250,12 @@ def find_messages(
 ) -> tuple[list[int], MessagePosition | None]:
     """The ids of a page of messages, in order, and where the next page begins; None: this is the last.
 
-    Args:
-        connection: Where to ask.
-        target: The queue.
-        which: Only these.
-        after: Where the page before has ended.
-        limit: Most to return.
-        scan: Most to look at.
+    It looks at *scan* messages at most, from where the page before has ended.
     """
     step, at, message_id = after or (None, None, None)
-    rows = call(
-        target.schema,
+    rows = target.call(
         "fq_find_messages",
         f"find messages of queue {target.queue!r}",
-        queue=target.queue,
         channel=which.channel,
         state=which.state,
         kind=which.kind,
@@ -291,28 +276,17 @@ def find_messages(
 def messages_ahead(connection: Connection, target: Target, message_id: int, *, most: int) -> int | None:
     """The number of messages before a message in its channel, counted up to *most*; None: it does not wait."""
     doing = f"count messages of queue {target.queue!r}"
-    found = call(target.schema, "fq_messages_ahead", doing, queue=target.queue, message_id=message_id, most=most)
+    found = target.call("fq_messages_ahead", doing, message_id=message_id, most=most)
     return found.value(connection)
 
 
 def move_message(
     connection: Connection, target: Target, message_id: int, channel: str, *, policy: ChannelPolicy, notify: bool
 ) -> MoveOutcome:
-    """Put a message that waits into another channel.
-
-    Args:
-        connection: In a transaction.
-        target: The queue.
-        message_id: The message.
-        channel: The channel.
-        policy: For a channel that is made now, if the queue has no configured one.
-        notify: Whether waiting consumers may be woken.
-    """
-    return call(
-        target.schema,
+    """Put a message that waits into another channel; one that is made now gets *policy*, if the queue has none."""
+    return target.call(
         "fq_move_message",
         f"move message {message_id} of queue {target.queue!r} to channel {channel!r}",
-        queue=target.queue,
         message_id=message_id,
         channel=channel,
         policy=new_policy_json(policy),
@@ -323,17 +297,10 @@ def move_message(
 def make_due(
     connection: Connection, target: Target, message_id: int, *, notify: bool
 ) -> Literal["due", "unchanged", "leased", "missing"]:
-    """Make a message that is due later due now.
-
-    Args:
-        connection: In a transaction.
-        target: The queue.
-        message_id: The message.
-        notify: Whether waiting consumers may be woken.
-    """
+    """Make a message that is due later due now."""
     doing = f"make message {message_id} of queue {target.queue!r} due"
     notify = may_notify(connection, notify)
-    found = call(target.schema, "fq_make_due", doing, queue=target.queue, message_id=message_id, notify=notify)
+    found = target.call("fq_make_due", doing, message_id=message_id, notify=notify)
     return found.value(connection)
 
 
@@ -348,20 +315,12 @@ def message_details(
 ) -> list[MessageDetails]:
     """Messages that are not settled: those with the ids, or the first of a channel, those that consumers hold before.
 
-    Args:
-        connection: Where to ask.
-        target: The queue.
-        ids: The messages. None: those of the channel.
-        channel: The channel.
-        limit: Most to return of those that consumers hold, and of those that nobody holds.
-        content_bytes: Most bytes of each payload.
+    *limit* is of those that consumers hold, and of those that nobody holds.
     """
-    rows = read(
+    rows = target.read(
         connection,
-        target.schema,
         "fq_message_details",
         f"read messages of queue {target.queue!r}",
-        queue=target.queue,
         ids=None if ids is None else list(ids),
         channel=channel,
         limit=limit,
@@ -382,21 +341,11 @@ def message_details(
 def message_attempts(
     connection: Connection, target: Target, message_id: int, *, limit: int = 100, chars: int = 10_000
 ) -> list[AttemptDetails]:
-    """The last attempts at a message that have ended without completing it, the oldest first.
-
-    Args:
-        connection: Where to ask.
-        target: The queue.
-        message_id: The message.
-        limit: Most to return, the newest.
-        chars: Most characters of each error.
-    """
-    rows = read(
+    """The last attempts at a message that have ended without completing it, the oldest first."""
+    rows = target.read(
         connection,
-        target.schema,
         "fq_message_attempts",
         f"read the attempts at message {message_id} of queue {target.queue!r}",
-        queue=target.queue,
         message_id=message_id,
         limit=limit,
         chars=chars,
@@ -409,19 +358,9 @@ def cancel(
 ) -> dict[int, CancelOutcome]:
     """Cancel messages, in the order of their ids. Returns the outcome of those that are not simply cancelled.
 
-    Args:
-        connection: In a transaction.
-        target: The queue.
-        message_ids: The messages.
-        notify: Whether those are woken who wait for their results.
+    *notify*: those are woken who wait for their results.
     """
     ids, notify = sorted(message_ids), may_notify(connection, notify)
     doing = f"cancel messages of queue {target.queue!r}"
-    rows = call(target.schema, "fq_cancel", doing, queue=target.queue, ids=ids, notify=notify).rows(connection)
+    rows = target.call("fq_cancel", doing, ids=ids, notify=notify).rows(connection)
     return dict(map(tuple, rows))
-
-
-def purge_channel(connection: Connection, target: Target, channel: str) -> int:
-    """Delete the messages of a channel that no consumer holds. Returns how many."""
-    doing = f"purge channel {channel!r} of queue {target.queue!r}"
-    return call(target.schema, "fq_purge_channel", doing, queue=target.queue, channel=channel).value(connection)

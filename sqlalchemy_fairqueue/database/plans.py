@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.database.calls import call, may_notify, read
+from sqlalchemy_fairqueue.database.calls import may_notify
 from sqlalchemy_fairqueue.database.policies import fields_of_columns, policy_json, policy_values
 from sqlalchemy_fairqueue.times import duration
 from sqlalchemy_fairqueue.values import ChannelPolicy, PlanInfo
@@ -23,31 +23,30 @@ if TYPE_CHECKING:
 def configure_plan(connection: Connection, target: Target, name: str, changes: PolicyChanges, *, notify: bool) -> None:
     """Make a plan, or change fields of its policy."""
     parameters = {
-        "queue": target.queue,
         "name": name,
         "changes": policy_json(changes),
         "notify": may_notify(connection, notify),
     }
     doing = f"configure plan {name!r} of queue {target.queue!r}"
-    call(target.schema, "fq_configure_plan", doing, **parameters).rows(connection)
+    target.call("fq_configure_plan", doing, **parameters).rows(connection)
 
 
 def remove_plan(connection: Connection, target: Target, name: str) -> None:
     """Remove a plan that nothing follows. One that does not exist is no error."""
     doing = f"remove plan {name!r} of queue {target.queue!r}"
-    call(target.schema, "fq_remove_plan", doing, queue=target.queue, name=name).rows(connection)
+    target.call("fq_remove_plan", doing, name=name).rows(connection)
 
 
 def lock_plans(connection: Connection, target: Target, removed: Sequence[str], used: Sequence[str]) -> None:
     """Lock plans that are removed, and those that channels are put on."""
-    parameters = {"queue": target.queue, "removed": list(removed), "used": list(used)}
-    call(target.schema, "fq_lock_plans", f"lock plans of queue {target.queue!r}", **parameters).rows(connection)
+    parameters = {"removed": list(removed), "used": list(used)}
+    target.call("fq_lock_plans", f"lock plans of queue {target.queue!r}", **parameters).rows(connection)
 
 
 def plans(connection: Connection, target: Target, name: str | None) -> list[PlanInfo]:
     """The plans of a queue by name, or only that one."""
     doing = f"list the plans of queue {target.queue!r}"
-    rows = read(connection, target.schema, "fq_plans", doing, queue=target.queue, name=name)
+    rows = target.read(connection, "fq_plans", doing, name=name)
     return [PlanInfo(policy=ChannelPolicy(**policy_values(row.pop("policy"))), **row) for row in rows]
 
 
@@ -58,7 +57,7 @@ def spread_plans(connection: Connection, target: Target, limit: int) -> timedelt
         When there is more to do, from now on. None: the changes are with all channels.
     """
     doing = f"spread the plans of queue {target.queue!r}"
-    [row] = call(target.schema, "fq_spread_plans", doing, queue=target.queue, limit=limit).rows(connection)
+    [row] = target.call("fq_spread_plans", doing, limit=limit).rows(connection)
     return None if row.due_in is None else duration(row.due_in)
 
 
@@ -89,7 +88,7 @@ def plan_channels(
         after: The id of the last channel of the page before.
         limit: Most to return.
     """
-    parameters = {"queue": target.queue, "plan": name, "after": after, "limit": limit}
+    parameters = {"plan": name, "after": after, "limit": limit}
     doing = f"list the channels of plan {name!r} of queue {target.queue!r}"
-    rows = read(connection, target.schema, "fq_plan_channels", doing, **parameters)
+    rows = target.read(connection, "fq_plan_channels", doing, **parameters)
     return [Follower(overridden=fields_of_columns(row.pop("overridden")), **row) for row in rows]

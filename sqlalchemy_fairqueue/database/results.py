@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from sqlalchemy_fairqueue.database.calls import Call, call, may_notify, read
+from sqlalchemy_fairqueue.database.calls import Call, may_notify
 from sqlalchemy_fairqueue.times import microseconds
 
 if TYPE_CHECKING:
@@ -48,17 +48,15 @@ class FoundResult:
 def results(connection: Connection, target: Target, message_ids: Sequence[int]) -> list[FoundResult]:
     """The ends of messages, in their order."""
     doing = f"read results of queue {target.queue!r}"
-    rows = read(connection, target.schema, "fq_results", doing, queue=target.queue, ids=list(message_ids))
+    rows = target.read(connection, "fq_results", doing, ids=list(message_ids))
     return [FoundResult(**{name: row[name] for name in row if name != "message_id"}) for row in rows]
 
 
 def begin_result_wait(connection: Connection, target: Target, message_id: int, waiter: UUID, wait: timedelta) -> None:
     """Register that somebody waits for so long for what becomes of a message. The caller commits."""
-    call(
-        target.schema,
+    target.call(
         "fq_begin_result_wait",
         f"wait for the result of message {message_id}",
-        queue=target.queue,
         message_id=message_id,
         waiter=str(waiter),
         wait=microseconds(wait),
@@ -68,8 +66,8 @@ def begin_result_wait(connection: Connection, target: Target, message_id: int, w
 def end_result_wait(connection: Connection, target: Target, message_id: int, waiter: UUID) -> None:
     """Somebody waits no more."""
     doing = f"stop waiting for the result of message {message_id}"
-    parameters = {"queue": target.queue, "message_id": message_id, "waiter": str(waiter)}
-    call(target.schema, "fq_end_result_wait", doing, **parameters).rows(connection)
+    parameters = {"message_id": message_id, "waiter": str(waiter)}
+    target.call("fq_end_result_wait", doing, **parameters).rows(connection)
 
 
 def wake_results(connection: Connection, target: Target, message_ids: Sequence[int]) -> Call | None:
@@ -77,4 +75,4 @@ def wake_results(connection: Connection, target: Target, message_ids: Sequence[i
     if not may_notify(connection, notify=True):
         return None
     doing = f"wake those who wait in queue {target.queue!r}"
-    return call(target.schema, "fq_wake_results", doing, queue=target.queue, ids=list(message_ids))
+    return target.call("fq_wake_results", doing, ids=list(message_ids))

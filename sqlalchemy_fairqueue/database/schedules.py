@@ -68,11 +68,9 @@ class DueSchedule(NamedTuple):
 def set_schedule(connection: Connection, target: Target, definition: ScheduleDefinition) -> str:
     """Make or change a schedule. Returns "created", "changed" or "same"."""
     recurrence, encoded = definition.recurrence, definition.message
-    return call(
-        target.schema,
+    return target.call(
         "fq_set_schedule",
         f"set schedule {definition.name!r} of channel {encoded.message.channel!r} of queue {target.queue!r}",
-        queue=target.queue,
         channel=encoded.message.channel,
         name=definition.name,
         cron=recurrence.cron,
@@ -89,13 +87,6 @@ def set_schedule(connection: Connection, target: Target, definition: ScheduleDef
     ).value(connection)
 
 
-def remove_schedule(connection: Connection, target: Target, channel: str, name: str) -> bool:
-    """Remove a schedule. Whether there was one."""
-    doing = f"remove schedule {name!r} of channel {channel!r} of queue {target.queue!r}"
-    found = call(target.schema, "fq_remove_schedule", doing, queue=target.queue, channel=channel, name=name)
-    return found.value(connection)
-
-
 def pause_schedule(connection: Connection, target: Target, channel: str, name: str, *, paused: bool) -> bool:
     """Stop the slots of a schedule, or go on with them. Whether that changed anything.
 
@@ -103,9 +94,9 @@ def pause_schedule(connection: Connection, target: Target, channel: str, name: s
         UnknownSchedule: There is none.
     """
     doing = f"{'pause' if paused else 'resume'} schedule {name!r}"
-    parameters = {"queue": target.queue, "channel": channel, "name": name, "paused": paused}
+    parameters = {"channel": channel, "name": name, "paused": paused}
     with _named(target, channel, name):
-        return call(target.schema, "fq_pause_schedule", doing, **parameters).value(connection)
+        return target.call("fq_pause_schedule", doing, **parameters).value(connection)
 
 
 def run_schedule(connection: Connection, target: Target, channel: str, name: str) -> int | None:
@@ -115,9 +106,9 @@ def run_schedule(connection: Connection, target: Target, channel: str, name: str
         UnknownSchedule: There is none.
     """
     notify = may_notify(connection, target.notify)
-    parameters = {"queue": target.queue, "channel": channel, "name": name, "notify": notify}
+    parameters = {"channel": channel, "name": name, "notify": notify}
     with _named(target, channel, name):
-        return call(target.schema, "fq_run_schedule", f"run schedule {name!r}", **parameters).value(connection)
+        return target.call("fq_run_schedule", f"run schedule {name!r}", **parameters).value(connection)
 
 
 def schedules(
@@ -129,21 +120,10 @@ def schedules(
     after: ScheduleInfo | None = None,
     limit: int = 1000,
 ) -> list[ScheduleInfo]:
-    """Schedules of a queue, in the order of channel and name.
-
-    Args:
-        connection: Where to ask.
-        target: The queue.
-        channel: Only those of this channel.
-        name: Only those of this name.
-        after: The last one of the page before.
-        limit: Most to return.
-    """
-    rows = call(
-        target.schema,
+    """Schedules of a queue, or of a channel, or by a name, in the order of both; *after* is the last one before."""
+    rows = target.call(
         "fq_schedules",
         f"read the schedules of queue {target.queue!r}",
-        queue=target.queue,
         channel=channel,
         name=name,
         after_channel=None if after is None else after.channel,
@@ -215,15 +195,9 @@ def due_schedules(
     ahead: timedelta,
     limit: int,
 ) -> list[DueSchedule]:
-    """The schedules of queues that are due now or shortly.
+    """The schedules of queues that are due now or within *ahead*, up to *limit* of each queue.
 
-    Args:
-        connection: Where to ask.
-        schema: Of the installation.
-        queues: The queues.
-        in_code: Queue, channel and name of the schedules that the caller's code declares.
-        ahead: Also those that are due within this time.
-        limit: Most of each queue.
+    *in_code*: queue, channel and name of those that the caller's code declares.
     """
     rows = call(
         schema,
@@ -251,14 +225,7 @@ def run_slots(
 ) -> dict[int, int | None] | None:
     """Run slots of a schedule and write its plan, unless another worker was first: then nothing is done.
 
-    Args:
-        connection: The only statement of its transaction.
-        schema: Of the installation.
-        due: The schedule as it was read.
-        slots: Those to run.
-        until: All slots up to then are done.
-        next_slot: The slot after it.
-        notify: Whether waiting consumers may be woken.
+    It is alone in its transaction. All slots up to *until* are done then, and *next_slot* comes after.
 
     Returns:
         The message of each slot that was run; None instead of it: it was dropped. None: nothing was done.
@@ -292,10 +259,3 @@ def fail_schedule(
         problem=problem,
         delay=microseconds(delay),
     ).value(connection)
-
-
-def prune_slots(connection: Connection, schema: str | None, *, age: timedelta, limit: int) -> tuple[int, Sequence[str]]:
-    """Delete old records of slots, and schedules that no code declares any more. How many, and which schedules."""
-    doing = "prune the slots of schedules"
-    [(slots, schedules)] = call(schema, "fq_prune_slots", doing, age=microseconds(age), limit=limit).rows(connection)
-    return slots, schedules

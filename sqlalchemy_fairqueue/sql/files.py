@@ -114,7 +114,8 @@ def _signature(function: str, text: str) -> Signature:
     if found is None:
         problem = f"the file of {function!r} does not begin as the others do"
         raise ValueError(problem)
-    parameters, columns = {}, {}
+    parameters: dict[str, str] = {}
+    columns: dict[str, str] = {}
     for out, name, type_ in _ARGUMENT.findall(found[1]):
         (columns if out else parameters)[name] = type_
     columns |= {name: type_ for _, name, type_ in _ARGUMENT.findall(found[2] or "")}

@@ -51,7 +51,8 @@ def enqueue(
         enqueue = enqueues[ordinal - 1]
         if outcome == "full":
             channel = enqueue.message.channel
-            raise _full(target, channel, database.max_backlog(connection, target, channel))
+            doing = f"read the policy of channel {channel!r} of queue {target.queue!r}"
+            raise _full(target, channel, target.call("fq_max_backlog", doing, channel=channel).value(connection))
         if outcome in {"duplicate", "replaced"}:
             holder = cast("int", message_id)
             is_cancelled = ordinal > cancelled.get(holder, len(enqueues))

@@ -9,7 +9,7 @@ from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.errors import LeaseLost, MessageCancelled, UnknownGroup
 from sqlalchemy_fairqueue.unit_of_work.phases import by_queue
 from sqlalchemy_fairqueue.unit_of_work.settlement import token_of
-from sqlalchemy_fairqueue.unit_of_work.steps import Step, no_failure, no_updates
+from sqlalchemy_fairqueue.unit_of_work.steps import Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -57,9 +57,9 @@ class Members:
         """
         steps: list[Step] = []
         for make in self.makes:
-            steps.append(Step(_make(target, make), _updates_of(make), no_failure))
+            steps.append(Step(_make(target, make), _updates_of(make)))
             if make.group_id not in self.adders:
-                steps.append(Step(database.join_group(target, make.group_id, 0), no_updates, no_failure))
+                steps.append(Step(database.join_group(target, make.group_id, 0)))
         return steps
 
     def _join(self, connection: Connection, target: Target, group_id: UUID) -> None:

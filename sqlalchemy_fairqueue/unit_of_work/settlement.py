@@ -10,7 +10,7 @@ from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database import Token
 from sqlalchemy_fairqueue.errors import LeaseLost
 from sqlalchemy_fairqueue.unit_of_work.operations import Settle, Verb
-from sqlalchemy_fairqueue.unit_of_work.steps import Step, no_failure, no_updates
+from sqlalchemy_fairqueue.unit_of_work.steps import Step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -79,13 +79,13 @@ def settle_steps(connection: Connection, target: Target, settles: Sequence[Settl
     steps: list[Step] = []
     if len({settle.verb for settle in settles}) > 1:
         tokens = sorted(token_of(settle.delivery) for settle in settles)
-        steps.append(Step(database.lock_deliveries(target, tokens), no_updates, no_failure))
+        steps.append(Step(database.lock_deliveries(target, tokens)))
     for verb in Verb:
         if same := [one for one in settles if one.verb is verb]:
             steps.append(_settle_step(connection, target, verb, same))
             dead = _awaited_dead(verb, _once(same))
             if dead and (wakes := database.wake_results(connection, target, dead)):
-                steps.append(Step(wakes, no_updates, no_failure))
+                steps.append(Step(wakes))
     return steps
 
 

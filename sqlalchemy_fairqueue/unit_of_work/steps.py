@@ -11,6 +11,16 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.unit_of_work.operations import ReceiptUpdate
 
 
+def _no_updates(rows: Sequence[Any]) -> list[ReceiptUpdate]:  # noqa: ARG001 - as for Step
+    """For a statement that nobody waits for the answer of."""
+    return []
+
+
+def _no_failure(refused: CommitRefused) -> Exception:
+    """For a statement that is not refused."""
+    return refused
+
+
 class Step(NamedTuple):
     """One statement, and what follows from its answer.
 
@@ -21,15 +31,5 @@ class Step(NamedTuple):
     """
 
     call: Call
-    updates: Callable[[Sequence[Any]], list[ReceiptUpdate]]
-    failure: Callable[[CommitRefused], Exception]
-
-
-def no_updates(rows: Sequence[Any]) -> list[ReceiptUpdate]:  # noqa: ARG001 - as for Step
-    """For a statement that nobody waits for the answer of."""
-    return []
-
-
-def no_failure(refused: CommitRefused) -> Exception:
-    """For a statement that is not refused."""
-    return refused
+    updates: Callable[[Sequence[Any]], list[ReceiptUpdate]] = _no_updates
+    failure: Callable[[CommitRefused], Exception] = _no_failure

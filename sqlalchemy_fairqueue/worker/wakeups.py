@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.database.calls import call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -176,7 +177,8 @@ class WaitRegistration:
         lease_id = queue.waiting_lease
 
         def work(connection: Connection) -> None:
-            database.end_wait(connection, queue.target, lease_id)
+            doing = f"stop waiting for queue {queue.target.queue!r}"
+            call(queue.target.schema, "fq_end_wait", doing, lease_id=lease_id).rows(connection)
             connection.commit()
 
         self._connection.run(work)

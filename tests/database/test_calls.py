@@ -13,25 +13,31 @@ from sqlalchemy.dialects import postgresql
 
 import sqlalchemy_fairqueue
 from sqlalchemy_fairqueue import database, sql
-from sqlalchemy_fairqueue.database.calls import ALL, Clause, Shape, call, clause_of
+from sqlalchemy_fairqueue.database.calls import call
+from sqlalchemy_fairqueue.database.clauses import ALL, Clause, Shape, clause_of
 from sqlalchemy_fairqueue.database.deliveries import _settling
 from sqlalchemy_fairqueue.database.messages import _enqueuing
 
 _CALLING = {"call", "read", "read_by_queue"}
-"""The functions that take the name of a function of SQL."""
+"""The functions and methods that take the name of a function of SQL."""
 
 
 def _sites() -> Iterator[tuple[str, str, set[str], bool]]:
     """Each call in the package: where, the function of SQL, the names of its parameters, whether these are all."""
     for file in sorted(Path(sqlalchemy_fairqueue.__file__).parent.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _CALLING:
-                functions = [one.value for one in node.args if isinstance(one, ast.Constant)]
-                names = {keyword.arg for keyword in node.keywords if keyword.arg is not None}
-                names |= {"queue"} if node.func.id == "read_by_queue" else set()
-                for function in functions:
-                    if isinstance(function, str) and function.startswith("fq_"):
-                        yield f"{file}:{node.lineno}", function, names, len(names) >= len(node.keywords)
+            if not isinstance(node, ast.Call):
+                continue
+            # The methods are those of a Target, which gives the queue.
+            of_queue = isinstance(node.func, ast.Attribute)
+            called = getattr(node.func, "attr" if of_queue else "id", "")
+            for function in [one.value for one in node.args if isinstance(one, ast.Constant)]:
+                if called in _CALLING and isinstance(function, str) and function.startswith("fq_"):
+                    names = {keyword.arg for keyword in node.keywords if keyword.arg is not None}
+                    complete = len(names) == len(node.keywords)
+                    if of_queue or called == "read_by_queue":
+                        names.add("queue")
+                    yield f"{file}:{node.lineno}", function, names, complete
 
 
 @cache

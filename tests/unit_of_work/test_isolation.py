@@ -8,7 +8,7 @@ from sqlalchemy.engine.interfaces import IsolationLevel
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import IsolationError, Queue
-from sqlalchemy_fairqueue.database.drivers import sqlstate_of
+from sqlalchemy_fairqueue.database.errors import sqlstate_of
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
