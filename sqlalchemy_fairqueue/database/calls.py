@@ -72,7 +72,8 @@ class Target:
 
     def call(self, function: str, doing: str, shape: Shape = ALL, /, **values: Any) -> Call:
         """Return the call of a function for the queue, as :func:`call` does; ``queue`` is given."""
-        return call(self.schema, function, doing, shape, queue=self.queue, **values)
+        values["queue"] = self.queue
+        return _call(self.schema, function, doing, shape, values)
 
     def read(self, connection: Connection, function: str, doing: str, /, **values: Any) -> list[dict[str, Any]]:
         """Return the rows of a function for the queue, as :func:`read` does; ``queue`` is given."""
@@ -150,6 +151,10 @@ def call(schema: str | None, function: str, doing: str, shape: Shape = ALL, /, *
     Raises:
         TypeError: They are not those of the function.
     """
+    return _call(schema, function, doing, shape, values)
+
+
+def _call(schema: str | None, function: str, doing: str, shape: Shape, values: dict[str, Any]) -> Call:
     clauses = clauses_of(schema)
     clause = clauses.get((function, shape))
     if clause is None:

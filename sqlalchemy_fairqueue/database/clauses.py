@@ -35,7 +35,9 @@ class Clause:
     statement: TextClause | TextualSelect
     types: Mapping[str, str] = field(default_factory=dict)
     _encoders: dict[str, list[tuple[str, Encode]]] = field(default_factory=dict)
-    _numbered: dict[str, tuple[NumberedStatement, list[tuple[str, Encode | None]]]] = field(default_factory=dict)
+    _numbered: dict[str, tuple[NumberedStatement, Sequence[str], list[tuple[int, Encode]]]] = field(
+        default_factory=dict
+    )
 
     def encoded(self, driver: Driver, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
         """Parameters as a driver sends them."""
@@ -58,14 +60,15 @@ class Clause:
         if found is None:
             dialect: Any = PGDialect
             compiled: Any = self.statement.compile(dialect=dialect(paramstyle="numeric_dollar"))
-            encoders = [(name, driver.encoders.get(self.types[name])) for name in compiled.positiontup]
-            found = NumberedStatement(str(compiled), str(compiled).encode()), encoders
+            names, known = compiled.positiontup, driver.encoders
+            encoders = [(i, known[self.types[name]]) for i, name in enumerate(names) if self.types[name] in known]
+            found = NumberedStatement(str(compiled), str(compiled).encode()), names, encoders
             self._numbered[driver.name] = found
-        statement, encoders = found
-        values = []
-        for name, encode in encoders:
-            value = parameters[name]
-            values.append(value if value is None or encode is None else encode(value))
+        statement, names, encoders = found
+        values = [parameters[name] for name in names]
+        for position, encode in encoders:
+            if values[position] is not None:
+                values[position] = encode(values[position])
         return statement, values
 
 
