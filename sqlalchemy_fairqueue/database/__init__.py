@@ -17,7 +17,6 @@ from sqlalchemy_fairqueue.database.configuration import (
     lock_channels,
     pause,
     queue_settings,
-    remove_limit,
     resume,
     set_queue,
 )
@@ -34,10 +33,8 @@ from sqlalchemy_fairqueue.database.deliveries import (
     Dequeued,
     EncodedResult,
     ExtendedLease,
-    RegisteredWait,
     SetAside,
     Token,
-    begin_wait,
     dequeue,
     end_leases,
     extend,
@@ -76,14 +73,7 @@ from sqlalchemy_fairqueue.database.messages import (
     messages_ahead,
     move_message,
 )
-from sqlalchemy_fairqueue.database.plans import (
-    configure_plan,
-    lock_plans,
-    plan_channels,
-    plans,
-    remove_plan,
-    spread_plans,
-)
+from sqlalchemy_fairqueue.database.plans import configure_plan, plan_channels, plans, spread_plans
 from sqlalchemy_fairqueue.database.results import FoundResult, begin_result_wait, end_result_wait, results, wake_results
 from sqlalchemy_fairqueue.database.schedules import (
     DueSchedule,
@@ -120,17 +110,16 @@ from sqlalchemy_fairqueue.database.stats import (
 __all__ = [
     "COMPETING", "COUNTED", "LONGEST_WAIT", "Call", "CommitRefused", "DeadLetterFilter", "DeliveredMessage", "Dequeued",
     "DueSchedule", "EncodedMessage", "EncodedResult", "EnqueuedMessages", "ExtendedLease", "FoundResult", "Member",
-    "MessageFilter", "MessagePosition", "QueueConfiguration", "RegisteredWait", "ScheduleDefinition", "SetAside",
-    "StopRequest", "Target", "Token", "begin_result_wait", "begin_wait", "can_commit_with", "cancel", "cancel_group",
-    "channel_contention", "channel_contentions", "channel_stats", "check_installed", "commit_with", "completions",
-    "configure_channel", "configure_limit", "configure_plan", "configure_queue", "consumers", "consumers_by_queue",
-    "contention", "contention_by_queue", "dead_letter_groups", "dead_letters", "dequeue", "due_schedules", "end_leases",
+    "MessageFilter", "MessagePosition", "QueueConfiguration", "ScheduleDefinition", "SetAside", "StopRequest", "Target",
+    "Token", "begin_result_wait", "can_commit_with", "cancel", "cancel_group", "channel_contention",
+    "channel_contentions", "channel_stats", "check_installed", "commit_with", "completions", "configure_channel",
+    "configure_limit", "configure_plan", "configure_queue", "consumers", "consumers_by_queue", "contention",
+    "contention_by_queue", "dead_letter_groups", "dead_letters", "dequeue", "due_schedules", "end_leases",
     "end_result_wait", "enqueue", "extend", "fail_schedule", "find_messages", "fold_groups", "group_members",
     "group_status", "groups", "hear", "heartbeat", "held", "holder", "join_group", "leased_without_slot", "limit_queue",
-    "limits", "limits_by_queue", "lock_channels", "lock_deliveries", "lock_messages", "lock_plans", "make_due",
-    "make_group", "message_attempts", "message_details", "messages_ahead", "move_message", "now", "pause",
-    "pause_schedule", "plan_channels", "plans", "purge_dead", "queue_settings", "queues", "redrive", "remove_limit",
-    "remove_plan", "request_stop", "results", "resume", "run_schedule", "run_slots", "sample_context", "schedules",
-    "set_aside", "set_queue", "set_schedule", "settlement", "spread_plans", "stats", "stats_by_queue", "stop_requests",
-    "version", "wake_results",
+    "limits", "limits_by_queue", "lock_channels", "lock_deliveries", "lock_messages", "make_due", "make_group",
+    "message_attempts", "message_details", "messages_ahead", "move_message", "now", "pause", "pause_schedule",
+    "plan_channels", "plans", "purge_dead", "queue_settings", "queues", "redrive", "request_stop", "results", "resume",
+    "run_schedule", "run_slots", "sample_context", "schedules", "set_aside", "set_queue", "set_schedule", "settlement",
+    "spread_plans", "stats", "stats_by_queue", "stop_requests", "version", "wake_results",
 ]  # fmt: skip

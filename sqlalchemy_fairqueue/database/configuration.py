@@ -106,11 +106,6 @@ def configure_limit(connection: Connection, schema: str | None, name: str, chang
     call(schema, "fq_configure_limit", doing, name=name, changes=policy_json(changes)).rows(connection)
 
 
-def remove_limit(connection: Connection, schema: str | None, name: str) -> None:
-    """Remove a shared limit that no queue draws from. One that does not exist is no error."""
-    call(schema, "fq_remove_limit", f"remove limit {name!r}", name=name).rows(connection)
-
-
 def limits(
     connection: Connection, schema: str | None, name: str | None = None, *, queue: str | None = None
 ) -> list[SharedLimit]:

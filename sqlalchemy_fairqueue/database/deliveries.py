@@ -131,18 +131,6 @@ class ExtendedLease(NamedTuple):
     cancelled: list[int]
 
 
-class RegisteredWait(NamedTuple):
-    """A wait that producers know of.
-
-    Attributes:
-        lease_id: The lease that stands for it: a notification names one that waits.
-        topic: The queue's name in notifications.
-    """
-
-    lease_id: int
-    topic: str
-
-
 class SetAside(NamedTuple):
     """A row that was taken out of the way of dequeues.
 
@@ -335,23 +323,6 @@ def holder(connection: Connection, target: Target, message_id: int) -> str | Non
     """The consumer that holds a message now, if any does."""
     found = call(target.schema, "fq_holder", f"find who holds message {message_id}", message_id=message_id)
     return found.value(connection)
-
-
-def begin_wait(
-    connection: Connection, target: Target, *, consumer: str, lease_id: int | None, duration: timedelta
-) -> RegisteredWait:
-    """Register that a consumer waits; *lease_id* is the lease of its last wait.
-
-    It is alone in its transaction. The caller commits, and polls once more afterwards.
-    """
-    [row] = target.call(
-        "fq_begin_wait",
-        f"wait for queue {target.queue!r}",
-        consumer=consumer,
-        lease_id=lease_id,
-        wait=microseconds(duration),
-    ).rows(connection)
-    return RegisteredWait._make(row)
 
 
 @cache

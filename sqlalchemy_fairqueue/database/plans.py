@@ -11,7 +11,6 @@ from sqlalchemy_fairqueue.times import duration
 from sqlalchemy_fairqueue.values import ChannelPolicy, PlanInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from datetime import timedelta
 
     from sqlalchemy import Connection
@@ -29,18 +28,6 @@ def configure_plan(connection: Connection, target: Target, name: str, changes: P
     }
     doing = f"configure plan {name!r} of queue {target.queue!r}"
     target.call("fq_configure_plan", doing, **parameters).rows(connection)
-
-
-def remove_plan(connection: Connection, target: Target, name: str) -> None:
-    """Remove a plan that nothing follows. One that does not exist is no error."""
-    doing = f"remove plan {name!r} of queue {target.queue!r}"
-    target.call("fq_remove_plan", doing, name=name).rows(connection)
-
-
-def lock_plans(connection: Connection, target: Target, removed: Sequence[str], used: Sequence[str]) -> None:
-    """Lock plans that are removed, and those that channels are put on."""
-    parameters = {"removed": list(removed), "used": list(used)}
-    target.call("fq_lock_plans", f"lock plans of queue {target.queue!r}", **parameters).rows(connection)
 
 
 def plans(connection: Connection, target: Target, name: str | None) -> list[PlanInfo]:

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.database.calls import call
 from sqlalchemy_fairqueue.unit_of_work.operations import (
     Configure,
     ConfigureLimit,
@@ -111,14 +112,17 @@ def removals(
 
 def _change_limit(connection: Connection, change: ConfigureLimit) -> None:
     if change.changes is None:
-        database.remove_limit(connection, change.target.schema, change.name)
+        # One that does not exist is no error, as below.
+        doing = f"remove limit {change.name!r}"
+        call(change.target.schema, "fq_remove_limit", doing, name=change.name).rows(connection)
     else:
         database.configure_limit(connection, change.target.schema, change.name, change.changes)
 
 
 def _change_plan(connection: Connection, change: ConfigurePlan) -> None:
     if change.changes is None:
-        database.remove_plan(connection, change.target, change.name)
+        doing = f"remove plan {change.name!r} of queue {change.target.queue!r}"
+        change.target.call("fq_remove_plan", doing, name=change.name).rows(connection)
     else:
         database.configure_plan(connection, change.target, change.name, change.changes, notify=change.target.notify)
 

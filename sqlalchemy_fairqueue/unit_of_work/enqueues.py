@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.errors import ChannelFull, DuplicateMessage
-from sqlalchemy_fairqueue.unit_of_work.steps import Step
+from sqlalchemy_fairqueue.unit_of_work.operations import Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.errors import LeaseLost, MessageCancelled, UnknownGroup
+from sqlalchemy_fairqueue.unit_of_work.operations import Step
 from sqlalchemy_fairqueue.unit_of_work.phases import by_queue
 from sqlalchemy_fairqueue.unit_of_work.settlement import token_of
-from sqlalchemy_fairqueue.unit_of_work.steps import Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

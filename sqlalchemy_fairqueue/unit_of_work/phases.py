@@ -63,7 +63,8 @@ def lock_plans(configurations: Iterable[tuple[Connection, Configuration]]) -> No
         removed = [change.name for change in group if isinstance(change, ConfigurePlan)]
         used = [change.plan for change in group if isinstance(change, Configure) and isinstance(change.plan, str)]
         if removed or used:
-            database.lock_plans(connection, target, removed, used)
+            doing = f"lock plans of queue {target.queue!r}"
+            target.call("fq_lock_plans", doing, removed=removed, used=used).rows(connection)
 
 
 def lock_channels(

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database import Token
 from sqlalchemy_fairqueue.errors import LeaseLost
-from sqlalchemy_fairqueue.unit_of_work.operations import Settle, Verb
-from sqlalchemy_fairqueue.unit_of_work.steps import Step
+from sqlalchemy_fairqueue.unit_of_work.operations import Settle, Step, Verb
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import cache
-from types import FunctionType
+from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Sequence
+    from collections.abc import Awaitable, Generator, Sequence
 
     from sqlalchemy import Connection
 
@@ -38,44 +38,27 @@ _UNKNOWN = 0
 _CANCEL_SECONDS = 5.0
 
 
-class _Names(NamedTuple):
-    """Names of psycopg's, imported once: an import costs much of a call, and an application may have another driver."""
-
-    connections: tuple[type, ...]
-    cursors: tuple[type, ...]
-    raw_cursor: Callable[..., Any]
-    raw_async_cursor: Callable[..., Any]
-    transformer: Callable[[Any], Any]
-    execute: Callable[[Any], Generator[Any, Any, list[Any]]]
-    send: Callable[[Any], Generator[Any, Any, None]]
-    fetch_many: Callable[[Any], Generator[Any, Any, list[Any]]]
-    failure: type[Exception]
-    error: Callable[..., Exception]
-    error_class: Callable[[str], type[Exception]]
-    tuple_row: Any
-
-
 @cache
-def names() -> _Names:
-    """What is used of psycopg."""
+def names() -> SimpleNamespace:
+    """What is used of psycopg, imported once: an import costs much of a call, and an application may have another."""
     from psycopg import AsyncConnection, AsyncCursor, AsyncRawCursor, Connection, Cursor, Error, RawCursor, generators
     from psycopg.adapt import Transformer
     from psycopg.errors import error_from_result, lookup
     from psycopg.rows import tuple_row
 
-    return _Names(
-        (Connection, AsyncConnection),
-        (Cursor, AsyncCursor),
-        RawCursor,
-        AsyncRawCursor,
-        Transformer,
-        generators.execute,
-        generators.send,
-        generators.fetch_many,
-        Error,
-        error_from_result,
-        lookup,
-        tuple_row,
+    return SimpleNamespace(
+        connections=(Connection, AsyncConnection),
+        cursors=(Cursor, AsyncCursor),
+        raw_cursor=RawCursor,
+        raw_async_cursor=AsyncRawCursor,
+        transformer=Transformer,
+        execute=generators.execute,
+        send=generators.send,
+        fetch_many=generators.fetch_many,
+        failure=Error,
+        error=error_from_result,
+        error_class=lookup,
+        tuple_row=tuple_row,
     )
 
 

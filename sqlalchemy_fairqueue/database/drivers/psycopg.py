@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import cache, partial
-from inspect import iscoroutinefunction
+from inspect import isawaitable, iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.database.drivers import libpq
 from sqlalchemy_fairqueue.database.drivers.base import LITERALS, Driver, SocketListener
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     from sqlalchemy import Connection
 
@@ -64,10 +64,12 @@ class Psycopg(Driver):
         rows: list[Sequence[Any]],
         cursor: Callable[[Any], Any],
     ) -> None:
+        committing = _commit_with(_Pipeline(driver, cursor), statements, rows)
         if connection.dialect.is_async:
-            libpq.awaited_on(connection, _acommit_with(_Pipeline(driver, cursor), statements, rows))
+            libpq.awaited_on(connection, committing)
         else:
-            _commit_with(_Pipeline(driver, cursor), statements, rows)
+            with suppress(StopIteration):
+                committing.send(None)
 
     def send_past(
         self,
@@ -236,43 +238,40 @@ class _Pipeline:
             raise
 
 
-def _commit_with(pipeline: _Pipeline, statements: Sequence[tuple[str, Any]], rows: list[Sequence[Any]]) -> None:
-    try:
-        with pipeline.watched(), pipeline.driver.pipeline() as entered:
-            pipeline.see_results(entered)
-            try:
-                for statement, parameters in statements:
-                    pipeline.cursor().execute(statement, parameters)
-                pipeline.cursor().execute("commit", prepare=False)
-            except Exception as error:  # noqa: BLE001 - raised below, when the pipeline has ended
-                pipeline.fail(error)
-    except Exception as error:  # noqa: BLE001
-        pipeline.fail(error)
-    rows += [cursor.fetchall() for cursor in pipeline.answered(len(statements))]
-    if pipeline.failure is not None:
-        if pipeline.is_stuck():
-            pipeline.driver.close()
-        raise pipeline.failure
-
-
-async def _acommit_with(pipeline: _Pipeline, statements: Sequence[tuple[str, Any]], rows: list[Sequence[Any]]) -> None:
+async def _commit_with(pipeline: _Pipeline, statements: Sequence[tuple[str, Any]], rows: list[Sequence[Any]]) -> None:
+    """Send statements and COMMIT. On a connection for threads it waits for nothing: each call has waited itself."""
+    driver = pipeline.driver
     try:
         with pipeline.watched():
-            async with pipeline.driver.pipeline() as entered:
+            async with _entered(driver.pipeline()) as entered:
                 pipeline.see_results(entered)
                 try:
                     for statement, parameters in statements:
-                        await pipeline.cursor().execute(statement, parameters)
-                    await pipeline.cursor().execute("commit", prepare=False)
+                        await _ended(pipeline.cursor().execute(statement, parameters))
+                    await _ended(pipeline.cursor().execute("commit", prepare=False))
                 except Exception as error:  # noqa: BLE001 - raised below, when the pipeline has ended
                     pipeline.fail(error)
     except Exception as error:  # noqa: BLE001
         pipeline.fail(error)
-    rows += [await cursor.fetchall() for cursor in pipeline.answered(len(statements))]
+    rows += [await _ended(cursor.fetchall()) for cursor in pipeline.answered(len(statements))]
     if pipeline.failure is not None:
         if pipeline.is_stuck():
-            await pipeline.driver.close()
+            await _ended(driver.close())
         raise pipeline.failure
+
+
+@asynccontextmanager
+async def _entered(manager: Any) -> AsyncIterator[Any]:
+    if hasattr(manager, "__aenter__"):
+        async with manager as entered:
+            yield entered
+    else:
+        with manager as entered:
+            yield entered
+
+
+async def _ended(answer: Any) -> Any:
+    return await answer if isawaitable(answer) else answer
 
 
 @cache
