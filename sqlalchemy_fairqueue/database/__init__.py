@@ -62,9 +62,12 @@ from sqlalchemy_fairqueue.database.installation import check_installed, version
 from sqlalchemy_fairqueue.database.messages import (
     EncodedMessage,
     EnqueuedMessages,
+    FoundResult,
     MessageFilter,
     MessagePosition,
+    begin_result_wait,
     cancel,
+    end_result_wait,
     enqueue,
     find_messages,
     make_due,
@@ -72,9 +75,10 @@ from sqlalchemy_fairqueue.database.messages import (
     message_details,
     messages_ahead,
     move_message,
+    results,
+    wake_results,
 )
 from sqlalchemy_fairqueue.database.plans import configure_plan, plan_channels, plans, spread_plans
-from sqlalchemy_fairqueue.database.results import FoundResult, begin_result_wait, end_result_wait, results, wake_results
 from sqlalchemy_fairqueue.database.schedules import (
     DueSchedule,
     ScheduleDefinition,
