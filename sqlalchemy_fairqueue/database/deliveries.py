@@ -212,8 +212,7 @@ def dequeue(
 
 
 def _delivered(row: Sequence[Any]) -> DeliveredMessage:
-    numbers, row_id, channel, kind, content, headers = row
-    message_id, enqueued_at, attempt, max_attempts, deliveries = numbers
+    (message_id, enqueued_at, attempt, max_attempts, deliveries), row_id, channel, kind, content, headers = row
     return {
         "message_id": message_id,
         "row_id": row_id,
@@ -379,7 +378,7 @@ def settlement(
         costs: What they cost in truth. None, or none given: as charged.
         refusing: It fails if one is lost, to be sent together with COMMIT.
     """
-    told = any(cost is not None for cost in costs)
+    told = costs.count(None) < len(costs)
     alone = verb == "complete" and len(tokens) == 1
     arrays = tokens[0] if alone else map(list, zip(*tokens, strict=True))
     values: dict[str, Any] = dict(zip(_TOKEN, arrays, strict=True))

@@ -158,6 +158,7 @@ def _prepared(driver: Any, statement: NumberedStatement, values: list[Any]) -> _
 
 def send(
     connection: Connection,
+    driver: Any,
     statements: Sequence[tuple[NumberedStatement, list[Any]]],
     rows: list[Sequence[Any]],
     *,
@@ -167,7 +168,8 @@ def send(
     """Send statements that psycopg has prepared, and with *commit* COMMIT, in one round trip.
 
     Args:
-        connection: Its driver's connection is plain, and without *commit* idle.
+        connection: SQLAlchemy's.
+        driver: The driver's connection under it, which is plain, and without *commit* idle.
         statements: Each with its parameters as :func:`texts`; one, without *commit*.
         rows: Gets the rows of each that the server executed, also when a later one or the COMMIT fails.
         commit: Whether to send COMMIT.
@@ -176,7 +178,6 @@ def send(
     Returns:
         False: nothing was sent; psycopg has not prepared all of them.
     """
-    driver: Any = connection.connection.driver_connection
     ready = []
     for statement, values in statements:
         if (one := _prepared(driver, statement, values)) is None:
@@ -201,7 +202,7 @@ def send(
         answers = results = _waited(connection, driver, executed(pgconn, ready[0], result_format))
     failure = failure_of(answers, driver) or failure
     for result in results:
-        if not _is_refused(result):
+        if failure is None or not _is_refused(result):
             # By the adapters of the connection.
             transformer = names().transformer(driver)
             transformer.set_pgresult(result)

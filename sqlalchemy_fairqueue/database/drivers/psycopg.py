@@ -84,11 +84,12 @@ class Psycopg(Driver):
         driver: Any = connection.connection.driver_connection
         if not libpq.is_plain(driver) or not (commit or libpq.is_idle(driver)):
             return False
-        given = [(statement, libpq.texts(values)) for statement, values in statements]
-        known = [(statement, values) for statement, values in given if values is not None]
-        if len(known) < len(given):
-            return False
-        if libpq.send(connection, known, rows, commit=commit, as_bytes=as_bytes):
+        known: list[tuple[NumberedStatement, list[Any]]] = []
+        for statement, given in statements:
+            if (values := libpq.texts(given)) is None:
+                return False
+            known.append((statement, values))
+        if libpq.send(connection, driver, known, rows, commit=commit, as_bytes=as_bytes):
             return True
         # Its cursors prepare what they see often.
         if commit:
