@@ -17,7 +17,7 @@ from sqlalchemy_fairqueue.cli.results import ExitStatus
 from sqlalchemy_fairqueue.cli.sql_files import query
 from sqlalchemy_fairqueue.cli.target import open_target
 from sqlalchemy_fairqueue.database.engines import read_committed
-from sqlalchemy_fairqueue.database.migrations import to_upgrade, too_old
+from sqlalchemy_fairqueue.database.errors import to_upgrade, too_old
 from sqlalchemy_fairqueue.sql import latest_version, schema_argument
 
 if TYPE_CHECKING:

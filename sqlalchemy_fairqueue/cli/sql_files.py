@@ -10,7 +10,7 @@ from importlib.resources import files
 
 from sqlalchemy import TextClause, text
 
-from sqlalchemy_fairqueue.database.calls import once_a_schema, qualifier
+from sqlalchemy_fairqueue.database.clauses import once_a_schema, qualifier
 from sqlalchemy_fairqueue.sql import quoted
 
 _QUALIFIER = "fairqueue.fq_"

@@ -16,8 +16,8 @@ from sqlalchemy_fairqueue.cli.options import APP_VARIABLE, DATABASE_URL_VARIABLE
 from sqlalchemy_fairqueue.cli.output import print_message
 from sqlalchemy_fairqueue.cli.urls import connect_arguments, display_url, psycopg_url, same_database
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
-from sqlalchemy_fairqueue.database.blocking import blocking
 from sqlalchemy_fairqueue.database.drivers import check_driver
+from sqlalchemy_fairqueue.database.engines import blocking
 from sqlalchemy_fairqueue.values import check_name
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy_fairqueue.cli.doctor.examination import examine
 from sqlalchemy_fairqueue.cli.doctor.findings import Role as Work
 from sqlalchemy_fairqueue.cli.errors import CommandError
-from sqlalchemy_fairqueue.database.blocking import blocking
-from sqlalchemy_fairqueue.database.engines import READ_COMMITTED, aread_again, isolate, on, read_again, run
+from sqlalchemy_fairqueue.database.engines import READ_COMMITTED, aread_again, blocking, isolate, on, read_again, run
 from sqlalchemy_fairqueue.errors import logged
 from sqlalchemy_fairqueue.figures import DUTY, PATIENCE_SECONDS, SharedFigures
 from sqlalchemy_fairqueue.queue import Queue

@@ -1,88 +1,87 @@
-"""Statements: calls of SQL functions as clauses that are made once, their rows, and their errors as ours."""
+"""Calls of SQL functions by name, and how they are sent.
+
+SQLAlchemy sends them, with all of its events. Where nobody watches, and the driver can, they go past it, in half of the
+time. Calls can travel with the COMMIT of their transaction, in one round trip. Python cannot look at the outcome of
+such a call before the COMMIT, so the statement itself fails, by ``fq_refuse``, for an outcome that must not be
+committed. If an engine has listeners of statements, SQLAlchemy prepares each statement as usual, and its event
+``do_execute`` lets a listener of ours keep it: with the last of them the driver sends all together.
+"""
 
 from __future__ import annotations
 
-import re
+import json
+import logging
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
+from weakref import WeakKeyDictionary, WeakSet
 
-from sqlalchemy import TextClause, TextualSelect, TwoPhaseTransaction, column, text
-from sqlalchemy.dialects.postgresql.base import PGDialect
-from sqlalchemy.exc import DBAPIError, StatementError
+from sqlalchemy import TwoPhaseTransaction, event
+from sqlalchemy.engine.default import DefaultDialect
+from sqlalchemy.exc import StatementError
 
-from sqlalchemy_fairqueue.database.drivers import (
-    NumberedStatement,
-    driver_of,
-    hide_row,
-    is_in_autocommit,
-    refusal_of,
-)
-from sqlalchemy_fairqueue.database.hooks import fail_as_executed, is_watched
-from sqlalchemy_fairqueue.database.migrations import to_install, to_repair
-from sqlalchemy_fairqueue.errors import FairQueueError, SchemaMismatch
-from sqlalchemy_fairqueue.sql import quoted
+from sqlalchemy_fairqueue.database.clauses import ALL, EACH_QUEUE, READABLE, Shape, clause_of, clauses_of
+from sqlalchemy_fairqueue.database.drivers import driver_of, is_in_autocommit
+from sqlalchemy_fairqueue.database.errors import refusal_of, refuse
+from sqlalchemy_fairqueue.errors import FairQueueError
+from sqlalchemy_fairqueue.sql import signature
+from sqlalchemy_fairqueue.times import any_instant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection, Dialect
+    from sqlalchemy.engine.interfaces import DBAPICursor, ExceptionContext, ExecutionContext
 
-    from sqlalchemy_fairqueue.database.drivers import Driver
+    from sqlalchemy_fairqueue.database.clauses import Clause
 
-_OPTION = "sqlalchemy_fairqueue_alone"
-ALONE: Mapping[str, Any] = MappingProxyType({_OPTION: True})
+    Send = Callable[[str, Any], None]
+    Note = Callable[[BaseException], None]
+
+Q = TypeVar("Q", bound="str | None")
+
+_ALONE = "sqlalchemy_fairqueue_alone"
+ALONE: Mapping[str, Any] = MappingProxyType({_ALONE: True})
 """Options of a connection where each statement is a transaction of its own."""
-once_a_schema = lru_cache(maxsize=256)
-"""Keep what a function makes for each of the schemas that were used last: an application may have one a tenant."""
-# The commas between columns: not those between the arguments of a function.
-_between_columns = re.compile(r", (?![^(]*\))")
+_REFUSED = "QF010"
+_SEND = "sqlalchemy_fairqueue_send"
+
+_notes: WeakKeyDictionary[Connection, Note] = WeakKeyDictionary()
+# Those that call _handle_error.
+_telling: WeakSet[Dialect] = WeakSet()
+# Those that call _do_execute. An engine with other execution options has the same.
+_listening: WeakSet[Dialect] = WeakSet()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Clause:
-    """A statement that is made once a schema, so that SQLAlchemy's cache finds it.
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A queue in a database.
 
     Attributes:
-        statement: The statement.
-        types: The SQL types of its parameters.
+        schema: Where the queue is installed; None: found through the search_path.
+        queue: Name of the queue.
+        bind_arguments: How a session with several engines finds the one that holds the queue.
+        notify: Whether transactions may wake waiting consumers.
     """
 
-    statement: TextClause | TextualSelect
-    types: Mapping[str, str] = field(default_factory=dict)
-    _numbered: list[tuple[NumberedStatement, Sequence[str]]] = field(default_factory=list)
-    _encoders: dict[str, list[tuple[str, Callable[[Any], Any]]]] = field(default_factory=dict)
+    schema: str | None
+    queue: str
+    bind_arguments: Mapping[str, Any] | None = field(default=None, compare=False)
+    notify: bool = field(default=True, compare=False)
 
-    def encoded(self, driver: Driver, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Parameters as a driver sends them."""
-        encoders = self._encoders.get(driver.name)
-        if encoders is None:
-            found = driver.encoders
-            encoders = [(name, found[type_]) for name, type_ in self.types.items() if type_ in found]
-            self._encoders[driver.name] = encoders
-        if not encoders:
-            return parameters
-        encoded = dict(parameters)
-        for name, encode in encoders:
-            if encoded[name] is not None:
-                encoded[name] = encode(encoded[name])
-        return encoded
+    def call(self, function: str, doing: str, shape: Shape = ALL, /, **values: Any) -> Call:
+        """Return the call of a function for the queue, as :func:`call` does; ``queue`` is given."""
+        values["queue"] = self.queue
+        return _call(self.schema, function, doing, shape, values)
 
-    def numbered(self, driver: Driver, parameters: Mapping[str, Any]) -> tuple[NumberedStatement, list[Any]]:
-        """The statement with numbered parameters, and these in their order, as a driver sends them."""
-        if not self._numbered:
-            dialect: Any = PGDialect
-            compiled: Any = self.statement.compile(dialect=dialect(paramstyle="numeric_dollar"))
-            self._numbered.append((NumberedStatement(str(compiled), str(compiled).encode()), compiled.positiontup))
-        statement, names = self._numbered[0]
-        encoded = self.encoded(driver, parameters)
-        return statement, [encoded[name] for name in names]
+    def read(self, connection: Connection, function: str, doing: str, /, **values: Any) -> list[dict[str, Any]]:
+        """Return the rows of a function for the queue, as :func:`read` does; ``queue`` is given."""
+        return read(connection, self.schema, function, doing, queue=self.queue, **values)
 
 
 class Call(NamedTuple):
-    """A statement with its parameters, to be sent.
+    """A call of a function with its parameters, to be sent.
 
     Attributes:
         clause: The statement.
@@ -94,64 +93,274 @@ class Call(NamedTuple):
     parameters: Mapping[str, Any]
     doing: str
 
+    def rows(self, connection: Connection, *, as_bytes: bool = False) -> Sequence[Any]:
+        """Send it; return its rows.
 
-def qualifier(schema: str | None) -> str:
-    """The schema as it stands before a name of ours; nothing where the search_path finds it."""
-    # text() takes :word for a parameter, also in quotes.
-    return "" if schema is None else quoted(schema).replace(":", "\\:") + "."
+        Args:
+            connection: Where it is executed.
+            as_bytes: Whether it has bytea columns.
+
+        Raises:
+            FairQueueError: The database refused it with an SQLSTATE that has a class.
+        """
+        driver = driver_of(connection)
+        if _is_alone(connection) and not is_in_autocommit(connection):
+            connection.execution_options(isolation_level="AUTOCOMMIT")
+        try:
+            with driver.bytes_results(connection) if as_bytes else nullcontext():
+                return connection.execute(self.clause.statement, self.clause.encoded(driver, self.parameters)).all()
+        except StatementError as error:
+            refuse(error, self.doing)
+
+    def value(self, connection: Connection) -> Any:
+        """Send it; return the first value of its only row."""
+        [row] = self.rows(connection)
+        return row[0]
+
+    def tuples(self, connection: Connection, *, as_bytes: bool = False) -> Sequence[Sequence[Any]]:
+        """Send it as :meth:`rows`, past SQLAlchemy where nobody watches, in half of the time; the rows have no names.
+
+        That is on a connection with :data:`ALONE`. Its errors are those that SQLAlchemy raises.
+        """
+        rows: list[Sequence[Any]] = []
+        try:
+            if _is_alone(connection) and _sent_past(connection, [self], rows, as_bytes=as_bytes):
+                return rows[0]
+        except StatementError as error:
+            refuse(error, self.doing)
+        return self.rows(connection, as_bytes=as_bytes)
+
+    def reraise(self, connection: Connection, error: BaseException) -> NoReturn:
+        """Raise what a driver raised as if SQLAlchemy had executed the call: it lets a broken connection go.
+
+        What interrupted the call is raised as it is.
+        """
+        if isinstance(error, connection.dialect.loaded_dbapi.Error):
+            statement, _ = self.clause.numbered(driver_of(connection), self.parameters)
+            fail_as_executed(connection, statement.sql, self.parameters, error)
+        let_go(connection, error)
+        raise error
 
 
-def call(
-    schema: str | None,
-    function: str,
-    columns: str | Sequence[str],
-    first: tuple[str, dict[str, str]] | None = None,
-    /,
-    *,
-    condition: str = "",
-    alone: Collection[str] = (),
-    each: str = "",
-    **types: str,
-) -> Clause:
-    """A select from a function, each argument a parameter of its type, in the order of the function's parameters.
+def call(schema: str | None, function: str, doing: str, shape: Shape = ALL, /, **values: Any) -> Call:
+    """Return the call of a function in a schema; all of its parameters are given by their names without ``p_``.
 
-    Every parameter is passed, in its position and with its exact type: no function that another role has added under
-    the same name fits as well.
+    Each is passed in its position and with its exact type: no function that another role has added under the same name
+    fits as well.
 
-    Args:
-        schema: Of the installation.
-        function: The function.
-        columns: The columns to select; expressions with nested commas one by one. Where they have names, SQLAlchemy
-            remembers the shape of rows, else it works the shape out at each call.
-        first: A function that is called before, in the same statement, with its parameters and their types. It has the
-            first parameter in common.
-        condition: What stands after the function.
-        alone: Arrays of one element, which is the parameter then: the driver takes several times as long for an array
-            as for a value.
-        each: The parameter that is an array, of which each element is one call; "place" is the element's, from 1.
-        types: Of the parameters, all of them in their order.
+    Raises:
+        TypeError: They are not those of the function.
     """
-    before, every = first[1] if first else {}, types | (first[1] if first else {})
-    every |= {name: every[name].removesuffix("[]") for name in alone}
-    given = {name: argument(name, type_, alone=name in alone) for name, type_ in every.items()}
-    source = f"{qualifier(schema)}{function}"
-    if first:
-        shared = next(iter(types))
-        earlier = f"{qualifier(schema)}{first[0]}({', '.join(given[name] for name in before)})"
-        # It is volatile, so that it is called, and once; the other one waits for its row.
-        source = f"(select {given[shared]} as {shared}, {earlier} as done) f cross join lateral {source}"
-        given[shared] = f"f.{shared}"
-    if each:
-        elements = argument(each, f"{types[each]}[]")
-        source = f"pg_catalog.unnest({elements}) with ordinality e (element, place) cross join lateral {source}"
-        every[each], given[each] = f"{types[each]}[]", "e.element"
-    arguments = ", ".join(given[name] for name in types)
-    selected = list(_between_columns.split(columns) if isinstance(columns, str) else columns)
-    if each:
-        selected.append("place")
-    clause = text(f"select {', '.join(selected)} from {source}({arguments}){condition}")  # noqa: S608 (quoted)
-    names = [one.split()[-1] for one in selected]
-    return Clause(clause.columns(*map(column, names)) if all(map(str.isidentifier, names)) else clause, every)
+    return _call(schema, function, doing, shape, values)
+
+
+def _call(schema: str | None, function: str, doing: str, shape: Shape, values: dict[str, Any]) -> Call:
+    clauses = clauses_of(schema)
+    clause = clauses.get((function, shape))
+    if clause is None:
+        clause = clauses.setdefault((function, shape), clause_of(schema, function, shape))
+    if values.keys() != clause.types.keys():
+        problem = f"{function} takes {', '.join(clause.types)}; got {', '.join(values)}"
+        raise TypeError(problem)
+    return Call(clause, values, doing)
+
+
+def read(
+    connection: Connection, schema: str | None, function: str, doing: str, shape: Shape = READABLE, /, **values: Any
+) -> list[dict[str, Any]]:
+    """Send the call of a function that people read; return its rows by the names of its columns.
+
+    Texts are texts, whatever the connection's encoding lacks. What ends in ``_at``, ``_until`` or ``_since`` is a
+    datetime in UTC.
+    """
+    rows = call(schema, function, doing, shape, **values).rows(connection, as_bytes=True)
+    columns = [(name, _reader(name, type_)) for name, type_ in signature(function).columns.items()]
+    if shape.each:
+        columns.append(("place", None))
+    return [
+        {
+            name: value if value is None or reader is None else reader(value)
+            for (name, reader), value in zip(columns, row, strict=True)
+        }
+        for row in rows
+    ]
+
+
+def read_by_queue(
+    connection: Connection, schema: str | None, function: str, doing: str, queues: Sequence[Q], /, **values: Any
+) -> dict[Q, list[dict[str, Any]]]:
+    """Call a function for each of several queues, by one statement; return the rows of each, as :func:`read` does."""
+    found: dict[Q, list[dict[str, Any]]] = {queue: [] for queue in queues}
+    for row in read(connection, schema, function, doing, EACH_QUEUE, queue=list(queues), **values):
+        found[queues[row.pop("place") - 1]].append(row)
+    return found
+
+
+def _reader(name: str, type_: str) -> Callable[[Any], Any] | None:
+    if type_ == "text":
+        return _text
+    return any_instant if type_ == "bigint" and name.endswith(("_at", "_until", "_since")) else None
+
+
+def _text(value: bytes) -> str:
+    return str(value, "utf-8", "replace")
+
+
+class CommitRefused(FairQueueError):
+    """A statement had an outcome that its transaction must not be committed with; it was not.
+
+    Attributes:
+        index: Of the statement.
+        outcome: "duplicate", "full" or "lost".
+        ordinal: Which message of an enqueue, from 1.
+        message_ids: The messages: the one that holds the key, or those that were lost, ascending.
+        max_backlog: The bound of a channel that is full.
+        holder: The consumer that holds the first of the lost messages now.
+    """
+
+    def __init__(self, index: int, detail: dict[str, Any]) -> None:
+        super().__init__(f"the transaction cannot be committed: {detail}; roll back")
+        self.index = index
+        self.outcome: str = detail["outcome"]
+        self.ordinal: int | None = detail["ordinal"]
+        self.message_ids: list[int] = detail["message_ids"] or []
+        self.max_backlog: int | None = detail.get("max_backlog")
+        self.holder: str | None = detail.get("holder")
+
+
+def can_commit_with(connection: Connection) -> bool:
+    """Whether statements can travel with the COMMIT of the connection's transaction, which is a plain one.
+
+    Nobody else may have work to do right before the COMMIT, nor execute statements or commit in a way of their own.
+    """
+    dialect = connection.dialect
+    return (
+        not connection.invalidated
+        and not connection.dispatch.commit
+        and executes_itself(dialect)
+        and type(dialect).do_commit is DefaultDialect.do_commit
+        and driver_of(connection).can_commit_with(connection)
+    )
+
+
+def commit_with(connection: Connection, calls: Sequence[Call]) -> list[Sequence[Any]]:
+    """Send calls and COMMIT together, when :func:`can_commit_with` says so; return the rows of each.
+
+    SQLAlchemy's own commit then finds nothing to do. After an error, a rollback is owed as ever.
+
+    Raises:
+        CommitRefused: A call had an outcome that must not be committed.
+        FairQueueError: The database refused one with an SQLSTATE that has a class.
+    """
+    rows: list[Sequence[Any]] = []
+    try:
+        if not _sent_past(connection, calls, rows, commit=True):
+            _send(connection, calls, rows)
+    except StatementError as error:
+        index = len(rows)
+        if index == len(calls):
+            # It was the COMMIT itself.
+            error.statement = error.params = None
+            raise
+        refusal = refusal_of(error)
+        if refusal.sqlstate == _REFUSED:
+            raise CommitRefused(index, json.loads(refusal.detail or "")) from error
+        refuse(error, calls[index].doing)
+    except BaseException as error:
+        # A signal's handler, or the cancel of a task: nobody knows whether it was committed.
+        let_go(connection, error)
+        raise
+    return rows
+
+
+def _sent_past(
+    connection: Connection,
+    calls: Sequence[Call],
+    rows: list[Sequence[Any]],
+    *,
+    commit: bool = False,
+    as_bytes: bool = False,
+) -> bool:
+    """Send calls past SQLAlchemy, if nobody watches and the driver can. SQLAlchemy raises what fails."""
+    driver = driver_of(connection)
+    if not driver.passes_sqlalchemy or is_watched(connection):
+        return False
+    statements = [call.clause.numbered(driver, call.parameters) for call in calls]
+    try:
+        return driver.send_past(connection, statements, rows, commit=commit, as_bytes=as_bytes)
+    except BaseException as error:  # noqa: BLE001 - raised again by SQLAlchemy, which knows what to do then
+        calls[min(len(rows), len(calls) - 1)].reraise(connection, error)
+
+
+def _send(connection: Connection, calls: Sequence[Call], rows: list[Sequence[Any]]) -> None:
+    """Let SQLAlchemy execute calls, with all of its events; the last one makes the driver send all, and COMMIT."""
+    driver, dialect = driver_of(connection), connection.dialect
+    if dialect not in _listening:
+        event.listen(dialect, "do_execute", _do_execute)
+        _listening.add(dialect)
+    statements: list[tuple[str, Any]] = []
+
+    def send(statement: str, parameters: Any) -> None:
+        statements.append((statement, parameters))
+        if len(statements) == len(calls):
+            driver.commit_with(connection, statements, rows)
+
+    for one in calls:
+        parameters = one.clause.encoded(driver, one.parameters)
+        connection.execute(one.clause.statement, parameters, execution_options={_SEND: send})
+
+
+def fail_as_executed(connection: Connection, statement: str, parameters: Any, error: BaseException) -> NoReturn:
+    """Raise what a driver raised as if SQLAlchemy had executed the statement: it lets a broken connection go.
+
+    This has no public name. A statement that is executed for it would need a cursor, which a closed connection has not.
+    """
+    handle: Callable[..., NoReturn] = connection._handle_dbapi_exception  # noqa: SLF001
+    handle(error, statement, parameters, None, None)
+
+
+def note_failures(connection: Connection, note: Note) -> None:
+    """Let *note* be called with each error of the driver on a connection, as SQLAlchemy raises it."""
+    dialect = connection.dialect
+    if dialect not in _telling:
+        event.listen(dialect, "handle_error", _handle_error)
+        _telling.add(dialect)
+    _notes[connection] = note
+
+
+def executes_itself(dialect: Dialect) -> bool:
+    """Whether nobody else executes the statements of a dialect in a way of their own."""
+    own: Any = dialect.do_execute
+    return getattr(own, "__func__", None) is DefaultDialect.do_execute and all(
+        listener is _do_execute for listener in dialect.dispatch.do_execute
+    )
+
+
+def is_watched(connection: Connection) -> bool:
+    """Whether anybody would miss what SQLAlchemy does around a statement: listeners of its events, or its log."""
+    # The flag that SQLAlchemy asks before each event, for the events themselves take longer than a statement. Without
+    # the flag everybody counts as watched.
+    engine = connection.engine
+    return bool(
+        getattr(engine, "_has_events", True)
+        or getattr(connection, "_has_events", True)
+        or engine.logger.isEnabledFor(logging.INFO)
+        or not executes_itself(connection.dialect)
+    )
+
+
+def _handle_error(context: ExceptionContext) -> None:
+    note = None if context.connection is None else _notes.get(context.connection)
+    if note is not None:
+        note(context.sqlalchemy_exception or context.original_exception)
+
+
+def _do_execute(cursor: DBAPICursor, statement: str, parameters: Any, context: ExecutionContext) -> bool:  # noqa: ARG001 - as SQLAlchemy calls it
+    send: Send | None = context.execution_options.get(_SEND)
+    if send is None:
+        return False
+    send(statement, parameters)
+    return True
 
 
 def named(queues: Sequence[str]) -> str:
@@ -159,58 +368,9 @@ def named(queues: Sequence[str]) -> str:
     return f"queue {queues[0]!r}" if len(queues) == 1 else f"{len(queues):,} queues"
 
 
-def argument(name: str, type_: str, *, alone: bool = False) -> str:
-    """A parameter of its type. *alone*: the one element of an array."""
-    one = f"cast(:{name} as {type_})"
-    return f"array[{one}]" if alone else one
-
-
-def _is_alone(connection: Connection) -> bool:
-    return _OPTION in connection.get_execution_options()
-
-
-def _settle_isolation(connection: Connection) -> None:
-    """Put a connection with :data:`ALONE` into AUTOCOMMIT, for what SQLAlchemy executes."""
-    if _is_alone(connection) and not is_in_autocommit(connection):
-        connection.execution_options(isolation_level="AUTOCOMMIT")
-
-
-def fetch_rows(
-    connection: Connection, clause: Clause, parameters: Mapping[str, Any], doing: str, *, as_bytes: bool = False
-) -> Sequence[Sequence[Any]]:
-    """As :func:`fetch`, rows without names: past SQLAlchemy where nobody watches, in half of the time.
-
-    That is on a connection with :data:`ALONE`. Its errors are those that SQLAlchemy raises.
-    """
-    driver = driver_of(connection)
-    if driver.passes_sqlalchemy and _is_alone(connection) and not is_watched(connection):
-        statement, values = clause.numbered(driver, parameters)
-        try:
-            rows = driver.fetch_alone(connection, statement, values, as_bytes=as_bytes)
-        except BaseException as error:  # noqa: BLE001 - raised again by SQLAlchemy, which knows what to do then
-            fail(connection, clause, parameters, error, doing)
-        if rows is not None:
-            return rows
-    return fetch(connection, clause, parameters, doing, as_bytes=as_bytes)
-
-
-def fail(
-    connection: Connection, clause: Clause, parameters: Mapping[str, Any], error: BaseException, doing: str
-) -> NoReturn:
-    """Raise what a driver raised as if SQLAlchemy had executed the statement: it lets a broken connection go."""
-    try:
-        reraise(connection, clause, parameters, error)
-    except StatementError as found:
-        refuse(found, doing)
-
-
-def reraise(connection: Connection, clause: Clause, parameters: Mapping[str, Any], error: BaseException) -> NoReturn:
-    """As :func:`fail`, always SQLAlchemy's error; what interrupted the call is raised as it is."""
-    driver = driver_of(connection)
-    if isinstance(error, connection.dialect.loaded_dbapi.Error):
-        fail_as_executed(connection, clause.numbered(driver, parameters)[0].sql, parameters, error)
-    let_go(connection, error)
-    raise error
+def may_notify(connection: Connection, notify: bool) -> bool:  # noqa: FBT001 - passed on from the keyword
+    """Whether a transaction that is allowed to notify can: PREPARE TRANSACTION refuses one that has."""
+    return notify and not isinstance(connection.get_transaction(), TwoPhaseTransaction)
 
 
 def let_go(connection: Connection, error: BaseException) -> None:
@@ -219,62 +379,5 @@ def let_go(connection: Connection, error: BaseException) -> None:
         connection.invalidate(error)
 
 
-def fetch(
-    connection: Connection, clause: Clause, parameters: Mapping[str, Any], doing: str, *, as_bytes: bool = False
-) -> Sequence[Row[Any]]:
-    """The rows of a statement.
-
-    Args:
-        connection: Where it is executed.
-        clause: The statement.
-        parameters: Its parameters.
-        doing: What it does, for an error's message: ``"dequeue from queue 'documents'"``.
-        as_bytes: Whether it has bytea columns.
-
-    Raises:
-        FairQueueError: The database refused it with an SQLSTATE that has a class.
-    """
-    driver = driver_of(connection)
-    _settle_isolation(connection)
-    try:
-        with driver.bytes_results(connection) if as_bytes else nullcontext():
-            return connection.execute(clause.statement, clause.encoded(driver, parameters)).all()
-    except StatementError as error:
-        refuse(error, doing)
-
-
-def refuse(error: StatementError, doing: str) -> NoReturn:
-    """Raise the error for a statement that failed: one of this package, or SQLAlchemy's. Neither shows contents."""
-    _hide_contents(error)
-    refusal = translated(error, doing) if isinstance(error, DBAPIError) else None
-    if refusal is None:
-        raise error
-    raise refusal from error
-
-
-def _hide_contents(error: StatementError) -> None:
-    """Keep payloads, and all else that a call was given, out of the text of an error.
-
-    The parameters stay in its ``params``.
-    """
-    error.hide_parameters = True
-    hide_row(error)
-
-
-def translated(error: DBAPIError, doing: str) -> FairQueueError | None:
-    """The error of this package for what the database refused; None if its SQLSTATE has no class."""
-    refusal = refusal_of(error)
-    kind = FairQueueError.of_sqlstate.get(refusal.sqlstate)
-    if kind is None:
-        return None
-    problem = f"{refusal.message} ({refusal.detail})" if refusal.detail else refusal.message
-    hint = refusal.hint
-    if kind is SchemaMismatch:
-        # Raised within a function: then it is installed.
-        hint = to_repair() if refusal.context else to_install()
-    return kind(f"cannot {doing}: {problem}; {hint or 'see the documentation of the call'}")
-
-
-def may_notify(connection: Connection, notify: bool) -> bool:  # noqa: FBT001 - passed on from the keyword
-    """Whether a transaction that is allowed to notify can: PREPARE TRANSACTION refuses one that has."""
-    return notify and not isinstance(connection.get_transaction(), TwoPhaseTransaction)
+def _is_alone(connection: Connection) -> bool:
+    return _ALONE in connection.get_execution_options()

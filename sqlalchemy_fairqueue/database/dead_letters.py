@@ -1,30 +1,23 @@
-"""Dead letters: read, redriven and purged."""
+"""Dead letters: read, redriven, purged and pruned."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.codecs import decoded, headers_of
-from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify, once_a_schema
+from sqlalchemy_fairqueue.database.calls import may_notify
 from sqlalchemy_fairqueue.errors import PayloadError
-from sqlalchemy_fairqueue.times import any_instant, instant_microseconds
-from sqlalchemy_fairqueue.values import DeadLetterInfo
+from sqlalchemy_fairqueue.times import instant_microseconds
+from sqlalchemy_fairqueue.values import DeadLetterGroup, DeadLetterInfo
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.codecs import Codec
-    from sqlalchemy_fairqueue.database.calls import Clause
-    from sqlalchemy_fairqueue.database.targets import Target
-
-
-_COLUMNS = (
-    "message_id", "channel", "kind", "content", "headers", "key", "enqueued_at", "attempts", "max_attempts",
-    "deliveries", "reason", "error", "died_at", "unreadable",
-)  # fmt: skip
+    from sqlalchemy_fairqueue.database.calls import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,30 +40,9 @@ class DeadLetterFilter:
     since: datetime | None = None
     until: datetime | None = None
 
-    def parameters(self, target: Target) -> dict[str, Any]:
-        """As the functions take them."""
-        return {"queue": target.queue, "ids": self.ids, "channel": self.channel, "kind": self.kind}
-
-
-@once_a_schema
-def dead_letters_clause(schema: str | None) -> Clause:
-    """``fq_dead_letters``. Texts come as bytes: one that the connection's encoding lacks would cost the whole page."""
-    texts = {"channel", "kind", "headers", "key", "reason", "error"}
-    return call(
-        schema,
-        "fq_dead_letters",
-        ", ".join(f"pg_catalog.convert_to({name}, 'UTF8') as {name}" if name in texts else name for name in _COLUMNS),
-        queue="text",
-        ids="bigint[]",
-        channel="text",
-        kind="text",
-        died_at="bigint",
-        message_id="bigint",
-        limit="integer",
-        error="text",
-        since="bigint",
-        until="bigint",
-    )
+    def parameters(self) -> dict[str, Any]:
+        """As all of the functions take them."""
+        return {"ids": self.ids, "channel": self.channel, "kind": self.kind}
 
 
 def dead_letters(
@@ -82,106 +54,53 @@ def dead_letters(
     after: DeadLetterInfo | None,
     codec: Codec,
 ) -> list[DeadLetterInfo]:
-    """Dead letters of a queue, the oldest death first.
-
-    Args:
-        connection: Where to ask.
-        target: The queue.
-        which: Only these.
-        limit: Most to return.
-        after: The last one of the page before.
-        codec: Decodes the payloads.
-    """
-    page = {
-        "limit": limit,
-        "died_at": None if after is None else instant_microseconds(after.died_at),
-        "message_id": None if after is None else after.message_id,
-        "error": which.error,
-        "since": None if which.since is None else instant_microseconds(which.since),
-        "until": None if which.until is None else instant_microseconds(which.until),
-    }
-    parameters = which.parameters(target) | page
-    doing = f"read the dead letters of queue {target.queue!r}"
-    rows = fetch(connection, dead_letters_clause(target.schema), parameters, doing, as_bytes=True)
-    return [_dead_letter(target, codec, row) for row in rows]
-
-
-def _dead_letter(target: Target, codec: Codec, row: Row[Any]) -> DeadLetterInfo:
-    headers, refused = headers_of(_text(row.headers))
-    if row.unreadable is not None:
-        refused = PayloadError(f"dead letter {row.message_id} cannot be read: {row.unreadable}; purge it")
-    return DeadLetterInfo(
-        message_id=row.message_id,
-        queue=target.queue,
-        channel=_text(row.channel) or "",
-        kind=_text(row.kind) or "",
-        content=row.content or b"",
-        headers=headers,
-        key=_text(row.key),
-        enqueued_at=any_instant(row.enqueued_at),
-        attempts=row.attempts,
-        max_attempts=row.max_attempts,
-        deliveries=row.deliveries,
-        reason=_text(row.reason) or "",
-        error=_text(row.error) if row.unreadable is None else str(refused),
-        died_at=any_instant(row.died_at),
-        decoded=refused or decoded(codec, row.content),
+    """Dead letters of a queue, the oldest death first; *after* is the last one of the page before."""
+    rows = target.read(
+        connection,
+        "fq_dead_letters",
+        f"read the dead letters of queue {target.queue!r}",
+        **which.parameters(),
+        limit=limit,
+        died_at=None if after is None else instant_microseconds(after.died_at),
+        message_id=None if after is None else after.message_id,
+        error=which.error,
+        since=None if which.since is None else instant_microseconds(which.since),
+        until=None if which.until is None else instant_microseconds(which.until),
     )
+    return [_dead_letter(target, codec, **row) for row in rows]
 
 
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else str(value, "utf-8", "replace")
-
-
-@once_a_schema
-def redrive_clause(schema: str | None) -> Clause:
-    """``fq_redrive``."""
-    types = {"ids": "bigint[]", "channel": "text", "kind": "text", "limit": "integer", "notify": "boolean"}
-    return call(schema, "fq_redrive", "message_id, outcome", queue="text", **types)
+def _dead_letter(
+    target: Target, codec: Codec, headers: str | None, unreadable: str | None, **row: Any
+) -> DeadLetterInfo:
+    read_headers, refused = headers_of(headers)
+    if unreadable is not None:
+        refused = PayloadError(f"dead letter {row['message_id']} cannot be read: {unreadable}; purge it")
+        row["error"] = str(refused)
+    row |= {name: row[name] or "" for name in ("channel", "kind", "reason")}
+    result = refused or decoded(codec, row["content"])
+    row["content"] = row["content"] or b""
+    return DeadLetterInfo(queue=target.queue, headers=read_headers, decoded=result, **row)
 
 
 def redrive(
     connection: Connection, target: Target, which: DeadLetterFilter, *, limit: int, notify: bool
 ) -> dict[int, str]:
     """Give dead letters another life, the oldest death first. Returns the outcome of each by its id."""
-    parameters = which.parameters(target) | {"limit": limit, "notify": may_notify(connection, notify)}
-    doing = f"redrive dead letters of queue {target.queue!r}"
-    rows = fetch(connection, redrive_clause(target.schema), parameters, doing)
-    return {row.message_id: row.outcome for row in rows}
-
-
-@once_a_schema
-def purge_dead_clause(schema: str | None) -> Clause:
-    """``fq_purge_dead``."""
-    types = {"ids": "bigint[]", "channel": "text", "kind": "text", "before": "bigint"}
-    return call(schema, "fq_purge_dead", "fq_purge_dead as purged", queue="text", **types)
+    parameters = which.parameters() | {"limit": limit, "notify": may_notify(connection, notify)}
+    rows = target.call("fq_redrive", f"redrive dead letters of queue {target.queue!r}", **parameters)
+    return dict(map(tuple, rows.rows(connection)))
 
 
 def purge_dead(connection: Connection, target: Target, which: DeadLetterFilter, *, until: datetime | None) -> int:
     """Delete dead letters for good, with *until* only those that died before then. Returns how many."""
-    parameters = which.parameters(target) | {"before": None if until is None else instant_microseconds(until)}
-    [row] = fetch(
-        connection, purge_dead_clause(target.schema), parameters, f"purge dead letters of queue {target.queue!r}"
-    )
-    purged: int = row.purged
-    return purged
+    parameters = which.parameters() | {"before": None if until is None else instant_microseconds(until)}
+    doing = f"purge dead letters of queue {target.queue!r}"
+    return target.call("fq_purge_dead", doing, **parameters).value(connection)
 
 
-class PrunedDeadLetters(NamedTuple):
-    """The number of deleted dead letters of a queue, and whether more may be due."""
-
-    queue: str
-    deleted: int
-    more: bool
-
-
-@once_a_schema
-def prune_dead_letters_clause(schema: str | None) -> Clause:
-    """``fq_prune_dead_letters``."""
-    return call(schema, "fq_prune_dead_letters", "queue, deleted, more", limit="integer")
-
-
-def prune_dead_letters(connection: Connection, schema: str | None, *, limit: int) -> list[PrunedDeadLetters]:
-    """Delete dead letters that are older than their queues keep them, up to *limit* of each queue."""
-    rows = fetch(connection, prune_dead_letters_clause(schema), {"limit": limit}, "prune dead letters")
-    return list(map(PrunedDeadLetters._make, rows))
+def dead_letter_groups(connection: Connection, target: Target, *, limit: int, ids: int) -> list[DeadLetterGroup]:
+    """The newest *limit* dead letters by kind, reason and error, the largest group first, with *ids* ids of each."""
+    doing = f"read the dead letters of queue {target.queue!r}"
+    rows = target.read(connection, "fq_dead_letter_groups", doing, limit=limit, ids=ids)
+    return [DeadLetterGroup(message_ids=tuple(row.pop("message_ids")), **row) for row in rows]

@@ -1,24 +1,35 @@
-"""Dequeues: messages are taken under a lease, and signals are heard."""
+"""Deliveries: messages are taken under a lease, which is kept and ended, and settled."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from datetime import timedelta
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
-from sqlalchemy_fairqueue.database.calls import call, fetch_rows, once_a_schema
+from sqlalchemy.exc import DBAPIError
+
+from sqlalchemy_fairqueue.database.calls import Call, call, may_notify
+from sqlalchemy_fairqueue.database.clauses import Shape, argument
+from sqlalchemy_fairqueue.database.errors import sqlstate_of
 from sqlalchemy_fairqueue.errors import said
 from sqlalchemy_fairqueue.times import duration, instant, microseconds
 from sqlalchemy_fairqueue.values import Lease
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime, timedelta
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database.calls import Clause
-    from sqlalchemy_fairqueue.database.targets import Target
+    from sqlalchemy_fairqueue.database.calls import Target
 
+LONGEST_WAIT = timedelta(seconds=61)
+"""A worker registers a wait for no longer."""
+
+# Data exceptions, violated constraints, what exceeds a limit of the program, and rows that are broken.
+_ABOUT_DATA = ("22", "23", "54", "XX")
+_TOKEN = ("ids", "rows", "lease_ids", "deliveries")
 # Numbers come in one array, since each column of a result costs the client about 2 us: for a message the first ones,
 # for the call the others.
 _NUMBERS = (
@@ -29,6 +40,39 @@ _NUMBERS = (
     " cast(cast(is_timed as integer) as bigint), cast(cast(keeps_results as integer) as bigint),"
     " cast(cast(is_held as integer) as bigint)] end as numbers"
 )
+_DEQUEUE = Shape(
+    (
+        _NUMBERS,
+        # The driver reads no binary tid.
+        "cast(row_id as text) as row_id",
+        # Headers not as the driver reads JSON: one that it cannot read would cost the whole batch. Texts as bytes:
+        # neither does one that the connection's encoding lacks.
+        "pg_catalog.convert_to(channel, 'UTF8') as channel",
+        "pg_catalog.convert_to(kind, 'UTF8') as kind",
+        "content",
+        "pg_catalog.convert_to(cast(headers as text), 'UTF8') as headers",
+    )
+)
+_HEAR = Shape(("has_more",))
+_LOCK = Shape(("message_id",))
+
+SettlementVerb = Literal["complete", "retry", "release", "bury"]
+
+
+class Token(NamedTuple):
+    """The fencing token of a delivery: the SQL functions settle the delivery only while it is valid.
+
+    Attributes:
+        message_id: The message.
+        row_id: Where its row stood when it was delivered.
+        lease_id: The lease that it is held under.
+        deliveries: How often it was handed out, ever.
+    """
+
+    message_id: int
+    row_id: str
+    lease_id: int
+    deliveries: int
 
 
 class DeliveredMessage(TypedDict):
@@ -73,30 +117,46 @@ class Dequeued:
     due_in: timedelta | None
 
 
-@once_a_schema
-def dequeue_clause(schema: str | None) -> Clause:
-    """``fq_dequeue``: one row a message, then one about the call."""
-    return call(
-        schema,
-        "fq_dequeue",
-        (
-            _NUMBERS,
-            # The driver reads no binary tid.
-            "cast(row_id as text) as row_id",
-            # Headers not as the driver reads JSON: one that it cannot read would cost the whole batch. Texts as bytes:
-            # neither does one that the connection's encoding lacks.
-            "pg_catalog.convert_to(channel, 'UTF8') as channel",
-            "pg_catalog.convert_to(kind, 'UTF8') as kind",
-            "content",
-            "pg_catalog.convert_to(cast(headers as text), 'UTF8') as headers",
-        ),
-        queue="text",
-        limit="integer",
-        lease="bigint",
-        consumer="text",
-        lease_id="bigint",
-        max_bytes="bigint",
-    )
+class ExtendedLease(NamedTuple):
+    """A lease after a heartbeat.
+
+    Attributes:
+        lease_id: The lease.
+        expires_at: When it ends now. None: it is lost.
+        cancelled: The messages that are held under it and were cancelled.
+    """
+
+    lease_id: int
+    expires_at: datetime | None
+    cancelled: list[int]
+
+
+class SetAside(NamedTuple):
+    """A row that was taken out of the way of dequeues.
+
+    Attributes:
+        message_id: The message. None: the state of a channel, or of the queue, was made anew.
+        channel_id: Its channel. None: it is about the queue.
+        outcome: "dead": it is a dead letter; "paused": its channel is paused; "mended": the state was made anew.
+        reason: Why.
+    """
+
+    message_id: int | None
+    channel_id: int | None
+    outcome: str
+    reason: str
+
+
+class EncodedResult(NamedTuple):
+    """The result to keep of a message that is completed.
+
+    Attributes:
+        content: What its handler returned, encoded. None: None.
+        problem: Why that is not kept. None: it is.
+    """
+
+    content: bytes | None = None
+    problem: str | None = None
 
 
 def dequeue(
@@ -120,20 +180,16 @@ def dequeue(
         lease_id: A lease of the consumer's to use again.
         max_bytes: Most bytes of contents and headers to take; one message may have more. None: any number.
     """
-    *rows, about = fetch_rows(
-        connection,
-        dequeue_clause(target.schema),
-        {
-            "queue": target.queue,
-            "limit": limit,
-            "lease": microseconds(lease),
-            "consumer": consumer,
-            "lease_id": lease_id,
-            "max_bytes": max_bytes,
-        },
+    *rows, about = target.call(
+        "fq_dequeue",
         f"dequeue from queue {target.queue!r}",
-        as_bytes=True,
-    )
+        _DEQUEUE,
+        limit=limit,
+        lease=microseconds(lease),
+        consumer=consumer,
+        lease_id=lease_id,
+        max_bytes=max_bytes,
+    ).tuples(connection, as_bytes=True)
     used_lease_id, expires_at, due_in, holds_slots, is_timed, keeps_results, is_held = about[0]
     messages: list[DeliveredMessage] = []
     unreadable: list[tuple[int, str]] = []
@@ -156,8 +212,7 @@ def dequeue(
 
 
 def _delivered(row: Sequence[Any]) -> DeliveredMessage:
-    numbers, row_id, channel, kind, content, headers = row
-    message_id, enqueued_at, attempt, max_attempts, deliveries = numbers
+    (message_id, enqueued_at, attempt, max_attempts, deliveries), row_id, channel, kind, content, headers = row
     return {
         "message_id": message_id,
         "row_id": row_id,
@@ -172,20 +227,200 @@ def _delivered(row: Sequence[Any]) -> DeliveredMessage:
     }
 
 
-@once_a_schema
-def hear_clause(schema: str | None) -> Clause:
-    """``fq_hear``."""
-    return call(schema, "fq_hear", "has_more", queue="text")
-
-
 def hear(connection: Connection, target: Target) -> bool:
-    """Apply signals to the state of their channels; whether there are more. The caller commits.
+    """Apply signals to the state of their channels; whether there are more. It is alone in its transaction."""
+    doing = f"hear the signals of queue {target.queue!r}"
+    [[has_more]] = target.call("fq_hear", doing, _HEAR).tuples(connection)
+    return bool(has_more)
+
+
+def is_about_data(error: BaseException) -> bool:
+    """Whether a dequeue failed over a row: not over a lock, the connection, a timeout or a privilege."""
+    if not isinstance(error, DBAPIError) or error.connection_invalidated:
+        return False
+    return sqlstate_of(error).startswith(_ABOUT_DATA)
+
+
+def set_aside(
+    connection: Connection,
+    target: Target,
+    *,
+    limit: int,
+    lease_id: int | None = None,
+    message_ids: Sequence[int] | None = None,
+    reason: str | None = None,
+) -> list[SetAside]:
+    """Find what makes dequeues fail and set it aside, or set messages aside that the caller could not read.
 
     Args:
-        connection: Where it is the only statement of its transaction.
+        connection: Where it is the only statement of its transaction. The caller commits.
         target: The queue.
+        limit: That of the dequeue that failed.
+        lease_id: The lease that the messages are held under.
+        message_ids: Messages that the caller could not read. None: find what makes dequeues fail.
+        reason: Why the caller could not read them.
     """
-    [row] = fetch_rows(
-        connection, hear_clause(target.schema), {"queue": target.queue}, f"hear the signals of queue {target.queue!r}"
+    rows = target.call(
+        "fq_set_aside",
+        f"set aside what cannot be delivered in queue {target.queue!r}",
+        limit=limit,
+        lease_id=lease_id,
+        ids=None if message_ids is None else list(message_ids),
+        reason=reason,
+    ).rows(connection)
+    return list(map(SetAside._make, rows))
+
+
+def extend(connection: Connection, target: Target, tokens: Sequence[Token], lease: timedelta) -> datetime | None:
+    """Let the lease of deliveries live for *lease* from now; it is never shortened. The caller commits.
+
+    Returns:
+        When it ends now. None: it has ended, or one of the deliveries is not held under it any more.
+    """
+    lease_id = tokens[0].lease_id
+    [[expires_at]] = target.call(
+        "fq_extend",
+        f"extend lease {lease_id}",
+        lease_id=lease_id,
+        lease=microseconds(lease),
+        ids=[token.message_id for token in tokens],
+        deliveries=[token.deliveries for token in tokens],
+    ).tuples(connection)
+    return None if expires_at is None else instant(expires_at)
+
+
+def heartbeat(
+    connection: Connection, target: Target, lease_ids: Sequence[int], lease: timedelta
+) -> list[ExtendedLease]:
+    """Let leases live for *lease* from now, and learn of cancelled messages. The caller commits."""
+    rows = target.call(
+        "fq_heartbeat",
+        f"extend {len(lease_ids)} leases of queue {target.queue!r}",
+        lease_ids=list(lease_ids),
+        lease=microseconds(lease),
+    ).rows(connection)
+    return [
+        ExtendedLease(lease_id, None if expires_at is None else instant(expires_at), cancelled or [])
+        for lease_id, expires_at, cancelled in rows
+    ]
+
+
+def end_leases(connection: Connection, target: Target, lease_ids: Sequence[int]) -> int:
+    """End leases under which nothing is held. The caller commits. Returns how many have ended."""
+    doing = f"end {len(lease_ids)} leases of queue {target.queue!r}"
+    found = target.call("fq_end_leases", doing, lease_ids=list(lease_ids))
+    return found.value(connection)
+
+
+def held(connection: Connection, target: Target, lease_id: int) -> list[Token]:
+    """The tokens of what is held under a lease, in the order of the message ids."""
+    found = call(target.schema, "fq_held", f"find what is held under lease {lease_id}", lease_id=lease_id)
+    return [Token(row.message_id, row.row_id, lease_id, row.deliveries) for row in found.rows(connection)]
+
+
+def holder(connection: Connection, target: Target, message_id: int) -> str | None:
+    """The consumer that holds a message now, if any does."""
+    found = call(target.schema, "fq_holder", f"find who holds message {message_id}", message_id=message_id)
+    return found.value(connection)
+
+
+@cache
+def _settling(*, refusing: bool, costs: bool, alone: bool) -> Shape:
+    """The shape of a call that returns what was not settled as asked.
+
+    *refusing*: it returns nothing, and fails if a delivery is lost. *costs*: ``fq_correct_costs`` has to see the
+    messages before they are settled, in the same transaction. *alone*: of one delivery.
+    """
+    before = "fq_correct_costs" if costs else ""
+    arrays = (*_TOKEN, *(["costs"] if costs else [])) if alone else ()
+    if not refusing:
+        return Shape(before=before, alone=arrays)
+    lost = (
+        f"fairqueue.fq_refuse(cast('lost' as text), {argument('queue', 'text')}, cast(null as text),"
+        " cast(null as integer), pg_catalog.array_agg(message_id)) as outcome"
     )
-    return bool(row[0])
+    condition = (
+        " where outcome operator(pg_catalog.=) cast('lost' as text)"
+        " having pg_catalog.count(*) operator(pg_catalog.>) cast(0 as bigint)"
+    )
+    return Shape((lost,), condition, before, arrays)
+
+
+def settlement(
+    connection: Connection,
+    target: Target,
+    verb: SettlementVerb,
+    tokens: Sequence[Token],
+    *,
+    delays: Iterable[timedelta | None] = (),
+    errors: Iterable[str | None] = (),
+    reasons: Iterable[str | None] = (),
+    results: Sequence[EncodedResult | None] = (),
+    notify: bool = False,
+    costs: Sequence[int | None] = (),
+    refusing: bool = False,
+) -> Call:
+    """The call that settles deliveries, at least one, with what its verb takes of each.
+
+    It returns the ids of messages that were not settled as asked, each with its outcome: "lost": its token is not valid
+    any more; "buried": a retry found it out of attempts.
+
+    Args:
+        connection: In the transaction.
+        target: The queue.
+        verb: How to settle them.
+        tokens: The deliveries.
+        delays: For retry and release.
+        errors: For retry and bury.
+        reasons: For bury.
+        results: For complete: what is kept of each. None: nothing. Empty: nothing of all of them.
+        notify: Whether those are woken who wait for messages, or for results.
+        costs: What they cost in truth. None, or none given: as charged.
+        refusing: It fails if one is lost, to be sent together with COMMIT.
+    """
+    told = costs.count(None) < len(costs)
+    alone = verb == "complete" and len(tokens) == 1
+    arrays = tokens[0] if alone else map(list, zip(*tokens, strict=True))
+    values: dict[str, Any] = dict(zip(_TOKEN, arrays, strict=True))
+    if told:
+        values["costs"] = costs[0] if alone else list(costs)
+    if verb == "complete":
+        values["kept"] = [one is not None for one in results] or None
+        values["results"] = [None if one is None else one.content for one in results] or None
+        values["problems"] = [None if one is None else one.problem for one in results] or None
+        notify = notify and bool(results)
+    elif verb == "bury":
+        values["reasons"] = list(reasons)
+    else:
+        values["delays"] = [None if delay is None else microseconds(delay) for delay in delays]
+    if verb in {"retry", "bury"}:
+        values["errors"] = list(errors)
+    if verb != "bury":
+        values["notify"] = may_notify(connection, notify)
+    doing = f"{verb} {len(tokens)} deliveries of queue {target.queue!r}"
+    shape = _settling(refusing=refusing, costs=told, alone=alone)
+    return target.call(f"fq_{verb}", doing, shape, **values)
+
+
+def lock_deliveries(target: Target, tokens: Sequence[Token]) -> Call:
+    """The call that locks the messages of valid tokens, in the order of their ids."""
+    arrays = dict(zip(_TOKEN, map(list, zip(*tokens, strict=True)), strict=True))
+    doing = f"lock {len(tokens)} messages of queue {target.queue!r}"
+    return target.call("fq_lock_deliveries", doing, _LOCK, **arrays)
+
+
+def lock_messages(connection: Connection, target: Target, message_ids: Iterable[int]) -> None:
+    """Lock messages in the order of their ids, no matter who holds them."""
+    ids = sorted(message_ids)
+    doing = f"lock {len(ids)} messages of queue {target.queue!r}"
+    call(target.schema, "fq_lock_messages", doing, ids=ids).rows(connection)
+
+
+def leased_without_slot(connection: Connection, target: Target, channels: Sequence[str] | None) -> list[int]:
+    """The leased messages that a new limit of these channels, or with None of the queue, will count."""
+    return target.call(
+        "fq_leased_without_slot",
+        f"find the leased messages of queue {target.queue!r}",
+        slot=2 if channels is None else 1,
+        channels=None if channels is None else list(channels),
+    ).value(connection)

@@ -1,22 +1,38 @@
-"""Installation without a project of Alembic's, for tests and scripts: install what is missing."""
+"""What a database has installed, and whether this library can use it; installation without a project of Alembic's.
+
+The library asks once for each engine and schema, before it sends anything else there, and remembers a version that it
+can use. That is safe because a database is migrated before the code that needs it is deployed, and the code is rolled
+back before the database.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine, AsyncSession
-from sqlalchemy_fairqueue.database.drivers import is_in_autocommit, sqlstate_of
+from sqlalchemy_fairqueue.database.calls import call
+from sqlalchemy_fairqueue.database.clauses import Shape
+from sqlalchemy_fairqueue.database.drivers import is_in_autocommit
 from sqlalchemy_fairqueue.database.engines import read_committed
-from sqlalchemy_fairqueue.database.migrations import to_upgrade, too_old
-from sqlalchemy_fairqueue.errors import AutocommitError, InvalidArgument, SchemaMismatch, migration_refusal
+from sqlalchemy_fairqueue.database.errors import sqlstate_of, to_install, to_upgrade, too_old
+from sqlalchemy_fairqueue.errors import (
+    AutocommitError,
+    FairQueueError,
+    InvalidArgument,
+    SchemaMismatch,
+    migration_refusal,
+)
 from sqlalchemy_fairqueue.sql import (
     SCHEMA_MISMATCH,
+    VERSION_COLUMN,
     install_statements,
     installed_version,
     latest_version,
+    named_schema,
     quoted,
     recognised_version,
 )
@@ -24,9 +40,63 @@ from sqlalchemy_fairqueue.sql import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from sqlalchemy import Pool
+
 _ATTEMPTS = 5
 # What an install meets when another one commits meanwhile: its own guard, names that are taken, rows of the catalog.
 _TAKEN = {SCHEMA_MISMATCH, "23505", "42P06", "42P07", "42710", "42723", "40P01", "40001", "XX000"}
+
+
+_VERSION = Shape((f"{VERSION_COLUMN} as version",))
+_READ_ONLY = text("select pg_catalog.current_setting('transaction_read_only')")
+
+# The schemas that can be used. By pool: an engine with other execution options shares it.
+_usable: WeakKeyDictionary[Pool, set[str | None]] = WeakKeyDictionary()
+
+
+def version(connection: Connection, schema: str | None) -> int:
+    """The version that a schema holds.
+
+    Raises:
+        SchemaMismatch: It holds none.
+    """
+    return call(schema, "fq_version", "find the version of fairqueue's schema", _VERSION).value(connection)
+
+
+def check_writable(connection: Connection) -> None:
+    """Refuse a server that answers and takes no writes.
+
+    Raises:
+        FairQueueError: It says what to do.
+    """
+    if connection.execute(_READ_ONLY).scalar_one() == "on":
+        raise FairQueueError(
+            "the server takes no writes: it is a standby, or transactions are read-only by default; connect to the "
+            "primary (target_session_attrs=read-write in the URL)"
+        )
+
+
+def check_installed(connection: Connection, schema: str | None) -> None:
+    """Refuse a schema that fairqueue is not installed in, or in a version that is too old. A newer one is usable.
+
+    Args:
+        connection: Where to ask. Unless the answer is known, one short statement is sent in its transaction.
+        schema: Where the queue is installed; None: found through the search_path.
+
+    Raises:
+        SchemaMismatch: It says what is installed, what is needed, and the migration to write.
+    """
+    usable = _usable.setdefault(connection.engine.pool, set())
+    if schema in usable:
+        return
+    try:
+        found = version(connection, schema)
+    except SchemaMismatch as error:
+        missing = f"fairqueue is not installed in {named_schema(schema)}; {to_install(schema)}"
+        raise SchemaMismatch(missing) from error.__cause__
+    if problem := too_old(found, schema):
+        raise SchemaMismatch(f"{problem}; put {to_upgrade(found, schema)} into an Alembic migration and run it")
+    usable.add(schema)
 
 
 def install_fairqueue(where: Engine | Connection, schema: str | None = None) -> bool:

@@ -1,19 +1,99 @@
-"""Messages that are not settled: found page by page, counted in their channel, moved to another one, made due."""
+"""Messages: added, found, moved, withdrawn, and what became of them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify, once_a_schema
+from sqlalchemy_fairqueue.database.calls import Call, may_notify
+from sqlalchemy_fairqueue.database.clauses import Shape, argument
 from sqlalchemy_fairqueue.database.policies import new_policy_json
+from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
+from sqlalchemy_fairqueue.values import AttemptDetails, MessageDetails
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime, timedelta
+    from uuid import UUID
+
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database.calls import Clause
-    from sqlalchemy_fairqueue.database.targets import Target
-    from sqlalchemy_fairqueue.values import ChannelPolicy, MessageState, MoveOutcome
+    from sqlalchemy_fairqueue.database.calls import Target
+    from sqlalchemy_fairqueue.values import (
+        CancelOutcome,
+        ChannelPolicy,
+        Enqueue,
+        EnqueueOutcome,
+        MessageState,
+        MoveOutcome,
+    )
+
+ResultState = Literal["completed", "unkept", "cancelled", "expired", "pending", "failed", "gone", "unknown"]
+_ARRAYS = (
+    "channels", "kinds", "contents", "headers", "delays", "ats", "priorities", "keys", "max_attempts", "on_duplicates",
+    "costs", "groups", "unique_fors", "from_ends",
+)  # fmt: skip
+_OF_FOLLOWUPS = _ARRAYS[:9]
+# A row for each of many messages would cost the client as much as to encode it.
+_IN_ARRAYS = ("pg_catalog.array_agg(ordinal) as ordinals", "pg_catalog.array_agg(message_id) as message_ids")
+
+
+class Content(bytes):
+    """A payload as a parameter, which the logs of an engine with ``echo`` do not show."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        """Its length."""
+        return f"<{len(self):,} bytes>"
+
+
+class EncodedMessage(Protocol):
+    """A message to be, with its payload encoded."""
+
+    @property
+    def message(self) -> Enqueue:
+        """The message."""
+
+    @property
+    def content(self) -> bytes:
+        """Its payload, encoded."""
+
+    @property
+    def headers(self) -> str | None:
+        """Its headers as JSON text."""
+
+    @property
+    def max_attempts(self) -> int:
+        """Its own or the queue's."""
+
+    @property
+    def group_id(self) -> UUID | None:
+        """The group that it is to be a member of."""
+
+
+class EnqueuedMessages(NamedTuple):
+    """The outcomes of an enqueue, an element a message in the order in which the database took them.
+
+    Attributes:
+        ordinals: Which message of the call, from 1.
+        message_ids: Its id, or that of the message that holds its key; None for one that was dropped or refused.
+        outcomes: What became of it. "full": its channel is full, and the policy is to raise. None: all were created.
+    """
+
+    ordinals: list[int]
+    message_ids: list[int | None]
+    outcomes: list[EnqueueOutcome | Literal["full"]] | None
+
+    @classmethod
+    def of_rows(cls, rows: Sequence[Sequence[Any]], count: int) -> EnqueuedMessages:
+        """Those of so many messages, from what :func:`enqueue` returns."""
+        [row] = rows
+        if count > 1:
+            return cls(*row)
+        message_id, outcome = row
+        return cls([1], [message_id], None if outcome == "created" else [outcome])
 
 
 class MessagePosition(NamedTuple):
@@ -47,22 +127,143 @@ class MessageFilter:
     key: str | None = None
 
 
-@once_a_schema
-def find_messages_clause(schema: str | None) -> Clause:
-    """``fq_find_messages``."""
-    types = {
-        "queue": "text",
-        "channel": "text",
-        "state": "text",
-        "kind": "text",
-        "key": "text",
-        "step": "integer",
-        "at": "bigint",
-        "message_id": "bigint",
-        "limit": "integer",
-        "scan": "integer",
-    }
-    return call(schema, "fq_find_messages", "message_id, step, at, last_id", **types)
+@dataclass(frozen=True, slots=True)
+class FoundResult:
+    """The end of a message.
+
+    Attributes:
+        state: What; see ``fq_results``.
+        channel: Its channel. None: that is not known.
+        kind: Its kind. None: that is not known.
+        content: What its handler returned, encoded. None: None, or nothing is kept.
+        reason: If the message is completed, why nothing is kept of it; if it died, why.
+        error: The last error of a dead letter.
+        finished_at: When it ended, in UTC.
+        expires_at: Until when the result is kept, in UTC.
+    """
+
+    state: ResultState
+    channel: str | None = None
+    kind: str | None = None
+    content: bytes | None = field(default=None, repr=False)
+    reason: str | None = None
+    error: str | None = None
+    finished_at: datetime | None = None
+    expires_at: datetime | None = None
+
+
+@cache
+def _enqueuing(*, alone: bool, refusing: bool) -> Shape:
+    """The shape of an enqueue. *alone*: of one message. *refusing*: it fails for what a caller must raise."""
+    outcome = "outcome"
+    if refusing:
+        channel, on_duplicate = (
+            argument(name, "text") if alone else f"({argument(name, 'text[]')})[ordinal]"
+            for name in ("channels", "on_duplicates")
+        )
+        outcome = (
+            "case when outcome operator(pg_catalog.=) cast('full' as text)"
+            " or (outcome operator(pg_catalog.=) cast('duplicate' as text)"
+            f" and {on_duplicate} operator(pg_catalog.=) cast('raise' as text))"
+            f" then fairqueue.fq_refuse(outcome, {argument('queue', 'text')}, {channel}, ordinal, array[message_id])"
+            " else outcome end"
+        )
+    if alone:
+        return Shape(("message_id", f"{outcome} as outcome"), alone=_ARRAYS)
+    # Null: all were created.
+    outcomes = (
+        "case when pg_catalog.bool_and(outcome operator(pg_catalog.=) cast('created' as text))"
+        f" then cast(null as text[]) else pg_catalog.array_agg({outcome}) end as outcomes"
+    )
+    return Shape((*_IN_ARRAYS, outcomes))
+
+
+def enqueue(
+    connection: Connection,
+    target: Target,
+    messages: Sequence[EncodedMessage],
+    *,
+    policy: ChannelPolicy,
+    notify: bool,
+    lock: Iterable[int] | None = None,
+    refusing: bool = False,
+    counts_members: bool = False,
+) -> Call:
+    """The call that adds messages to a queue; :class:`EnqueuedMessages` reads its rows.
+
+    Args:
+        connection: In a transaction.
+        target: The queue.
+        messages: At least one.
+        policy: For channels that are made now, if the queue has no configured one.
+        notify: Whether waiting consumers may be woken.
+        lock: Where messages are replaced: others of the queue that are locked with them, in one order.
+        refusing: It fails for "full", and for "duplicate" where that is to raise, to be sent together with COMMIT.
+        counts_members: It counts those of groups that the transaction has made.
+    """
+    alone = len(messages) == 1
+    rows = map(_row, messages)
+    # Tuples, for a dict a message keeps the garbage collector busy.
+    arrays = next(rows) if alone else map(list, zip(*rows, strict=True))
+    values: dict[str, Any] = dict(zip(_ARRAYS, arrays, strict=True))
+    if alone:
+        values["groups"] = _text(values["groups"])
+    else:
+        groups = _shared(values["groups"])
+        values["groups"] = None if groups == [None] else list(map(_text, groups))
+        values["headers"] = _shared(values["headers"])
+        for name in ("costs", "unique_fors", "from_ends"):
+            if not any(values[name]):
+                values[name] = None
+    return target.call(
+        "fq_enqueue",
+        f"enqueue {len(messages)} messages to queue {target.queue!r}",
+        _enqueuing(alone=alone, refusing=refusing),
+        policy=new_policy_json(policy),
+        notify=may_notify(connection, notify),
+        hold=None if lock is None else sorted(lock),
+        counts_members=counts_members,
+        **values,
+    )
+
+
+def _shared(values: list[Any]) -> list[Any]:
+    """One value for all messages, if they have the same object; else the value of each."""
+    first = values[0]
+    return [first] if all(value is first for value in values) else values
+
+
+def _text(group_id: UUID | None) -> str | None:
+    return None if group_id is None else str(group_id)
+
+
+def _row(encoded: EncodedMessage) -> tuple[Any, ...]:
+    """The element of a message in each of the function's arrays, in their order."""
+    message = encoded.message
+    return (
+        message.channel,
+        message.kind,
+        Content(encoded.content),
+        encoded.headers,
+        None if message.delay is None else microseconds(message.delay),
+        None if message.at is None else instant_microseconds(message.at),
+        message.priority,
+        message.key,
+        encoded.max_attempts,
+        message.on_duplicate,
+        None if message.cost == 1 else message.cost,
+        encoded.group_id,
+        None if message.unique_for is None else microseconds(message.unique_for),
+        message.unique_from == "completion",
+    )
+
+
+def followup_values(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
+    """The arrays of messages that a group keeps until its members have ended; null without any."""
+    # No driver writes an empty array of contents.
+    arrays = map(list, zip(*map(_row, messages), strict=True)) if messages else [None] * len(_ARRAYS)
+    values = dict(zip(_ARRAYS, arrays, strict=True))
+    return {name: values[name] for name in _OF_FOLLOWUPS}
 
 
 def find_messages(
@@ -76,30 +277,22 @@ def find_messages(
 ) -> tuple[list[int], MessagePosition | None]:
     """The ids of a page of messages, in order, and where the next page begins; None: this is the last.
 
-    Args:
-        connection: Where to ask.
-        target: The queue.
-        which: Only these.
-        after: Where the page before has ended.
-        limit: Most to return.
-        scan: Most to look at.
+    It looks at *scan* messages at most, from where the page before has ended.
     """
     step, at, message_id = after or (None, None, None)
-    parameters = {
-        "queue": target.queue,
-        "channel": which.channel,
-        "state": which.state,
-        "kind": which.kind,
-        "key": which.key,
-        "step": step,
-        "at": at,
-        "message_id": message_id,
-        "limit": limit,
-        "scan": scan,
-    }
-    rows = fetch(
-        connection, find_messages_clause(target.schema), parameters, f"find messages of queue {target.queue!r}"
-    )
+    rows = target.call(
+        "fq_find_messages",
+        f"find messages of queue {target.queue!r}",
+        channel=which.channel,
+        state=which.state,
+        kind=which.kind,
+        key=which.key,
+        step=step,
+        at=at,
+        message_id=message_id,
+        limit=limit,
+        scan=scan,
+    ).rows(connection)
     ids = [row.message_id for row in rows if row.message_id is not None]
     if len(ids) == len(rows):
         return ids, None
@@ -107,76 +300,126 @@ def find_messages(
     return ids, MessagePosition(last.step, last.at, last.last_id)
 
 
-@once_a_schema
-def messages_ahead_clause(schema: str | None) -> Clause:
-    """``fq_messages_ahead``."""
-    types = {"message_id": "bigint", "most": "integer"}
-    return call(schema, "fq_messages_ahead", "fq_messages_ahead as ahead", queue="text", **types)
-
-
 def messages_ahead(connection: Connection, target: Target, message_id: int, *, most: int) -> int | None:
     """The number of messages before a message in its channel, counted up to *most*; None: it does not wait."""
-    parameters = {"queue": target.queue, "message_id": message_id, "most": most}
-    [row] = fetch(
-        connection, messages_ahead_clause(target.schema), parameters, f"count messages of queue {target.queue!r}"
-    )
-    ahead: int | None = row.ahead
-    return ahead
-
-
-@once_a_schema
-def move_message_clause(schema: str | None) -> Clause:
-    """``fq_move_message``."""
-    types = {"message_id": "bigint", "channel": "text", "policy": "jsonb", "notify": "boolean"}
-    return call(schema, "fq_move_message", "fq_move_message as outcome", queue="text", **types)
+    doing = f"count messages of queue {target.queue!r}"
+    found = target.call("fq_messages_ahead", doing, message_id=message_id, most=most)
+    return found.value(connection)
 
 
 def move_message(
     connection: Connection, target: Target, message_id: int, channel: str, *, policy: ChannelPolicy, notify: bool
 ) -> MoveOutcome:
-    """Put a message that waits into another channel.
-
-    Args:
-        connection: In a transaction.
-        target: The queue.
-        message_id: The message.
-        channel: The channel.
-        policy: For a channel that is made now, if the queue has no configured one.
-        notify: Whether waiting consumers may be woken.
-    """
-    parameters = {
-        "queue": target.queue,
-        "message_id": message_id,
-        "channel": channel,
-        "policy": new_policy_json(policy),
-        "notify": may_notify(connection, notify),
-    }
-    doing = f"move message {message_id} of queue {target.queue!r} to channel {channel!r}"
-    [row] = fetch(connection, move_message_clause(target.schema), parameters, doing)
-    outcome: MoveOutcome = row.outcome
-    return outcome
-
-
-@once_a_schema
-def make_due_clause(schema: str | None) -> Clause:
-    """``fq_make_due``."""
-    types = {"message_id": "bigint", "notify": "boolean"}
-    return call(schema, "fq_make_due", "fq_make_due as outcome", queue="text", **types)
+    """Put a message that waits into another channel; one that is made now gets *policy*, if the queue has none."""
+    return target.call(
+        "fq_move_message",
+        f"move message {message_id} of queue {target.queue!r} to channel {channel!r}",
+        message_id=message_id,
+        channel=channel,
+        policy=new_policy_json(policy),
+        notify=may_notify(connection, notify),
+    ).value(connection)
 
 
 def make_due(
     connection: Connection, target: Target, message_id: int, *, notify: bool
 ) -> Literal["due", "unchanged", "leased", "missing"]:
-    """Make a message that is due later due now.
-
-    Args:
-        connection: In a transaction.
-        target: The queue.
-        message_id: The message.
-        notify: Whether waiting consumers may be woken.
-    """
-    parameters = {"queue": target.queue, "message_id": message_id, "notify": may_notify(connection, notify)}
+    """Make a message that is due later due now."""
     doing = f"make message {message_id} of queue {target.queue!r} due"
-    [row] = fetch(connection, make_due_clause(target.schema), parameters, doing)
-    outcome: Literal["due", "unchanged", "leased", "missing"] = row.outcome
-    return outcome
+    notify = may_notify(connection, notify)
+    found = target.call("fq_make_due", doing, message_id=message_id, notify=notify)
+    return found.value(connection)
+
+
+def message_details(
+    connection: Connection,
+    target: Target,
+    ids: Sequence[int] | None = None,
+    *,
+    channel: str | None = None,
+    limit: int = 20,
+    content_bytes: int = 65_536,
+) -> list[MessageDetails]:
+    """Messages that are not settled: those with the ids, or the first of a channel, those that consumers hold before.
+
+    *limit* is of those that consumers hold, and of those that nobody holds.
+    """
+    rows = target.read(
+        connection,
+        "fq_message_details",
+        f"read messages of queue {target.queue!r}",
+        ids=None if ids is None else list(ids),
+        channel=channel,
+        limit=limit,
+        bytes=content_bytes,
+    )
+    return [
+        MessageDetails(
+            channel=row.pop("channel") or "",
+            content=row.pop("content") or b"",
+            due_at=row.pop("dequeue_at"),
+            **row,
+        )
+        for row in rows
+    ]
+
+
+def message_attempts(
+    connection: Connection, target: Target, message_id: int, *, limit: int = 100, chars: int = 10_000
+) -> list[AttemptDetails]:
+    """The last attempts at a message that have ended without completing it, the oldest first."""
+    rows = target.read(
+        connection,
+        "fq_message_attempts",
+        f"read the attempts at message {message_id} of queue {target.queue!r}",
+        message_id=message_id,
+        limit=limit,
+        chars=chars,
+    )
+    return [AttemptDetails(**row) for row in reversed(rows)]
+
+
+def cancel(
+    connection: Connection, target: Target, message_ids: Iterable[int], *, notify: bool
+) -> dict[int, CancelOutcome]:
+    """Cancel messages, in the order of their ids. Returns the outcome of those that are not simply cancelled.
+
+    *notify*: those are woken who wait for their results.
+    """
+    ids, notify = sorted(message_ids), may_notify(connection, notify)
+    doing = f"cancel messages of queue {target.queue!r}"
+    rows = target.call("fq_cancel", doing, ids=ids, notify=notify).rows(connection)
+    return dict(map(tuple, rows))
+
+
+def results(connection: Connection, target: Target, message_ids: Sequence[int]) -> list[FoundResult]:
+    """The ends of messages, in their order."""
+    doing = f"read results of queue {target.queue!r}"
+    rows = target.read(connection, "fq_results", doing, ids=list(message_ids))
+    return [FoundResult(**{name: row[name] for name in row if name != "message_id"}) for row in rows]
+
+
+def begin_result_wait(connection: Connection, target: Target, message_id: int, waiter: UUID, wait: timedelta) -> None:
+    """Register that somebody waits for so long for what becomes of a message. The caller commits."""
+    target.call(
+        "fq_begin_result_wait",
+        f"wait for the result of message {message_id}",
+        message_id=message_id,
+        waiter=str(waiter),
+        wait=microseconds(wait),
+    ).rows(connection)
+
+
+def end_result_wait(connection: Connection, target: Target, message_id: int, waiter: UUID) -> None:
+    """Somebody waits no more."""
+    doing = f"stop waiting for the result of message {message_id}"
+    parameters = {"message_id": message_id, "waiter": str(waiter)}
+    target.call("fq_end_result_wait", doing, **parameters).rows(connection)
+
+
+def wake_results(connection: Connection, target: Target, message_ids: Sequence[int]) -> Call | None:
+    """The call that notifies those who wait for results of messages. None: the transaction cannot notify."""
+    if not may_notify(connection, notify=True):
+        return None
+    doing = f"wake those who wait in queue {target.queue!r}"
+    return target.call("fq_wake_results", doing, ids=list(message_ids))

@@ -1,34 +1,30 @@
-"""Schedules: set, removed, paused, run and listed."""
+"""Schedules: set, removed, paused, run and listed; their slots are found, run and pruned by workers.
+
+Plans of slots are made by the caller (``values.planned``); these calls only read and write them.
+"""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple
 
-from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify, once_a_schema
-from sqlalchemy_fairqueue.database.enqueues import Content
+from sqlalchemy_fairqueue.database.calls import call, may_notify
+from sqlalchemy_fairqueue.database.messages import Content
 from sqlalchemy_fairqueue.database.policies import new_policy_json
 from sqlalchemy_fairqueue.errors import InvalidArgument, UnknownSchedule
 from sqlalchemy_fairqueue.times import any_instant, duration, instant, microseconds
 from sqlalchemy_fairqueue.values import ScheduleInfo, schedule_state, timing_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from datetime import datetime
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime, timedelta
 
     from sqlalchemy import Connection, Row
 
-    from sqlalchemy_fairqueue.database.calls import Clause
-    from sqlalchemy_fairqueue.database.enqueues import EncodedMessage
-    from sqlalchemy_fairqueue.database.targets import Target
-    from sqlalchemy_fairqueue.values import ChannelPolicy, Recurrence
-
-_INFO = (
-    "channel", "name", "cron", "timezone", "every", "catch_up", "jitter", "kind", "content_size", "max_attempts",
-    "in_code", "anchor_at", "done_until", "next_at", "due_at", "paused_at", "last_slot_at", "last_run_at",
-    "last_message_id", "problem", "problem_at", "created_at", "changed_at", "read_at",
-)  # fmt: skip
+    from sqlalchemy_fairqueue.database.calls import Target
+    from sqlalchemy_fairqueue.database.messages import EncodedMessage
+    from sqlalchemy_fairqueue.values import CatchUp, ChannelPolicy, Recurrence
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,74 +46,45 @@ class ScheduleDefinition:
     in_code: bool = False
 
 
-@once_a_schema
-def set_schedule_clause(schema: str | None) -> Clause:
-    """``fq_set_schedule``."""
-    return call(
-        schema,
-        "fq_set_schedule",
-        "fq_set_schedule as outcome",
-        queue="text",
-        channel="text",
-        name="text",
-        cron="text",
-        timezone="text",
-        every="bigint",
-        catch_up="text",
-        jitter="bigint",
-        kind="text",
-        content="bytea",
-        headers="jsonb",
-        max_attempts="integer",
-        policy="jsonb",
-        in_code="boolean",
-    )
+class DueSchedule(NamedTuple):
+    """A schedule as a worker needs it to find its slots; times are microseconds since the epoch."""
+
+    id: int
+    queue: str
+    channel: str
+    name: str
+    cron: str | None
+    timezone: str | None
+    every: int | None
+    catch_up: CatchUp
+    revision: int
+    anchor_at: int
+    done_until: int
+    due_at: int
+    content_size: int
+    read_at: int
 
 
 def set_schedule(connection: Connection, target: Target, definition: ScheduleDefinition) -> str:
     """Make or change a schedule. Returns "created", "changed" or "same"."""
     recurrence, encoded = definition.recurrence, definition.message
-    parameters = {
-        "queue": target.queue,
-        "channel": encoded.message.channel,
-        "name": definition.name,
-        "cron": recurrence.cron,
-        "timezone": recurrence.zone_name,
-        "every": None if recurrence.every is None else microseconds(recurrence.every),
-        "catch_up": recurrence.catch_up,
-        "jitter": microseconds(recurrence.jitter),
-        "kind": encoded.message.kind,
-        "content": Content(encoded.content),
-        "headers": encoded.headers,
-        "max_attempts": encoded.max_attempts,
-        "policy": new_policy_json(definition.policy),
-        "in_code": definition.in_code,
-    }
-    doing = f"set schedule {definition.name!r} of channel {encoded.message.channel!r} of queue {target.queue!r}"
-    [row] = fetch(connection, set_schedule_clause(target.schema), parameters, doing)
-    return cast("str", row.outcome)
-
-
-@once_a_schema
-def remove_schedule_clause(schema: str | None) -> Clause:
-    """``fq_remove_schedule``."""
-    types = {"queue": "text", "channel": "text", "name": "text"}
-    return call(schema, "fq_remove_schedule", "fq_remove_schedule as removed", **types)
-
-
-def remove_schedule(connection: Connection, target: Target, channel: str, name: str) -> bool:
-    """Remove a schedule. Whether there was one."""
-    parameters = {"queue": target.queue, "channel": channel, "name": name}
-    doing = f"remove schedule {name!r} of channel {channel!r} of queue {target.queue!r}"
-    [row] = fetch(connection, remove_schedule_clause(target.schema), parameters, doing)
-    return cast("bool", row.removed)
-
-
-@once_a_schema
-def pause_schedule_clause(schema: str | None) -> Clause:
-    """``fq_pause_schedule``."""
-    types = {"queue": "text", "channel": "text", "name": "text", "paused": "boolean"}
-    return call(schema, "fq_pause_schedule", "fq_pause_schedule as changed", **types)
+    return target.call(
+        "fq_set_schedule",
+        f"set schedule {definition.name!r} of channel {encoded.message.channel!r} of queue {target.queue!r}",
+        channel=encoded.message.channel,
+        name=definition.name,
+        cron=recurrence.cron,
+        timezone=recurrence.zone_name,
+        every=None if recurrence.every is None else microseconds(recurrence.every),
+        catch_up=recurrence.catch_up,
+        jitter=microseconds(recurrence.jitter),
+        kind=encoded.message.kind,
+        content=Content(encoded.content),
+        headers=encoded.headers,
+        max_attempts=encoded.max_attempts,
+        policy=new_policy_json(definition.policy),
+        in_code=definition.in_code,
+    ).value(connection)
 
 
 def pause_schedule(connection: Connection, target: Target, channel: str, name: str, *, paused: bool) -> bool:
@@ -126,18 +93,10 @@ def pause_schedule(connection: Connection, target: Target, channel: str, name: s
     Raises:
         UnknownSchedule: There is none.
     """
-    parameters = {"queue": target.queue, "channel": channel, "name": name, "paused": paused}
     doing = f"{'pause' if paused else 'resume'} schedule {name!r}"
+    parameters = {"channel": channel, "name": name, "paused": paused}
     with _named(target, channel, name):
-        [row] = fetch(connection, pause_schedule_clause(target.schema), parameters, doing)
-    return cast("bool", row.changed)
-
-
-@once_a_schema
-def run_schedule_clause(schema: str | None) -> Clause:
-    """``fq_run_schedule``."""
-    types = {"queue": "text", "channel": "text", "name": "text", "notify": "boolean"}
-    return call(schema, "fq_run_schedule", "fq_run_schedule as message_id", **types)
+        return target.call("fq_pause_schedule", doing, **parameters).value(connection)
 
 
 def run_schedule(connection: Connection, target: Target, channel: str, name: str) -> int | None:
@@ -146,22 +105,10 @@ def run_schedule(connection: Connection, target: Target, channel: str, name: str
     Raises:
         UnknownSchedule: There is none.
     """
-    parameters = {
-        "queue": target.queue,
-        "channel": channel,
-        "name": name,
-        "notify": may_notify(connection, target.notify),
-    }
+    notify = may_notify(connection, target.notify)
+    parameters = {"channel": channel, "name": name, "notify": notify}
     with _named(target, channel, name):
-        [row] = fetch(connection, run_schedule_clause(target.schema), parameters, f"run schedule {name!r}")
-    return cast("int | None", row.message_id)
-
-
-@once_a_schema
-def schedules_clause(schema: str | None) -> Clause:
-    """``fq_schedules``."""
-    types = {"queue": "text", "channel": "text", "name": "text", "after_channel": "text", "after_name": "text"}
-    return call(schema, "fq_schedules", ", ".join(_INFO), **types, limit="integer")
+        return target.call("fq_run_schedule", f"run schedule {name!r}", **parameters).value(connection)
 
 
 def schedules(
@@ -173,26 +120,17 @@ def schedules(
     after: ScheduleInfo | None = None,
     limit: int = 1000,
 ) -> list[ScheduleInfo]:
-    """Schedules of a queue, in the order of channel and name.
-
-    Args:
-        connection: Where to ask.
-        target: The queue.
-        channel: Only those of this channel.
-        name: Only those of this name.
-        after: The last one of the page before.
-        limit: Most to return.
-    """
-    parameters = {
-        "queue": target.queue,
-        "channel": channel,
-        "name": name,
-        "after_channel": None if after is None else after.channel,
-        "after_name": None if after is None else after.name,
-        "limit": limit,
-    }
-    doing = f"read the schedules of queue {target.queue!r}"
-    return [_info(target.queue, row) for row in fetch(connection, schedules_clause(target.schema), parameters, doing)]
+    """Schedules of a queue, or of a channel, or by a name, in the order of both; *after* is the last one before."""
+    rows = target.call(
+        "fq_schedules",
+        f"read the schedules of queue {target.queue!r}",
+        channel=channel,
+        name=name,
+        after_channel=None if after is None else after.channel,
+        after_name=None if after is None else after.name,
+        limit=limit,
+    ).rows(connection)
+    return [_info(target.queue, row) for row in rows]
 
 
 @contextmanager
@@ -246,3 +184,78 @@ def _info(queue: str, row: Row[tuple[object, ...]]) -> ScheduleInfo:
 
 def _at(value: int | None) -> datetime | None:
     return None if value is None else any_instant(value)
+
+
+def due_schedules(
+    connection: Connection,
+    schema: str | None,
+    queues: Sequence[str],
+    *,
+    in_code: Sequence[tuple[str, str, str]],
+    ahead: timedelta,
+    limit: int,
+) -> list[DueSchedule]:
+    """The schedules of queues that are due now or within *ahead*, up to *limit* of each queue.
+
+    *in_code*: queue, channel and name of those that the caller's code declares.
+    """
+    rows = call(
+        schema,
+        "fq_due_schedules",
+        "find the schedules that are due",
+        queues=list(queues),
+        code_queues=[queue for queue, _, _ in in_code],
+        code_channels=[channel for _, channel, _ in in_code],
+        code_names=[name for _, _, name in in_code],
+        ahead=microseconds(ahead),
+        limit=limit,
+    ).rows(connection)
+    return list(map(DueSchedule._make, rows))
+
+
+def run_slots(
+    connection: Connection,
+    schema: str | None,
+    due: DueSchedule,
+    *,
+    slots: Sequence[int],
+    until: int,
+    next_slot: int | None,
+    notify: bool,
+) -> dict[int, int | None] | None:
+    """Run slots of a schedule and write its plan, unless another worker was first: then nothing is done.
+
+    It is alone in its transaction. All slots up to *until* are done then, and *next_slot* comes after.
+
+    Returns:
+        The message of each slot that was run; None instead of it: it was dropped. None: nothing was done.
+    """
+    rows = call(
+        schema,
+        "fq_run_slots",
+        f"run schedule {due.name!r}",
+        id=due.id,
+        revision=due.revision,
+        done_until=due.done_until,
+        slots=list(slots),
+        until=until,
+        next=next_slot,
+        notify=may_notify(connection, notify),
+    ).rows(connection)
+    return {slot_at: message_id for slot_at, message_id in rows if slot_at is not None} if rows else None
+
+
+def fail_schedule(
+    connection: Connection, schema: str | None, due: DueSchedule, *, problem: str, delay: timedelta
+) -> bool:
+    """Note why a schedule could not be run, and let it be tried again after *delay*. Whether it was noted."""
+    return call(
+        schema,
+        "fq_fail_schedule",
+        f"note the problem of schedule {due.name!r}",
+        id=due.id,
+        revision=due.revision,
+        done_until=due.done_until,
+        problem=problem,
+        delay=microseconds(delay),
+    ).value(connection)

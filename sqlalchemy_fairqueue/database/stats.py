@@ -1,42 +1,92 @@
-"""Stats of queues and channels, and the names of all queues. Nothing here changes or locks anything."""
+"""Stats of queues and channels, what competes in them, and their consumers, with requests to these to stop."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.database.calls import call, fetch, named, once_a_schema
+from sqlalchemy_fairqueue.database.calls import call, named, read, read_by_queue
+from sqlalchemy_fairqueue.database.clauses import Shape
+from sqlalchemy_fairqueue.database.deliveries import LONGEST_WAIT
 from sqlalchemy_fairqueue.database.policies import fields_of_columns
-from sqlalchemy_fairqueue.times import any_instant, duration
-from sqlalchemy_fairqueue.values import ChannelStats, QueueStats, Rate, policy_values
+from sqlalchemy_fairqueue.times import duration, instant
+from sqlalchemy_fairqueue.values import (
+    TAKERS,
+    ChannelContention,
+    ChannelDemand,
+    ChannelStats,
+    ConsumerInfo,
+    Contender,
+    Contention,
+    QueueStats,
+    Rate,
+    Rival,
+    policy_values,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database.calls import Clause
-    from sqlalchemy_fairqueue.database.targets import Target
+    from sqlalchemy_fairqueue.database.calls import Target
 
-_INSTANTS = ("paused_at", "oldest_ready_at", "last_dequeue_at", "rate_allows_at", "served_since")
-_COUNTS = ("ready", "scheduled", "leased", "dead", "dropped", "current_concurrency", "backlog", "served_cost")
-_CHANNEL_COUNTS = (*_COUNTS, *_INSTANTS)
+    Row = dict[str, Any]
+
+COMPETING = 1000
+"""Channels with messages out, and ready channels, that the contention of one channel is read from."""
+
+COUNTED = 60 * COMPETING
+"""Messages out that are counted for it: a microsecond each, where a channel's weight takes five."""
+
+HEARD = timedelta(seconds=10)
+"""A worker that its database answers has heard of a request to stop by then."""
 
 
-@once_a_schema
-def queues_clause(schema: str | None) -> Clause:
-    """``fq_queues``."""
-    return call(schema, "fq_queues", "fq_queues as queue")
+_DEMAND = (
+    "channel", "ready", "scheduled", "leased", "current_concurrency", "max_concurrency", "weight", "paused_at",
+    "oldest_ready_at", "last_dequeue_at", "rate_allows_at", "served_cost",
+)  # fmt: skip
+_SAMPLE = Shape(("fq_now as now", "cast(pg_catalog.pg_current_snapshot() as text) as snapshot"))
+
+
+@dataclass(frozen=True, slots=True)
+class SampleContext:
+    """The context of a sample.
+
+    Attributes:
+        at: The time by the queue's clock.
+        snapshot: The snapshot as PostgreSQL writes it.
+    """
+
+    at: datetime
+    snapshot: str
+
+
+def now(connection: Connection, schema: str | None) -> datetime:
+    """The time by the queue's clock, which is the database's."""
+    return instant(call(schema, "fq_now", "read the clock of the queues").value(connection))
+
+
+def sample_context(connection: Connection, schema: str | None) -> SampleContext:
+    """The clock and the snapshot of the transaction. For one snapshot, the transaction is REPEATABLE READ."""
+    [row] = call(schema, "fq_now", "read the clock of the queues", _SAMPLE).rows(connection)
+    return SampleContext(instant(row.now), row.snapshot)
+
+
+def completions(
+    connection: Connection, schema: str | None, *, before: str, queues: Sequence[str]
+) -> dict[tuple[str, str], int]:
+    """Completed attempts by queue and channel, recorded since the snapshot *before*, each counted once."""
+    doing = "count the completions since the last sample"
+    rows = read(connection, schema, "fq_completions", doing, before=before, queues=list(queues))
+    return {(row["queue"], row["channel"]): row["attempts"] for row in rows}
 
 
 def queues(connection: Connection, schema: str | None) -> list[str]:
     """The names of all queues that have channels or are configured."""
-    return [row.queue for row in fetch(connection, queues_clause(schema), {}, "list the queues")]
-
-
-@once_a_schema
-def stats_clause(schema: str | None) -> Clause:
-    """``fq_stats``."""
-    return call(schema, "fq_stats", "fq_stats.*", queue="text", each="queue")
+    return [queue for (queue,) in call(schema, "fq_queues", "list the queues").rows(connection)]
 
 
 def stats(connection: Connection, target: Target) -> QueueStats:
@@ -46,34 +96,13 @@ def stats(connection: Connection, target: Target) -> QueueStats:
 
 def stats_by_queue(connection: Connection, schema: str | None, queues: Sequence[str]) -> dict[str, QueueStats]:
     """Return the counts of queues, by one statement."""
-    doing = f"read the stats of {named(queues)}"
-    rows = fetch(connection, stats_clause(schema), {"queue": list(queues)}, doing)
-    return {queues[row.place - 1]: _queue_stats(queues[row.place - 1], row) for row in rows}
+    found = read_by_queue(connection, schema, "fq_stats", f"read the stats of {named(queues)}", queues)
+    return {queue: _queue_stats(queue, **row) for queue, [row] in found.items()}
 
 
-def _queue_stats(queue: str, row: Row[Any]) -> QueueStats:
-    columns = _columns(row)
-    del columns["place"]
-    interval, burst = columns.pop("rate_interval"), columns.pop("rate_burst")
-    rate = None if interval is None else Rate.of(duration(interval), burst)
-    return QueueStats(queue=queue, rate=rate, **columns)
-
-
-@once_a_schema
-def channel_stats_clause(schema: str | None) -> Clause:
-    """``fq_channel_stats``."""
-    # The name as bytes: one that the connection's encoding lacks would cost the whole page.
-    names = [
-        "pg_catalog.convert_to(channel, 'UTF8') as channel",
-        "pg_catalog.convert_to(plan, 'UTF8') as plan",
-        "pg_catalog.convert_to(problem, 'UTF8') as problem",
-        "overridden",
-    ]
-    columns = ", ".join([*names, *_CHANNEL_COUNTS, "policy"])
-    return call(
-        schema, "fq_channel_stats", columns, queue="text", channels="text[]", limit="integer", after="text",
-        busy="boolean",
-    )  # fmt: skip
+def _queue_stats(queue: str, rate_interval: int | None, rate_burst: int, **counts: Any) -> QueueStats:
+    rate = None if rate_interval is None else Rate.of(duration(rate_interval), rate_burst)
+    return QueueStats(queue=queue, rate=rate, **counts)
 
 
 def channel_stats(
@@ -85,49 +114,199 @@ def channel_stats(
     after: str | None = None,
     busy: bool = False,
 ) -> list[ChannelStats]:
-    """The counts and policies of channels, by name.
-
-    Args:
-        connection: Where to ask.
-        target: The queue.
-        channels: Only these. None: all.
-        limit: Most channels to return.
-        after: The last name of the page before.
-        busy: Only those with messages.
-    """
-    rows = fetch(
+    """The counts and policies of channels after a name, by name. *busy*: only of those with messages."""
+    rows = target.read(
         connection,
-        channel_stats_clause(target.schema),
-        {
-            "queue": target.queue,
-            "channels": None if channels is None else list(channels),
-            "limit": limit,
-            "after": after,
-            "busy": busy,
-        },
+        "fq_channel_stats",
         f"read the stats of the channels of queue {target.queue!r}",
-        as_bytes=True,
+        channels=None if channels is None else list(channels),
+        limit=limit,
+        after=after,
+        busy=busy,
     )
     return [_channel(target, row) for row in rows]
 
 
-def _channel(target: Target, row: Row[Any]) -> ChannelStats:
-    columns = _columns(row)
-    counts = {name: columns[name] for name in _CHANNEL_COUNTS}
-    name = str(row.channel, "utf-8")
-    return ChannelStats(
-        queue=target.queue,
-        channel=name,
-        plan=None if row.plan is None else str(row.plan, "utf-8"),
-        overridden=fields_of_columns(row.overridden),
-        problem=None if row.problem is None else str(row.problem, "utf-8"),
-        **counts,
-        **policy_values(row.policy),
+def _channel(target: Target, row: dict[str, Any]) -> ChannelStats:
+    overridden, policy = fields_of_columns(row.pop("overridden")), policy_values(row.pop("policy"))
+    return ChannelStats(queue=target.queue, overridden=overridden, **row, **policy)
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequest:
+    """A request to the workers of a queue that have one name.
+
+    Attributes:
+        queue: The queue.
+        requested_by: Who asked last.
+        requested_at: When, in UTC. Each request to the same consumer has another time.
+    """
+
+    queue: str
+    requested_by: str
+    requested_at: datetime
+
+
+def contention(connection: Connection, target: Target, *, limit: int) -> Contention:
+    """Return the channels that wait longest and those with the most messages out, up to *limit* of each."""
+    return contention_by_queue(connection, target.schema, [target.queue], limit=limit)[target.queue]
+
+
+def contention_by_queue(
+    connection: Connection, schema: str | None, queues: Sequence[str], *, limit: int
+) -> dict[str, Contention]:
+    """Return the same for queues, by one statement."""
+    doing = f"read the contention of {named(queues)}"
+    found = read_by_queue(connection, schema, "fq_contention", doing, queues, limit=limit)
+    return {queue: _contention(queue, rows) for queue, rows in found.items()}
+
+
+def _contention(queue: str, rows: Sequence[Row]) -> Contention:
+    whole: Row = rows[0] if rows else dict.fromkeys(("waiting", "rivals", "rival_weight", "messages_out"), 0)
+    return Contention(
+        queue=queue,
+        channels=tuple(map(_demand, rows)),
+        waiting=whole["waiting"],
+        rivals=whole["rivals"],
+        rival_weight=whole["rival_weight"],
+        leased=whole["messages_out"],
+        waits=tuple(duration(max(0, wait)) for wait in whole.get("waits", ()) if wait is not None),
+        served_cost=whole.get("queue_cost"),
     )
 
 
-def _columns(row: Row[Any]) -> dict[str, Any]:
+def _demand(row: Row) -> ChannelDemand:
+    rate = Rate.of(duration(row["rate_interval"]), row["rate_burst"])
+    return ChannelDemand(rate=rate, **{name: row[name] for name in _DEMAND})
+
+
+def channel_contention(
+    connection: Connection, target: Target, channel: str, *, scan: int = COMPETING, count: int = COUNTED
+) -> ChannelContention:
+    """What a channel, which is there, competes with, and what else holds it back.
+
+    It reads *scan* channels with messages out, ready channels and signals at most, and counts *count* messages out.
+    """
+    # One more than a wait names: the channel itself may be among them.
+    rows = _channel_rows(connection, target, [channel], limit=TAKERS + 1, scan=scan, count=count)
+    return replace(_contention_with(target, rows), contender=replace(_contender(rows[0]), channel=channel))
+
+
+def channel_contentions(
+    connection: Connection, target: Target, channels: Sequence[str], *, rivals: int
+) -> list[ChannelContention]:
+    """The same for each of several channels that is there, by one reading, with up to so many rivals."""
+    rows = _channel_rows(connection, target, list(channels), limit=rivals)
+    found = [_contender(row) for row in rows if row["own"] and row["channel"] is not None]
+    if not found:
+        return []
+    # They compete with the same channels, so that these are made once.
+    first = _contention_with(target, rows)
+    return [replace(first, contender=one) for one in found]
+
+
+def _channel_rows(
+    connection: Connection,
+    target: Target,
+    channels: list[str],
+    *,
+    limit: int,
+    scan: int = COMPETING,
+    count: int = COUNTED,
+) -> Sequence[Row]:
+    parameters = {"channels": channels, "limit": limit, "scan": scan, "count": count}
+    doing = f"read what channels of queue {target.queue!r} compete with"
+    return target.read(connection, "fq_channel_contention", doing, **parameters)
+
+
+def _contender(row: Row) -> Contender:
+    return Contender(
+        channel=row["channel"] or "",
+        leased=row["leased"],
+        weight=row["weight"] or 1,
+        paused_at=row["paused_at"],
+        current_concurrency=row["current_concurrency"] or 0,
+        max_concurrency=row["max_concurrency"],
+        rate=Rate.of(duration(row["rate_interval"] or 0), row["rate_burst"]),
+        rate_allows_at=row["rate_allows_at"],
+        served_cost=row["served_cost"],
+        backlog=row["backlog"] or 0,
+        oldest_ready_at=row["oldest_ready_at"],
+        last_dequeue_at=row["last_dequeue_at"],
+    )
+
+
+def _contention_with(target: Target, rows: Sequence[Row]) -> ChannelContention:
+    """What the first row's channel competes with."""
+    whole = rows[0]
+    return ChannelContention(
+        queue=target.queue,
+        contender=_contender(whole),
+        channels=tuple(
+            Rival(row["channel"] or "", row["leased"], row["weight"] or 1) for row in rows if not row["own"]
+        ),
+        leased=whole["messages_out"],
+        rival_weight=whole["rival_weight"],
+        served_cost=whole["queue_cost"],
+        paused_at=whole["queue_paused_at"],
+        current_concurrency=whole["queue_concurrency"],
+        max_concurrency=whole["queue_max_concurrency"],
+        rate_allows_at=whole["queue_rate_allows_at"],
+        consumers=whole["consumers"],
+    )
+
+
+def consumers(connection: Connection, target: Target, *, limit: int) -> list[ConsumerInfo]:
+    """Return the consumers with a lease that has not expired, the most messages first."""
+    return consumers_by_queue(connection, target.schema, [target.queue], limit=limit)[target.queue]
+
+
+def consumers_by_queue(
+    connection: Connection, schema: str | None, queues: Sequence[str], *, limit: int
+) -> dict[str, list[ConsumerInfo]]:
+    """Return the same for queues, by two statements."""
+    doing = f"read the consumers of {named(queues)}"
+    found = read_by_queue(connection, schema, "fq_consumers", doing, queues, limit=limit)
+    requests = asked_to_stop(connection, schema, [queue for queue in queues if found[queue]])
     return {
-        name: any_instant(value) if name in _INSTANTS and value is not None else value
-        for name, value in row._mapping.items()  # noqa: SLF001 - the row's public name for it
+        queue: [_asked(ConsumerInfo(queue=queue, **row), requests.get((queue, row["consumer"]))) for row in rows]
+        for queue, rows in found.items()
     }
+
+
+def _asked(consumer: ConsumerInfo, request: StopRequest | None) -> ConsumerInfo:
+    """A consumer with the request to stop, unless it has begun something since that a worker that stops does not."""
+    if request is None:
+        return consumer
+    heard_at = request.requested_at + HEARD
+    took = consumer.delivered_at is not None and consumer.delivered_at > heard_at
+    waits = consumer.waiting_until is not None and consumer.waiting_until > heard_at + LONGEST_WAIT
+    if took or waits:
+        return consumer
+    return replace(consumer, stop_requested_at=request.requested_at, stop_requested_by=request.requested_by)
+
+
+def request_stop(connection: Connection, target: Target, consumer: str, by: str | None) -> bool:
+    """Ask workers to stop. Whether a consumer of that name has a live lease."""
+    doing = f"ask consumer {consumer!r} of queue {target.queue!r} to stop"
+    return target.call("fq_request_stop", doing, consumer=consumer, by=by).value(connection)
+
+
+def stop_requests(
+    connection: Connection, schema: str | None, queues: Sequence[str], consumer: str
+) -> list[StopRequest]:
+    """The requests that stand for a consumer of these queues."""
+    doing = f"look for requests to {consumer!r} to stop"
+    rows = read(connection, schema, "fq_stop_requests", doing, queues=list(queues), consumer=consumer)
+    return [StopRequest(**row) for row in rows]
+
+
+def asked_to_stop(
+    connection: Connection, schema: str | None, queues: Sequence[str]
+) -> dict[tuple[str, str], StopRequest]:
+    """Return the requests of the last hour to consumers of queues, by the queue's and the consumer's name."""
+    if not queues:
+        return {}
+    doing = f"read the requests to consumers of {named(queues)} to stop"
+    found = read_by_queue(connection, schema, "fq_asked_to_stop", doing, queues)
+    return {(queue, row.pop("consumer")): StopRequest(queue, **row) for queue, rows in found.items() for row in rows}

@@ -20,8 +20,8 @@ from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.codecs import decoded
 from sqlalchemy_fairqueue.database import FoundResult
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
-from sqlalchemy_fairqueue.database.drivers import sqlstate_of
 from sqlalchemy_fairqueue.database.engines import on
+from sqlalchemy_fairqueue.database.errors import sqlstate_of
 from sqlalchemy_fairqueue.errors import (
     HandlerWaitWarning,
     InvalidArgument,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from sqlalchemy_fairqueue.database.migrations import to_upgrade, too_old
+from sqlalchemy_fairqueue.database.errors import to_upgrade, too_old
 from sqlalchemy_fairqueue.errors import FairQueueError, SchemaMismatch
 from sqlalchemy_fairqueue.spark.errors import BadOption, PipelineError, Unreachable
 from sqlalchemy_fairqueue.sql import VERSION_COLUMN, latest_version, named_schema, quoted, schema_argument

@@ -20,7 +20,15 @@ from sqlalchemy_fairqueue.sql.drift import (
     installed_version,
     recognised_version,
 )
-from sqlalchemy_fairqueue.sql.files import NEEDED_VERSION, functions, latest_version, relations, tables, versions
+from sqlalchemy_fairqueue.sql.files import (
+    NEEDED_VERSION,
+    functions,
+    latest_version,
+    relations,
+    signature,
+    tables,
+    versions,
+)
 from sqlalchemy_fairqueue.sql.grants import RoleGrant, grant_statements, revoke_statements
 from sqlalchemy_fairqueue.sql.guards import (
     SCHEMA_MISMATCH,
@@ -104,6 +112,7 @@ __all__ = [
     "role_functions",
     "same_transaction_guard",
     "schema_argument",
+    "signature",
     "tables",
     "upgrade_statements",
     "versions",

@@ -6,7 +6,7 @@ import re
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,11 +33,29 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 set enable_material = off
 set jit = off"""
+# Of a parameter or a column: whether it comes out, its name without p_, its type.
+_ARGUMENT = re.compile(r"(?:^|,)\s*(out )?(?:p_)?(\w+) ([^,()]+?)(?= default |,|$)")
+_SIGNATURE = re.compile(
+    r"^create function fairqueue\.\w+\((.*?)\)\n(?:returns (?:table \((.*?)\)|([^\n]+))\n)?", re.DOTALL | re.MULTILINE
+)
 _RELATION = re.compile(
     r"^\s*(?:create (?:unique )?index|create (?:unlogged )?table fairqueue\.|create sequence fairqueue\."
     r"|(?:.*\badd )?constraint) ?(\w+)(.*)$",
     re.MULTILINE,
 )
+
+
+class Signature(NamedTuple):
+    """What a function takes and returns, in order.
+
+    Attributes:
+        parameters: The types of its parameters by their names, without ``p_``.
+        columns: The types of its columns by their names. A single value is a column with the function's name; void is
+            none.
+    """
+
+    parameters: Mapping[str, str]
+    columns: Mapping[str, str]
 
 
 def versions() -> range:
@@ -73,6 +91,37 @@ def functions(version: int) -> Mapping[str, str]:
         for subject in _SUBJECTS:
             texts |= _texts(step, subject)
     return MappingProxyType({name: _with_settings(text.removesuffix(";")) for name, text in sorted(texts.items())})
+
+
+@cache
+def signature(function: str) -> Signature:
+    """The signature of a function in the version that this library needs; no other file is read for it.
+
+    Raises:
+        ValueError: There is no such function.
+    """
+    for step in range(NEEDED_VERSION, 0, -1):
+        for subject in _SUBJECTS:
+            file = folder(step).joinpath(subject, f"{function}.sql")
+            if file.is_file():
+                return _signature(function, file.read_text(encoding="utf-8"))
+    problem = f"there is no function {function!r} in version {NEEDED_VERSION} of fairqueue's schema"
+    raise ValueError(problem)
+
+
+def _signature(function: str, text: str) -> Signature:
+    found = _SIGNATURE.search(text)
+    if found is None:
+        problem = f"the file of {function!r} does not begin as the others do"
+        raise ValueError(problem)
+    parameters: dict[str, str] = {}
+    columns: dict[str, str] = {}
+    for out, name, type_ in _ARGUMENT.findall(found[1]):
+        (columns if out else parameters)[name] = type_
+    columns |= {name: type_ for _, name, type_ in _ARGUMENT.findall(found[2] or "")}
+    if found[3] and found[3] != "void" and not columns:
+        columns[function] = found[3].removeprefix("setof ")
+    return Signature(MappingProxyType(parameters), MappingProxyType(columns))
 
 
 def tables(version: int) -> Mapping[str, tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""Configuration changes of one queue, sent in lock order."""
+"""Changes of the configuration and the schedules of one queue, sent in lock order."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.database.calls import call
 from sqlalchemy_fairqueue.unit_of_work.operations import (
     Configure,
     ConfigureLimit,
     ConfigurePlan,
     Limit,
     Pause,
+    PauseSchedule,
     Purge,
+    RemoveSchedule,
     SetQueue,
+    SetSchedule,
 )
 
 if TYPE_CHECKING:
@@ -21,7 +25,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.unit_of_work.operations import Configuration, ReceiptUpdate, Target
+    from sqlalchemy_fairqueue.unit_of_work.operations import Configuration, ReceiptUpdate, ScheduleChange, Target
     from sqlalchemy_fairqueue.values import PurgeReceipt
 
 
@@ -58,9 +62,24 @@ def configure(connection: Connection, target: Target, changes: Sequence[Configur
             case Pause():
                 _pause(connection, change)
             case Purge():
-                purged = database.purge_channel(connection, target, change.channel)
+                doing = f"purge channel {change.channel!r} of queue {target.queue!r}"
+                purged = target.call("fq_purge_channel", doing, channel=change.channel).value(connection)
                 updates.append(partial(_update, change.receipt, purged))
     return updates
+
+
+def change_schedules(connection: Connection, target: Target, changes: Iterable[ScheduleChange]) -> None:
+    """Change schedules of one queue, by channel and name; those of one schedule in the order of the calls."""
+    for change in sorted(changes, key=lambda one: (one.channel.encode(), one.name.encode())):
+        channel, name = change.channel, change.name
+        match change:
+            case SetSchedule():
+                database.set_schedule(connection, target, change.definition)
+            case RemoveSchedule():
+                doing = f"remove schedule {name!r} of channel {channel!r} of queue {target.queue!r}"
+                target.call("fq_remove_schedule", doing, channel=channel, name=name).rows(connection)
+            case PauseSchedule():
+                database.pause_schedule(connection, target, channel, name, paused=change.paused)
 
 
 def settings_of_queues(
@@ -93,14 +112,17 @@ def removals(
 
 def _change_limit(connection: Connection, change: ConfigureLimit) -> None:
     if change.changes is None:
-        database.remove_limit(connection, change.target.schema, change.name)
+        # One that does not exist is no error, as below.
+        doing = f"remove limit {change.name!r}"
+        call(change.target.schema, "fq_remove_limit", doing, name=change.name).rows(connection)
     else:
         database.configure_limit(connection, change.target.schema, change.name, change.changes)
 
 
 def _change_plan(connection: Connection, change: ConfigurePlan) -> None:
     if change.changes is None:
-        database.remove_plan(connection, change.target, change.name)
+        doing = f"remove plan {change.name!r} of queue {change.target.queue!r}"
+        change.target.call("fq_remove_plan", doing, name=change.name).rows(connection)
     else:
         database.configure_plan(connection, change.target, change.name, change.changes, notify=change.target.notify)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.errors import ChannelFull, DuplicateMessage
-from sqlalchemy_fairqueue.unit_of_work.steps import Step
+from sqlalchemy_fairqueue.unit_of_work.operations import Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -45,19 +45,14 @@ def enqueue(
             that it met is cancelled, as was asked before.
         ChannelFull: A channel is full, and its policy says to raise. That message was not added.
     """
-    outcomes = database.enqueue(
-        connection,
-        target,
-        enqueues,
-        policy=enqueues[0].policy,
-        notify=all(enqueue.target.notify for enqueue in enqueues),
-        lock=_held(enqueues, later),
-    )
+    rows = _call(connection, target, enqueues, later).tuples(connection)
+    outcomes = database.EnqueuedMessages.of_rows(rows, len(enqueues))
     for ordinal, message_id, outcome in _told(outcomes):
         enqueue = enqueues[ordinal - 1]
         if outcome == "full":
             channel = enqueue.message.channel
-            raise _full(target, channel, database.max_backlog(connection, target, channel))
+            doing = f"read the policy of channel {channel!r} of queue {target.queue!r}"
+            raise _full(target, channel, target.call("fq_max_backlog", doing, channel=channel).value(connection))
         if outcome in {"duplicate", "replaced"}:
             holder = cast("int", message_id)
             is_cancelled = ordinal > cancelled.get(holder, len(enqueues))
@@ -94,22 +89,23 @@ def enqueue_step(
             return _full(target, enqueue.message.channel, refused.max_backlog)
         return _duplicate(enqueue, refused.message_ids[0])
 
-    call = database.enqueue_call(
+    call = _call(connection, target, enqueues, later, refusing=True, counts_members=counts_members)
+    return Step(call, updates, failure)
+
+
+def _call(
+    connection: Connection, target: Target, enqueues: Sequence[EnqueueMessage], later: Sequence[int], **how: bool
+) -> database.Call:
+    replacing = later and any(enqueue.message.on_duplicate == "replace" for enqueue in enqueues)
+    return database.enqueue(
         connection,
         target,
         enqueues,
         policy=enqueues[0].policy,
         notify=all(enqueue.target.notify for enqueue in enqueues),
-        lock=_held(enqueues, later),
-        refusing=True,
-        counts_members=counts_members,
+        lock=later if replacing else None,
+        **how,
     )
-    return Step(call, updates, failure)
-
-
-def _held(enqueues: Sequence[EnqueueMessage], later: Sequence[int]) -> Sequence[int] | None:
-    replacing = later and any(enqueue.message.on_duplicate == "replace" for enqueue in enqueues)
-    return later if replacing else None
 
 
 def _told(outcomes: database.EnqueuedMessages) -> Iterable[tuple[int, int | None, EnqueueOutcome | Literal["full"]]]:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.errors import LeaseLost, MessageCancelled, UnknownGroup
+from sqlalchemy_fairqueue.unit_of_work.operations import Step
 from sqlalchemy_fairqueue.unit_of_work.phases import by_queue
 from sqlalchemy_fairqueue.unit_of_work.settlement import token_of
-from sqlalchemy_fairqueue.unit_of_work.steps import Step, no_failure, no_updates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -45,9 +45,7 @@ class Members:
             MessageCancelled: The message that adds was cancelled.
         """
         for make in self.makes:
-            database.make_group(
-                connection, target, make.group_id, then=make.then, on_failure=make.on_failure, policy=make.policy
-            )
+            _make(target, make).rows(connection)
         for group_id in dict.fromkeys([*(make.group_id for make in self.makes), *self.adders]):
             self._join(connection, target, group_id)
         return [make.sent for make in self.makes]
@@ -59,18 +57,15 @@ class Members:
         """
         steps: list[Step] = []
         for make in self.makes:
-            call = database.make_group_call(
-                target, make.group_id, then=make.then, on_failure=make.on_failure, policy=make.policy
-            )
-            steps.append(Step(call, _updates_of(make), no_failure))
+            steps.append(Step(_make(target, make), _updates_of(make)))
             if make.group_id not in self.adders:
-                steps.append(Step(database.join_group_call(target, make.group_id, 0), no_updates, no_failure))
+                steps.append(Step(database.join_group(target, make.group_id, 0)))
         return steps
 
     def _join(self, connection: Connection, target: Target, group_id: UUID) -> None:
         adder = self.adders.get(group_id)
         token = None if adder is None else token_of(adder)
-        outcome = database.join_group(connection, target, group_id, self.created[group_id], token)
+        outcome = database.join_group(target, group_id, self.created[group_id], token).value(connection)
         if outcome == "stranger":
             raise UnknownGroup(
                 f"group {group_id} of queue {target.queue!r} takes no members from this transaction: only the "
@@ -84,6 +79,10 @@ class Members:
             raise MessageCancelled(adder.message_id)
         holder = database.holder(connection, target, adder.message_id)
         raise LeaseLost((adder.message_id,), adder.lease.id, adder.lease.expires_at, holder)
+
+
+def _make(target: Target, make: MakeGroup) -> database.Call:
+    return database.make_group(target, make.group_id, then=make.then, on_failure=make.on_failure, policy=make.policy)
 
 
 def _updates_of(make: MakeGroup) -> Callable[[Sequence[Any]], list[ReceiptUpdate]]:

@@ -1,11 +1,11 @@
-"""Operations that a transaction can ask of a queue, as values."""
+"""Operations that a transaction can ask of a queue, as values, and the steps that they are sent in."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy_fairqueue.database import EncodedMessage, EncodedResult, ScheduleDefinition, Target
 from sqlalchemy_fairqueue.values import UNSET
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from uuid import UUID
 
+    from sqlalchemy_fairqueue.database import Call, CommitRefused
     from sqlalchemy_fairqueue.values import (
         CancelReceipt,
         ChannelPolicy,
@@ -47,6 +48,7 @@ __all__ = [
     "SetQueue",
     "SetSchedule",
     "Settle",
+    "Step",
     "Target",
     "Verb",
 ]
@@ -278,3 +280,27 @@ Configuration = Configure | ConfigureLimit | ConfigurePlan | Limit | Pause | Pur
 MessageChange = Settle | Cancel
 ScheduleChange = SetSchedule | RemoveSchedule | PauseSchedule
 Operation = EnqueueMessage | MakeGroup | Configuration | MessageChange | ScheduleChange
+
+
+def _no_updates(rows: Sequence[Any]) -> list[ReceiptUpdate]:  # noqa: ARG001 - as for Step
+    """For a statement that nobody waits for the answer of."""
+    return []
+
+
+def _no_failure(refused: CommitRefused) -> Exception:
+    """For a statement that is not refused."""
+    return refused
+
+
+class Step(NamedTuple):
+    """One statement, and what follows from its answer.
+
+    Attributes:
+        call: The statement. It fails by itself where the transaction must not be committed.
+        updates: Makes the updates of receipts from its rows.
+        failure: Makes the error to raise from the server's refusal.
+    """
+
+    call: Call
+    updates: Callable[[Sequence[Any]], list[ReceiptUpdate]] = _no_updates
+    failure: Callable[[CommitRefused], Exception] = _no_failure

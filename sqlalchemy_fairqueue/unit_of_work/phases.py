@@ -54,7 +54,7 @@ def lock_queues(configurations: Iterable[tuple[Connection, Configuration]]) -> N
     """Lock the rows of queues whose own configuration changes."""
     for connection, target, group in by_queue(configurations):
         if any(_channel_of(change) is None and not isinstance(change, ConfigureLimit) for change in group):
-            database.lock_queue(connection, target)
+            target.call("fq_lock_queue", f"lock queue {target.queue!r}").rows(connection)
 
 
 def lock_plans(configurations: Iterable[tuple[Connection, Configuration]]) -> None:
@@ -63,7 +63,8 @@ def lock_plans(configurations: Iterable[tuple[Connection, Configuration]]) -> No
         removed = [change.name for change in group if isinstance(change, ConfigurePlan)]
         used = [change.plan for change in group if isinstance(change, Configure) and isinstance(change.plan, str)]
         if removed or used:
-            database.lock_plans(connection, target, removed, used)
+            doing = f"lock plans of queue {target.queue!r}"
+            target.call("fq_lock_plans", doing, removed=removed, used=used).rows(connection)
 
 
 def lock_channels(
@@ -106,7 +107,8 @@ def leased_messages(configurations: Iterable[tuple[Connection, Configuration]]) 
             isinstance(change, Limit) and any(value is not None for value in change.changes.values())
             for change in group
         ):
-            database.lock_gate(connection, target)
+            # Nobody takes messages without a limit until the transaction ends.
+            target.call("fq_lock_gate", f"close the gate of queue {target.queue!r}", limited=None).rows(connection)
             ids += database.leased_without_slot(connection, target, None)
         if ids:
             found[connection, target] = ids

@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from sqlalchemy import event
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue.database.hooks import note_failures
+from sqlalchemy_fairqueue.database.calls import note_failures
 from sqlalchemy_fairqueue.errors import UnsentWork, said
 from sqlalchemy_fairqueue.unit_of_work.commits import can_commit_with, commit_with
 from sqlalchemy_fairqueue.unit_of_work.lock_order import forget, lock_order_of

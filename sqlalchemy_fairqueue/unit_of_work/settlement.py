@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database import Token
 from sqlalchemy_fairqueue.errors import LeaseLost
-from sqlalchemy_fairqueue.unit_of_work.operations import Settle, Verb
-from sqlalchemy_fairqueue.unit_of_work.steps import Step, no_failure, no_updates
+from sqlalchemy_fairqueue.unit_of_work.operations import Settle, Step, Verb
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,7 +39,7 @@ def settle_and_cancel(connection: Connection, target: Target, changes: Sequence[
     if settles and cancels:
         database.lock_messages(connection, target, {change.message_id for change in changes})
     elif len({settle.verb for settle in settles}) > 1:
-        database.lock_deliveries(connection, target, sorted(token_of(settle.delivery) for settle in settles))
+        database.lock_deliveries(target, sorted(token_of(settle.delivery) for settle in settles)).rows(connection)
     for verb in Verb:
         if same := [one for one in settles if one.verb is verb]:
             settle(connection, target, verb, same)
@@ -63,9 +62,10 @@ def settle(connection: Connection, target: Target, verb: Verb, settles: Sequence
         LeaseLost: Some are not their holder's any more; the others are settled, unless the caller rolls back.
     """
     once = _once(settles)
-    unsettled = database.settle(connection, _call(connection, target, verb, once))
-    if dead := _awaited_dead(verb, once):
-        database.wake_results(connection, target, dead)
+    unsettled = _call(connection, target, verb, once).tuples(connection)
+    dead = _awaited_dead(verb, once)
+    if dead and (wakes := database.wake_results(connection, target, dead)):
+        wakes.rows(connection)
     if lost := sorted({message_id for message_id, outcome in unsettled if outcome == "lost"}):
         raise _lost(once, lost, database.holder(connection, target, lost[0]))
 
@@ -78,13 +78,13 @@ def settle_steps(connection: Connection, target: Target, settles: Sequence[Settl
     steps: list[Step] = []
     if len({settle.verb for settle in settles}) > 1:
         tokens = sorted(token_of(settle.delivery) for settle in settles)
-        steps.append(Step(database.lock_deliveries_call(target, tokens), no_updates, no_failure))
+        steps.append(Step(database.lock_deliveries(target, tokens)))
     for verb in Verb:
         if same := [one for one in settles if one.verb is verb]:
             steps.append(_settle_step(connection, target, verb, same))
             dead = _awaited_dead(verb, _once(same))
-            if dead and (wakes := database.wake_results_call(connection, target, dead)):
-                steps.append(Step(wakes, no_updates, no_failure))
+            if dead and (wakes := database.wake_results(connection, target, dead)):
+                steps.append(Step(wakes))
     return steps
 
 
@@ -128,9 +128,9 @@ def _call(
     tokens = sorted(settles)
     if verb is Verb.COMPLETE and not any(map(_KEEPS, settles.values())):
         costs = [settles[token].cost for token in tokens]
-        return database.settlement_call(connection, target, "complete", tokens, costs=costs, refusing=refusing)
+        return database.settlement(connection, target, "complete", tokens, costs=costs, refusing=refusing)
     ordered = [settles[token] for token in tokens]
-    return database.settlement_call(
+    return database.settlement(
         connection,
         target,
         verb.value,

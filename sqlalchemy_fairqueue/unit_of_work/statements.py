@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 from sqlalchemy_fairqueue.database import check_installed
 from sqlalchemy_fairqueue.database.drivers import check_driver
 from sqlalchemy_fairqueue.unit_of_work import phases
-from sqlalchemy_fairqueue.unit_of_work.administration import configure, removals, settings_of_queues
+from sqlalchemy_fairqueue.unit_of_work.administration import change_schedules, configure, removals, settings_of_queues
 from sqlalchemy_fairqueue.unit_of_work.enqueues import enqueue
 from sqlalchemy_fairqueue.unit_of_work.groups import members_by_target
 from sqlalchemy_fairqueue.unit_of_work.lock_order import LockOrder, lock_key, lock_order_of
@@ -24,7 +24,6 @@ from sqlalchemy_fairqueue.unit_of_work.operations import (
     Settle,
 )
 from sqlalchemy_fairqueue.unit_of_work.phases import by_queue
-from sqlalchemy_fairqueue.unit_of_work.schedules import change_schedules
 from sqlalchemy_fairqueue.unit_of_work.settlement import settle_and_cancel
 
 if TYPE_CHECKING:

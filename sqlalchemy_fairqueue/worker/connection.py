@@ -23,7 +23,7 @@ from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
 from sqlalchemy_fairqueue.database.calls import ALONE
-from sqlalchemy_fairqueue.database.drivers import driver_of, sqlstate_of
+from sqlalchemy_fairqueue.database.drivers import driver_of
 from sqlalchemy_fairqueue.database.engines import (
     READ_COMMITTED,
     isolate,
@@ -32,6 +32,7 @@ from sqlalchemy_fairqueue.database.engines import (
     sets_up_transactions,
     without_pool,
 )
+from sqlalchemy_fairqueue.database.errors import sqlstate_of
 from sqlalchemy_fairqueue.errors import IsolationError, LeaseLost
 
 if TYPE_CHECKING:

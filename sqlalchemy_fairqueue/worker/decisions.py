@@ -7,7 +7,7 @@ import traceback
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.database.drivers import is_away, is_serialization_failure
+from sqlalchemy_fairqueue.database.errors import is_away, is_serialization_failure
 from sqlalchemy_fairqueue.errors import HandlerCrashed, HandlerTimeout, LeaseLost, WorkerError
 from sqlalchemy_fairqueue.unit_of_work import Settle, Verb
 from sqlalchemy_fairqueue.values import Bury, Outcome, Release, Retry, RetryPolicy, check_duration, check_text

@@ -10,11 +10,11 @@ import random
 import threading
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.database.calls import call
 from sqlalchemy_fairqueue.errors import logged
+from sqlalchemy_fairqueue.times import microseconds
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
 from sqlalchemy_fairqueue.worker.telemetry import log
 from sqlalchemy_fairqueue.worker.timings import Backoff
@@ -23,15 +23,11 @@ from sqlalchemy_fairqueue.worker.wakeups import WakeEvent
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sqlalchemy import Connection
-
+    from sqlalchemy_fairqueue.database import Call
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
     from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +170,7 @@ class Housekeeping:
         self._options = options
         self._schemas = sorted({queue.schema for queue in options.queues}, key=lambda schema: schema or "")
         self._name = options.name
+        self._most = options.timings.pruned_at_once
         self._thread: threading.Thread | None = None
         self._stopping = False
 
@@ -219,14 +216,16 @@ class Housekeeping:
         connection.close()
 
     def _keep_history(self, connection: DedicatedConnection, schema: str | None) -> None:
-        changes = _call(connection, database.keep_history, schema, days_ahead=self._options.timings.history_days)
-        for partition, action in changes:
+        ahead = self._options.timings.history_days
+        changes = call(schema, "fq_keep_history", "keep the partitions of the history", ahead=ahead)
+        for partition, action in connection.run(changes.rows):
             log.info("worker %s: partition %s %s", self._name, partition, action, extra={"worker": self._name})
 
     def _prune_dead_letters(self, connection: DedicatedConnection, schema: str | None) -> None:
         more = True
         while more and not self._stopping:
-            pruned = _call(connection, database.prune_dead_letters, schema, limit=self._options.timings.pruned_at_once)
+            prune = call(schema, "fq_prune_dead_letters", "prune dead letters", limit=self._most)
+            pruned = connection.run(prune.rows)
             more = any(one.more for one in pruned)
             for queue, deleted, _ in pruned:
                 log.info(
@@ -238,10 +237,11 @@ class Housekeeping:
                 )
 
     def _prune_slots(self, connection: DedicatedConnection, schema: str | None) -> None:
-        age = timedelta(seconds=self._options.timings.slots_kept)
-        deleted = most = self._options.timings.pruned_at_once
+        age = microseconds(timedelta(seconds=self._options.timings.slots_kept))
+        deleted = most = self._most
         while deleted == most and not self._stopping:
-            deleted, schedules = _call(connection, database.prune_slots, schema, age=age, limit=most)
+            prune = call(schema, "fq_prune_slots", "prune the slots of schedules", age=age, limit=most)
+            [(deleted, schedules)] = connection.run(prune.rows)
             for schedule in schedules:
                 log.info(
                     "worker %s: schedule %s is removed: no worker has it in its code any more",
@@ -251,17 +251,17 @@ class Housekeeping:
                 )
 
     def _prune_groups(self, connection: DedicatedConnection, schema: str | None) -> None:
-        age = timedelta(seconds=self._options.timings.groups_kept)
-        self._prune(connection, partial(database.prune_groups, schema=schema, age=age))
+        age, most = microseconds(timedelta(seconds=self._options.timings.groups_kept)), self._most
+        self._prune(connection, call(schema, "fq_prune_groups", "prune finished groups", age=age, limit=most))
 
     def _prune_expired(self, connection: DedicatedConnection, schema: str | None) -> None:
-        self._prune(connection, partial(database.prune_expired, schema=schema))
+        """Delete keys, results, waits for results and requests to stop whose time is over."""
+        self._prune(connection, call(schema, "fq_prune_expired", "prune what has expired", limit=self._most))
 
-    def _prune(self, connection: DedicatedConnection, delete: Callable[..., int]) -> None:
+    def _prune(self, connection: DedicatedConnection, delete: Call) -> None:
         """Delete as long as there is something left, a bounded number of rows in a transaction."""
-        deleted = most = self._options.timings.pruned_at_once
-        while deleted == most and not self._stopping:
-            deleted = _call(connection, delete, limit=most)
+        while not self._stopping and connection.run(delete.value) == self._most:
+            pass
 
     def _forget_channels(self, connection: DedicatedConnection, schema: str | None) -> None:
         """Delete the channels that were marked before, if the transactions of then have ended, and mark others."""
@@ -269,24 +269,15 @@ class Housekeeping:
         self._delete_channels(connection, schema)
         after: int | None = 0
         while after is not None and not self._stopping:
-            after = _call(connection, database.mark_idle_channels, schema, after=after, limit=size)
+            mark = call(schema, "fq_mark_idle_channels", "mark idle channels", after=after, limit=size)
+            after = connection.run(mark.value)
         self._delete_channels(connection, schema)
 
     def _delete_channels(self, connection: DedicatedConnection, schema: str | None) -> None:
         size = self._options.timings.forgotten_at_once
         forgotten, more = 0, True
         while more and not self._stopping:
-            deleted, more = _call(connection, database.forget_channels, schema, limit=size)
-            forgotten += deleted
+            [row] = connection.run(call(schema, "fq_forget_channels", "forget idle channels", limit=size).rows)
+            forgotten, more = forgotten + row.forgotten, row.more
         if forgotten:
             log.info("worker %s: %s idle channels forgotten", self._name, forgotten, extra={"worker": self._name})
-
-
-def _call(
-    connection: DedicatedConnection,
-    function: Callable[Concatenate[Connection, P], R],
-    *arguments: P.args,
-    **options: P.kwargs,
-) -> R:
-    """One statement in a transaction of its own, with the connection's limit for itself."""
-    return connection.run(lambda opened: function(opened, *arguments, **options))

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.database.calls import call
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
 from sqlalchemy_fairqueue.worker.telemetry import log
 from sqlalchemy_fairqueue.worker.timings import Backoff
@@ -53,7 +54,8 @@ class Groups:
 
     def poll(self) -> None:
         """Begin a round in a thread of its own if there is anything to do: no lease waits for it."""
-        if any(self._connection.run(partial(database.groups_due, schema=schema)) for schema in self._notify):
+        due = (call(schema, "fq_groups_due", "poll for groups") for schema in self._notify)
+        if any(self._connection.run(one.value) for one in due):
             self.start()
 
     def start(self) -> None:

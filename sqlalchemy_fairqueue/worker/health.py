@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.database.versions import check_writable, version
+from sqlalchemy_fairqueue.database.installation import check_writable, version
 from sqlalchemy_fairqueue.errors import logged
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue import database
-from sqlalchemy_fairqueue.database.drivers import is_away, is_serialization_failure, sqlstate_of
+from sqlalchemy_fairqueue.database.errors import is_away, is_serialization_failure, sqlstate_of
 from sqlalchemy_fairqueue.errors import FairQueueError, NotGranted, logged, said
 from sqlalchemy_fairqueue.values import planned, timing_of
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection

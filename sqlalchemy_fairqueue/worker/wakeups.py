@@ -12,14 +12,14 @@ import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.database.calls import call
+from sqlalchemy_fairqueue.times import microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database import RegisteredWait
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.notifications import Subscription
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
@@ -140,16 +140,18 @@ class WaitRegistration:
         # notification each, and keeps them from naming another worker.
         seconds = 2 * self._interval + self._margin
 
-        def work(connection: Connection) -> RegisteredWait:
-            wait = database.begin_wait(
-                connection,
-                queue.target,
-                consumer=queue.consumer.name,
-                lease_id=queue.waiting_lease,
-                duration=timedelta(seconds=seconds),
-            )
+        begin = queue.target.call(
+            "fq_begin_wait",
+            f"wait for queue {queue.target.queue!r}",
+            consumer=queue.consumer.name,
+            lease_id=queue.waiting_lease,
+            wait=microseconds(timedelta(seconds=seconds)),
+        )
+
+        def work(connection: Connection) -> tuple[int, str]:
+            [(lease_id, topic)] = begin.rows(connection)
             connection.commit()
-            return wait
+            return lease_id, topic
 
         queue.waiting_lease, topic = self._connection.run(work)
         polls.wait_begun(now, now + seconds)
@@ -173,10 +175,11 @@ class WaitRegistration:
 
     def _take_back(self, queue: ServedQueue) -> None:
         queue.polls.wait_ended(self._clock())
-        lease_id = queue.waiting_lease
+        doing = f"stop waiting for queue {queue.target.queue!r}"
+        end = call(queue.target.schema, "fq_end_wait", doing, lease_id=queue.waiting_lease)
 
         def work(connection: Connection) -> None:
-            database.end_wait(connection, queue.target, lease_id)
+            end.rows(connection)
             connection.commit()
 
         self._connection.run(work)

@@ -1,49 +1,109 @@
+"""Calls of SQL functions by name: what the server gets is the function itself, with all of its parameters."""
+
 import ast
 import inspect
-import pkgutil
 import re
-from collections.abc import Callable
-from functools import partial
-from importlib import import_module
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from pathlib import Path
 
 import pytest
 from sqlalchemy import TextualSelect
 from sqlalchemy.dialects import postgresql
 
+import sqlalchemy_fairqueue
 from sqlalchemy_fairqueue import database, sql
-from sqlalchemy_fairqueue.database.calls import Clause
-from sqlalchemy_fairqueue.database.enqueues import enqueue_clause
-from sqlalchemy_fairqueue.database.settlement import complete_clause
-from sqlalchemy_fairqueue.sql import NEEDED_VERSION
+from sqlalchemy_fairqueue.database.calls import call
+from sqlalchemy_fairqueue.database.clauses import ALL, Clause, Shape, clause_of
+from sqlalchemy_fairqueue.database.deliveries import _settling
+from sqlalchemy_fairqueue.database.messages import _enqueuing
 
-_MODULES = [import_module(f"{database.__name__}.{module.name}") for module in pkgutil.iter_modules(database.__path__)]
-_CLAUSES: dict[str, Callable[[str | None], Clause]] = {
-    name: member for module in _MODULES for name, member in vars(module).items() if name.endswith("_clause")
-}
+_CALLING = {"call", "read", "read_by_queue"}
+"""The functions and methods that take the name of a function of SQL."""
 
 
-def _called(clause: Clause) -> str | None:
-    """The function that a clause calls; None where it reads tables."""
-    found = re.search(r"\bfrom (fq_\w+)\(", str(clause.statement))
-    return found and found[1]
+def _sites() -> Iterator[tuple[str, str, set[str], bool]]:
+    """Each call in the package: where, the function of SQL, the names of its parameters, whether these are all."""
+    for file in sorted(Path(sqlalchemy_fairqueue.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            # The methods are those of a Target, which gives the queue.
+            of_queue = isinstance(node.func, ast.Attribute)
+            called = getattr(node.func, "attr" if of_queue else "id", "")
+            for function in [one.value for one in node.args if isinstance(one, ast.Constant)]:
+                if called in _CALLING and isinstance(function, str) and function.startswith("fq_"):
+                    names = {keyword.arg for keyword in node.keywords if keyword.arg is not None}
+                    complete = len(names) == len(node.keywords)
+                    if of_queue or called == "read_by_queue":
+                        names.add("queue")
+                    yield f"{file}:{node.lineno}", function, names, complete
 
 
-_CALLS = {name: function for name, build in _CLAUSES.items() if (function := _called(build(None)))}
+@cache
+def _functions() -> tuple[str, ...]:
+    """The functions of SQL that the package calls."""
+    return tuple(sorted({function for _, function, _, _ in _sites()} | {f"fq_{verb}" for verb in _VERBS}))
 
 
-def _parameters(function: str) -> list[tuple[str, str]]:
-    text = dict(sql.functions(NEEDED_VERSION).items())[function]
-    signature, _, _ = text.partition("create function")[2].partition("as $$")
-    return re.findall(r"\bp_(\w+)\s+([a-z]+(?:\[\])?)", signature)
+_VERBS = ("complete", "retry", "release", "bury")
+_COSTLY = _settling(refusing=False, costs=True, alone=False)
+_OF_ONE_OR_MANY: list[tuple[str, Callable[..., Shape], int]] = [
+    ("fq_enqueue", _enqueuing, 14),
+    ("fq_complete", partial(_settling, costs=False), 4),
+    ("fq_complete", partial(_settling, costs=True), 8),
+]
 
 
-def test_one_python_function_a_sql_function() -> None:
-    """What is called is a function of the schema, by one clause, and by a typed function of the same name."""
-    called = list(_CALLS.values())
-    assert set(called) >= {"fq_enqueue", "fq_dequeue", "fq_complete", "fq_retry", "fq_release", "fq_bury", "fq_hear"}
-    assert set(called) <= set(sql.functions(NEEDED_VERSION))
-    assert len(called) == len(set(called))
-    assert {name.removeprefix("fq_") for name in called} <= set(database.__all__)
+def _parameters(function: str) -> list[str]:
+    """The names of a function's parameters in the catalog, without p_."""
+    [arguments] = [
+        facts.get("arguments", "")
+        for name, facts in sql.expected_catalog(sql.NEEDED_VERSION).items()
+        if name.startswith(f"function {function}(")
+    ]
+    return re.findall(r"(?:^|, )p_(\w+) ", arguments)
+
+
+def _casts(function: str) -> str:
+    """All parameters of a function in their positions, each cast to its type in PostgreSQL's catalog."""
+    [types] = [
+        name.partition("(")[2].removesuffix(")").split(", ")
+        for name in sql.expected_catalog(sql.NEEDED_VERSION)
+        if name.startswith(f"function {function}(")
+    ]
+    return ", ".join(f"cast(:{name} as {type_})" for name, type_ in zip(_parameters(function), types, strict=False))
+
+
+def test_signatures() -> None:
+    """The names of parameters and columns that are read from the files are those that PostgreSQL has."""
+    for name, facts in sql.expected_catalog(sql.NEEDED_VERSION).items():
+        if name.startswith("function "):
+            function = name.removeprefix("function ").partition("(")[0]
+            found = sql.signature(function)
+            result = facts["result"]
+            columns = re.findall(r"OUT (\w+) ", facts.get("arguments", "")) or [function] * (result != "void")
+            if result.startswith("TABLE("):
+                columns = re.findall(r"(?:^|, )(\w+) ", result.removeprefix("TABLE("))
+            assert (list(found.parameters), list(found.columns)) == (_parameters(function), columns), function
+
+
+def test_each_call_gives_what_its_function_takes() -> None:
+    """At all places of the package, the names of parameters are those of the function, and all are given."""
+    sites = list(_sites())
+    assert {"fq_dequeue", "fq_pause", "fq_stats", "fq_version"} <= {function for _, function, _, _ in sites}
+    for where, function, names, complete in sites:
+        taken = set(sql.signature(function).parameters)
+        assert names == taken if complete else names < taken, (where, function)
+
+
+def test_a_wrong_parameter() -> None:
+    """A call that gives a parameter too many, too few or another one fails before anything is sent."""
+    for values in ({}, {"queue": "a"}, {"queue": "a", "name": None, "extra": 1}, {"queue": "a", "names": None}):
+        with pytest.raises(TypeError, match=r"^fq_plans takes queue, name; got"):
+            call(None, "fq_plans", "list the plans", **values)
+    with pytest.raises(ValueError, match="fq_plan'"):
+        call(None, "fq_plan", "list the plans")
 
 
 def test_every_function_is_typed() -> None:
@@ -52,7 +112,7 @@ def test_every_function_is_typed() -> None:
     for function in functions:
         signature = inspect.signature(function)
         first = next(iter(signature.parameters))
-        assert first == "connection" or (function.__name__.endswith("_call") and first == "target")
+        assert first == "connection" or (signature.return_annotation == "Call" and first == "target")
         annotations = [parameter.annotation for parameter in signature.parameters.values()]
         assert inspect.Signature.empty not in {*annotations, signature.return_annotation}
         names = {node.id for text in annotations for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
@@ -60,33 +120,42 @@ def test_every_function_is_typed() -> None:
 
 
 def test_parameters_are_those_of_the_function() -> None:
-    """A clause passes every parameter of the function in its position and type, so that no overload fits as well."""
-    for name, function in _CALLS.items():
-        clause = _CLAUSES[name](None)
-        arguments = str(clause.statement).partition(f"{function}(")[2].removesuffix(")")
-        assert arguments == ", ".join(f"cast(:{name} as {type_})" for name, type_ in _parameters(function)), name
-        assert list(clause.statement.compile().params) == [name for name, _ in _parameters(function)], name
+    """A call passes every parameter of the function in its position and type, so that no overload fits as well."""
+    for function in _functions():
+        clause = clause_of("s", function)
+        assert str(clause.statement).endswith(f' from "s".{function}({_casts(function)})'), function
+        assert list(clause.types) == _parameters(function), function
 
 
-_COSTLY = partial(complete_clause, costs=True)
+def test_one_function_for_each_of_several_queues() -> None:
+    """The queues are one array, and the function is called with each of its elements."""
+    text = str(clause_of("s", "fq_consumers", Shape(each="queue")).statement)
+    assert "pg_catalog.unnest(cast(:queue as text[])) with ordinality e (element, place)" in text
+    assert text.endswith('cross join lateral "s".fq_consumers(e.element, cast(:limit as integer))')
 
 
 def test_costs_are_told_before_the_settlement() -> None:
     """By the same statement, so that they are of its transaction where each statement is one."""
-    text = str(complete_clause(None, costs=True).statement)
+    text = str(clause_of(None, "fq_complete", _COSTLY).statement)
     told, _, settled = text.partition("as done) f cross join lateral fq_complete(f.queue, ")
-    arguments = ", ".join(f"cast(:{name} as {type_})" for name, type_ in _parameters("fq_correct_costs"))
-    assert told.endswith(f"fq_correct_costs({arguments}) ")
-    assert settled == ", ".join(f"cast(:{name} as {type_})" for name, type_ in _parameters("fq_complete")[1:]) + ")"
+    assert told.endswith(f"fq_correct_costs({_casts('fq_correct_costs')}) ")
+    assert f"cast(:queue as text), {settled}" == f"{_casts('fq_complete')})"
 
 
-@pytest.mark.parametrize(("build", "arrays"), [(enqueue_clause, 14), (complete_clause, 4), (_COSTLY, 8)])
-def test_one_message_alone(build: Callable[..., Clause], arrays: int) -> None:
-    """A clause for one message takes the same parameters, the elements of the arrays instead of these."""
-    several, alone = build(None), build(None, alone=True)
+@pytest.mark.parametrize("refusing", [False, True])
+@pytest.mark.parametrize(("function", "shape", "arrays"), _OF_ONE_OR_MANY)
+def test_one_message_alone(function: str, shape: Callable[..., Shape], arrays: int, *, refusing: bool) -> None:
+    """A clause for one message takes the same parameters, the elements of the arrays instead of these.
+
+    One that is sent together with COMMIT calls a function more, of the same schema and with exact types.
+    """
+    several, alone = (clause_of("a:b", function, shape(alone=alone, refusing=refusing)) for alone in (False, True))
     assert alone.statement.compile().params == several.statement.compile().params
     assert len(re.findall(r"array\[cast\(:\w+ as \w+\)\]", str(alone.statement))) == arrays
-    assert "array[" not in str(several.statement)
+    assert "array[cast" not in str(several.statement)
+    for clause in several, alone:
+        assert ('"a:b".fq_refuse(' in str(clause.statement.compile())) is refusing
+        assert not re.search(r"[^.(]= ?'", str(clause.statement))
 
 
 @pytest.mark.parametrize(
@@ -94,34 +163,27 @@ def test_one_message_alone(build: Callable[..., Clause], arrays: int) -> None:
 )
 def test_schema_names(schema: str) -> None:
     """A schema of any name is one quoted identifier in the statement that is sent, and no parameter."""
-    clause = complete_clause(schema)
-    compiled = clause.statement.compile(dialect=postgresql.psycopg.dialect())  # type: ignore[no-untyped-call]
-    assert f'from "{schema.replace(chr(34), chr(34) * 2)}".fq_complete(' in (
-        str(compiled) % dict.fromkeys(clause.statement.compile().params)
-    )
-    assert set(clause.statement.compile().params) == {name for name, _ in _parameters("fq_complete")}
-
-
-@pytest.mark.parametrize("alone", [False, True])
-@pytest.mark.parametrize("build", [enqueue_clause, complete_clause, _COSTLY])
-def test_refusals(build: Callable[..., Clause], *, alone: bool) -> None:
-    """A clause that is sent together with COMMIT calls a function more, of the same schema and with exact types."""
-    plain, refusing = (build("a:b", alone=alone, refusing=refusing) for refusing in (False, True))
-    assert refusing.statement.compile().params == plain.statement.compile().params
-    assert '"a:b".fq_refuse(' in str(refusing.statement.compile())
-    assert not re.search(r"[^.(]= ?'", str(refusing.statement))
+    for shape in (ALL, _COSTLY):
+        clause = clause_of(schema, "fq_complete", shape)
+        compiled = clause.statement.compile(dialect=postgresql.psycopg.dialect())  # type: ignore[no-untyped-call]
+        sent = str(compiled) % dict.fromkeys(clause.types)
+        quoted = '"' + schema.replace('"', '""') + '"'
+        assert sent.count(f"{quoted}.fq_") == len(re.findall(r"\bfq_\w+\(", sent))
+        assert set(clause.statement.compile().params) == set(clause.types)
 
 
 def test_rows_have_known_shapes() -> None:
-    """A clause of named columns says them to SQLAlchemy, which otherwise works them out at each call."""
-    for name, build in _CLAUSES.items():
-        statement = build(None).statement
-        assert isinstance(statement, TextualSelect) or re.match(
-            r"select (1|\*|fq_\w+\.\*, place) from", str(statement)
-        ), name
+    """A clause names its columns to SQLAlchemy, which otherwise works them out at each call."""
+    for function in _functions():
+        if sql.signature(function).columns:
+            assert isinstance(clause_of(None, function).statement, TextualSelect), function
 
 
 def test_clauses_are_made_once() -> None:
-    """The same clause is given again, so that SQLAlchemy's cache finds it."""
-    for build in _CLAUSES.values():
-        assert build("a") is build("a")
+    """The same clause is given again, so that SQLAlchemy's cache finds it; each schema and shape has its own."""
+
+    def clause(schema: str | None, shape: Shape = ALL) -> Clause:
+        return call(schema, "fq_plans", "list the plans", shape, queue="a", name=None).clause
+
+    assert clause("a") is clause("a")
+    assert len({id(one) for one in (clause("a"), clause("b"), clause(None), clause("a", Shape(readable=True)))}) == 4

@@ -1,6 +1,7 @@
 """Leases and waits by the typed calls: what goes in and comes out are Python's values."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine, text
@@ -8,6 +9,7 @@ from sqlalchemy.exc import OperationalError
 
 from sqlalchemy_fairqueue import Delivery, Queue, database
 from sqlalchemy_fairqueue.database import Target, Token
+from sqlalchemy_fairqueue.database.deliveries import SettlementVerb
 from sqlalchemy_fairqueue.database.engines import run, set_lock_timeout
 from tests.fixtures.connections import Connect
 
@@ -27,13 +29,17 @@ def _tokens(batch: list[Delivery]) -> list[Token]:
     return [Token(one.message_id, one.row_id, one.lease.id, one.deliveries) for one in batch]
 
 
+def _settled(engine: Engine, verb: SettlementVerb, tokens: list[Token], **values: Any) -> list[tuple[Any, ...]]:
+    settled = run(engine, lambda on: database.settlement(on, TARGET, verb, tokens, **values).rows(on))
+    return list(map(tuple, settled))
+
+
 def test_held(engine: Engine, batch: list[Delivery]) -> None:
     """The tokens of what is held under a lease settle it; then nothing is held."""
     lease_id = batch[0].lease.id
     held = run(engine, lambda connection: database.held(connection, TARGET, lease_id))
     assert held == sorted(_tokens(batch))
-    delays = [None, HOUR]
-    assert run(engine, lambda on: database.release(on, TARGET, held, delays=delays, notify=False)) == []
+    assert _settled(engine, "release", held, delays=[None, HOUR]) == []
     assert run(engine, lambda connection: database.held(connection, TARGET, lease_id)) == []
 
 
@@ -41,9 +47,7 @@ def test_what_is_not_settled(engine: Engine, batch: list[Delivery]) -> None:
     """A token that is not valid any more is answered as lost, beside those that are settled."""
     first, second = _tokens(batch)
     stale = second._replace(deliveries=second.deliveries + 1)
-    assert run(engine, lambda connection: database.complete(connection, TARGET, [first, stale])) == [
-        (second.message_id, "lost")
-    ]
+    assert _settled(engine, "complete", [first, stale]) == [(second.message_id, "lost")]
     assert run(engine, lambda connection: database.holder(connection, TARGET, second.message_id)) == (
         batch[1].lease.consumer
     )

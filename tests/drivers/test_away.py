@@ -17,8 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, RetryPolicy, Worker
-from sqlalchemy_fairqueue.database.calls import translated
-from sqlalchemy_fairqueue.database.drivers import is_away, sqlstate_of
+from sqlalchemy_fairqueue.database.errors import is_away, sqlstate_of, translated
 from tests.drivers.conftest import MakeFace
 from tests.drivers.faces import AsyncFace, Face
 from tests.drivers.test_errors import refused

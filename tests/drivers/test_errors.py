@@ -7,8 +7,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue import Enqueue, InvalidArgument, Queue
-from sqlalchemy_fairqueue.database.calls import translated
-from sqlalchemy_fairqueue.database.drivers import refusal_of, sqlstate_of
+from sqlalchemy_fairqueue.database.errors import refusal_of, sqlstate_of, translated
 from sqlalchemy_fairqueue.errors import FairQueueError
 from tests.drivers.conftest import MakeFace
 from tests.drivers.faces import Face

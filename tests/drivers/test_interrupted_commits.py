@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Queue
-from sqlalchemy_fairqueue.database.drivers import sqlstate_of
+from sqlalchemy_fairqueue.database.errors import sqlstate_of
 from tests.drivers.conftest import MakeFace
 from tests.drivers.faces import Face
 from tests.drivers.test_alone import psycopg_only

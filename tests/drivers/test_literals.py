@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from sqlalchemy_fairqueue.database.drivers.literals import LITERALS
+from sqlalchemy_fairqueue.database.drivers.base import LITERALS
 from tests.fixtures.database import Database
 
 _TEXTS = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]))

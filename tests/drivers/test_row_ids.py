@@ -4,10 +4,10 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 from sqlalchemy_fairqueue import Enqueue, Queue
-from sqlalchemy_fairqueue.database.calls import Clause, call
+from sqlalchemy_fairqueue.database.clauses import Clause
 from sqlalchemy_fairqueue.database.drivers import driver_of
 from tests.drivers.faces import Face
 from tests.drivers.test_verbs import SETTLING
@@ -19,7 +19,7 @@ _ROWS = ["(0,1)", "(7,65535)", "(4294967295,1)"]
 def _answer(face: Face, database: Database, type_: str, value: Any) -> str:
     """What the server reads in a parameter of this type."""
     database.execute(f"create or replace function told(p {type_}) returns text language sql return cast(p as text)")
-    clause: Clause = call(None, "told", "cast(told as text) as told", p=type_)
+    clause = Clause(text(f"select cast(told as text) from told(cast(:p as {type_}))"), {"p": type_})
 
     def ask(connection: Connection) -> Any:
         return connection.execute(clause.statement, clause.encoded(driver_of(connection), {"p": value})).scalar_one()

@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import ChannelFull, Enqueue, Queue
-from sqlalchemy_fairqueue.database.drivers import refusal_of
+from sqlalchemy_fairqueue.database.errors import refusal_of
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits

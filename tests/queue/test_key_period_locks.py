@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Enqueue, Queue, Receipt
-from sqlalchemy_fairqueue.database.drivers import refusal_of
+from sqlalchemy_fairqueue.database.errors import refusal_of
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database

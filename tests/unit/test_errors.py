@@ -26,7 +26,7 @@ from sqlalchemy_fairqueue import (
     UnknownMessage,
     errors,
 )
-from sqlalchemy_fairqueue.database.migrations import to_install
+from sqlalchemy_fairqueue.database.errors import to_install
 from sqlalchemy_fairqueue.errors import (
     AutocommitError,
     HandlerCrashed,

@@ -9,7 +9,8 @@ from sqlalchemy import Connection, Engine
 
 from sqlalchemy_fairqueue import Delivery, Queue
 from sqlalchemy_fairqueue import database as calls
-from sqlalchemy_fairqueue.database import Target, Token
+from sqlalchemy_fairqueue.database import Call, Target, Token
+from sqlalchemy_fairqueue.database.deliveries import SettlementVerb
 from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.values import Batch
 from tests.fixtures.database import Database
@@ -75,18 +76,19 @@ def test_a_dequeue_that_comes_late(
     """
     go, lookups, notifies = threading.Event(), [], []
     queue.handler()(lambda _: until(go.is_set, "it may end"))
-    held, release = calls.held, calls.release
+    held, settlement = calls.held, calls.settlement
 
     def look_up(connection: Connection, target: Target, lease_id: int) -> list[Token]:
         lookups.append(lease_id)
         return held(connection, target, lease_id)
 
-    def give_back(*settled: Any, notify: bool, **given: Any) -> object:
-        notifies.append(notify)
-        return release(*settled, notify=notify, **given)
+    def give_back(connection: Connection, target: Target, verb: SettlementVerb, *settled: Any, **given: Any) -> Call:
+        if verb == "release":
+            notifies.append(given["notify"])
+        return settlement(connection, target, verb, *settled, **given)
 
     monkeypatch.setattr(calls, "held", look_up)
-    monkeypatch.setattr(calls, "release", give_back)
+    monkeypatch.setattr(calls, "settlement", give_back)
     send(engine, queue, 1)
     worker = start(queue, concurrency=1, lease=timedelta(hours=1), timings={"unanswered_after": 0.05})
     until(lambda: worker.stats.taken == 1, "all are at work")

@@ -29,7 +29,7 @@ from sqlalchemy_fairqueue.cli.doctor.vacuum import check_vacuum
 from sqlalchemy_fairqueue.cli.errors import command_error, one_line
 from sqlalchemy_fairqueue.cli.installation import find_installation
 from sqlalchemy_fairqueue.cli.results import ExitStatus
-from sqlalchemy_fairqueue.database.migrations import too_old
+from sqlalchemy_fairqueue.database.errors import too_old
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Drivers of PostgreSQL that the queue works on: what differs between them, and nothing else.
 
 SQLAlchemy hides most of it. What it does not hide is here: how arrays and row ids are encoded, how contents come back
-as bytes, what an error says of the server's refusal, and how a connection listens for notifications. A driver is a
+as bytes, and how a connection listens for notifications. A driver is a
 class of a few methods (``base``); a new one goes into ``_DRIVERS`` and must pass ``tests/drivers``.
 """
 
@@ -13,14 +13,6 @@ from sqlalchemy_fairqueue.database.drivers.asyncpg import Asyncpg
 from sqlalchemy_fairqueue.database.drivers.base import Driver, Listener, NumberedStatement, is_in_autocommit
 from sqlalchemy_fairqueue.database.drivers.psycopg import Psycopg
 from sqlalchemy_fairqueue.database.drivers.psycopg2 import Psycopg2
-from sqlalchemy_fairqueue.database.drivers.refusals import (
-    Refusal,
-    hide_row,
-    is_away,
-    is_serialization_failure,
-    refusal_of,
-    sqlstate_of,
-)
 from sqlalchemy_fairqueue.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -30,15 +22,9 @@ __all__ = [
     "Driver",
     "Listener",
     "NumberedStatement",
-    "Refusal",
     "check_driver",
     "driver_of",
-    "hide_row",
-    "is_away",
     "is_in_autocommit",
-    "is_serialization_failure",
-    "refusal_of",
-    "sqlstate_of",
 ]
 
 _DRIVERS: dict[tuple[str, str], Driver] = {

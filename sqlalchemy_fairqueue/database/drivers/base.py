@@ -1,14 +1,15 @@
-"""Contract of a driver, and what several drivers share."""
+"""Contract of a driver, and what several drivers share: listeners over a socket, array literals."""
 
 from __future__ import annotations
 
+import re
 import selectors
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -47,7 +48,7 @@ class Driver(ABC):
         example: How to create an engine on it, for messages.
         encoders: For each SQL type whose values need it, what makes of a value the parameter that the driver sends. It
             is not called for None.
-        passes_sqlalchemy: Whether :meth:`fetch_alone` and :meth:`commit_alone` ever send anything.
+        passes_sqlalchemy: Whether :meth:`send_past` ever sends anything.
     """
 
     name: ClassVar[str]
@@ -67,7 +68,9 @@ class Driver(ABC):
         """Whether the connection can send statements and COMMIT in one round trip now."""
         return False
 
-    def commit_with(self, connection: Connection, statements: Sequence[tuple[str, Any]], rows: list[list[Any]]) -> None:
+    def commit_with(
+        self, connection: Connection, statements: Sequence[tuple[str, Any]], rows: list[Sequence[Any]]
+    ) -> None:
         """Send statements, each with its parameters, and COMMIT in one round trip, where it can.
 
         After an error of the server the connection is as after a statement that failed, or as after a COMMIT that did.
@@ -80,39 +83,27 @@ class Driver(ABC):
         """
         raise NotImplementedError
 
-    def fetch_alone(
-        self,
-        connection: Connection,  # noqa: ARG002 - for others
-        statement: NumberedStatement,  # noqa: ARG002
-        values: Sequence[Any],  # noqa: ARG002
-        *,
-        as_bytes: bool,  # noqa: ARG002
-    ) -> Sequence[Sequence[Any]] | None:
-        """Execute a statement on the driver's connection itself, as a transaction of its own.
-
-        Args:
-            connection: Within no transaction.
-            statement: One that returns rows.
-            values: Its parameters in their order, as :attr:`encoders` make them.
-            as_bytes: As for :meth:`bytes_results`.
-
-        Returns:
-            Its rows. None: nothing was sent, for SQLAlchemy has to send it.
-
-        Raises:
-            BaseException: As the cursor that SQLAlchemy has would raise it.
-        """
-        return None
-
-    def commit_alone(
+    def send_past(
         self,
         connection: Connection,  # noqa: ARG002 - for others
         statements: Sequence[tuple[NumberedStatement, Sequence[Any]]],  # noqa: ARG002
-        rows: list[list[Any]],  # noqa: ARG002
+        rows: list[Sequence[Any]],  # noqa: ARG002
+        *,
+        commit: bool,  # noqa: ARG002
+        as_bytes: bool,  # noqa: ARG002
     ) -> bool:
-        """As :meth:`commit_with`, on the driver's connection itself. False: nothing was sent.
+        """Send statements that return rows on the driver's connection itself, as the cursors of SQLAlchemy would.
 
-        :meth:`can_commit_with` has said that it can.
+        Args:
+            connection: Without *commit* in no transaction.
+            statements: Each with its parameters in their order, as :attr:`encoders` make them.
+            rows: As for :meth:`commit_with`.
+            commit: Send COMMIT with them, as :meth:`commit_with` does; :meth:`can_commit_with` has said that it can.
+                Else there is one statement, a transaction of its own.
+            as_bytes: As for :meth:`bytes_results`, if it is one.
+
+        Returns:
+            False: nothing was sent, for SQLAlchemy has to send it.
         """
         return False
 
@@ -218,3 +209,72 @@ def is_in_autocommit(connection: Connection) -> bool:
     """Whether the connection commits each statement by itself."""
     # What SQLAlchemy puts around an asyncio driver's connection knows it, where that itself does not.
     return bool(getattr(connection.connection.dbapi_connection, "autocommit", False))
+
+
+# Array literals: psycopg takes ten times as long for a list as for the text that PostgreSQL itself writes for an array.
+_needs_no_quotes = re.compile(r"(?!null\Z)[\w.:@/-]+", re.ASCII | re.IGNORECASE).fullmatch
+
+
+class _Contents(str):
+    """Contents as a parameter, which the logs of an engine with ``echo`` do not show."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        """The length of each."""
+        sizes = [max(len(one) - len('"\\\\x"'), 0) // 2 for one in self[1:-1].split(",")]
+        return f"[{', '.join(f'<{size:,} bytes>' for size in sizes)}]"
+
+
+def texts(values: Iterable[str | None]) -> str:
+    """Texts as a literal."""
+    values = list(values)
+    words = {value: _word(value) for value in set(values)}
+    return f"{{{','.join(map(words.__getitem__, values))}}}"
+
+
+def _word(value: str | None) -> str:
+    if value is None:
+        return "null"
+    if _needs_no_quotes(value):
+        return value
+    quoted = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{quoted}"'
+
+
+def contents(values: Sequence[bytes | None]) -> str:
+    """Contents as a literal, in hexadecimal."""
+    try:
+        return _Contents('{"\\\\x' + '","\\\\x'.join(map(bytes.hex, cast("Sequence[bytes]", values))) + '"}')
+    except TypeError:
+        # Some are None, as few contents are.
+        words = ("null" if value is None else f'"\\\\x{value.hex()}"' for value in values)
+        return _Contents(f"{{{','.join(words)}}}")
+
+
+def integers(numbers: Iterable[int | None]) -> str:
+    """Integers as a literal."""
+    return f"{{{','.join(map(str, numbers))}}}".replace("None", "null")
+
+
+def booleans(values: Iterable[bool | None]) -> str:
+    """Booleans as a literal."""
+    return f"{{{','.join('null' if value is None else str(value).lower() for value in values)}}}"
+
+
+def row_ids(ctids: Iterable[str]) -> str:
+    """Row ids, like ``(0,1)``, as a literal."""
+    return '{"' + '","'.join(ctids) + '"}'
+
+
+LITERALS: dict[str, Any] = {
+    "bytea[]": contents,
+    "text[]": texts,
+    "jsonb[]": texts,
+    "integer[]": integers,
+    "bigint[]": integers,
+    "tid[]": row_ids,
+    "uuid[]": texts,
+    "boolean[]": booleans,
+}
+"""The encoders of a driver that sends such texts as they are."""

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import cache
-from types import FunctionType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import FunctionType, SimpleNamespace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Awaitable, Generator, Sequence
+
+    from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.database.drivers.base import NumberedStatement
 
-    Row = tuple[Any, ...]
     Values = Sequence[Any]
 
-_NO_PIPELINE = 0
+T = TypeVar("T")
+
+NO_PIPELINE = 0
 """PQ_PIPELINE_OFF."""
 _IDLE = 0
 """PQTRANS_IDLE."""
@@ -35,44 +38,27 @@ _UNKNOWN = 0
 _CANCEL_SECONDS = 5.0
 
 
-class _Names(NamedTuple):
-    """Names of psycopg's, imported once: an import costs much of a call, and an application may have another driver."""
-
-    connections: tuple[type, ...]
-    cursors: tuple[type, ...]
-    raw_cursor: Callable[..., Any]
-    raw_async_cursor: Callable[..., Any]
-    transformer: Callable[[Any], Any]
-    execute: Callable[[Any], Generator[Any, Any, list[Any]]]
-    send: Callable[[Any], Generator[Any, Any, None]]
-    fetch_many: Callable[[Any], Generator[Any, Any, list[Any]]]
-    failure: type[Exception]
-    error: Callable[..., Exception]
-    error_class: Callable[[str], type[Exception]]
-    tuple_row: Any
-
-
 @cache
-def names() -> _Names:
-    """What is used of psycopg."""
+def names() -> SimpleNamespace:
+    """What is used of psycopg, imported once: an import costs much of a call, and an application may have another."""
     from psycopg import AsyncConnection, AsyncCursor, AsyncRawCursor, Connection, Cursor, Error, RawCursor, generators
     from psycopg.adapt import Transformer
     from psycopg.errors import error_from_result, lookup
     from psycopg.rows import tuple_row
 
-    return _Names(
-        (Connection, AsyncConnection),
-        (Cursor, AsyncCursor),
-        RawCursor,
-        AsyncRawCursor,
-        Transformer,
-        generators.execute,
-        generators.send,
-        generators.fetch_many,
-        Error,
-        error_from_result,
-        lookup,
-        tuple_row,
+    return SimpleNamespace(
+        connections=(Connection, AsyncConnection),
+        cursors=(Cursor, AsyncCursor),
+        raw_cursor=RawCursor,
+        raw_async_cursor=AsyncRawCursor,
+        transformer=Transformer,
+        execute=generators.execute,
+        send=generators.send,
+        fetch_many=generators.fetch_many,
+        failure=Error,
+        error=error_from_result,
+        error_class=lookup,
+        tuple_row=tuple_row,
     )
 
 
@@ -83,7 +69,7 @@ def is_plain(driver: Any) -> bool:
         type(driver) in found.connections
         and driver.cursor_factory in found.cursors
         and _is_psycopgs(driver.cursor_factory.execute)
-        and driver.pgconn.pipeline_status == _NO_PIPELINE
+        and driver.pgconn.pipeline_status == NO_PIPELINE
         and driver.pgconn.parameter_status(b"client_encoding") == b"UTF8"
     )
 
@@ -112,7 +98,7 @@ def give_up(driver: Any) -> bool:
     if pgconn.transaction_status == _ACTIVE and type(driver) is not names().connections[1]:
         with suppress(names().failure):
             driver.cancel_safe(timeout=_CANCEL_SECONDS)
-    return pgconn.pipeline_status != _NO_PIPELINE or pgconn.transaction_status in {_ACTIVE, _GONE}
+    return pgconn.pipeline_status != NO_PIPELINE or pgconn.transaction_status in {_ACTIVE, _GONE}
 
 
 def raw_cursor(driver: Any) -> Any:
@@ -145,7 +131,7 @@ def texts(values: Values) -> list[Any] | None:
     return found
 
 
-class Prepared(NamedTuple):
+class _Prepared(NamedTuple):
     """A statement that psycopg has prepared, with its parameters as libpq takes them."""
 
     name: bytes
@@ -153,7 +139,7 @@ class Prepared(NamedTuple):
     formats: list[int]
 
 
-def prepared(driver: Any, statement: NumberedStatement, values: list[Any]) -> Prepared | None:
+def _prepared(driver: Any, statement: NumberedStatement, values: list[Any]) -> _Prepared | None:
     """The statement as the connection has it prepared; None: it has not.
 
     Raises:
@@ -167,27 +153,73 @@ def prepared(driver: Any, statement: NumberedStatement, values: list[Any]) -> Pr
     if name is None:
         return None
     parameters = [value if value is None or isinstance(value, bytes) else value.encode() for value in values]
-    return Prepared(name, parameters, [_BINARY if one else _TEXT for one in binary])
+    return _Prepared(name, parameters, [_BINARY if one else _TEXT for one in binary])
 
 
-def rows_of(driver: Any, result: Any) -> list[Row]:
-    """The rows of a result, by the adapters of the connection."""
-    transformer = names().transformer(driver)
-    transformer.set_pgresult(result)
-    rows: list[Row] = transformer.load_rows(0, result.ntuples, tuple)
-    return rows
+def send(
+    connection: Connection,
+    driver: Any,
+    statements: Sequence[tuple[NumberedStatement, list[Any]]],
+    rows: list[Sequence[Any]],
+    *,
+    commit: bool,
+    as_bytes: bool,
+) -> bool:
+    """Send statements that psycopg has prepared, and with *commit* COMMIT, in one round trip.
+
+    Args:
+        connection: SQLAlchemy's.
+        driver: The driver's connection under it, which is plain, and without *commit* idle.
+        statements: Each with its parameters as :func:`texts`; one, without *commit*.
+        rows: Gets the rows of each that the server executed, also when a later one or the COMMIT fails.
+        commit: Whether to send COMMIT.
+        as_bytes: Whether their rows come in the binary format.
+
+    Returns:
+        False: nothing was sent; psycopg has not prepared all of them.
+    """
+    ready = []
+    for statement, values in statements:
+        if (one := _prepared(driver, statement, values)) is None:
+            return False
+        ready.append(one)
+    pgconn, failure = driver.pgconn, None
+    result_format = _BINARY if as_bytes else _TEXT
+    if commit:
+        begin = begin_statement(driver)
+        answers: list[Any] = []
+        try:
+            _waited(connection, driver, pipelined(pgconn, begin, ready, answers, result_format))
+        except names().failure as error:
+            # It is raised below, unless the server said more.
+            failure = error
+            answers += last_words(pgconn, len(ready))
+            if pgconn.pipeline_status != NO_PIPELINE:
+                # As of a pipeline of psycopg's.
+                _close(connection, driver)
+        results = answers[begin is not None :][: len(ready)]
+    else:
+        answers = results = _waited(connection, driver, executed(pgconn, ready[0], result_format))
+    failure = failure_of(answers, driver) or failure
+    for result in results:
+        if failure is None or not _is_refused(result):
+            # By the adapters of the connection.
+            transformer = names().transformer(driver)
+            transformer.set_pgresult(result)
+            rows.append(transformer.load_rows(0, result.ntuples, tuple))
+    if failure is not None:
+        raise failure
+    return True
 
 
-def executed(pgconn: Any, statement: Prepared, *, as_bytes: bool) -> Generator[Any, Any, list[Any]]:
+def executed(pgconn: Any, statement: _Prepared, result_format: int) -> Generator[Any, Any, list[Any]]:
     """Execute a statement; psycopg waits for it."""
-    pgconn.send_query_prepared(
-        statement.name, statement.parameters, statement.formats, result_format=_BINARY if as_bytes else _TEXT
-    )
+    pgconn.send_query_prepared(statement.name, statement.parameters, statement.formats, result_format=result_format)
     return (yield from names().execute(pgconn))
 
 
 def pipelined(
-    pgconn: Any, begin: bytes | None, statements: Sequence[Prepared], answers: list[Any]
+    pgconn: Any, begin: bytes | None, statements: Sequence[_Prepared], answers: list[Any], result_format: int
 ) -> Generator[Any, Any, None]:
     """Send statements and COMMIT in one round trip; psycopg waits for it.
 
@@ -196,6 +228,7 @@ def pipelined(
         begin: What begins the transaction; None: it has begun.
         statements: What is executed between.
         answers: Gets a result of each, from that of *begin* to COMMIT's, as far as the server answered.
+        result_format: Of the rows.
     """
     found = names()
     pgconn.enter_pipeline_mode()
@@ -203,7 +236,7 @@ def pipelined(
         if begin is not None:
             pgconn.send_query_params(begin, None)
         for one in statements:
-            pgconn.send_query_prepared(one.name, one.parameters, one.formats)
+            pgconn.send_query_prepared(one.name, one.parameters, one.formats, result_format=result_format)
         pgconn.send_query_params(b"commit", None)
         pgconn.pipeline_sync()
         # It reads while it writes: the server may answer before it has read the last megabytes.
@@ -226,14 +259,14 @@ def last_words(pgconn: Any, statements: int) -> list[Any]:
     return [result for result in results if result is not None]
 
 
-def is_refused(result: Any) -> bool:
+def _is_refused(result: Any) -> bool:
     """Whether a result is an error."""
     return bool(result.status not in _FINE)
 
 
 def failure_of(results: Sequence[Any], driver: Any) -> Exception | None:
     """The error of psycopg for the first result that is one, if any is."""
-    refused = next((one for one in results if is_refused(one)), None)
+    refused = next((one for one in results if _is_refused(one)), None)
     return None if refused is None else names().error(refused, encoding=driver.info.encoding)
 
 
@@ -249,3 +282,31 @@ def begin_statement(connection: Any) -> bytes | None:
     if connection.deferrable is not None:
         words.append("deferrable" if connection.deferrable else "not deferrable")
     return " ".join(words).encode()
+
+
+def awaited_on(connection: Connection, coroutine: Awaitable[T]) -> T:
+    """The result of a coroutine of a connection's driver, which SQLAlchemy waits for as for a statement."""
+    adapted: Any = connection.connection.dbapi_connection
+    result: T = adapted.run_async(lambda _: coroutine)
+    return result
+
+
+def _waited(connection: Connection, driver: Any, answers: Generator[Any, Any, T]) -> T:
+    """The end of what psycopg has to wait for, in its way: with signals, and a cancel on Ctrl-C or of the task."""
+    if connection.dialect.is_async:
+        return awaited_on(connection, _awaited(driver, answers))
+    with driver.lock:
+        ended: T = driver.wait(answers)
+    return ended
+
+
+async def _awaited(driver: Any, answers: Generator[Any, Any, T]) -> T:
+    async with driver.lock:
+        ended: T = await driver.wait(answers)
+    return ended
+
+
+def _close(connection: Connection, driver: Any) -> None:
+    closing = driver.close()
+    if connection.dialect.is_async:
+        awaited_on(connection, closing)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import cache, partial
-from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, TypeVar
+from inspect import isawaitable, iscoroutinefunction
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.database.drivers import libpq
-from sqlalchemy_fairqueue.database.drivers.base import Driver, SocketListener
-from sqlalchemy_fairqueue.database.drivers.literals import LITERALS
+from sqlalchemy_fairqueue.database.drivers.base import LITERALS, Driver, SocketListener
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.database.drivers.base import NumberedStatement, RunInLoop
-
-T = TypeVar("T")
 
 
 class Psycopg(Driver):
@@ -51,9 +48,11 @@ class Psycopg(Driver):
     def can_commit_with(self, connection: Connection) -> bool:
         """As for Driver: by libpq's pipeline mode, which libpq 14 and later have."""
         driver: Any = connection.connection.driver_connection
-        return _has_pipelines() and driver.pgconn.pipeline_status == _NO_PIPELINE
+        return _has_pipelines() and driver.pgconn.pipeline_status == libpq.NO_PIPELINE
 
-    def commit_with(self, connection: Connection, statements: Sequence[tuple[str, Any]], rows: list[list[Any]]) -> None:
+    def commit_with(
+        self, connection: Connection, statements: Sequence[tuple[str, Any]], rows: list[Sequence[Any]]
+    ) -> None:
         """As for Driver."""
         self._commit(connection, connection.connection.driver_connection, statements, rows, _cursor)
 
@@ -62,75 +61,51 @@ class Psycopg(Driver):
         connection: Connection,
         driver: Any,
         statements: Sequence[tuple[str, Any]],
-        rows: list[list[Any]],
+        rows: list[Sequence[Any]],
         cursor: Callable[[Any], Any],
     ) -> None:
+        committing = _commit_with(_Pipeline(driver, cursor), statements, rows)
         if connection.dialect.is_async:
-            _awaited_on(connection, _acommit_with(_Pipeline(driver, cursor), statements, rows))
+            libpq.awaited_on(connection, committing)
         else:
-            _commit_with(_Pipeline(driver, cursor), statements, rows)
+            with suppress(StopIteration):
+                committing.send(None)
 
-    def fetch_alone(
-        self, connection: Connection, statement: NumberedStatement, values: Sequence[Any], *, as_bytes: bool
-    ) -> list[tuple[Any, ...]] | None:
+    def send_past(
+        self,
+        connection: Connection,
+        statements: Sequence[tuple[NumberedStatement, Sequence[Any]]],
+        rows: list[Sequence[Any]],
+        *,
+        commit: bool,
+        as_bytes: bool,
+    ) -> bool:
         """As for Driver."""
         driver: Any = connection.connection.driver_connection
-        given = libpq.texts(values) if libpq.is_plain(driver) and libpq.is_idle(driver) else None
-        if given is None:
-            return None
-        found = libpq.prepared(driver, statement, given)
-        if found is not None:
-            [result] = _waited(connection, driver, libpq.executed(driver.pgconn, found, as_bytes=as_bytes))
-            if failure := libpq.failure_of([result], driver):
-                raise failure
-            return libpq.rows_of(driver, result)
+        if not libpq.is_plain(driver) or not (commit or libpq.is_idle(driver)):
+            return False
+        known: list[tuple[NumberedStatement, list[Any]]] = []
+        for statement, given in statements:
+            if (values := libpq.texts(given)) is None:
+                return False
+            known.append((statement, values))
+        if libpq.send(connection, driver, known, rows, commit=commit, as_bytes=as_bytes):
+            return True
+        # Its cursors prepare what they see often.
+        if commit:
+            self._commit(connection, driver, [(one.sql, values) for one, values in known], rows, libpq.raw_cursor)
+            return True
         if not driver.autocommit:
             # Its cursor would begin a transaction.
             connection.execution_options(isolation_level="AUTOCOMMIT")
         cursor = libpq.raw_cursor(driver)
-        rows: list[tuple[Any, ...]]
+        [(statement, values)] = known
+        executed = cursor.execute(statement.sql, values, binary=as_bytes)
         if connection.dialect.is_async:
-            _awaited_on(connection, cursor.execute(statement.sql, given, binary=as_bytes))
-            rows = _awaited_on(connection, cursor.fetchall())
+            libpq.awaited_on(connection, executed)
+            rows.append(libpq.awaited_on(connection, cursor.fetchall()))
         else:
-            rows = cursor.execute(statement.sql, given, binary=as_bytes).fetchall()
-        return rows
-
-    def commit_alone(
-        self,
-        connection: Connection,
-        statements: Sequence[tuple[NumberedStatement, Sequence[Any]]],
-        rows: list[list[Any]],
-    ) -> bool:
-        """As for Driver."""
-        driver: Any = connection.connection.driver_connection
-        given = [(one, libpq.texts(values)) for one, values in statements] if libpq.is_plain(driver) else []
-        known = [(one, values) for one, values in given if values is not None]
-        if len(known) < len(statements):
-            return False
-        found = [libpq.prepared(driver, one, values) for one, values in known]
-        ready = [one for one in found if one is not None]
-        if len(ready) < len(found):
-            # Its cursors prepare what they see often.
-            self._commit(connection, driver, [(one.sql, values) for one, values in known], rows, libpq.raw_cursor)
-            return True
-        begin = libpq.begin_statement(driver)
-        answers: list[Any] = []
-        failure: Exception | None = None
-        try:
-            _waited(connection, driver, libpq.pipelined(driver.pgconn, begin, ready, answers))
-        except libpq.names().failure as error:
-            # It is raised below, unless the server said more.
-            failure = error
-            answers += libpq.last_words(driver.pgconn, len(ready))
-            if driver.pgconn.pipeline_status != _NO_PIPELINE:
-                # As of a pipeline of psycopg's.
-                _close(connection, driver)
-        failure = libpq.failure_of(answers, driver) or failure
-        executed = answers[begin is not None :][: len(ready)]
-        rows += [list(libpq.rows_of(driver, one)) for one in executed if not libpq.is_refused(one)]
-        if failure is not None:
-            raise failure
+            rows.append(cursor.fetchall())
         return True
 
     def end(self, connection: Any, run: RunInLoop) -> None:
@@ -153,38 +128,6 @@ class Psycopg(Driver):
     def listener(self, connection: Any, run: RunInLoop) -> SocketListener:  # noqa: ARG002 - libpq needs no loop
         """As for Driver."""
         return _LibpqListener(connection.pgconn)
-
-
-_NO_PIPELINE = 0
-"""PQ_PIPELINE_OFF."""
-
-
-def _awaited_on(connection: Connection, coroutine: Awaitable[T]) -> T:
-    """The result of a coroutine of a connection's driver, which SQLAlchemy waits for as for a statement."""
-    adapted: Any = connection.connection.dbapi_connection
-    result: T = adapted.run_async(lambda _: coroutine)
-    return result
-
-
-def _waited(connection: Connection, driver: Any, answers: Generator[Any, Any, T]) -> T:
-    """The end of what psycopg has to wait for, in its way: with signals, and a cancel on Ctrl-C or of the task."""
-    if connection.dialect.is_async:
-        return _awaited_on(connection, _awaited(driver, answers))
-    with driver.lock:
-        ended: T = driver.wait(answers)
-    return ended
-
-
-async def _awaited(driver: Any, answers: Generator[Any, Any, T]) -> T:
-    async with driver.lock:
-        ended: T = await driver.wait(answers)
-    return ended
-
-
-def _close(connection: Connection, driver: Any) -> None:
-    closing = driver.close()
-    if connection.dialect.is_async:
-        _awaited_on(connection, closing)
 
 
 def _cursor(driver: Any) -> Any:
@@ -233,7 +176,7 @@ class _Pipeline:
 
         SQLAlchemy takes an error for a disconnect only if the connection is closed.
         """
-        stuck: bool = self.driver.pgconn.pipeline_status != _NO_PIPELINE
+        stuck: bool = self.driver.pgconn.pipeline_status != libpq.NO_PIPELINE
         return stuck
 
     @contextmanager
@@ -296,43 +239,40 @@ class _Pipeline:
             raise
 
 
-def _commit_with(pipeline: _Pipeline, statements: Sequence[tuple[str, Any]], rows: list[list[Any]]) -> None:
-    try:
-        with pipeline.watched(), pipeline.driver.pipeline() as entered:
-            pipeline.see_results(entered)
-            try:
-                for statement, parameters in statements:
-                    pipeline.cursor().execute(statement, parameters)
-                pipeline.cursor().execute("commit", prepare=False)
-            except Exception as error:  # noqa: BLE001 - raised below, when the pipeline has ended
-                pipeline.fail(error)
-    except Exception as error:  # noqa: BLE001
-        pipeline.fail(error)
-    rows += [cursor.fetchall() for cursor in pipeline.answered(len(statements))]
-    if pipeline.failure is not None:
-        if pipeline.is_stuck():
-            pipeline.driver.close()
-        raise pipeline.failure
-
-
-async def _acommit_with(pipeline: _Pipeline, statements: Sequence[tuple[str, Any]], rows: list[list[Any]]) -> None:
+async def _commit_with(pipeline: _Pipeline, statements: Sequence[tuple[str, Any]], rows: list[Sequence[Any]]) -> None:
+    """Send statements and COMMIT. On a connection for threads it waits for nothing: each call has waited itself."""
+    driver = pipeline.driver
     try:
         with pipeline.watched():
-            async with pipeline.driver.pipeline() as entered:
+            async with _entered(driver.pipeline()) as entered:
                 pipeline.see_results(entered)
                 try:
                     for statement, parameters in statements:
-                        await pipeline.cursor().execute(statement, parameters)
-                    await pipeline.cursor().execute("commit", prepare=False)
+                        await _ended(pipeline.cursor().execute(statement, parameters))
+                    await _ended(pipeline.cursor().execute("commit", prepare=False))
                 except Exception as error:  # noqa: BLE001 - raised below, when the pipeline has ended
                     pipeline.fail(error)
     except Exception as error:  # noqa: BLE001
         pipeline.fail(error)
-    rows += [await cursor.fetchall() for cursor in pipeline.answered(len(statements))]
+    rows += [await _ended(cursor.fetchall()) for cursor in pipeline.answered(len(statements))]
     if pipeline.failure is not None:
         if pipeline.is_stuck():
-            await pipeline.driver.close()
+            await _ended(driver.close())
         raise pipeline.failure
+
+
+@asynccontextmanager
+async def _entered(manager: Any) -> AsyncIterator[Any]:
+    if hasattr(manager, "__aenter__"):
+        async with manager as entered:
+            yield entered
+    else:
+        with manager as entered:
+            yield entered
+
+
+async def _ended(answer: Any) -> Any:
+    return await answer if isawaitable(answer) else answer
 
 
 @cache

@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.database.drivers.base import Driver, SocketListener
-from sqlalchemy_fairqueue.database.drivers.literals import LITERALS
+from sqlalchemy_fairqueue.database.drivers.base import LITERALS, Driver, SocketListener
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,7 +15,7 @@ from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.database.drivers import is_serialization_failure
+from sqlalchemy_fairqueue.database.errors import is_serialization_failure
 from sqlalchemy_fairqueue.errors import (
     HandlerTransactionWarning,
     LeaseLost,

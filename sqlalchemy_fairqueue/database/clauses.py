@@ -1,0 +1,152 @@
+"""Statements that call SQL functions, made once: a function's name, with the parameters and types of its file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import TextClause, TextualSelect, column, text
+from sqlalchemy.dialects.postgresql.base import PGDialect
+
+from sqlalchemy_fairqueue.database.drivers import NumberedStatement
+from sqlalchemy_fairqueue.sql import quoted, signature
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from sqlalchemy_fairqueue.database.drivers import Driver
+
+    Encode = Callable[[Any], Any]
+
+once_a_schema = lru_cache(maxsize=256)
+"""Keep what a function makes for each of the schemas that were used last: an application may have one a tenant."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Clause:
+    """A statement that is made once a schema, so that SQLAlchemy's cache finds it.
+
+    Attributes:
+        statement: The statement.
+        types: The SQL types of its parameters.
+    """
+
+    statement: TextClause | TextualSelect
+    types: Mapping[str, str] = field(default_factory=dict)
+    _encoders: dict[str, list[tuple[str, Encode]]] = field(default_factory=dict)
+    _numbered: dict[str, tuple[NumberedStatement, Sequence[str], list[tuple[int, Encode]]]] = field(
+        default_factory=dict
+    )
+
+    def encoded(self, driver: Driver, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Parameters as a driver sends them."""
+        encoders = self._encoders.get(driver.name)
+        if encoders is None:
+            found = driver.encoders
+            encoders = [(name, found[type_]) for name, type_ in self.types.items() if type_ in found]
+            self._encoders[driver.name] = encoders
+        if not encoders:
+            return parameters
+        encoded = dict(parameters)
+        for name, encode in encoders:
+            if encoded[name] is not None:
+                encoded[name] = encode(encoded[name])
+        return encoded
+
+    def numbered(self, driver: Driver, parameters: Mapping[str, Any]) -> tuple[NumberedStatement, list[Any]]:
+        """The statement with numbered parameters, and these in their order, as a driver sends them."""
+        found = self._numbered.get(driver.name)
+        if found is None:
+            dialect: Any = PGDialect
+            compiled: Any = self.statement.compile(dialect=dialect(paramstyle="numeric_dollar"))
+            names, known = compiled.positiontup, driver.encoders
+            encoders = [(i, known[self.types[name]]) for i, name in enumerate(names) if self.types[name] in known]
+            found = NumberedStatement(str(compiled), str(compiled).encode()), names, encoders
+            self._numbered[driver.name] = found
+        statement, names, encoders = found
+        values = [parameters[name] for name in names]
+        for position, encode in encoders:
+            if values[position] is not None:
+                values[position] = encode(values[position])
+        return statement, values
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shape:
+    """Another way to call a function than to select all that it returns. In its texts ``fairqueue.`` is the schema.
+
+    Attributes:
+        columns: What to select. None: all columns that the function returns.
+        condition: What stands after the function.
+        before: A function that is called before, in the same statement. It has the first parameter in common.
+        alone: Arrays of one element, which is the parameter then: the driver takes several times as long for an array
+            as for a value.
+        each: The parameter that is an array, of which each element is one call; the column "place" is the element's,
+            from 1.
+        readable: Texts come as bytes in UTF-8: one that the connection's encoding lacks would cost all rows.
+    """
+
+    columns: Sequence[str] | None = None
+    condition: str = ""
+    before: str = ""
+    alone: Collection[str] = ()
+    each: str = ""
+    readable: bool = False
+
+
+ALL = Shape()
+READABLE = Shape(readable=True)
+EACH_QUEUE = Shape(each="queue", readable=True)
+
+
+@once_a_schema
+def clauses_of(schema: str | None) -> dict[tuple[str, Shape], Clause]:  # noqa: ARG001 - its key
+    """The clauses that were made for a schema."""
+    return {}
+
+
+def clause_of(schema: str | None, function: str, shape: Shape = ALL) -> Clause:
+    """Make the statement that calls a function."""
+    qualified = qualifier(schema)
+    found = signature(function)
+    before = signature(shape.before).parameters if shape.before else {}
+    types = {**found.parameters, **before}
+    types |= {name: types[name].removesuffix("[]") for name in shape.alone}
+    given = {name: argument(name, type_, alone=name in shape.alone) for name, type_ in types.items()}
+    source = f"{qualified}{function}"
+    if shape.before:
+        shared = next(iter(found.parameters))
+        earlier = f"{qualified}{shape.before}({', '.join(given[name] for name in before)})"
+        # It is volatile, so that it is called, and once; the other one waits for its row.
+        source = f"(select {given[shared]} as {shared}, {earlier} as done) f cross join lateral {source}"
+        given[shared] = f"f.{shared}"
+    # Where columns have names, SQLAlchemy remembers the shape of rows, else it works the shape out at each call.
+    columns = [one.replace("fairqueue.", qualified) for one in shape.columns or ()]
+    if shape.columns is None:
+        columns = [
+            f"pg_catalog.convert_to({name}, 'UTF8') as {name}" if shape.readable and type_ == "text" else name
+            for name, type_ in found.columns.items()
+        ]
+    if shape.each:
+        types[shape.each] += "[]"
+        elements = argument(shape.each, types[shape.each])
+        source = f"pg_catalog.unnest({elements}) with ordinality e (element, place) cross join lateral {source}"
+        given[shape.each] = "e.element"
+        columns.append("place")
+    arguments = ", ".join(given[name] for name in found.parameters)
+    condition = shape.condition.replace("fairqueue.", qualified)
+    statement = text(f"select {', '.join(columns) or '1'} from {source}({arguments}){condition}")  # noqa: S608 (quoted)
+    return Clause(statement.columns(*(column(one.split()[-1]) for one in columns)) if columns else statement, types)
+
+
+def qualifier(schema: str | None) -> str:
+    """The schema as it stands before a name of ours; nothing where the search_path finds it."""
+    # text() takes :word for a parameter, also in quotes.
+    return "" if schema is None else quoted(schema).replace(":", "\\:") + "."
+
+
+def argument(name: str, type_: str, *, alone: bool = False) -> str:
+    """A parameter of its type. *alone*: the one element of an array."""
+    one = f"cast(:{name} as {type_})"
+    return f"array[{one}]" if alone else one
