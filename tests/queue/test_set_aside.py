@@ -280,10 +280,10 @@ def test_a_dead_letter_that_cannot_be_read(queue: Queue, engine: Engine, databas
 def test_other_errors_are_raised(queue: Queue, engine: Engine, database: Database) -> None:
     """An error about no row sets nothing aside."""
     queue.enqueue(engine, channel="a", payload=1)
-    database.execute("alter function fq_rate_room rename to gone")
-    with pytest.raises(Exception, match="fq_rate_room"):
+    database.execute("alter function fq_choose_one rename to gone")
+    with pytest.raises(Exception, match="fq_choose_one"):
         queue.dequeue(engine, limit=10)
-    database.execute("alter function gone rename to fq_rate_room")
+    database.execute("alter function gone rename to fq_choose_one")
     assert len(queue.dequeue(engine, limit=10)) == 1
 
 

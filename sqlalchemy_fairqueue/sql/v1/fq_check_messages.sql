@@ -1,6 +1,6 @@
 -- fq_check_messages: refuse messages that fq_enqueue cannot take: arrays that differ in length, or a value out of its
 -- bounds; the first such message is named, with the argument and its value.
--- Guarantees: nothing is written. Locks: none. Index: none. Errors: QF001; QF011 for a content.
+-- Guarantees: nothing is written. Locks: none. Index: none. Errors: QF001; QF011 for a content that is too long.
 create function fairqueue.fq_check_messages(
   p_channels text[], p_kinds text[], p_contents bytea[], p_headers jsonb[], p_delays bigint[], p_ats bigint[],
   p_priorities integer[], p_keys text[], p_max_attempts integer[], p_on_duplicates text[], p_costs integer[],
@@ -73,7 +73,8 @@ begin
   limit 1;
   if found then
     raise exception 'message % of fq_enqueue has a bad value: % is %', v_ordinal, v_argument, v_value
-      using errcode = case v_argument when 'content' then 'QF011' else 'QF001' end, hint = 'give ' || v_wanted;
+      using errcode = case when v_argument = 'content' and v_value <> 'null' then 'QF011' else 'QF001' end,
+        hint = 'give ' || v_wanted;
   end if;
 end
 $$;

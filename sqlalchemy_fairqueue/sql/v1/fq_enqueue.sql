@@ -23,8 +23,8 @@
 -- p_notify (false by default): wake waiting consumers (never in a two-phase transaction).
 -- Index: fq_channel_queue_name_key, fq_message_key, fq_channel_state_newest_ix, fq_signal_bounded_ix,
 -- fq_key_period_pkey, fq_group_pkey. Errors: QF001 bad argument, or p_counts_members and a group that is another
--- queue's or another transaction's; QF011 bad content; 40001 as fq_make_channels, for a key whose holder changed or
--- whose period began since the snapshot, and under SERIALIZABLE for two at one bounded channel; QF007.
+-- queue's or another transaction's; QF011 a content that is too long; 40001 as fq_make_channels, for a key whose holder
+-- changed or whose period began since the snapshot, and under SERIALIZABLE for two at one bounded channel; QF007.
 create function fairqueue.fq_enqueue(
   p_queue text, p_channels text[], p_kinds text[], p_contents bytea[], p_headers jsonb[], p_delays bigint[],
   p_ats bigint[], p_priorities integer[], p_keys text[], p_max_attempts integer[], p_policy jsonb default null,
