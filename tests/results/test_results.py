@@ -254,7 +254,10 @@ def test_bad_arguments(engine: Engine, queue: Queue) -> None:
     """They are refused before anything is asked or sent."""
     wrong: list[tuple[Callable[[], object], str]] = [
         (lambda: queue.configure(engine, result_retention=7), "result_retention is 7; give a timedelta"),  # type: ignore[call-overload]
-        (lambda: queue.configure(engine, result_retention=timedelta()), r"result_retention is datetime\.timedelta\(0\)"),
+        (
+            lambda: queue.configure(engine, result_retention=timedelta()),
+            r"result_retention is datetime\.timedelta\(0\)",
+        ),
         (lambda: queue.result(engine, 0), "message_id is 0"),
         (lambda: queue.result(engine, 1, timeout=3), "timeout is 3; give a timedelta"),  # type: ignore[call-overload]
         (lambda: queue.result(connection, 1, timeout=HOUR), "on a Connection, whose transaction"),
