@@ -35,9 +35,7 @@ class Clause:
     statement: TextClause | TextualSelect
     types: Mapping[str, str] = field(default_factory=dict)
     _encoders: dict[str, list[tuple[str, Encode]]] = field(default_factory=dict)
-    _numbered: dict[str, tuple[NumberedStatement, Sequence[str], list[tuple[int, Encode]]]] = field(
-        default_factory=dict
-    )
+    _numbered: list[tuple[NumberedStatement, Sequence[str]]] = field(default_factory=list)
 
     def encoded(self, driver: Driver, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
         """Parameters as a driver sends them."""
@@ -56,20 +54,13 @@ class Clause:
 
     def numbered(self, driver: Driver, parameters: Mapping[str, Any]) -> tuple[NumberedStatement, list[Any]]:
         """The statement with numbered parameters, and these in their order, as a driver sends them."""
-        found = self._numbered.get(driver.name)
-        if found is None:
+        if not self._numbered:
             dialect: Any = PGDialect
             compiled: Any = self.statement.compile(dialect=dialect(paramstyle="numeric_dollar"))
-            names, known = compiled.positiontup, driver.encoders
-            encoders = [(i, known[self.types[name]]) for i, name in enumerate(names) if self.types[name] in known]
-            found = NumberedStatement(str(compiled), str(compiled).encode()), names, encoders
-            self._numbered[driver.name] = found
-        statement, names, encoders = found
-        values = [parameters[name] for name in names]
-        for position, encode in encoders:
-            if values[position] is not None:
-                values[position] = encode(values[position])
-        return statement, values
+            self._numbered.append((NumberedStatement(str(compiled), str(compiled).encode()), compiled.positiontup))
+        statement, names = self._numbered[0]
+        encoded = self.encoded(driver, parameters)
+        return statement, [encoded[name] for name in names]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
