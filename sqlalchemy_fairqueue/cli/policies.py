@@ -80,7 +80,7 @@ def _given(option: Any) -> list[Any]:
 
 
 def _together(definition: Definition, given: list[Any]) -> Any:
-    """The value of an option; of one that can be given again, all of its values."""
+    """Return the value of an option; all of its values, if the option can be repeated."""
     match definition:
         case Names() if None not in given:
             return [name for names in given for name in names]

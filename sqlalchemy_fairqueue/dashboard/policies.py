@@ -44,7 +44,7 @@ class EditorField:
 
     @property
     def hint(self) -> str:
-        """What it does, and what an empty input means."""
+        """Say what the field does, and what an empty input means."""
         return self.definition.help + (f" Empty: {self.definition.none}." if self.definition.none else "")
 
     @property

@@ -61,7 +61,7 @@ class Target:
     Attributes:
         schema: Where the queue is installed; None: found through the search_path.
         queue: Name of the queue.
-        bind_arguments: How a session with several engines finds the one that holds the queue.
+        bind_arguments: How a session with several engines finds the engine that holds the queue.
         notify: Whether transactions may wake waiting consumers.
     """
 
@@ -149,7 +149,7 @@ def call(schema: str | None, function: str, doing: str, shape: Shape = ALL, /, *
     fits as well.
 
     Raises:
-        TypeError: They are not those of the function.
+        TypeError: The names are not those of the function's parameters.
     """
     return _call(schema, function, doing, shape, values)
 
@@ -213,7 +213,7 @@ class CommitRefused(FairQueueError):
         index: Of the statement.
         outcome: "duplicate", "full" or "lost".
         ordinal: Which message of an enqueue, from 1.
-        message_ids: The messages: the one that holds the key, or those that were lost, ascending.
+        message_ids: The ids of the messages: the message that holds the key, or the lost messages, ascending.
         max_backlog: The bound of a channel that is full.
         holder: The consumer that holds the first of the lost messages now.
     """
