@@ -1,5 +1,7 @@
 """Rules of consumers: dequeues, hearings, extensions, heartbeats."""
 
+import contextlib
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from hypothesis import note
@@ -7,20 +9,29 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 from sqlalchemy import text
 
-from sqlalchemy_fairqueue import Batch, LeaseLost
+from sqlalchemy_fairqueue import Batch, Delivery, LeaseLost
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
 from tests.model.allowances import Offer, check_batch, check_due_in, offers, put_off, unhindered
 from tests.model.books import Lease
 from tests.model.shared_limits import SharedRoom
 from tests.model.spoilt import Spoiling
+from tests.model.transactions import Layer, Transaction
 from tests.model.work import QUEUE, Effects
-from tests.model.world import CONSUMERS, TICK
+from tests.model.world import BESIDE, CONSUMERS, TICK
 
 LEASES = st.sampled_from([timedelta(seconds=1), timedelta(seconds=30)])
 LIMITS = st.integers(1, 3) | st.integers(1, 20)
 # A content has a digit or two, and headers have some 14 bytes.
 BYTES = st.sampled_from([MAX_BYTES, MAX_BYTES, 1, 2, 15, 16, 17, 32, 64])
+
+
+# So long take a dequeue and one beside it.
+_BOTH = 60 * TICK
+
+
+class _RolledBack(Exception):
+    """The transaction of a dequeue is to end without its COMMIT."""
 
 
 class Consuming(Spoiling):
@@ -38,10 +49,49 @@ class Consuming(Spoiling):
         """Take what the model allows, no less and no more, without ever waiting."""
         self.take(consumer, limit, lease, is_new=is_new, max_bytes=max_bytes)
 
+    @rule(consumer=st.integers(0, CONSUMERS - 1), first=LIMITS, second=LIMITS, lease=LEASES, fails=st.booleans())
+    @precondition(lambda self: self.books.messages and not self.books.spoilt)
+    def dequeue_at_once(self, consumer: int, first: int, second: int, lease: timedelta, *, fails: bool) -> None:
+        """Two calls at the same time: the second comes when the first has done all but its COMMIT, which may fail.
+
+        It waits for nothing, has nothing of what the first one holds, and does not get ahead of it.
+        """
+
+        def meanwhile() -> None:
+            locked = self.world.locked()
+            self.open[BESIDE] = Transaction([Layer(sent=locked)])
+            try:
+                with self.turns.beside(locked.states):
+                    batch = self.take(consumer, second, lease)
+            finally:
+                del self.open[BESIDE]
+            if locked.states:
+                self.saw("a dequeue beside another gave " + ("messages" if batch else "nothing"))
+            if fails:
+                raise _RolledBack
+
+        moments = [one.expires_at for one in self.books.leases.values()]
+        moments += [one.dequeue_at for one in self.books.messages.values()]
+        now = self.world.pass_by(moments, _BOTH)
+        if not fails:
+            self.take(BESIDE, first, lease, meanwhile=meanwhile)
+            return
+        offered = offers(self.books, self.others(), now)
+        with self.world.before_commit(meanwhile), contextlib.suppress(_RolledBack):
+            self.world.dequeue(BESIDE, limit=first, lease=lease)
+        self._turns_served([], offered)
+
     def take(
-        self, consumer: int, limit: int, lease: timedelta, *, is_new: bool = False, max_bytes: int = MAX_BYTES
+        self,
+        consumer: int,
+        limit: int,
+        lease: timedelta,
+        *,
+        is_new: bool = False,
+        max_bytes: int = MAX_BYTES,
+        meanwhile: Callable[[], None] | None = None,
     ) -> Batch:
-        """The same, in the course of something longer."""
+        """The same, in the course of something longer. *meanwhile* is called before the COMMIT."""
         self.wait_for_quiet()
         self.world.pass_by((one.expires_at for one in self.books.leases.values()), 8 * TICK)
         if is_new:
@@ -57,9 +107,8 @@ class Consuming(Spoiling):
         room, shared = self.books.room(limit, now), self.shared_room()
 
         failures = self.world.failures
-        batch: Batch = self.world.queues[consumer].dequeue(
-            self.world.engine, limit=limit, lease=lease, max_bytes=max_bytes
-        )
+        with self.world.before_commit(meanwhile):
+            batch = self.world.dequeue(consumer, limit=limit, lease=lease, max_bytes=max_bytes)
         is_late = self.note_set_aside(self.world.failures - failures)
         offered = offers(self.books, others, now)
         span = now, self.world.now() if is_late else now
@@ -67,7 +116,8 @@ class Consuming(Spoiling):
         self._note_what_it_met(batch, limit, room, offered)
         most = shared.most(room, self.world.now())
         # Who passes by a channel that another transaction holds takes no more than is fair while it does.
-        least = shared.least(room, now) if len(offered) == len(self.books.channels) else 0
+        hindered = others.queue_state or len(offered) < len(self.books.channels)
+        least = 0 if hindered else shared.least(room, now)
         given, was_cut = check_batch(batch, least, most, offered, max_bytes)
         self.note_drawn(len(batch), now)
         self.saw("dequeue was cut by its bytes" if was_cut else "dequeue ended by itself")
@@ -88,15 +138,16 @@ class Consuming(Spoiling):
             self.books.rate.release(len(batch), now)
         if is_late:
             self.follow_rates()
-        self.turns.served(
-            batch,
-            {name: count for name, count in unhindered(self.books, offered).items() if name not in hidden},
-            {name: channel.policy.weight for name, channel in self.books.channels.items()},
-        )
+        self._turns_served(batch, {name: offer for name, offer in offered.items() if name not in hidden})
         put_off(self.books, offered, self.world.now())
-        check_due_in(batch, limit, self.books, others, now, has_room=self._has_room(now))
+        if meanwhile is None:
+            check_due_in(batch, limit, self.books, others, now, has_room=self._has_room(now))
         self.given = [*self.given, *batch][-30:]
         return batch
+
+    def _turns_served(self, batch: Sequence[Delivery], offered: dict[str, Offer]) -> None:
+        weights = {name: channel.policy.weight for name, channel in self.books.channels.items()}
+        self.turns.served(batch, unhindered(self.books, offered), weights)
 
     def shared_room(self) -> SharedRoom:
         """The room in the shared limit that the queue draws from; here it draws from none."""
@@ -134,7 +185,7 @@ class Consuming(Spoiling):
         is soon.
         """
         failures = self.world.failures
-        batch: Batch = self.world.queues[consumer].dequeue(self.world.engine, limit=limit, lease=lease)
+        batch = self.world.dequeue(consumer, limit=limit, lease=lease)
         self.note_set_aside(self.world.failures - failures)
         assert list(batch) == []
         if batch.due_in is not None and batch.due_in >= timedelta(milliseconds=10):

@@ -45,6 +45,12 @@ _KERNEL = [
     Mutation("a batch is cut after what is too much", "fq_cut_batch", "p.place < t.place", "p.place <= t.place"),
     Mutation("a channel that gives nothing is put off", "fq_cut_batch", "is not true then 0", "is not null then 0"),
     Mutation("the limit is not read", "fq_choose", "p_limit, s.max_concurrency - s.current_concurrency,", "p_limit,"),
+    Mutation(
+        "who passes by channels that another call has gets ahead of it",
+        "fq_choose",
+        "case when passed then p_bound end",
+        "null",
+    ),
     Mutation("an old hand-out completes", "fq_complete_many", "and m.deliveries = u.deliveries", "", slow=True),
 ]
 _FLOORS = [

@@ -21,6 +21,8 @@ _REACHED = {
     "dequeue passed by a locked message": 0.1,
     "dequeue came to the queue's limit": 0.05,
     "dequeue was turned away": 0.01,
+    "a dequeue beside another gave messages": 0.3,
+    "a dequeue beside another gave nothing": 0.3,
     "enqueue: duplicate": 0.2,
     "enqueue: replaced": 0.2,
     "enqueue: dropped": 0.15,

@@ -4,12 +4,14 @@ What is served is the sum of the costs, which are 1 in a queue that is fair by m
 largest cost by weight of either.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations
 
-from sqlalchemy_fairqueue import Batch
+from sqlalchemy_fairqueue import Delivery
 
 _COSTS = (1, 1, 5, 2)
 
@@ -31,6 +33,18 @@ class Turns:
     late: set[str] = field(default_factory=set)
     changed: set[str] = field(default_factory=set)
     always: set[str] | None = None
+    held: set[str] = field(default_factory=set)
+    meanwhile: tuple[Sequence[Delivery], dict[str, int], Mapping[str, int]] | None = None
+    is_beside: bool = False
+
+    @contextmanager
+    def beside(self, held: set[str]) -> Iterator[None]:
+        """What is served inside counts after the call that holds these channels, and as if it did not hold them."""
+        self.held, self.is_beside = held, True
+        try:
+            yield
+        finally:
+            self.is_beside = False
 
     def corrected(self, channel: str) -> None:
         """A cost was corrected. When the dispatcher hears of it is not predicted: its pairs do not count any more."""
@@ -46,14 +60,26 @@ class Turns:
         self.changed.add(channel)
         self.pairs = {pair: given for pair, given in self.pairs.items() if channel not in pair}
 
-    def served(self, batch: Batch, backlog: Mapping[str, int], weights: Mapping[str, int]) -> None:
-        """Check a batch message by message.
+    def served(self, batch: Sequence[Delivery], backlog: dict[str, int], weights: Mapping[str, int]) -> None:
+        """Check a batch message by message, and then what was served beside it.
 
         Args:
             batch: What a dequeue returned.
             backlog: Messages ready before the call, of each channel that nothing but its turn held back.
             weights: Messages a turn, of each channel.
         """
+        if self.is_beside:
+            self.meanwhile = batch, backlog, weights
+            return
+        self._served(batch, backlog, weights)
+        if self.meanwhile is None:
+            return
+        given = Counter(delivery.channel for delivery in batch)
+        kept = {name: count - given[name] for name, count in backlog.items() if name in self.held}
+        (batch, others, weights), self.meanwhile = self.meanwhile, None
+        self._served(batch, others | kept, weights)
+
+    def _served(self, batch: Sequence[Delivery], backlog: Mapping[str, int], weights: Mapping[str, int]) -> None:
         left = {name: count for name, count in backlog.items() if count and name not in self.late}
         # A channel that was locked, say, catches up what it missed, and the virtual time stood still meanwhile.
         self.always = set(left) if self.always is None else self.always & set(left)

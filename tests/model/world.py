@@ -1,6 +1,6 @@
 """The database under the machine: connections, consumers, an observer, and a clock that only calls and tests move."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -9,20 +9,24 @@ import psycopg
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from psycopg.rows import namedtuple_row
-from sqlalchemy import NullPool, create_engine, event, text
+from sqlalchemy import Connection, NullPool, create_engine, event, text
 
+from sqlalchemy_fairqueue import Batch, Queue
+from sqlalchemy_fairqueue.queue.consumer import Consumer
 from tests.fixtures.clock import install_clock
 from tests.fixtures.database import Database
 from tests.fixtures.drivers import DRIVER
 from tests.model import invariants
-from tests.model.faces import face_of, libpq_options
+from tests.model.faces import Face, SyncFace, face_of, libpq_options
 from tests.model.grants import GRANTS
 from tests.model.observer import HIDDEN, SIGHT, Sight
-from tests.model.work import QUEUE
+from tests.model.work import QUEUE, Effects
 
 Observer = psycopg.Connection[Any]
 TICK = 1_000
 CONSUMERS = 3
+BESIDE = CONSUMERS
+"""The consumer whose dequeues are open transactions, beside which others call."""
 _SETTINGS = {"lock_timeout": "200ms", "synchronous_commit": "off"}
 _START = 1_700_000_000_000_000
 _TABLES = (
@@ -43,6 +47,16 @@ _TABLES = (
     "fq_result",
     "fq_result_wait",
 )
+_ROWS = """
+select
+  (select coalesce(jsonb_object_agg(id, name), '{{}}') from fq_channel) as names,
+  array(select id from fq_message {message}) as messages,
+  array(select id from fq_lease {message}) as leases,
+  array(select channel_id from fq_channel_state {state}) as states,
+  array(select queue from fq_queue_state {state}) as queues
+"""
+_ALL = _ROWS.format(message="", state="")
+_UNLOCKED = _ROWS.format(message="for update skip locked", state="for no key update skip locked")
 _TICKING = """
 create or replace function public.fq_now() returns bigint language sql volatile as $$
   select nextval('public.test_clock')
@@ -67,6 +81,10 @@ class World:
         self._owner = self.engine = self._engine(database)
         self._database = database
         self._roles = {role: self._grant(role) for role in GRANTS}
+        self._meanwhile: Callable[[], None] | None = None
+        self._beside = self._engine(database, SyncFace("psycopg"))
+        event.listen(self._beside, "begin", _begin)
+        event.listen(self._beside, "commit", self._before_commit)
         self._observer: Observer = psycopg.connect(
             database.conninfo, autocommit=True, row_factory=namedtuple_row, options=libpq_options(_SETTINGS)
         )
@@ -76,7 +94,7 @@ class World:
         """Empty tables, new consumers, the clock at its start."""
         self.rows(f"truncate {', '.join(_TABLES)} restart identity")
         self.rows("select setval('public.test_clock', %(start)s)", start=_START)
-        self.queues = [self.queue(QUEUE) for _ in range(CONSUMERS)]
+        self.queues = [*(self.queue(QUEUE) for _ in range(CONSUMERS)), Queue(QUEUE)]
 
     def queue(self, name: str) -> Any:
         """A queue of the driver."""
@@ -86,10 +104,11 @@ class World:
         """A session of whoever acts."""
         return self._face.session(self.engine)
 
-    def _engine(self, database: Database, **settings: str) -> Any:
-        engine = self._face.engine(database.url, _SETTINGS | settings)
+    def _engine(self, database: Database, face: Face | None = None, **settings: str) -> Any:
+        face = face or self._face
+        engine = face.engine(database.url, _SETTINGS | settings)
 
-        @event.listens_for(self._face.sync_engine(engine), "handle_error")
+        @event.listens_for(face.sync_engine(engine), "handle_error")
         def count(_: object) -> None:
             self.failures += 1
 
@@ -119,6 +138,41 @@ class World:
         finally:
             self.engine = self._owner
 
+    def dequeue(self, consumer: int, **how: Any) -> Batch:
+        """A dequeue of a consumer."""
+        batch: Batch = self.queues[consumer].dequeue(self._beside if consumer == BESIDE else self.engine, **how)
+        return batch
+
+    @contextmanager
+    def before_commit(self, call: Callable[[], None] | None) -> Iterator[None]:
+        """The next dequeue of the consumer beside others makes the call when all is done but its COMMIT."""
+        self._meanwhile = call
+        try:
+            yield
+        finally:
+            self._meanwhile = None
+
+    def _before_commit(self, connection: Connection) -> None:
+        call, self._meanwhile = self._meanwhile, None
+        if call is None:
+            return
+        try:
+            call()
+        except BaseException:
+            # SQLAlchemy takes a COMMIT that fails for one that has ended the transaction.
+            connection.connection.rollback()
+            raise
+
+    def locked(self) -> Effects:
+        """The rows that open transactions have locked, as effects of one."""
+        [all_], [free] = self.rows(_ALL), self.rows(_UNLOCKED)
+        return Effects(
+            messages={*all_.messages} - {*free.messages},
+            leases={*all_.leases} - {*free.leases},
+            states={all_.names[str(one)] for one in {*all_.states} - {*free.states}},
+            queue_state=QUEUE in {*all_.queues} - {*free.queues},
+        )
+
     def install(self, function: str) -> None:
         """Put another text of a function in, verbatim."""
         self.rows(function)
@@ -126,7 +180,7 @@ class World:
     def close(self) -> None:
         """Give the connections back."""
         self._observer.close()
-        for engine in (self._owner, *self._roles.values()):
+        for engine in (self._owner, self._beside, *self._roles.values()):
             engine.dispose()
         self._face.close()
         for role in self._roles:
@@ -192,8 +246,17 @@ class World:
 
     def lease_of(self, consumer: int, asked: timedelta) -> int | None:
         """The lease that a consumer would use again for as long as is asked."""
-        return dict(self._face.consumer(self.queues[consumer], self.engine)._leases).get(asked)
+        return dict(self._consumer(consumer)._leases).get(asked)
 
     def forget(self, consumer: int) -> None:
         """Let a consumer's next call be as its first one."""
-        self._face.consumer(self.queues[consumer], self.engine)._forget()
+        self._consumer(consumer)._forget()
+
+    def _consumer(self, consumer: int) -> Consumer:
+        if consumer == BESIDE:
+            return SyncFace("psycopg").consumer(self.queues[consumer], self._beside)
+        return self._face.consumer(self.queues[consumer], self.engine)
+
+
+def _begin(_: Connection) -> None:
+    """A listener that could set transactions up: a call is one then, instead of a statement that is one by itself."""
