@@ -11,6 +11,7 @@ import pytest
 
 _FOLDER = Path(__file__).parent
 _ROOT = _FOLDER.parents[1]
+_NAMES = ("jobs", "verbs")
 
 
 def _expected(file: Path) -> set[int]:
@@ -24,12 +25,13 @@ def _run(*command: str) -> str:
     ).stdout
 
 
-def _mypy(file: Path, cache: Path) -> dict[int, str]:
-    """The errors of mypy in strict mode, by line."""
-    said = _run("mypy", "--config-file=", "--strict", f"--cache-dir={cache}", "--no-error-summary", str(file))
-    errors = re.findall(rf"^(?:\S*/)?{re.escape(file.name)}:(\d+): error: (.*)$", said, re.MULTILINE)
-    assert all("error" not in line or file.name in line for line in said.splitlines()), said
-    return {int(line): words for line, words in errors}
+def _mypy(cache: Path, *files: Path) -> dict[tuple[str, int], str]:
+    """The errors of mypy in strict mode, by file and line."""
+    names = {file.name for file in files}
+    said = _run("mypy", "--config-file=", "--strict", f"--cache-dir={cache}", "--no-error-summary", *map(str, files))
+    errors = re.findall(r"^(?:\S*/)?(\w+\.py):(\d+): error: (.*)$", said, re.MULTILINE)
+    assert {name for name, *_ in errors} <= names, said
+    return {(name, int(line)): words for name, line, words in errors}
 
 
 def _pyright(file: Path) -> dict[int, str]:
@@ -40,16 +42,15 @@ def _pyright(file: Path) -> dict[int, str]:
     return {one["range"]["start"]["line"] + 1: one["message"] for one in found if one["severity"] == "error"}
 
 
-@pytest.mark.parametrize("name", ["jobs", "verbs"])
-def test_mypy(name: str, tmp_path: Path) -> None:
+def test_mypy(tmp_path: Path) -> None:
     """In strict mode it refuses what is marked as wrong, and nothing else."""
-    file = _FOLDER / f"{name}.py"
-    found = _mypy(file, tmp_path)
-    assert found.keys() == _expected(file), found
+    files = [_FOLDER / f"{name}.py" for name in _NAMES]
+    found = _mypy(tmp_path, *files)
+    assert found.keys() == {(file.name, line) for file in files for line in _expected(file)}, found
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("name", ["jobs", "verbs"])
+@pytest.mark.parametrize("name", _NAMES)
 def test_pyright(name: str) -> None:
     """In strict mode it refuses what is marked as wrong, and nothing else."""
     pytest.importorskip("pyright", reason="not installed here")
