@@ -32,7 +32,7 @@ def list_plans(options: Options) -> Result:
         return _result(queue, queue.plans.list(installation.engine))
 
 
-def set_plan(
+def configure_plan(
     options: Options,
     *,
     name: Name,

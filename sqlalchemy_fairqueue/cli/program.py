@@ -23,19 +23,19 @@ from sqlalchemy_fairqueue.cli.limits import configure_limit, limits
 from sqlalchemy_fairqueue.cli.messages import list_messages, move_messages, retry_messages, show_message
 from sqlalchemy_fairqueue.cli.metrics import metrics
 from sqlalchemy_fairqueue.cli.output import discard_results, print_message, results, write_error, writing
-from sqlalchemy_fairqueue.cli.plans import list_plans, remove_plan, set_plan
+from sqlalchemy_fairqueue.cli.plans import configure_plan, list_plans, remove_plan
 from sqlalchemy_fairqueue.cli.purge import purge
 from sqlalchemy_fairqueue.cli.report import make_report
 from sqlalchemy_fairqueue.cli.results import ExitStatus
 from sqlalchemy_fairqueue.cli.roles import roles
 from sqlalchemy_fairqueue.cli.runner import Command, add_command, print_error
 from sqlalchemy_fairqueue.cli.schedule_commands import (
-    add_schedule,
     list_schedules,
     pause_schedule,
     remove_schedule,
     resume_schedule,
     run_schedule,
+    set_schedule,
 )
 from sqlalchemy_fairqueue.cli.spark.commands import COMMANDS as SPARK_COMMANDS
 from sqlalchemy_fairqueue.cli.stats import channels, stats
@@ -85,7 +85,7 @@ program = typer.Typer(
 )
 dead = typer.Typer(no_args_is_help=True, help="Dead letters: messages that will not be tried again.")
 messages = typer.Typer(no_args_is_help=True, help="Messages that are not settled: which there are, and why they wait.")
-configure = typer.Typer(no_args_is_help=True, help="How a queue or a channel is served.")
+configure = typer.Typer(no_args_is_help=True, help="How a queue, a channel or a plan is served.")
 plans = typer.Typer(no_args_is_help=True, help="Plans: policies with a name, which channels follow.")
 schedules = typer.Typer(no_args_is_help=True, help="Schedules: messages that recur.")
 groups = typer.Typer(no_args_is_help=True, help="Groups: messages that one message follows when the last has ended.")
@@ -130,6 +130,7 @@ _COMMANDS: tuple[tuple[typer.Typer, str, Command], ...] = (
     (configure, "queue", configure_queue),
     (configure, "channel", configure_channel),
     (configure, "limit", configure_limit),
+    (configure, "plan", configure_plan),
     (program, "limits", limits),
     (dead, "list", list_dead),
     (dead, "show", show_dead),
@@ -144,10 +145,9 @@ _COMMANDS: tuple[tuple[typer.Typer, str, Command], ...] = (
     (groups, "show", show_group),
     (groups, "cancel", cancel_group),
     (plans, "list", list_plans),
-    (plans, "set", set_plan),
     (plans, "remove", remove_plan),
     (schedules, "list", list_schedules),
-    (schedules, "add", add_schedule),
+    (schedules, "set", set_schedule),
     (schedules, "pause", pause_schedule),
     (schedules, "resume", resume_schedule),
     (schedules, "run", run_schedule),

@@ -71,7 +71,7 @@ def list_schedules(
     return Result(document, tuple(parts))
 
 
-def add_schedule(
+def set_schedule(
     options: Options,
     *,
     name: Name,

@@ -42,7 +42,7 @@ def test_each_field_has_an_option(cli: Cli, engine: Engine) -> None:
         cli("configure", "queue", f"--channel-{name}", value, "--queue", f"all {field}")
         enqueue(engine, "new", queue=Queue(f"all {field}"))
         assert [stats.policy for stats in Queue(f"all {field}").channels(engine)] == [one]
-        cli("plans", "set", field, f"--{name}", value, "--queue", "documents")
+        cli("configure", "plan", field, f"--{name}", value, "--queue", "documents")
         assert [plan.policy for plan in QUEUE.plans.list(engine, field)] == [one]
     assert [name for name, _ in policy_rows(ChannelPolicy(**SAMPLES))] == [name.replace("_", " ") for name in SAMPLES]
     shown = cli("configure", "channel", "weight", "--queue", "documents", "--json").document["policy"]

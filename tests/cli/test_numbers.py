@@ -11,9 +11,9 @@ _COUNTS = (
     "top --once --limit", "top --count", "cancel", "messages show", "messages retry", "messages move", "dead show",
     "dead redrive", "dead list --after", "configure queue --max-concurrency", "configure queue --channel-weight",
     "configure channel a --weight", "configure channel a --max-concurrency", "configure channel a --max-backlog",
-    "configure limit shared --max-concurrency", "plans set free --weight", "plans set free --max-backlog",
-    "schedules add nightly --channel a --payload 1 --every 1h --priority",
-    "schedules add nightly --channel a --payload 1 --every 1h --max-attempts", "dashboard --port", "metrics --http",
+    "configure limit shared --max-concurrency", "configure plan free --weight", "configure plan free --max-backlog",
+    "schedules set nightly --channel a --payload 1 --every 1h --priority",
+    "schedules set nightly --channel a --payload 1 --every 1h --max-attempts", "dashboard --port", "metrics --http",
     "worker no:queue --concurrency", "worker no:queue --prefetch", "worker no:queue --max-bytes", "report --top",
 )  # fmt: skip
 _NO_COUNTS = ("", "9" * 5_000, "-1", "1.5", "1e5", "inf", "nan", "\u00b2", "0x10", "1 000")
@@ -21,7 +21,7 @@ _RATES = ("configure channel a --rate", "configure queue --rate", "configure lim
 _NO_RATES = ("", "9" * 5_000 + "/s", "1/s, burst " + "9" * 5_000, f"0.{'0' * 400}1/s", "inf/s", "nan/s", "-1/s", "1/0s")
 _DURATIONS = (
     "configure channel a --priority-aging", "configure queue --history-retention", "top --interval", "doctor --max-age",
-    "schedules add nightly --channel a --payload 1 --every", "dead purge --yes --older-than", "report --since",
+    "schedules set nightly --channel a --payload 1 --every", "dead purge --yes --older-than", "report --since",
     "history prune --older-than", "worker no:queue --lease", "worker no:queue --grace", "report --until",
     "dead list --since",
 )  # fmt: skip

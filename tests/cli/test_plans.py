@@ -8,8 +8,8 @@ from tests.cli.messages import QUEUE, enqueue
 
 def test_plans(cli: Cli, engine: Engine) -> None:
     """A plan is made, changed, followed, shown and removed; what is not named stays."""
-    cli("plans", "set", "gold", "--weight", "5", "--rate", "100/min", "--burst", "10", "--queue", "documents")
-    [made] = cli("plans", "set", "gold", "--max-backlog", "9", "--default", "--json").document["plans"]
+    cli("configure", "plan", "gold", "--weight", "5", "--rate", "100/min", "--burst", "10", "--queue", "documents")
+    [made] = cli("configure", "plan", "gold", "--max-backlog", "9", "--default", "--json").document["plans"]
     assert (made["channels"], made["is_default"], made["spread"]) == (0, True, True)
     assert (made["policy"]["weight"], made["policy"]["max_backlog"]) == (5, 9)
     enqueue(engine, "a")
@@ -41,8 +41,8 @@ def test_refusals(cli: Cli, engine: Engine) -> None:
         ["configure", "channel", "a", "--plan", "gold"],
         ["configure", "channel", "a", "--reset", "wait"],
         ["configure", "queue", "--default-plan", "gold"],
-        ["plans", "set", "gold", "--max-backlog", "1", "--no-max-backlog"],
+        ["configure", "plan", "gold", "--max-backlog", "1", "--no-max-backlog"],
     ):
         assert cli(*words).status == 2, words
-    assert cli("plans", "set", "gold").status == 1
+    assert cli("configure", "plan", "gold").status == 1
     assert cli("plans", "remove", "gold").status == 1

@@ -15,7 +15,7 @@ OWN = ("--queue", "documents", "--channel", "a")
 def test_added_and_listed(cli: Cli) -> None:
     """A schedule is made with all that is asked for, changed by another call, and shown."""
     words = ("--cron", "0 3 * * *", "--timezone", "Europe/Berlin", "--catch-up", "all", "--jitter", "5m")
-    made = cli("schedules", "add", "nightly", *OWN, *words, "--kind", "report", "--payload", '{"run": 1}', "--json")
+    made = cli("schedules", "set", "nightly", *OWN, *words, "--kind", "report", "--payload", '{"run": 1}', "--json")
     schedule = made.document["schedule"]
     assert (schedule["channel"], schedule["name"], schedule["cron"], schedule["timezone"], schedule["state"]) == (
         "a", "nightly", "0 3 * * *", "Europe/Berlin", "active",
@@ -24,7 +24,7 @@ def test_added_and_listed(cli: Cli) -> None:
     assert (schedule["kind"], schedule["content_size"], schedule["in_code"]) == ("report", 9, False)
 
     assert "schedule 'nightly' of channel 'a' of queue 'documents': next at 2" in (
-        cli("schedules", "add", "nightly", *OWN, "--every", "6h").out
+        cli("schedules", "set", "nightly", *OWN, "--every", "6h").out
     )
     listed = cli("schedules", "list", "--queue", "documents", "--json").document
     assert (listed["queue"], listed["more"]) == ("documents", False)
@@ -91,7 +91,7 @@ def test_what_is_not_there(cli: Cli, engine: Engine, verb: str) -> None:
 )
 def test_what_is_refused(cli: Cli, engine: Engine, words: tuple[str, ...], said: str) -> None:
     """Bad values are usage errors, and nothing is kept."""
-    found = cli("schedules", "add", "one", *OWN, *words)
+    found = cli("schedules", "set", "one", *OWN, *words)
     assert found.status == 2
     assert said in found.err
     assert QUEUE.schedules.list(engine) == []
