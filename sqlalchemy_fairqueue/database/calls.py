@@ -124,7 +124,11 @@ class Call(NamedTuple):
         """
         rows: list[Sequence[Any]] = []
         try:
-            if _is_alone(connection) and _sent_past(connection, [self], rows, as_bytes=as_bytes):
+            if (
+                _is_alone(connection)
+                and not is_watched(connection)
+                and _sent_past(connection, [self], rows, as_bytes=as_bytes)
+            ):
                 return rows[0]
         except StatementError as error:
             refuse(error, self.doing)
@@ -254,7 +258,7 @@ def commit_with(connection: Connection, calls: Sequence[Call]) -> list[Sequence[
     """
     rows: list[Sequence[Any]] = []
     try:
-        if not _sent_past(connection, calls, rows, commit=True):
+        if _has_listeners(connection) or not _sent_past(connection, calls, rows, commit=True):
             _send(connection, calls, rows)
     except StatementError as error:
         index = len(rows)
@@ -281,9 +285,9 @@ def _sent_past(
     commit: bool = False,
     as_bytes: bool = False,
 ) -> bool:
-    """Send calls past SQLAlchemy, if nobody watches and the driver can. SQLAlchemy raises what fails."""
+    """Send calls past SQLAlchemy, which nobody watches, if the driver can. SQLAlchemy raises what fails."""
     driver = driver_of(connection)
-    if not driver.passes_sqlalchemy or is_watched(connection):
+    if not driver.passes_sqlalchemy:
         return False
     statements = [call.clause.numbered(driver, call.parameters) for call in calls]
     try:
@@ -331,13 +335,16 @@ def note_failures(connection: Connection, note: Note) -> None:
 def executes_itself(dialect: Dialect) -> bool:
     """Whether nobody else executes the statements of a dialect in a way of their own."""
     own: Any = dialect.do_execute
-    return getattr(own, "__func__", None) is DefaultDialect.do_execute and all(
-        listener is _do_execute for listener in dialect.dispatch.do_execute
-    )
+    listeners = list(dialect.dispatch.do_execute)
+    return getattr(own, "__func__", None) is DefaultDialect.do_execute and listeners in ([], [_do_execute])
 
 
 def is_watched(connection: Connection) -> bool:
     """Whether anybody would miss what SQLAlchemy does around a statement: listeners of its events, or its log."""
+    return _has_listeners(connection) or not executes_itself(connection.dialect)
+
+
+def _has_listeners(connection: Connection) -> bool:
     # The flag that SQLAlchemy asks before each event, for the events themselves take longer than a statement. Without
     # the flag everybody counts as watched.
     engine = connection.engine
@@ -345,7 +352,6 @@ def is_watched(connection: Connection) -> bool:
         getattr(engine, "_has_events", True)
         or getattr(connection, "_has_events", True)
         or engine.logger.isEnabledFor(logging.INFO)
-        or not executes_itself(connection.dialect)
     )
 
 

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Engine
 
 from sqlalchemy_fairqueue.codecs import Codec, JsonCodec
 from sqlalchemy_fairqueue.database import Target, check_installed
-from sqlalchemy_fairqueue.database.drivers import check_driver
+from sqlalchemy_fairqueue.database.drivers import driver_of
 from sqlalchemy_fairqueue.database.engines import on, own_transaction, refused, run
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.unit_of_work import connection_of, joined, lock_order_of, record, send, session_of
@@ -124,11 +124,11 @@ class QueueBase:
         schema = self.schema
         if (session := session_of(where)) is not None:
             found = connection_of(session, self._target)
-            check_driver(found)
+            driver_of(found)
             check_installed(found, schema)
             return _settled(joined(session, self._target)[1], found, work) if settles else work(found)
         if isinstance(where, Connection):
-            check_driver(where)
+            driver_of(where)
             check_installed(where, schema)
             return _settled(lock_order_of(where), where, work) if settles else work(where)
         if isinstance(where, Engine):

@@ -3,14 +3,14 @@
 An enqueue locks entries of unique indexes: that of a new channel, and that of a key. A completion locks messages. Two
 transactions that take such locks in different orders could deadlock, so all transactions take them in one order:
 
-* ``operations`` holds the operations that a session can record;
-* ``lock_order`` knows the order, and how far into it each transaction is;
-* ``statements`` sends the operations in this order, by ``enqueues``, ``administration``, ``settlement`` and others;
+* ``operations`` holds the operations that a session can record, each with its phase and its locks;
+* ``work`` sorts them for their way to the server;
+* ``locks`` knows the order, how far into it each transaction is, and what is locked first;
+* ``statements`` sends the work in this order, by ``enqueues`` and ``settlement``;
 * ``records`` ties all of this to the life of a session.
 """
 
-from sqlalchemy_fairqueue.unit_of_work.commits import send_last
-from sqlalchemy_fairqueue.unit_of_work.lock_order import LockOrder, lock_order_of
+from sqlalchemy_fairqueue.unit_of_work.locks import LockOrder, lock_order_of
 from sqlalchemy_fairqueue.unit_of_work.operations import (
     Cancel,
     Configure,
@@ -35,7 +35,7 @@ from sqlalchemy_fairqueue.unit_of_work.records import discard, guard, joined, re
 from sqlalchemy_fairqueue.unit_of_work.sessions import connection as connection_of
 from sqlalchemy_fairqueue.unit_of_work.sessions import session_of
 from sqlalchemy_fairqueue.unit_of_work.settlement import settle, token_of
-from sqlalchemy_fairqueue.unit_of_work.statements import send, send_alone, send_together
+from sqlalchemy_fairqueue.unit_of_work.statements import send, send_alone, send_last, send_together
 
 __all__ = [
     "Cancel",

@@ -1,23 +1,29 @@
-"""Operations that a transaction can ask of a queue, as values, and the steps that they are sent in."""
+"""Operations that a transaction can ask of a queue, as values: each knows its phase, its locks, and how it is sent.
+
+A transaction sends its operations phase by phase, so that its locks come in one order (:mod:`.locks`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database import EncodedMessage, EncodedResult, ScheduleDefinition, Target
-from sqlalchemy_fairqueue.values import UNSET
+from sqlalchemy_fairqueue.database.calls import call
+from sqlalchemy_fairqueue.values import UNSET, ChannelPolicy
 
 if TYPE_CHECKING:
     from datetime import timedelta
     from uuid import UUID
 
+    from sqlalchemy import Connection
+
     from sqlalchemy_fairqueue.database import Call, CommitRefused
     from sqlalchemy_fairqueue.values import (
         CancelReceipt,
-        ChannelPolicy,
         Delivery,
         Enqueue,
         PolicyChanges,
@@ -56,6 +62,9 @@ __all__ = [
 ReceiptUpdate = Callable[[], None]
 """Fills in the outcome of an operation, to be called once that is certain."""
 
+ENQUEUES, GROUPS, CONFIGURATION, MESSAGES, SCHEDULES = range(5)
+"""The phases, in the order in which they are sent."""
+
 
 class Verb(Enum):
     """The ways to settle a delivery."""
@@ -91,6 +100,46 @@ class EnqueueMessage(NamedTuple):
     group_id: UUID | None = None
     adder: Delivery | None = None
 
+    @property
+    def phase(self) -> int:
+        """Its phase."""
+        return ENQUEUES
+
+
+SETTING, CHANGE, REMOVAL = range(3)
+
+
+class Locks(NamedTuple):
+    """What a configuration locks, and when it is sent.
+
+    Attributes:
+        order: Its place among the configurations of its queue; those of one place are sent in the order of their calls.
+        stage: SETTING: it locks nothing but rows of settings, and is sent before the other locks are taken. REMOVAL:
+            nothing else may use what it removes by then, so it is sent last. Else CHANGE.
+        queue: Whether it locks the row of its queue.
+        channel: The channel whose state it locks.
+        policy: Of that channel, if it is made now. None: it is not made.
+        changed_plan: The plan that it changes or removes.
+        used_plan: The plan that it puts a channel on.
+        limits: Whether its channel, or without one its queue, may get a limit by it, for which leased messages count.
+    """
+
+    order: tuple[int, bytes]
+    stage: int = CHANGE
+    queue: bool = False
+    channel: str | None = None
+    policy: ChannelPolicy | None = None
+    changed_plan: str | None = None
+    used_plan: str | None = None
+    limits: bool = False
+
+
+def _of_channel(channel: str | None, policy: ChannelPolicy | None = None, **others: Any) -> Locks:
+    """The locks of what changes a channel or, if that is None, its queue."""
+    if channel is None:
+        return Locks((2, b""), SETTING, queue=True)
+    return Locks((2, channel.encode()), channel=channel, policy=policy, **others)
+
 
 @dataclass(frozen=True, slots=True)
 class Configure:
@@ -112,12 +161,33 @@ class Configure:
     plan: str | Unset | None = UNSET
     reset: tuple[str, ...] = ()
 
+    phase: ClassVar[int] = CONFIGURATION
+
     @property
-    def limits_concurrency(self) -> bool:
-        """Whether the channel may get a max_concurrency by it."""
+    def locks(self) -> Locks:
+        """What it locks."""
+        plan = self.plan if isinstance(self.plan, str) else None
+        limits = plan is not None or "max_concurrency" in self.reset
         if "max_concurrency" in self.changes:
-            return self.changes["max_concurrency"] is not None
-        return isinstance(self.plan, str) or "max_concurrency" in self.reset
+            limits = self.changes["max_concurrency"] is not None
+        return _of_channel(self.channel, self.policy, used_plan=plan, limits=limits)
+
+    def send(self, connection: Connection) -> list[ReceiptUpdate]:
+        """Do it."""
+        if self.channel is None:
+            database.configure_queue(connection, self.target, self.changes, policy=self.policy)
+        else:
+            database.configure_channel(
+                connection,
+                self.target,
+                self.channel,
+                self.changes,
+                policy=self.policy,
+                plan=self.plan,
+                reset=self.reset,
+                notify=self.target.notify,
+            )
+        return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +196,18 @@ class Limit:
 
     target: Target
     changes: QueueLimits
+
+    phase: ClassVar[int] = CONFIGURATION
+
+    @property
+    def locks(self) -> Locks:
+        """What it locks: the leased messages of all channels too, before which come their states."""
+        return Locks((3, b""), queue=True, limits=any(value is not None for value in self.changes.values()))
+
+    def send(self, connection: Connection) -> list[ReceiptUpdate]:
+        """Do it."""
+        database.limit_queue(connection, self.target, self.changes, notify=self.target.notify)
+        return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +218,22 @@ class ConfigureLimit:
     name: str
     changes: PolicyChanges | None
 
+    phase: ClassVar[int] = CONFIGURATION
+
+    @property
+    def locks(self) -> Locks:
+        """What it locks."""
+        return Locks((0, self.name.encode()), REMOVAL if self.changes is None else SETTING)
+
+    def send(self, connection: Connection) -> list[ReceiptUpdate]:
+        """Do it. To remove one that does not exist is no error."""
+        if self.changes is None:
+            doing = f"remove limit {self.name!r}"
+            call(self.target.schema, "fq_remove_limit", doing, name=self.name).rows(connection)
+        else:
+            database.configure_limit(connection, self.target.schema, self.name, self.changes)
+        return []
+
 
 @dataclass(frozen=True, slots=True)
 class ConfigurePlan:
@@ -145,6 +243,23 @@ class ConfigurePlan:
     name: str
     changes: PolicyChanges | None
 
+    phase: ClassVar[int] = CONFIGURATION
+
+    @property
+    def locks(self) -> Locks:
+        """What it locks."""
+        stage = REMOVAL if self.changes is None else SETTING
+        return Locks((1, self.name.encode()), stage, queue=True, changed_plan=self.name)
+
+    def send(self, connection: Connection) -> list[ReceiptUpdate]:
+        """Do it. To remove one that does not exist is no error."""
+        if self.changes is None:
+            doing = f"remove plan {self.name!r} of queue {self.target.queue!r}"
+            self.target.call("fq_remove_plan", doing, name=self.name).rows(connection)
+        else:
+            database.configure_plan(connection, self.target, self.name, self.changes, notify=self.target.notify)
+        return []
+
 
 @dataclass(frozen=True, slots=True)
 class SetQueue:
@@ -152,6 +267,14 @@ class SetQueue:
 
     target: Target
     changes: QueueChanges
+
+    phase: ClassVar[int] = CONFIGURATION
+    locks: ClassVar[Locks] = Locks((2, b""), SETTING, queue=True)
+
+    def send(self, connection: Connection) -> list[ReceiptUpdate]:
+        """Do it."""
+        database.set_queue(connection, self.target, self.changes)
+        return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +293,21 @@ class Pause:
     paused: bool
     new: bool = False
 
+    phase: ClassVar[int] = CONFIGURATION
+
+    @property
+    def locks(self) -> Locks:
+        """What it locks."""
+        return _of_channel(self.channel, ChannelPolicy() if self.new else None)
+
+    def send(self, connection: Connection) -> list[ReceiptUpdate]:
+        """Do it."""
+        if self.paused:
+            database.pause(connection, self.target, self.channel, new=self.new)
+        else:
+            database.resume(connection, self.target, self.channel, notify=self.target.notify)
+        return []
+
 
 @dataclass(frozen=True, slots=True)
 class Purge:
@@ -178,6 +316,23 @@ class Purge:
     target: Target
     channel: str
     receipt: PurgeReceipt
+
+    phase: ClassVar[int] = CONFIGURATION
+
+    @property
+    def locks(self) -> Locks:
+        """What it locks."""
+        return _of_channel(self.channel)
+
+    def send(self, connection: Connection) -> list[ReceiptUpdate]:
+        """Do it."""
+        doing = f"purge channel {self.channel!r} of queue {self.target.queue!r}"
+        purged = self.target.call("fq_purge_channel", doing, channel=self.channel).value(connection)
+
+        def update() -> None:
+            self.receipt.purged = purged
+
+        return [update]
 
 
 class Settle(NamedTuple):
@@ -204,6 +359,11 @@ class Settle(NamedTuple):
     result: EncodedResult | None = None
 
     @property
+    def phase(self) -> int:
+        """Its phase."""
+        return MESSAGES
+
+    @property
     def message_id(self) -> int:
         """The message."""
         return self.delivery.message_id
@@ -217,6 +377,9 @@ class Cancel:
     message_id: int
     receipt: CancelReceipt
 
+    phase: ClassVar[int] = MESSAGES
+    verb: ClassVar[None] = None
+
 
 @dataclass(frozen=True, slots=True)
 class SetSchedule:
@@ -224,6 +387,8 @@ class SetSchedule:
 
     target: Target
     definition: ScheduleDefinition
+
+    phase: ClassVar[int] = SCHEDULES
 
     @property
     def channel(self) -> str:
@@ -235,6 +400,10 @@ class SetSchedule:
         """Its name."""
         return self.definition.name
 
+    def send(self, connection: Connection) -> None:
+        """Do it."""
+        database.set_schedule(connection, self.target, self.definition)
+
 
 @dataclass(frozen=True, slots=True)
 class RemoveSchedule:
@@ -243,6 +412,13 @@ class RemoveSchedule:
     target: Target
     channel: str
     name: str
+
+    phase: ClassVar[int] = SCHEDULES
+
+    def send(self, connection: Connection) -> None:
+        """Do it."""
+        doing = f"remove schedule {self.name!r} of channel {self.channel!r} of queue {self.target.queue!r}"
+        self.target.call("fq_remove_schedule", doing, channel=self.channel, name=self.name).rows(connection)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +429,12 @@ class PauseSchedule:
     channel: str
     name: str
     paused: bool
+
+    phase: ClassVar[int] = SCHEDULES
+
+    def send(self, connection: Connection) -> None:
+        """Do it."""
+        database.pause_schedule(connection, self.target, self.channel, self.name, paused=self.paused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,9 +457,11 @@ class MakeGroup:
     policy: ChannelPolicy
     sent: ReceiptUpdate
 
+    phase: ClassVar[int] = GROUPS
 
-Configuration = Configure | ConfigureLimit | ConfigurePlan | Limit | Pause | Purge | SetQueue
+
 MessageChange = Settle | Cancel
+Configuration = Configure | ConfigureLimit | ConfigurePlan | Limit | Pause | Purge | SetQueue
 ScheduleChange = SetSchedule | RemoveSchedule | PauseSchedule
 Operation = EnqueueMessage | MakeGroup | Configuration | MessageChange | ScheduleChange
 

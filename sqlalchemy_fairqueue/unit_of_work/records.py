@@ -16,6 +16,7 @@ Facts about the events (SQLAlchemy 2.0 and 2.1):
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -24,28 +25,27 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue.database.calls import note_failures
 from sqlalchemy_fairqueue.errors import UnsentWork, said
-from sqlalchemy_fairqueue.unit_of_work.commits import can_commit_with, commit_with
-from sqlalchemy_fairqueue.unit_of_work.lock_order import forget, lock_order_of
+from sqlalchemy_fairqueue.unit_of_work.locks import forget, lock_order_of
 from sqlalchemy_fairqueue.unit_of_work.sessions import (
     check_bind,
     check_open,
     committed_next,
-    connected,
     connection,
     is_committing,
     listen_last,
     transactions,
 )
-from sqlalchemy_fairqueue.unit_of_work.statements import send_routed
+from sqlalchemy_fairqueue.unit_of_work.statements import commit_with, send_work
+from sqlalchemy_fairqueue.unit_of_work.work import Work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from uuid import UUID
 
     from sqlalchemy import Connection
     from sqlalchemy.orm import SessionTransaction
 
-    from sqlalchemy_fairqueue.unit_of_work.lock_order import LockOrder
+    from sqlalchemy_fairqueue.unit_of_work.locks import LockOrder
     from sqlalchemy_fairqueue.unit_of_work.operations import Operation, ReceiptUpdate, Target
 
 # As many as SQLAlchemy itself flushes in a commit before it complains.
@@ -121,7 +121,9 @@ def record(session: Session, operations: Sequence[Operation]) -> None:
     if is_committing(root) and _is_past(session, root):
         found = _record_of(root)
         found.sent = True
-        _send(found, connected(session, operations))
+        work = Work()
+        work.add(operations, partial(connection, session))
+        _send(found, work)
         return
     ours = _record_of(innermost)
     while ours.parent is not None:
@@ -150,12 +152,13 @@ def send_recorded(session: Session) -> None:
             found.append(ours)
         transaction = transaction.parent
     # The outermost first: its work was recorded before that of the savepoints within.
-    work = [operation for ours in reversed(found) for operation in ours.work]
+    work = Work()
+    for ours in reversed(found):
+        work.add(ours.work, partial(connection, session))
     for ours in found:
         ours.work = []
-    routed = connected(session, work)
-    updates = send_routed(routed)
-    for where in {where for where, _ in routed}:
+    updates = send_work(work)
+    for where in {*work.connections.values()}:
         forget(where)
     for update in updates:
         update()
@@ -264,38 +267,36 @@ def _before_outermost_commit(session: Session) -> None:
             f"the queue work of this transaction could not be sent before ({found.failure}); roll the transaction back"
         )
     found.sent = False
-    if routed := _collected(session, found):
-        where = committed_next(session, _before_outermost_commit)
-        together = where is not None and can_commit_with(where, routed)
-        _send(found, routed, commit_with if together else send_routed)
+    work = _collected(session, found)
+    if work is not None:
+        _send(found, work, committed_next(session, _before_outermost_commit))
     found.sent = True
 
 
-def _collected(session: Session, ours: _Record) -> list[tuple[Connection, Operation]]:
-    """The recorded work, with its connections, once nothing is left to flush: its hooks may record more."""
-    routed: list[tuple[Connection, Operation]] = []
+def _collected(session: Session, ours: _Record) -> Work | None:
+    """The recorded work, if there is any, once nothing is left to flush: its hooks may record more."""
+    collected = None
     for _ in range(_FLUSHES):
         session.flush()
         while ours.work:
             work, ours.work = ours.work, []
+            collected = collected or Work()
             try:
-                routed += connected(session, work)
+                collected.add(work, partial(connection, session))
             except BaseException as error:
                 ours.failure = _text(error)
                 raise
         if session._is_clean():  # noqa: SLF001
             break
-    return routed
+    return collected
 
 
-def _send(
-    ours: _Record,
-    routed: list[tuple[Connection, Operation]],
-    send: Callable[[list[tuple[Connection, Operation]]], list[ReceiptUpdate]] = send_routed,
-) -> None:
-    ours.connections.update(where for where, _ in routed)
+def _send(ours: _Record, work: Work, committed: Connection | None = None) -> None:
+    """Send work. *committed*: the connection whose COMMIT comes next, with which it may travel."""
+    ours.connections.update(work.connections.values())
     try:
-        ours.updates += send(routed)
+        updates = None if committed is None else commit_with(work, committed)
+        ours.updates += send_work(work) if updates is None else updates
     except BaseException as error:
         ours.failure = _text(error)
         raise

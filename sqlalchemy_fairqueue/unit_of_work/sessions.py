@@ -16,16 +16,16 @@ from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.orm.session import SessionTransactionState
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncSession, async_scoped_session
-from sqlalchemy_fairqueue.database.drivers import check_driver
+from sqlalchemy_fairqueue.database.drivers import driver_of
 from sqlalchemy_fairqueue.errors import FairQueueError, UnsentWork, said
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from sqlalchemy import Connection
     from sqlalchemy.orm import SessionTransaction
 
-    from sqlalchemy_fairqueue.unit_of_work.operations import Operation, Target
+    from sqlalchemy_fairqueue.unit_of_work.operations import Target
 
 
 def session_of(candidate: object) -> Session | None:
@@ -90,24 +90,7 @@ def check_bind(session: Session, target: Target) -> None:
         with contextlib.suppress(Exception):
             bind = session.get_bind(**(target.bind_arguments or {}))
     if bind is not None:
-        check_driver(bind)
-
-
-def connected(session: Session, operations: Iterable[Operation]) -> list[tuple[Connection, Operation]]:
-    """Operations, each with the session's connection to the database that holds its queue.
-
-    Raises:
-        FairQueueError: As :func:`connection`.
-    """
-    # By identity: targets that are equal may be of several databases.
-    found: dict[int, Connection] = {}
-    routed = []
-    for operation in operations:
-        target = operation.target
-        if id(target) not in found:
-            found[id(target)] = connection(session, target)
-        routed.append((found[id(target)], operation))
-    return routed
+        driver_of(bind)
 
 
 def check_open(root: SessionTransaction, innermost: SessionTransaction) -> None:
@@ -117,7 +100,8 @@ def check_open(root: SessionTransaction, innermost: SessionTransaction) -> None:
         UnsentWork: One was rolled back, or the outermost was committed or prepared. Where a flush failed, its error is
             the cause.
     """
-    if SessionTransactionState.DEACTIVE in {_state(root), _state(innermost)}:
+    state = getattr(root, "_state", None)
+    if SessionTransactionState.DEACTIVE in {state, getattr(innermost, "_state", None)}:
         failure = _failure(innermost) or _failure(root)
         if failure is not None:
             raise UnsentWork(
@@ -129,7 +113,7 @@ def check_open(root: SessionTransaction, innermost: SessionTransaction) -> None:
             "the transaction was rolled back, so no queue work can be added to it; call rollback() first, "
             "or enqueue in after_soft_rollback when the session is active again"
         )
-    if _state(root) in {SessionTransactionState.COMMITTED, SessionTransactionState.PREPARED}:
+    if state in {SessionTransactionState.COMMITTED, SessionTransactionState.PREPARED}:
         raise UnsentWork(
             "the transaction was committed or prepared already, so no queue work can be added to it; "
             "enqueue in before_commit, or in a transaction of its own"
@@ -176,7 +160,3 @@ def listen_last(session: Session, hook: Callable[[Session], None]) -> None:
 def _failure(transaction: SessionTransaction) -> BaseException | None:
     """The error of a flush that made SQLAlchemy roll the transaction back. It holds the session: keep it nowhere."""
     return getattr(transaction, "_rollback_exception", None)
-
-
-def _state(transaction: SessionTransaction) -> object:
-    return getattr(transaction, "_state", None)

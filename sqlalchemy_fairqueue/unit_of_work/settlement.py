@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database import Token
 from sqlalchemy_fairqueue.errors import LeaseLost
-from sqlalchemy_fairqueue.unit_of_work.operations import Settle, Step, Verb
+from sqlalchemy_fairqueue.unit_of_work.operations import Step, Verb
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.unit_of_work.operations import Cancel, MessageChange, ReceiptUpdate, Target
+    from sqlalchemy_fairqueue.unit_of_work.operations import MessageChange, ReceiptUpdate, Settle, Target
     from sqlalchemy_fairqueue.values import CancelOutcome, CancelReceipt, Delivery
 
 # One that C calls: it is asked of each message that is completed.
@@ -29,13 +29,8 @@ def settle_and_cancel(connection: Connection, target: Target, changes: Sequence[
     Raises:
         LeaseLost: A delivery is not its holder's any more. The transaction must be rolled back.
     """
-    settles: list[Settle] = []
-    cancels: list[Cancel] = []
-    for change in changes:
-        if isinstance(change, Settle):
-            settles.append(change)
-        else:
-            cancels.append(change)
+    settles: list[Any] = [change for change in changes if change.verb is not None]
+    cancels: list[Any] = [change for change in changes if change.verb is None]
     if settles and cancels:
         database.lock_messages(connection, target, {change.message_id for change in changes})
     elif len({settle.verb for settle in settles}) > 1:

@@ -1,53 +1,42 @@
-"""Statements of queue work on a connection, in lock order, one a kind. This module knows nothing of sessions."""
+"""Queue work on its way to the server, in lock order, one statement a kind. This module knows nothing of sessions."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database import check_installed
-from sqlalchemy_fairqueue.database.drivers import check_driver
-from sqlalchemy_fairqueue.unit_of_work import phases
-from sqlalchemy_fairqueue.unit_of_work.administration import change_schedules, configure, removals, settings_of_queues
-from sqlalchemy_fairqueue.unit_of_work.enqueues import enqueue
-from sqlalchemy_fairqueue.unit_of_work.groups import members_by_target
-from sqlalchemy_fairqueue.unit_of_work.lock_order import LockOrder, lock_key, lock_order_of
-from sqlalchemy_fairqueue.unit_of_work.operations import (
-    Cancel,
-    Configuration,
-    EnqueueMessage,
-    MakeGroup,
-    MessageChange,
-    PauseSchedule,
-    RemoveSchedule,
-    ScheduleChange,
-    SetSchedule,
-    Settle,
-)
-from sqlalchemy_fairqueue.unit_of_work.phases import by_queue
-from sqlalchemy_fairqueue.unit_of_work.settlement import settle_and_cancel
+from sqlalchemy_fairqueue.unit_of_work import locks
+from sqlalchemy_fairqueue.unit_of_work.enqueues import enqueue, enqueue_step, members_by_target
+from sqlalchemy_fairqueue.unit_of_work.locks import lock_key, lock_order_of
+from sqlalchemy_fairqueue.unit_of_work.operations import CHANGE, REMOVAL, SETTING
+from sqlalchemy_fairqueue.unit_of_work.settlement import settle_and_cancel, settle_steps
+from sqlalchemy_fairqueue.unit_of_work.work import Work
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.unit_of_work.operations import Operation, ReceiptUpdate, Target
+    from sqlalchemy_fairqueue.unit_of_work.enqueues import Members
+    from sqlalchemy_fairqueue.unit_of_work.locks import Configured, LockOrder
+    from sqlalchemy_fairqueue.unit_of_work.operations import EnqueueMessage, Operation, ReceiptUpdate, Settle
+    from sqlalchemy_fairqueue.unit_of_work.work import Phases, Where
 
 
 def send(connection: Connection, operations: Iterable[Operation]) -> list[ReceiptUpdate]:
-    """Send operations on one connection, as :func:`send_routed` does on several."""
-    return send_routed([(connection, operation) for operation in operations])
+    """Send operations on one connection, as :func:`send_work` does on several."""
+    return send_work(_work(connection, operations))
 
 
-def send_routed(routed: Sequence[tuple[Connection, Operation]]) -> list[ReceiptUpdate]:
-    """Send operations in lock order: enqueues, configuration, settlements and cancels, then schedules, queue by queue.
+def send_work(work: Work) -> list[ReceiptUpdate]:
+    """Send work in lock order: enqueues, groups, configuration, settlements and cancels, then schedules.
 
-    With configuration, the locks that it shares with other work are taken first (:mod:`.phases`).
+    With configuration, the locks that it shares with other work are taken first (:mod:`.locks`). The queues of several
+    connections are taken in one order too: a deadlock between two databases is one that neither of them sees.
 
     Args:
-        routed: Each with its connection, which is in a transaction or about to begin one; in the order in which they
-            were asked for, which messages of a channel keep. The queues of several connections are taken in one order
-            too: a deadlock between two databases is one that neither of them sees.
+        work: On connections that are in a transaction or about to begin one.
 
     Returns:
         Updates of the receipts, to be called once the outcome is certain.
@@ -63,88 +52,99 @@ def send_routed(routed: Sequence[tuple[Connection, Operation]]) -> list[ReceiptU
         LeaseLost: A delivery is not its holder's any more. The transaction must be rolled back.
         UnknownGroup, MessageCancelled: From an enqueue into a group. The transaction must be rolled back.
     """
-    enqueues, groups, configurations, changes, schedules = by_kind(routed)
-    lock_orders = checked(routed, enqueues)
-    several = bool(configurations) and len(routed) > 1
-    leased: dict[phases.ConnectedTarget, list[int]] = {}
-    if several:
-        configurations, leased = _hold(configurations, enqueues)
-    members = members_by_target(enqueues, groups, leased)
-    later = {(connection, target): group for connection, target, group in by_queue(changes)}
-    updates: list[ReceiptUpdate] = []
-    for connection, target, messages in by_queue(enqueues):
-        afterwards = later.get((connection, target), [])
-        cancelled: dict[int, int] = {}
-        if any(isinstance(change, Cancel) for change in afterwards):
-            cancelled = _cancelled(connection, target, routed)
-        hold = [*leased.get((connection, target), ()), *(change.message_id for change in afterwards)]
-        updates += enqueue(connection, target, messages, hold, cancelled, members=members.get((connection, target)))
-        lock_orders[connection].advance(lock_key(one) for one in messages)
-    _note_settled(routed, lock_orders)
-    if several or leased:
-        phases.lock_messages(changes, leased)
-    for (connection, target), joining in members.items():
-        updates += joining.count(connection, target)
-    configurations, removed = removals(configurations)
-    for connection, target, group in [*by_queue(configurations), *by_queue(removed)]:
-        updates += configure(connection, target, group)
-    for (connection, target), afterwards in later.items():
-        updates += settle_and_cancel(connection, target, afterwards)
-    for connection, target, of_queue in by_queue(schedules):
-        change_schedules(connection, target, of_queue)
+    phases = work.sorted()
+    lock_orders = _checked(work, phases)
+    configured: Configured = [
+        (where, sorted(((one.locks, one) for one in group), key=lambda change: change[0].order))
+        for where, group in phases.configuration
+    ]
+    stages: tuple[int, ...] = SETTING, CHANGE
+    leased: dict[Where, list[int]] = {}
+    together = bool(configured) and sum(len(group) for phase in phases for _, group in phase) > 1
+    if together:
+        locks.lock_settings(configured)
+        if not phases.enqueues:
+            # Channels that are made now take these settings. With enqueues they keep to the ones that there were.
+            _configure(configured, (SETTING,))
+            stages = (CHANGE,)
+        locks.lock_channels(configured, phases.enqueues)
+        leased = locks.leased_messages(configured)
+    members = members_by_target(phases, leased)
+    updates = _enqueue(work, phases, leased, members)
+    for where, messages in phases.enqueues:
+        lock_orders[where[0]].advance(map(lock_key, messages))
+    for where, _ in (*phases.configuration, *phases.messages):
+        lock_orders[where[0]].settled = True
+    if together or leased:
+        locks.lock_messages(phases.messages, leased)
+    for where, joining in members.items():
+        updates += joining.count(*where)
+    updates += _configure(configured, stages)
+    updates += _configure(configured, (REMOVAL,))
+    for where, changes in phases.messages:
+        updates += settle_and_cancel(*where, changes)
+    for (connection, _), schedules in phases.schedules:
+        for change in sorted(schedules, key=lambda one: (one.channel.encode(), one.name.encode())):
+            change.send(connection)
     return updates
 
 
-def _note_settled(routed: Iterable[tuple[Connection, Operation]], lock_orders: Mapping[Connection, LockOrder]) -> None:
-    for connection, operation in routed:
-        if not isinstance(operation, (EnqueueMessage, MakeGroup, SetSchedule, RemoveSchedule, PauseSchedule)):
-            lock_orders[connection].settled = True
+def _enqueue(
+    work: Work, phases: Phases, leased: Mapping[Where, list[int]], members: Mapping[Where, Members]
+) -> list[ReceiptUpdate]:
+    later, updates = dict(phases.messages), []
+    for where, messages in phases.enqueues:
+        hold = [*leased.get(where, ()), *(change.message_id for change in later.get(where, ()))]
+        cancelled = work.cancelled.get(where, {})
+        updates += enqueue(*where, messages, hold, cancelled, members=members.get(where))
+    return updates
 
 
-def checked(
-    routed: Sequence[tuple[Connection, Operation]], enqueues: Sequence[tuple[Connection, EnqueueMessage]]
-) -> dict[Connection, LockOrder]:
-    """The lock orders of the connections, when all operations can be sent on them. It raises as :func:`send_routed`."""
-    lock_orders: dict[Connection, LockOrder] = {}
-    for connection in dict.fromkeys(connection for connection, _ in routed):
-        check_driver(connection)
-        lock_orders[connection] = lock_order_of(connection)
-        lock_orders[connection].check(lock_key(one) for where, one in enqueues if where is connection)
-    for connection, schema in dict.fromkeys((connection, operation.target.schema) for connection, operation in routed):
-        check_installed(connection, schema)
-    return lock_orders
+def commit_with(work: Work, connection: Connection) -> list[ReceiptUpdate] | None:
+    """Send work in lock order, and COMMIT, in one round trip; return the updates of its receipts.
 
+    None: nothing was sent, for somebody must look at an answer before the COMMIT, or the connection cannot.
 
-def _hold(
-    configurations: list[tuple[Connection, Configuration]], enqueues: Sequence[tuple[Connection, EnqueueMessage]]
-) -> tuple[list[tuple[Connection, Configuration]], dict[phases.ConnectedTarget, list[int]]]:
-    """Take the locks that configurations share with other work.
-
-    Returns:
-        The configurations that are still to be sent, and the messages by queue that they will lock to count them.
+    Raises:
+        LockOrderError, AutocommitError, SchemaMismatch: As :func:`send_work`; nothing was sent.
+        DuplicateMessage, ChannelFull, LeaseLost: The transaction was not committed, and must be rolled back.
     """
-    phases.lock_queues(configurations)
-    phases.lock_plans(configurations)
-    if not enqueues:
-        # Channels that are made now take these settings. With enqueues they keep to the ones that there were.
-        own, configurations = settings_of_queues(configurations)
-        for connection, target, group in by_queue(own):
-            configure(connection, target, group)
-    phases.lock_channels(configurations, enqueues)
-    return configurations, phases.leased_messages(configurations)
+    phases = work.sorted()
+    if (
+        {*work.connections.values()} != {connection}
+        or work.cancelled
+        or not phases.need_no_answer()
+        or not database.can_commit_with(connection)
+    ):
+        return None
+    _checked(work, phases)
+    settles = dict(phases.messages)
+    members = members_by_target(phases, {})
+    # These lock nothing.
+    steps = [step for (_, target), joining in members.items() for step in joining.make_steps(target)]
+    for where, messages in phases.enqueues:
+        hold = [one.message_id for one in settles.get(where, ())]
+        steps.append(enqueue_step(*where, messages, hold, counts_members=where in members))
+    for where, group in phases.messages:
+        steps += settle_steps(*where, cast("list[Settle]", group))
+    try:
+        answers = database.commit_with(connection, [step.call for step in steps])
+    except database.CommitRefused as refused:
+        raise steps[refused.index].failure(refused) from refused.__cause__
+    return [update for step, rows in zip(steps, answers, strict=True) for update in step.updates(rows)]
 
 
-def _cancelled(connection: Connection, target: Target, asked: Iterable[tuple[Connection, Operation]]) -> dict[int, int]:
-    """The messages of a queue to cancel, each with how many of its enqueues were asked for before."""
-    found: dict[int, int] = {}
-    before = 0
-    for where, operation in asked:
-        if where is connection and operation.target == target:
-            if isinstance(operation, EnqueueMessage):
-                before += 1
-            elif isinstance(operation, Cancel):
-                found.setdefault(operation.message_id, before)
-    return found
+def send_last(connection: Connection, operations: Iterable[Operation]) -> list[ReceiptUpdate]:
+    """Send operations, at least one, that nothing else follows in the connection's transaction.
+
+    The caller commits it as ever, although they may have travelled with COMMIT.
+
+    Raises:
+        FairQueueError: As :func:`send_work`. The transaction must be rolled back.
+    """
+    work = _work(connection, operations)
+    updates = commit_with(work, connection)
+    return send_work(work) if updates is None else updates
 
 
 def send_alone(connection: Connection, message: EnqueueMessage) -> list[ReceiptUpdate]:
@@ -164,43 +164,40 @@ def send_together(connection: Connection, messages: Sequence[EnqueueMessage]) ->
     """Send enqueues of one queue at once in a connection's transaction. If one is refused, none is added.
 
     Raises:
-        FairQueueError: As :func:`send_routed`; nothing was added, and the transaction is usable.
+        FairQueueError: As :func:`send_work`; nothing was added, and the transaction is usable.
     """
     if len(messages) == 1:
         return send(connection, messages)
-    check_driver(connection)
     lock_order_of(connection)
     with connection.begin_nested():
         return send(connection, messages)
 
 
-def by_kind(
-    routed: Sequence[tuple[Connection, Operation]],
-) -> tuple[
-    list[tuple[Connection, EnqueueMessage]],
-    list[tuple[Connection, MakeGroup]],
-    list[tuple[Connection, Configuration]],
-    list[tuple[Connection, MessageChange]],
-    list[tuple[Connection, ScheduleChange]],
-]:
-    """Operations by kind: enqueues, groups, configuration, settlements and cancels, schedules."""
-    # The pairs as they are: another one for each of many messages is work for the garbage collector.
-    enqueues = cast(
-        "list[tuple[Connection, EnqueueMessage]]", [one for one in routed if isinstance(one[1], EnqueueMessage)]
-    )
-    groups: list[tuple[Connection, MakeGroup]] = []
-    configurations: list[tuple[Connection, Configuration]] = []
-    changes: list[tuple[Connection, MessageChange]] = []
-    schedules: list[tuple[Connection, ScheduleChange]] = []
-    for connection, operation in () if len(enqueues) == len(routed) else routed:
-        if isinstance(operation, EnqueueMessage):
-            continue
-        if isinstance(operation, MakeGroup):
-            groups.append((connection, operation))
-        elif isinstance(operation, (Settle, Cancel)):
-            changes.append((connection, operation))
-        elif isinstance(operation, (SetSchedule, RemoveSchedule, PauseSchedule)):
-            schedules.append((connection, operation))
-        else:
-            configurations.append((connection, operation))
-    return enqueues, groups, configurations, changes, schedules
+def _work(connection: Connection, operations: Iterable[Operation]) -> Work:
+    work = Work()
+    work.add(operations, lambda _: connection)
+    return work
+
+
+def _checked(work: Work, phases: Phases) -> dict[Connection, LockOrder]:
+    """The lock orders of the connections, when all work can be sent on them. It raises as :func:`send_work`."""
+    lock_orders: dict[Connection, LockOrder] = {}
+    for connection in work.connections.values():
+        if connection not in lock_orders:
+            lock_orders[connection] = lock_order_of(connection)
+    for where, messages in phases.enqueues:
+        lock_orders[where[0]].check(messages)
+    for phase in phases:
+        for (connection, target), _ in phase:
+            check_installed(connection, target.schema)
+    return lock_orders
+
+
+def _configure(configured: Configured, stages: tuple[int, ...]) -> list[ReceiptUpdate]:
+    return [
+        update
+        for (connection, _), changes in configured
+        for locks, change in changes
+        if locks.stage in stages
+        for update in change.send(connection)
+    ]

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import FairQueueError, Queue
 from sqlalchemy_fairqueue.errors import UnsentWork
-from sqlalchemy_fairqueue.unit_of_work import lock_order, records
+from sqlalchemy_fairqueue.unit_of_work import locks, records
 from tests.unit_of_work.business import QUEUE, Upload
 
 
@@ -61,7 +61,7 @@ def _tables() -> dict[str, int]:
     return {
         "records": len(records._records),
         "listening": len(records._listening),
-        "lock orders": len(lock_order._lock_orders),
+        "lock orders": len(locks._lock_orders),
     }
 
 

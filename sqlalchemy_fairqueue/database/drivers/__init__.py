@@ -22,7 +22,6 @@ __all__ = [
     "Driver",
     "Listener",
     "NumberedStatement",
-    "check_driver",
     "driver_of",
     "is_in_autocommit",
 ]
@@ -44,12 +43,3 @@ def driver_of(bind: Engine | Connection) -> Driver:
         examples = " or ".join(driver.example for driver in _DRIVERS.values())
         raise InvalidArgument(f"the engine speaks {dialect.name}+{dialect.driver}; the queue needs {examples}")
     return found
-
-
-def check_driver(bind: Engine | Connection) -> None:
-    """Refuse engines and connections that are not to PostgreSQL through a driver that the queue works on.
-
-    Raises:
-        InvalidArgument: Another database or driver.
-    """
-    driver_of(bind)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     Values = Sequence[Any]
 
 T = TypeVar("T")
+_Prepared = tuple[bytes, "Parameters"]
+"""The name under which psycopg has prepared a statement, and its parameters."""
 
 NO_PIPELINE = 0
 """PQ_PIPELINE_OFF."""
@@ -108,58 +110,59 @@ def raw_cursor(driver: Any) -> Any:
     return kind(driver, row_factory=found.tuple_row)
 
 
-def texts(values: Values) -> list[Any] | None:
-    """Values as text parameters, bytes as they are; None: one of them has no text here.
+class Parameters(NamedTuple):
+    """Parameters of a statement as libpq takes them: texts, and bytes as they are.
 
     So a parameter has the same type in each call, and psycopg prepares a statement once.
     """
-    found: list[Any] = []
-    for value in values:
-        if value is None or isinstance(value, bytes):
-            found.append(value)
-        elif isinstance(value, str):
-            # libpq ends a text there; psycopg refuses it.
-            if "\x00" in value:
-                return None
-            found.append(value)
-        elif type(value) is int:
-            found.append(str(value))
-        elif type(value) is bool:
-            found.append("true" if value else "false")
-        else:
-            return None
-    return found
 
-
-class _Prepared(NamedTuple):
-    """A statement that psycopg has prepared, with its parameters as libpq takes them."""
-
-    name: bytes
-    parameters: list[bytes | None]
+    values: list[bytes | None]
+    types: tuple[int, ...]
     formats: list[int]
 
+    def for_cursor(self) -> list[Any]:
+        """The same as a cursor of psycopg takes them."""
+        binary = zip(self.values, self.formats, strict=True)
+        return [value if value is None or format_ == _BINARY else value.decode() for value, format_ in binary]
 
-def _prepared(driver: Any, statement: NumberedStatement, values: list[Any]) -> _Prepared | None:
-    """The statement as the connection has it prepared; None: it has not.
+
+def parameters(values: Values) -> Parameters | None:
+    """Values as parameters; None: one of them has no text here.
 
     Raises:
         UnicodeEncodeError: A text has no bytes in UTF-8.
     """
-    known = getattr(getattr(driver, "_prepared", None), "_names", None)
-    if not known or driver.prepare_threshold is None:
-        return None
-    binary = [isinstance(value, bytes) for value in values]
-    name = known.get((statement.encoded, tuple([_BYTEA if one else _UNKNOWN for one in binary])))
-    if name is None:
-        return None
-    parameters = [value if value is None or isinstance(value, bytes) else value.encode() for value in values]
-    return _Prepared(name, parameters, [_BINARY if one else _TEXT for one in binary])
+    found: list[bytes | None] = []
+    types: list[int] = []
+    formats: list[int] = []
+    for value in values:
+        encoded: bytes | None
+        type_, format_ = _UNKNOWN, _TEXT
+        if value is None:
+            encoded = None
+        elif isinstance(value, str):
+            # libpq ends a text there; psycopg refuses it.
+            if "\x00" in value:
+                return None
+            encoded = value.encode()
+        elif isinstance(value, bytes):
+            encoded, type_, format_ = value, _BYTEA, _BINARY
+        elif type(value) is int:
+            encoded = b"%d" % value
+        elif type(value) is bool:
+            encoded = b"true" if value else b"false"
+        else:
+            return None
+        found.append(encoded)
+        types.append(type_)
+        formats.append(format_)
+    return Parameters(found, tuple(types), formats)
 
 
 def send(
     connection: Connection,
     driver: Any,
-    statements: Sequence[tuple[NumberedStatement, list[Any]]],
+    statements: Sequence[tuple[NumberedStatement, Parameters]],
     rows: list[Sequence[Any]],
     *,
     commit: bool,
@@ -170,7 +173,7 @@ def send(
     Args:
         connection: SQLAlchemy's.
         driver: The driver's connection under it, which is plain, and without *commit* idle.
-        statements: Each with its parameters as :func:`texts`; one, without *commit*.
+        statements: Each with its parameters; one, without *commit*.
         rows: Gets the rows of each that the server executed, also when a later one or the COMMIT fails.
         commit: Whether to send COMMIT.
         as_bytes: Whether their rows come in the binary format.
@@ -178,11 +181,14 @@ def send(
     Returns:
         False: nothing was sent; psycopg has not prepared all of them.
     """
-    ready = []
+    known = getattr(getattr(driver, "_prepared", None), "_names", None)
+    if not known or driver.prepare_threshold is None:
+        return False
+    ready: list[tuple[bytes, Parameters]] = []
     for statement, values in statements:
-        if (one := _prepared(driver, statement, values)) is None:
+        if (name := known.get((statement.encoded, values.types))) is None:
             return False
-        ready.append(one)
+        ready.append((name, values))
     pgconn, failure = driver.pgconn, None
     result_format = _BINARY if as_bytes else _TEXT
     if commit:
@@ -202,7 +208,7 @@ def send(
         answers = results = _waited(connection, driver, executed(pgconn, ready[0], result_format))
     failure = failure_of(answers, driver) or failure
     for result in results:
-        if failure is None or not _is_refused(result):
+        if failure is None or result.status in _FINE:
             # By the adapters of the connection.
             transformer = names().transformer(driver)
             transformer.set_pgresult(result)
@@ -214,7 +220,8 @@ def send(
 
 def executed(pgconn: Any, statement: _Prepared, result_format: int) -> Generator[Any, Any, list[Any]]:
     """Execute a statement; psycopg waits for it."""
-    pgconn.send_query_prepared(statement.name, statement.parameters, statement.formats, result_format=result_format)
+    name, values = statement
+    pgconn.send_query_prepared(name, values.values, values.formats, result_format=result_format)
     return (yield from names().execute(pgconn))
 
 
@@ -235,8 +242,8 @@ def pipelined(
     try:
         if begin is not None:
             pgconn.send_query_params(begin, None)
-        for one in statements:
-            pgconn.send_query_prepared(one.name, one.parameters, one.formats, result_format=result_format)
+        for name, values in statements:
+            pgconn.send_query_prepared(name, values.values, values.formats, result_format=result_format)
         pgconn.send_query_params(b"commit", None)
         pgconn.pipeline_sync()
         # It reads while it writes: the server may answer before it has read the last megabytes.
@@ -259,15 +266,13 @@ def last_words(pgconn: Any, statements: int) -> list[Any]:
     return [result for result in results if result is not None]
 
 
-def _is_refused(result: Any) -> bool:
-    """Whether a result is an error."""
-    return bool(result.status not in _FINE)
-
-
 def failure_of(results: Sequence[Any], driver: Any) -> Exception | None:
     """The error of psycopg for the first result that is one, if any is."""
-    refused = next((one for one in results if _is_refused(one)), None)
-    return None if refused is None else names().error(refused, encoding=driver.info.encoding)
+    for result in results:
+        if result.status not in _FINE:
+            error: Exception = names().error(result, encoding=driver.info.encoding)
+            return error
+    return None
 
 
 def begin_statement(connection: Any) -> bytes | None:

@@ -84,23 +84,24 @@ class Psycopg(Driver):
         driver: Any = connection.connection.driver_connection
         if not libpq.is_plain(driver) or not (commit or libpq.is_idle(driver)):
             return False
-        known: list[tuple[NumberedStatement, list[Any]]] = []
+        known: list[tuple[NumberedStatement, libpq.Parameters]] = []
         for statement, given in statements:
-            if (values := libpq.texts(given)) is None:
+            if (values := libpq.parameters(given)) is None:
                 return False
             known.append((statement, values))
         if libpq.send(connection, driver, known, rows, commit=commit, as_bytes=as_bytes):
             return True
         # Its cursors prepare what they see often.
         if commit:
-            self._commit(connection, driver, [(one.sql, values) for one, values in known], rows, libpq.raw_cursor)
+            texts = [(one.sql, values.for_cursor()) for one, values in known]
+            self._commit(connection, driver, texts, rows, libpq.raw_cursor)
             return True
         if not driver.autocommit:
             # Its cursor would begin a transaction.
             connection.execution_options(isolation_level="AUTOCOMMIT")
         cursor = libpq.raw_cursor(driver)
         [(statement, values)] = known
-        executed = cursor.execute(statement.sql, values, binary=as_bytes)
+        executed = cursor.execute(statement.sql, values.for_cursor(), binary=as_bytes)
         if connection.dialect.is_async:
             libpq.awaited_on(connection, executed)
             rows.append(libpq.awaited_on(connection, cursor.fetchall()))
