@@ -6,6 +6,7 @@ A single call takes its locks in the right order by itself. A transaction with c
 of all its queues first: rows of queues, plans, states of channels, messages by id. Keys come with the enqueues. Each
 row is locked in the phase of its kind, before any call that needs it.
 """
+
 from __future__ import annotations
 
 from itertools import chain
