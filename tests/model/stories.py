@@ -56,6 +56,15 @@ class Stories(Consuming):
             if batch:
                 self.settle_in(None, batch, verb, timedelta(), now=True)
 
+    @rule(consumer=st.integers(0, CONSUMERS - 1), which=st.integers(0, 20))
+    @precondition(lambda self: self.books.messages)
+    def complete_what_is_withdrawn(self, consumer: int, which: int) -> None:
+        """A message is withdrawn while a consumer holds some, and all of them are completed."""
+        batch = self.take(consumer, 3, timedelta(seconds=30))
+        if batch:
+            self.cancel(None, which, out=True, now=True)
+            self.settle_in(None, batch, Verb.COMPLETE, timedelta(), now=True)
+
     @rule(channel=CHANNELS, resumed=st.booleans())
     def pause_for_a_while(self, channel: str, *, resumed: bool) -> None:
         """An urgent message comes to a channel that is paused, and somebody hears of it; it may be resumed."""
