@@ -17,7 +17,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from uuid import UUID
 
-from sqlalchemy_fairqueue.errors import PayloadError, said
+from sqlalchemy_fairqueue.errors import PayloadError
+from sqlalchemy_fairqueue.texts import said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

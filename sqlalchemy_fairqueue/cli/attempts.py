@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, number_column, text_table
-from sqlalchemy_fairqueue.errors import clean, last_line
+from sqlalchemy_fairqueue.texts import clean, last_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,7 @@ import sys
 
 from sqlalchemy_fairqueue.cli.errors import CommandError, usage_error
 from sqlalchemy_fairqueue.cli.results import ExitStatus
-from sqlalchemy_fairqueue.errors import clean
+from sqlalchemy_fairqueue.texts import clean
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Literal
 
-from sqlalchemy_fairqueue.errors import InvalidArgument, clean
+from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.texts import clean
 from sqlalchemy_fairqueue.times import parsed_duration
 from sqlalchemy_fairqueue.values import Rate
 

@@ -18,7 +18,8 @@ from sqlalchemy_fairqueue.cli.results import ExitStatus, Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, key_values, number_column, text_table
 from sqlalchemy_fairqueue.cli.waits import takers, wait_document
 from sqlalchemy_fairqueue.database import Target
-from sqlalchemy_fairqueue.errors import PayloadError, last_line
+from sqlalchemy_fairqueue.errors import PayloadError
+from sqlalchemy_fairqueue.texts import last_line
 from sqlalchemy_fairqueue.values import MessageDetails
 
 _MOST_AHEAD = 1000

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from sqlalchemy_fairqueue.cli.errors import CommandError
 from sqlalchemy_fairqueue.cli.results import ExitStatus
-from sqlalchemy_fairqueue.errors import clean
+from sqlalchemy_fairqueue.texts import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

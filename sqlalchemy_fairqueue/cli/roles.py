@@ -10,7 +10,6 @@ from sqlalchemy_fairqueue.cli.installation import current_role, open_installatio
 from sqlalchemy_fairqueue.cli.options import Options
 from sqlalchemy_fairqueue.cli.results import ExitStatus, Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, cell, text_table
-from sqlalchemy_fairqueue.errors import clean
 from sqlalchemy_fairqueue.sql import (
     PUBLIC,
     RoleGrant,
@@ -23,6 +22,7 @@ from sqlalchemy_fairqueue.sql import (
     role_functions,
     schema_argument,
 )
+from sqlalchemy_fairqueue.texts import clean
 
 _COLUMNS = (
     Column("role"),

@@ -18,8 +18,8 @@ from sqlalchemy_fairqueue.cli.tables import BLANK, Column, cell, number_column, 
 from sqlalchemy_fairqueue.cli.waits import wait_cells, wait_document
 from sqlalchemy_fairqueue.database import stats_by_queue
 from sqlalchemy_fairqueue.database.engines import run
-from sqlalchemy_fairqueue.errors import clean
 from sqlalchemy_fairqueue.figures import age, channel_waits
+from sqlalchemy_fairqueue.texts import clean
 from sqlalchemy_fairqueue.values import ChannelStats, QueueStats, Wait
 
 MAX_CHANNELS = 100_000

@@ -39,9 +39,10 @@ from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.target import application_reference, choose_database, engine_beside
 from sqlalchemy_fairqueue.cli.urls import connect_arguments, display_url, same_database
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
-from sqlalchemy_fairqueue.errors import FairQueueError, clean
+from sqlalchemy_fairqueue.errors import FairQueueError
 from sqlalchemy_fairqueue.logs import JsonFormatter
 from sqlalchemy_fairqueue.queue.handlers import handlers_of, session_type_of
+from sqlalchemy_fairqueue.texts import clean
 
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values import Leftovers

@@ -28,9 +28,9 @@ from sqlalchemy_fairqueue.errors import (
     UnknownChannel,
     UnknownGroup,
     UnknownSchedule,
-    logged,
 )
 from sqlalchemy_fairqueue.queue.base import schema_of
+from sqlalchemy_fairqueue.texts import logged
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping

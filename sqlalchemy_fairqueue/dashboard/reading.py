@@ -17,9 +17,9 @@ from sqlalchemy_fairqueue.cli.doctor.examination import examine
 from sqlalchemy_fairqueue.cli.doctor.findings import Role as Work
 from sqlalchemy_fairqueue.cli.errors import CommandError
 from sqlalchemy_fairqueue.database.engines import READ_COMMITTED, aread_again, blocking, isolate, on, read_again, run
-from sqlalchemy_fairqueue.errors import logged
 from sqlalchemy_fairqueue.figures import DUTY, PATIENCE_SECONDS, SharedFigures
 from sqlalchemy_fairqueue.queue import Queue
+from sqlalchemy_fairqueue.texts import logged
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence

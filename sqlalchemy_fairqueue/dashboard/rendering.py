@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from sqlalchemy_fairqueue.cli.formats import format_duration, plural
-from sqlalchemy_fairqueue.errors import clean
+from sqlalchemy_fairqueue.texts import clean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

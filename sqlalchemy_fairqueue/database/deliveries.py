@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy_fairqueue.database.calls import Call, call, may_notify
 from sqlalchemy_fairqueue.database.clauses import Shape, argument
 from sqlalchemy_fairqueue.database.errors import sqlstate_of
-from sqlalchemy_fairqueue.errors import said
+from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.times import duration, instant, microseconds
 from sqlalchemy_fairqueue.values import Lease
 

@@ -9,10 +9,11 @@ from prometheus_client.registry import Collector
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from sqlalchemy_fairqueue.errors import FairQueueError, InvalidArgument, logged
+from sqlalchemy_fairqueue.errors import FairQueueError, InvalidArgument
 from sqlalchemy_fairqueue.figures import SharedFigures
 from sqlalchemy_fairqueue.metrics.families import queue_families, up_family, worker_families
 from sqlalchemy_fairqueue.queue.base import schema_of
+from sqlalchemy_fairqueue.texts import logged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -13,9 +13,10 @@ from opentelemetry import metrics, trace
 from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.trace import SpanKind, Status, StatusCode, TraceFlags, get_current_span
 
-from sqlalchemy_fairqueue.errors import InvalidArgument, logged
+from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.otel.propagation import extracted, injected, links
 from sqlalchemy_fairqueue.queue.instrumentation import installed
+from sqlalchemy_fairqueue.texts import logged
 from sqlalchemy_fairqueue.values import Bury, Outcome, Release, Retry
 
 if TYPE_CHECKING:

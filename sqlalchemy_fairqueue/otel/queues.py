@@ -9,9 +9,10 @@ from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 from sqlalchemy.exc import SQLAlchemyError
 
-from sqlalchemy_fairqueue.errors import FairQueueError, logged
+from sqlalchemy_fairqueue.errors import FairQueueError
 from sqlalchemy_fairqueue.figures import SharedFigures
 from sqlalchemy_fairqueue.queue.base import schema_of
+from sqlalchemy_fairqueue.texts import logged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

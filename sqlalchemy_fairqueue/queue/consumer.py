@@ -20,7 +20,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.codecs import decoded, headers_of
 from sqlalchemy_fairqueue.database.deliveries import is_about_data
-from sqlalchemy_fairqueue.errors import clean, logged, shortened
+from sqlalchemy_fairqueue.texts import clean, logged, shortened
 from sqlalchemy_fairqueue.values import Batch, Once, delivery_of
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.database import EncodedResult
-from sqlalchemy_fairqueue.errors import PayloadError, clean, said
+from sqlalchemy_fairqueue.errors import PayloadError
+from sqlalchemy_fairqueue.texts import clean, said
 from sqlalchemy_fairqueue.values import RESULT_BYTES
 
 if TYPE_CHECKING:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, Union, get_args, 
 
 import msgspec
 
-from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError, said
+from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.queue.losses import find_loss
 from sqlalchemy_fairqueue.queue.signatures import annotations_of
+from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.values import EnqueueOptions, Outcome
 
 if TYPE_CHECKING:

@@ -24,7 +24,8 @@ from sqlalchemy import event
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue.database.calls import note_failures
-from sqlalchemy_fairqueue.errors import UnsentWork, said
+from sqlalchemy_fairqueue.errors import UnsentWork
+from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.unit_of_work.locks import forget, lock_order_of
 from sqlalchemy_fairqueue.unit_of_work.sessions import (
     check_bind,

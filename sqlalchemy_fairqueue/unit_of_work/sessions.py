@@ -17,7 +17,8 @@ from sqlalchemy.orm.session import SessionTransactionState
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncSession, async_scoped_session
 from sqlalchemy_fairqueue.database.drivers import driver_of
-from sqlalchemy_fairqueue.errors import FairQueueError, UnsentWork, said
+from sqlalchemy_fairqueue.errors import FairQueueError, UnsentWork
+from sqlalchemy_fairqueue.texts import said
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.errors import clean
+from sqlalchemy_fairqueue.texts import clean
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -13,10 +13,11 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine, AsyncSession
 from sqlalchemy_fairqueue.database.engines import refused
-from sqlalchemy_fairqueue.errors import FairQueueError, WorkerError, said
+from sqlalchemy_fairqueue.errors import FairQueueError, WorkerError
 from sqlalchemy_fairqueue.figures.leftovers import read_leftovers
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES
 from sqlalchemy_fairqueue.queue.handlers import session_type_of
+from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.values import RetryPolicy
 from sqlalchemy_fairqueue.worker.executors.tasks import TaskExecutor
 from sqlalchemy_fairqueue.worker.health import Health

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.database.calls import call
-from sqlalchemy_fairqueue.errors import logged
+from sqlalchemy_fairqueue.texts import logged
 from sqlalchemy_fairqueue.times import microseconds
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
 from sqlalchemy_fairqueue.worker.telemetry import log

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.database.installation import check_writable, version
-from sqlalchemy_fairqueue.errors import logged
+from sqlalchemy_fairqueue.texts import logged
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
 
 if TYPE_CHECKING:

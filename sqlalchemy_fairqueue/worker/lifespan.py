@@ -11,8 +11,9 @@ import contextlib
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.errors import StartError, WorkerError, logged, said, traced
+from sqlalchemy_fairqueue.errors import StartError, WorkerError
 from sqlalchemy_fairqueue.queue.lifespan import lifespan_of
+from sqlalchemy_fairqueue.texts import logged, said, traced
 from sqlalchemy_fairqueue.worker.operating_system import in_thread
 from sqlalchemy_fairqueue.worker.telemetry import log
 

@@ -18,7 +18,8 @@ import traceback
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from sqlalchemy_fairqueue.errors import InvalidArgument, said
+from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.texts import said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

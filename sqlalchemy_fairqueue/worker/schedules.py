@@ -18,7 +18,8 @@ from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database.errors import is_away, is_serialization_failure, sqlstate_of
-from sqlalchemy_fairqueue.errors import FairQueueError, NotGranted, logged, said
+from sqlalchemy_fairqueue.errors import FairQueueError, NotGranted
+from sqlalchemy_fairqueue.texts import logged, said
 from sqlalchemy_fairqueue.values import planned, timing_of
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
 from sqlalchemy_fairqueue.worker.telemetry import log

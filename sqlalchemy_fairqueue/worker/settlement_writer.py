@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from sqlalchemy.exc import DataError, DBAPIError, ProgrammingError
 
 from sqlalchemy_fairqueue.database.errors import is_away, is_serialization_failure, sqlstate_of
-from sqlalchemy_fairqueue.errors import FairQueueError, LeaseLost, logged, said
+from sqlalchemy_fairqueue.errors import FairQueueError, LeaseLost
 from sqlalchemy_fairqueue.queue.instrumentation import settled, settling
+from sqlalchemy_fairqueue.texts import logged, said
 from sqlalchemy_fairqueue.unit_of_work import Verb, settle
 from sqlalchemy_fairqueue.worker.decisions import fallback, of_own_verb
 from sqlalchemy_fairqueue.worker.telemetry import log, log_message

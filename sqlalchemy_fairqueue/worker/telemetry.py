@@ -9,7 +9,7 @@ import traceback
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.errors import clean
+from sqlalchemy_fairqueue.texts import clean
 from sqlalchemy_fairqueue.worker.distributions import AttemptDistributions
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sqlalchemy_fairqueue.database import LONGEST_WAIT
-from sqlalchemy_fairqueue.errors import logged
+from sqlalchemy_fairqueue.texts import logged
 from sqlalchemy_fairqueue.worker.telemetry import log
 
 Clock = Callable[[], float]

@@ -10,7 +10,7 @@ from sqlalchemy_fairqueue.cli.formats import (
     parse_rate,
     plural,
 )
-from sqlalchemy_fairqueue.errors import clean, last_line
+from sqlalchemy_fairqueue.texts import clean, last_line
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,10 @@ from sqlalchemy.orm import Session
 
 import sqlalchemy_fairqueue
 from sqlalchemy_fairqueue import Delivery, Queue, RetryPolicy, Worker
-from sqlalchemy_fairqueue.errors import StartError, logged
+from sqlalchemy_fairqueue.errors import StartError
 from sqlalchemy_fairqueue.logs import JsonFormatter
 from sqlalchemy_fairqueue.metrics import QueueCollector
+from sqlalchemy_fairqueue.texts import logged
 from tests.drivers.conftest import face, make_face, queue
 from tests.drivers.faces import Face
 from tests.fixtures.database import Database

@@ -39,10 +39,10 @@ from sqlalchemy_fairqueue.errors import (
     UnknownSchedule,
     UnsentWork,
     WorkerError,
-    said,
 )
 from sqlalchemy_fairqueue.models import ReadOnlyModel
 from sqlalchemy_fairqueue.sql import latest_version
+from sqlalchemy_fairqueue.texts import said
 
 _ERRORS = [
     AutocommitError("x"),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from sqlalchemy_fairqueue.errors import logged, traced
+from sqlalchemy_fairqueue.texts import logged, traced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,8 +17,9 @@ import threading
 from multiprocessing import resource_tracker, util
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.errors import HandlerCrashed, WorkerError, said
+from sqlalchemy_fairqueue.errors import HandlerCrashed, WorkerError
 from sqlalchemy_fairqueue.queue.handlers import handlers_of
+from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.worker.decisions import RemoteError
 from sqlalchemy_fairqueue.worker.executors import child_main
 
