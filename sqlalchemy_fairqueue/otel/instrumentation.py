@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Span, SpanContext, TracerProvider
 
-    from sqlalchemy_fairqueue.queue.contexts import Context
+    from sqlalchemy_fairqueue.queue.instrumentation import Handled
     from sqlalchemy_fairqueue.values import Delivery, Enqueue
 
 Relation = Literal["link", "child"]
@@ -153,18 +153,18 @@ class _OpenTelemetry:
         with self._lock:
             return [Observation(count, _measured(queue, "enqueue")) for queue, count in self._sent.items()]
 
-    def around(self, context: Context, proceed: Callable[[], Any]) -> Any:
+    def around(self, context: Handled, proceed: Callable[[], Any]) -> Any:
         """A process span around a plain handler."""
         with self._processing(context) as span:
             return _seen(span, proceed())
 
-    async def around_async(self, context: Context, proceed: Callable[[], Awaitable[Any]]) -> Any:
+    async def around_async(self, context: Handled, proceed: Callable[[], Awaitable[Any]]) -> Any:
         """A process span around an async handler."""
         with self._processing(context) as span:
             return _seen(span, await proceed())
 
     @contextmanager
-    def _processing(self, context: Context) -> Iterator[Span]:
+    def _processing(self, context: Handled) -> Iterator[Span]:
         delivery = context.delivery
         origin = extracted(delivery.headers)
         child = self._process == "child" and origin is not None

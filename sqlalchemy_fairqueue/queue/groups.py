@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar
 from uuid import UUID, uuid4
 
 from sqlalchemy_fairqueue import database
@@ -33,13 +33,27 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from sqlalchemy_fairqueue.database import Target
-    from sqlalchemy_fairqueue.queue.jobs import Job
     from sqlalchemy_fairqueue.queue.verbs import AnySession, Where
     from sqlalchemy_fairqueue.unit_of_work import EnqueueMessage
     from sqlalchemy_fairqueue.values import Delivery, GroupCancellation, Receipt
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class _Job(Protocol[P]):
+    """What a group asks of a job."""
+
+    kind: str
+
+    @property
+    def queue(self) -> QueueBase:
+        """The queue that it is of."""
+        ...
+
+    def prepare(self, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Enqueue:
+        """The message of a call."""
+        ...
 
 
 class _Members:
@@ -52,7 +66,7 @@ class _Members:
         self._session = session
         self._adder = adder
 
-    def enqueue(self, job: Job[..., P, R], /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Receipt:
+    def enqueue(self, job: _Job[P], /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Receipt:
         """Add a call of a job to the group, as ``Job.enqueue`` adds one: with the session's COMMIT.
 
         Args:

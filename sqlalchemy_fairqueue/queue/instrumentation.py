@@ -12,8 +12,16 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from sqlalchemy_fairqueue.queue.contexts import Context
     from sqlalchemy_fairqueue.values import Delivery, Enqueue
+
+
+class Handled(Protocol):
+    """What the context of a handler shows of it here."""
+
+    @property
+    def delivery(self) -> Delivery:
+        """The delivery that it handles."""
+        ...
 
 
 class Instrumentation(Protocol):
@@ -23,11 +31,11 @@ class Instrumentation(Protocol):
         """Return headers for all messages of a call. A message that has one of them itself gets none of them."""
         ...
 
-    def around(self, context: Context, proceed: Callable[[], Any]) -> Any:
+    def around(self, context: Handled, proceed: Callable[[], Any]) -> Any:
         """Call a plain handler, and return what it returned."""
         ...
 
-    def around_async(self, context: Context, proceed: Callable[[], Awaitable[Any]]) -> Awaitable[Any]:
+    def around_async(self, context: Handled, proceed: Callable[[], Awaitable[Any]]) -> Awaitable[Any]:
         """Call an async handler, and return what it returned."""
         ...
 

@@ -14,7 +14,7 @@ from sqlalchemy_fairqueue.errors import InvalidArgument, WorkerError
 from sqlalchemy_fairqueue.queue.base import QueueBase
 from sqlalchemy_fairqueue.queue.contexts import Context, acalled, called
 from sqlalchemy_fairqueue.queue.instrumentation import installed
-from sqlalchemy_fairqueue.queue.signatures import parameters_of
+from sqlalchemy_fairqueue.queue.signatures import is_asynchronous, parameters_of
 
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue.handlers import Handler
@@ -146,8 +146,3 @@ def call_of(
         around = instrumentation.around_async if handler.asynchronous else instrumentation.around
         call = partial(around, context, call)
     return call
-
-
-def is_asynchronous(function: Callable[..., Any]) -> bool:
-    """Whether what a function returns is to be awaited."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - asks for the method

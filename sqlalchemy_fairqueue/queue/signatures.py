@@ -66,3 +66,8 @@ def class_of(hint: Any) -> type | None:
 
 def _text(annotation: Any) -> Any:
     return annotation.__forward_arg__ if isinstance(annotation, ForwardRef) else annotation
+
+
+def is_asynchronous(function: Callable[..., Any]) -> bool:
+    """Whether what a function returns is to be awaited."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - asks for the method

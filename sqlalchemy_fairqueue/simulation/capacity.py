@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.simulation.trace import Numbers, Trace
     from sqlalchemy_fairqueue.values import ChannelPolicy
 
-UNHANDLED = ("expired", "released")
-"""Outcomes of attempts that count as not handled: their lease ended, or they were given back."""
-
 _QUARTERS = 4
 _NO_LIMIT = 2**62
 

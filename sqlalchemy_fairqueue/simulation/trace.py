@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.simulation.capacity import UNHANDLED
 from sqlalchemy_fairqueue.simulation.state import Attempt, Message, records
 
 if TYPE_CHECKING:
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.int64]
 
+UNHANDLED = ("expired", "released")
+"""Outcomes of attempts that count as not handled: their lease ended, or they were given back."""
 PRIORITY = "priority"
 """An optional column of a history: the priority that a message was enqueued with, or null."""
 

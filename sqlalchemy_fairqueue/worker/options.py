@@ -6,9 +6,12 @@ Nothing here asks the database.
 from __future__ import annotations
 
 import inspect
+import multiprocessing
 import os
+import pickle
 import secrets
 import socket
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -19,13 +22,13 @@ from sqlalchemy import Engine, QueuePool
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine, AsyncSession
 from sqlalchemy_fairqueue.database.drivers import driver_of
-from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.errors import InvalidArgument, WorkerError
 from sqlalchemy_fairqueue.queue import Queue
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES, MOST_BYTES
 from sqlalchemy_fairqueue.queue.handlers import handlers_of
 from sqlalchemy_fairqueue.queue.middleware import check_middleware, middleware_for, middleware_of
+from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.values import RetryPolicy, check_count, check_duration, check_name
-from sqlalchemy_fairqueue.worker.executors.child_processes import check_isolated
 from sqlalchemy_fairqueue.worker.telemetry import log
 from sqlalchemy_fairqueue.worker.timings import Clock, Timings
 
@@ -264,3 +267,42 @@ def _room(engine: object) -> int | None:
     # Not public, and said by status() only in words.
     overflow: int = getattr(pool, "_max_overflow", -1)
     return None if size == 0 or overflow < 0 else size + overflow
+
+
+def check_isolated(queues: Iterable[Queue]) -> None:
+    """Refuse to start where child processes cannot be started, or cannot import a handler.
+
+    Raises:
+        WorkerError: They cannot.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise WorkerError(
+            "a worker was started while a child process imports the main module; start it under "
+            "if __name__ == '__main__':"
+        )
+    isolated = [(queue, one) for queue in queues for one in handlers_of(queue).values() if one.isolated]
+    if isolated and multiprocessing.current_process().daemon:
+        raise WorkerError(
+            f"queue {isolated[0][0].name!r} has a handler with isolation='process', and this is a daemonic process of "
+            "multiprocessing, which may have no children; start it with daemon=False"
+        )
+    if isolated and not hasattr(os, "killpg"):
+        raise WorkerError(
+            f"queue {isolated[0][0].name!r} has a handler with isolation='process', and {sys.platform} has no groups "
+            "of processes to kill it by; leave isolation out there"
+        )
+    for queue, handler in isolated:
+        function = handler.function
+        problem: str | None = None
+        try:
+            pickle.dumps(function)
+        except Exception as error:  # noqa: BLE001 - a handler that cannot be pickled cannot be named to another process
+            problem = said(error)
+        main = sys.modules["__main__"]
+        if function.__module__ == "__main__" and not (main.__spec__ or hasattr(main, "__file__")):
+            problem = "the main module has no file"
+        if problem is not None:
+            raise WorkerError(
+                f"a child process cannot import the handler of kind {handler.kind!r} of queue {queue.name!r}: "
+                f"{problem}; move it to the top of a module, and let @queue.handler be its outermost decorator"
+            )

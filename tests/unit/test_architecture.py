@@ -95,7 +95,7 @@ def _tree(file: Path) -> ast.Module:
     return ast.parse(file.read_text())
 
 
-def _imports(node: ast.AST, *, typing_too: bool = True) -> Iterator[str]:
+def _imports(node: ast.AST) -> Iterator[str]:
     """The full names that are imported anywhere below a node."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import):
@@ -103,25 +103,20 @@ def _imports(node: ast.AST, *, typing_too: bool = True) -> Iterator[str]:
         elif isinstance(child, ast.ImportFrom):
             assert child.level == 0, "a relative import"
             yield from (f"{child.module}.{alias.name}" for alias in child.names)
-        elif isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING":
-            for each in child.body if typing_too else ():
-                yield from _imports(ast.Module([each], []), typing_too=typing_too)
-            for each in child.orelse:
-                yield from _imports(ast.Module([each], []), typing_too=typing_too)
         else:
-            yield from _imports(child, typing_too=typing_too)
+            yield from _imports(child)
 
 
 @cache
-def _imported(file: Path, *, typing_too: bool = True) -> frozenset[str]:
+def _imported(file: Path) -> frozenset[str]:
     """The full names that a file imports."""
-    return frozenset(_imports(_tree(file), typing_too=typing_too))
+    return frozenset(_imports(_tree(file)))
 
 
-def _known(file: Path, *, typing_too: bool = True) -> set[str]:
+def _known(file: Path) -> set[str]:
     """The modules of the package that a file imports."""
     known = set()
-    for name in _imported(file, typing_too=typing_too):
+    for name in _imported(file):
         package, _, rest = name.partition(".")
         if package == _PACKAGE:
             while rest not in _MODULES:
@@ -152,8 +147,8 @@ def test_the_layers_have_no_dead_lines() -> None:
 
 
 def test_no_cycles() -> None:
-    """No module imports itself by way of others; what is imported for types alone does not count."""
-    graph = {module: _known(file, typing_too=False) - {module} for module, file in _MODULES.items()}
+    """No module imports itself by way of others, not even for its types: each is read after those that it knows."""
+    graph = {module: _known(file) - {module} for module, file in _MODULES.items()}
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:

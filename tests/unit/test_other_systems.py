@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy_fairqueue import Delivery, Queue
 from sqlalchemy_fairqueue.embedded import EmbeddedServerError, embedded_server
 from sqlalchemy_fairqueue.errors import WorkerError
-from sqlalchemy_fairqueue.worker.executors.child_processes import check_isolated
+from sqlalchemy_fairqueue.worker.options import check_isolated
 
 _NOT_ON_WINDOWS = ("fcntl", "grp", "pwd", "resource", "termios")
 _IMPORTS = f"""

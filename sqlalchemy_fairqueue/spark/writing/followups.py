@@ -6,7 +6,7 @@ This module must not open connections.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy_fairqueue.codecs import JsonCodec
 from sqlalchemy_fairqueue.errors import PayloadError
@@ -14,9 +14,6 @@ from sqlalchemy_fairqueue.spark.errors import BadOption
 from sqlalchemy_fairqueue.spark.options import option_name
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
 from sqlalchemy_fairqueue.values import AFTER_GROUP_HEADER, Enqueue
-
-if TYPE_CHECKING:
-    from sqlalchemy_fairqueue.spark.writing.options import WriteOptions
 
 _ATTEMPTS = 20
 _TYPES = (
@@ -46,9 +43,9 @@ def check_followup(name: str, message: Enqueue | None) -> None:
         raise BadOption(f"option {option}: {error}") from None
 
 
-def followup_parameters(options: WriteOptions) -> list[Any]:
+def followup_parameters(then: Enqueue | None, on_failure: Enqueue | None, max_attempts: int | None) -> list[Any]:
     """The values for :data:`PLACES`: an array each, with an element a message."""
-    chosen = [(failed, one) for failed, one in ((False, options.then), (True, options.on_failure)) if one is not None]
+    chosen = [(failed, one) for failed, one in ((False, then), (True, on_failure)) if one is not None]
     rows = [
         (
             failed,
@@ -60,7 +57,7 @@ def followup_parameters(options: WriteOptions) -> list[Any]:
             None if one.at is None else instant_microseconds(one.at),
             one.priority,
             one.key,
-            one.max_attempts or options.max_attempts or _ATTEMPTS,
+            one.max_attempts or max_attempts or _ATTEMPTS,
         )
         for failed, one in chosen
     ]

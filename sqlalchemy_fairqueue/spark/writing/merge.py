@@ -196,7 +196,7 @@ def _merge(  # noqa: PLR0917 - as merge
                 options.queue,
                 stage.name,
                 list(attempts.ids),
-                *followup_parameters(options),
+                *followup_parameters(options.then, options.on_failure, options.max_attempts),
                 new_policy_json(options.policy),
             ],
         )

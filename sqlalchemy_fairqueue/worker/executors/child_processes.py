@@ -12,21 +12,15 @@ import multiprocessing
 import os
 import pickle
 import signal
-import sys
 import threading
 from multiprocessing import resource_tracker, util
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import HandlerCrashed, WorkerError
-from sqlalchemy_fairqueue.queue.handlers import handlers_of
-from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.worker.decisions import RemoteError
 from sqlalchemy_fairqueue.worker.executors import child_main
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.queue.handlers import Handler
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
@@ -34,45 +28,6 @@ if TYPE_CHECKING:
 _SPAWN = multiprocessing.get_context("spawn")
 # For the worker to obey. A child installs its own handlers before it lets them through.
 _SIGNALS = {signal.SIGTERM, signal.SIGINT}
-
-
-def check_isolated(queues: Iterable[Queue]) -> None:
-    """Refuse to start where child processes cannot be started, or cannot import a handler.
-
-    Raises:
-        WorkerError: They cannot.
-    """
-    if getattr(multiprocessing.current_process(), "_inheriting", False):
-        raise WorkerError(
-            "a worker was started while a child process imports the main module; start it under "
-            "if __name__ == '__main__':"
-        )
-    isolated = [(queue, one) for queue in queues for one in handlers_of(queue).values() if one.isolated]
-    if isolated and multiprocessing.current_process().daemon:
-        raise WorkerError(
-            f"queue {isolated[0][0].name!r} has a handler with isolation='process', and this is a daemonic process of "
-            "multiprocessing, which may have no children; start it with daemon=False"
-        )
-    if isolated and not hasattr(os, "killpg"):
-        raise WorkerError(
-            f"queue {isolated[0][0].name!r} has a handler with isolation='process', and {sys.platform} has no groups "
-            "of processes to kill it by; leave isolation out there"
-        )
-    for queue, handler in isolated:
-        function = handler.function
-        problem: str | None = None
-        try:
-            pickle.dumps(function)
-        except Exception as error:  # noqa: BLE001 - a handler that cannot be pickled cannot be named to another process
-            problem = said(error)
-        main = sys.modules["__main__"]
-        if function.__module__ == "__main__" and not (main.__spec__ or hasattr(main, "__file__")):
-            problem = "the main module has no file"
-        if problem is not None:
-            raise WorkerError(
-                f"a child process cannot import the handler of kind {handler.kind!r} of queue {queue.name!r}: "
-                f"{problem}; move it to the top of a module, and let @queue.handler be its outermost decorator"
-            )
 
 
 class ChildProcesses:
