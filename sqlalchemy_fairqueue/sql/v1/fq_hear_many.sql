@@ -95,10 +95,17 @@ begin
         ) u
       ) l
     ) n
-    left join lateral fairqueue.fq_tag_heard(
-      n.ready_tag::bigint, n.tag_before::bigint, n.rest::bigint, n.weight::integer,
-      t.cost::bigint, n.is_ready::boolean, p_virtual_time
-    ) h on t.cost <> 0 or (n.is_ready and n.rest < 0)
+    left join lateral (
+      -- The limit keeps the condition in here: most signals need no call.
+      select x.*
+      from fairqueue.fq_tag_heard(
+        n.ready_tag::bigint, n.tag_before::bigint, n.rest::bigint, n.weight::integer, t.cost::bigint,
+        n.is_ready::boolean, p_virtual_time
+      ) x
+      where t.cost <> 0
+        or (n.is_ready and n.rest < 0)
+      limit 1
+    ) h on true
     where s.ctid = t.state
     returning s.due_at
   )
