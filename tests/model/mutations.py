@@ -257,7 +257,7 @@ _BOUNDS = [
     ),
     Mutation(
         "a bound counts what is to come",
-        "fq_count_backlog",
+        "fq_configure_channel",
         "select coalesce(sum(g.added), 0)",
         "select coalesce(sum(0), 0)",
     ),

@@ -9,16 +9,8 @@
 -- Locks: only rows that the caller holds. Index: none, rows by ctid. Errors: none.
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996); generic cell rate algorithm (ITU-T I.371).
 create function fairqueue.fq_charge(
-  p_queue text,
-  p_states tid[],
-  p_givers integer[],
-  p_gots integer[],
-  p_costs bigint[],
-  p_heads_at bigint[],
-  p_head_ids bigint[],
-  p_now bigint,
-  p_dispatcher fairqueue.fq_queue_state,
-  p_hearer boolean
+  p_queue text, p_states tid[], p_givers integer[], p_gots integer[], p_costs bigint[], p_heads_at bigint[],
+  p_head_ids bigint[], p_now bigint, p_dispatcher fairqueue.fq_queue_state, p_hearer boolean
 )
 returns void
 language plpgsql
@@ -51,6 +43,8 @@ begin
     cross join lateral (
       select case when u.got > 0 then greatest(o.rate_at, p_now) + u.got * o.rate_interval else o.rate_at end as rate_at
     ) t
+    -- Each column is computed once, however often it is named.
+    offset 0
   ) n
   where s.ctid = n.row
   returning s.channel_id, s.due_at

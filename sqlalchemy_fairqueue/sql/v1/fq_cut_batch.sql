@@ -11,32 +11,11 @@
 -- Locks: none. Index: fq_message_ready_ix. Errors: none.
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996).
 create function fairqueue.fq_cut_batch(
-  p_channels bigint[],
-  p_heads_at bigint[],
-  p_head_ids bigint[],
-  p_rooms integer[],
-  p_tags bigint[],
-  p_rests bigint[],
-  p_weights integer[],
-  p_by_cost boolean,
-  p_upto bigint,
-  p_depth integer,
-  p_limit integer,
-  p_bytes bigint,
-  p_first boolean,
-  p_skip bigint[],
-  p_now bigint,
-  out rows tid[],
-  out ids bigint[],
-  out ords integer[],
-  out costs bigint[],
-  out sizes bigint[],
-  out givers integer[],
-  out gots integer[],
-  out charges bigint[],
-  out next_heads_at bigint[],
-  out next_head_ids bigint[],
-  out is_cut boolean
+  p_channels bigint[], p_heads_at bigint[], p_head_ids bigint[], p_rooms integer[], p_tags bigint[], p_rests bigint[],
+  p_weights integer[], p_by_cost boolean, p_upto bigint, p_depth integer, p_limit integer, p_bytes bigint,
+  p_first boolean, p_skip bigint[], p_now bigint,
+  out rows tid[], out ids bigint[], out ords integer[], out costs bigint[], out sizes bigint[], out givers integer[],
+  out gots integer[], out charges bigint[], out next_heads_at bigint[], out next_head_ids bigint[], out is_cut boolean
 )
 language plpgsql
 volatile

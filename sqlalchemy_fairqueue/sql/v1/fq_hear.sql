@@ -27,6 +27,7 @@ begin
   v_sight.has_promotions := false;
   v_sight.has_plans := false;
   v_sight.has_work := v_sight.is_signalled or v_sight.is_due;
+  v_sight.may_note := true;
   if not v_sight.has_work then
     return;
   end if;
