@@ -65,8 +65,8 @@ _FLOORS = [
     Mutation("a due channel is forgotten", "fq_move_due", "r.due_at <= p_now", "r.due_at < 0"),
     Mutation(
         "who becomes ready beside a channel that stands still is hidden by the floor",
-        "fq_virtual_time",
-        "greatest(p_after, fairqueue.fq_greatest_tag(p_queue))",
+        "fq_attend",
+        "greatest(v_first.tag, fairqueue.fq_greatest_tag(p_queue))",
         "fairqueue.fq_greatest_tag(p_queue)",
         slow=True,
     ),

@@ -58,7 +58,13 @@ begin
     p_sight.must_note := true;
   end if;
   if v_first.tag is not null and v_state.still_since <= p_now - c_still then
-    v_virtual_time := fairqueue.fq_virtual_time(p_queue, v_first.tag::bigint);
+    select s.ready_tag into v_virtual_time
+    from fairqueue.fq_channel_state s
+    where s.queue = p_queue
+      and s.ready_tag > v_first.tag
+    order by s.queue, s.ready_tag
+    limit 1;
+    v_virtual_time := coalesce(v_virtual_time, greatest(v_first.tag, fairqueue.fq_greatest_tag(p_queue)));
   end if;
   -- Who becomes ready stands behind the floor, whatever its id.
   v_virtual_time := v_virtual_time + 1;
