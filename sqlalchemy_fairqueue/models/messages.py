@@ -143,7 +143,6 @@ class MessageMixin(ContentMixin):
             ),
             Index(conv("fq_message_lease_ix"), "lease_id", postgresql_where=leased),
             Index(conv("fq_message_group_ix"), "group_id", postgresql_where=text("group_id is not null")),
-            Index(conv("fq_message_cancelled_ix"), "lease_id", postgresql_where=text("cancelled")),
             Index(
                 conv("fq_message_key"),
                 "channel_id",

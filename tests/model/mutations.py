@@ -27,8 +27,8 @@ _KERNEL = [
     Mutation(
         "a message is taken before it is due",
         "fq_cut_batch",
-        "and r.dequeue_at <= p_now\n          and (r.start",
-        "and (r.start",
+        "      and r.dequeue_at <= p_now\n      and (\n",
+        "      and (\n",
     ),
     Mutation(
         "the head goes past a locked message",
@@ -42,8 +42,15 @@ _KERNEL = [
         "(t.dequeue_at, t.message_id) <",
         "(t.dequeue_at, t.message_id) >",
     ),
-    Mutation("a batch is cut after what is too much", "fq_cut_batch", "p.place < t.place", "p.place <= t.place"),
-    Mutation("a channel that gives nothing is put off", "fq_cut_batch", "is not true then 0", "is not null then 0"),
+    Mutation(
+        "a batch is cut after what is too much", "fq_cut_batch", "(p.bytes <= p_bytes", "(p.bytes - p.size <= p_bytes"
+    ),
+    Mutation(
+        "a channel that gives nothing is put off",
+        "fq_cut_batch",
+        "and (r.dequeue_at <= p_now) is not true",
+        "and r.ord <> all (coalesce((select array_agg(g.ord) from given g), '{}'))",
+    ),
     Mutation("the limit is not read", "fq_choose", "p_limit, s.max_concurrency - s.current_concurrency,", "p_limit,"),
     Mutation(
         "who passes by channels that another call has gets ahead of it",
@@ -64,8 +71,8 @@ _FLOORS = [
     Mutation("a due channel is forgotten", "fq_move_due", "r.due_at <= p_now", "r.due_at < 0"),
     Mutation(
         "who becomes ready beside a channel that stands still is hidden by the floor",
-        "fq_virtual_time",
-        "greatest(p_after, fairqueue.fq_greatest_tag(p_queue))",
+        "fq_attend",
+        "greatest(v_first.tag, fairqueue.fq_greatest_tag(p_queue))",
         "fairqueue.fq_greatest_tag(p_queue)",
         slow=True,
     ),
@@ -77,7 +84,7 @@ _COSTS = [
         "o.tag_rest, u.cost::bigint, o.weight) as tag",
         "o.tag_rest, 0, o.weight) as tag",
     ),
-    Mutation("a batch is filled channel by channel", "fq_cut_batch", "p.start, p.rank, p.ord", "p.ord, p.rank"),
+    Mutation("a batch is filled channel by channel", "fq_cut_batch", "r.start, r.rank, r.ord", "r.ord, r.rank"),
 ]
 _PRIORITY = [
     Mutation("a retry forgets the priority", "fq_return_messages", "    where r.is_promotable\n", "    where false\n"),
@@ -107,7 +114,7 @@ _SERVING = [
     Mutation(
         "the queue's limit is not read",
         "fq_queue_room",
-        "      p_limit,\n      p_state.max_concurrency - p_state.current_concurrency,\n",
+        "      p_limit,\n      v_state.max_concurrency - v_state.current_concurrency,\n",
         "      p_limit,\n",
     ),
     Mutation("what is out is not marked", "fq_give_slots", "set slots = m.slots | p_slot", "set slots = m.slots"),
@@ -256,7 +263,7 @@ _BOUNDS = [
     ),
     Mutation(
         "a bound counts what is to come",
-        "fq_count_backlog",
+        "fq_configure_channel",
         "select coalesce(sum(g.added), 0)",
         "select coalesce(sum(0), 0)",
     ),

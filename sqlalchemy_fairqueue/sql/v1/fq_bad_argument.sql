@@ -2,18 +2,8 @@
 -- Guarantees: one expression, which the planner inlines; the one place of the bounds. Its callers pin the search_path.
 -- Locks: none. Index: none. Errors: none.
 create function fairqueue.fq_bad_argument(
-  p_channel text,
-  p_kind text,
-  p_content bytea,
-  p_headers jsonb,
-  p_delay bigint,
-  p_at bigint,
-  p_priority integer,
-  p_key text,
-  p_max_attempts integer,
-  p_on_duplicate text,
-  p_cost integer,
-  p_unique_for bigint
+  p_channel text, p_kind text, p_content bytea, p_headers jsonb, p_delay bigint, p_at bigint, p_priority integer,
+  p_key text, p_max_attempts integer, p_on_duplicate text, p_cost integer, p_unique_for bigint
 )
 returns text
 language sql

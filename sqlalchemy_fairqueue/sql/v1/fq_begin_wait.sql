@@ -7,12 +7,8 @@
 -- Locks: the lease row, no key update: waits for an extension of the same lease. Index: fq_lease_pkey. Errors: QF001
 -- bad argument; QF007.
 create function fairqueue.fq_begin_wait(
-  p_queue text,
-  p_consumer text,
-  p_lease_id bigint,
-  p_wait bigint,
-  out lease_id bigint,
-  out topic text
+  p_queue text, p_consumer text, p_lease_id bigint, p_wait bigint,
+  out lease_id bigint, out topic text
 )
 language plpgsql
 volatile

@@ -1,6 +1,6 @@
--- fq_charge: move the state of channels after a dequeue took messages from them. The arrays have an element a channel:
--- its state row (p_states); how many messages were taken (null: it is left alone); what they cost together; its first
--- message that is left.
+-- fq_charge: move the state of channels after a dequeue took messages from them. p_states: state
+-- rows; the other arrays have an element for each that moves: its position among these (p_givers); how many messages
+-- were taken; what they cost together; its first message that is left.
 -- Guarantees: the tag moves by the costs divided by the weight. A channel without a message that is due, at its limit
 -- or held back by its rate leaves the ready order, and comes back at the virtual time; so does one whose messages
 -- others have locked, in 10 ms. A credit ends with the backlog. A call that does not attend to the queue
@@ -9,15 +9,8 @@
 -- Locks: only rows that the caller holds. Index: none, rows by ctid. Errors: none.
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996); generic cell rate algorithm (ITU-T I.371).
 create function fairqueue.fq_charge(
-  p_queue text,
-  p_states tid[],
-  p_gots integer[],
-  p_costs bigint[],
-  p_heads_at bigint[],
-  p_head_ids bigint[],
-  p_now bigint,
-  p_dispatcher fairqueue.fq_queue_state,
-  p_hearer boolean
+  p_queue text, p_states tid[], p_givers integer[], p_gots integer[], p_costs bigint[], p_heads_at bigint[],
+  p_head_ids bigint[], p_now bigint, p_dispatcher fairqueue.fq_queue_state, p_hearer boolean
 )
 returns void
 language plpgsql
@@ -38,19 +31,20 @@ begin
     ready_tag = case when n.opens_at <= p_now then n.tag end,
     due_at = case when n.opens_at > p_now then n.opens_at end
   from (
-    select u.row, u.got, u.head_at, u.head_id, t.rate_at,
+    select o.ctid as row, u.got, u.head_at, u.head_id, t.rate_at,
       fairqueue.fq_tag_after(o.tag, o.tag_rest, u.cost::bigint, o.weight) as tag,
       fairqueue.fq_tag_rest(o.tag_rest, u.cost::bigint, o.weight, u.head_at::bigint) as rest,
       fairqueue.fq_opens_at(
         (case when u.got = 0 and u.head_at <= p_now then p_now + 10000 else u.head_at end)::bigint, o.paused_at,
         (o.current_concurrency + u.got < o.max_concurrency)::boolean, t.rate_at::bigint, o.rate_interval, o.rate_burst
       ) as opens_at
-    from unnest(p_states, p_gots, p_costs, p_heads_at, p_head_ids) u(row, got, cost, head_at, head_id)
-    join fairqueue.fq_channel_state o on o.ctid = u.row
+    from unnest(p_givers, p_gots, p_costs, p_heads_at, p_head_ids) u(giver, got, cost, head_at, head_id)
+    join fairqueue.fq_channel_state o on o.ctid = p_states[u.giver]
     cross join lateral (
       select case when u.got > 0 then greatest(o.rate_at, p_now) + u.got * o.rate_interval else o.rate_at end as rate_at
     ) t
-    where u.got is not null
+    -- Each column is computed once, however often it is named.
+    offset 0
   ) n
   where s.ctid = n.row
   returning s.channel_id, s.due_at

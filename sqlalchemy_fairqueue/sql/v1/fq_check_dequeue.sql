@@ -1,10 +1,10 @@
 -- fq_check_dequeue: refuse a dequeue with a bad argument, by a role that has no grant for the queue, or in another
--- transaction than a READ COMMITTED one.
+-- transaction than a READ COMMITTED one. Returns the time of the call.
 -- Locks: none. Index: fq_grant_pkey. Errors: QF001 bad argument, QF003 wrong isolation level, QF007.
 create function fairqueue.fq_check_dequeue(
   p_queue text, p_limit integer, p_lease bigint, p_consumer text, p_max_bytes bigint
 )
-returns void
+returns bigint
 language plpgsql
 volatile
 as $$
@@ -29,5 +29,6 @@ begin
     raise exception 'fq_dequeue runs in a % transaction', current_setting('transaction_isolation')
       using errcode = 'QF003', hint = 'run it in a READ COMMITTED transaction of its own';
   end if;
+  return fairqueue.fq_now();
 end
 $$;

@@ -1,27 +1,27 @@
--- fq_choose: channels to take messages from, and messages of them, in the order of start tags. From p_state's floor on,
--- up to p_width channels and p_limit messages; p_bound: where a message starts at the latest if others have channels
--- locked (null: anywhere); p_pass: how many passes found fewer messages than they were asked for; p_bytes, p_first,
--- p_skip: as fq_cut_batch; p_hearer: whether the caller attends to the queue.
--- By channel, in ready order: its row, whether it has a limit, and what fq_charge takes. By message: its row, and the
--- position of its channel among these. bytes: of all messages together; passed: whether others have ready channels
--- locked; skip: p_skip and the messages that were found locked; is_cut: as fq_cut_batch. states null: nothing is ready,
--- or a channel was brought to its plan just now (followed): look again.
+-- fq_choose: channels to take messages from, and messages of them, in the order of start tags, where others have channels
+-- locked none that starts beyond the turn: p_sight, of fq_look. Up to p_width channels and p_limit messages; p_pass: how
+-- many passes found fewer messages than they were asked for; p_bytes, p_first, p_skip: as fq_cut_batch.
+-- By channel, in ready order: its row, whether it has a limit; givers: those that fq_charge moves, by position, and what
+-- it takes of these. By message: its row, and the position of its channel. bytes: of all messages together; passed:
+-- whether others have ready channels locked; skip: p_skip and the messages that were found locked; is_cut: as
+-- fq_cut_batch. followed: a channel was brought to its plan just now, look again; null: nothing is ready.
 -- Guarantees: no message of these channels that is left starts before the last one that is given, unless somebody has it
--- locked; none starts beyond the channels that were not looked at, or beyond the bound.
+-- locked; none starts beyond the channels that were not looked at, or beyond the turn.
 -- Locks: state rows, then messages, for no key update, skip locked. Index: fq_channel_state_ready_ix,
 -- fq_message_ready_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_choose(
-  p_queue text, p_settings fairqueue.fq_queue, p_state fairqueue.fq_queue_state, p_bound bigint, p_hearer boolean,
-  p_width integer, p_limit integer, p_pass integer, p_bytes bigint, p_first boolean, p_skip bigint[], p_now bigint,
-  out states tid[], out limited boolean[], out gots integer[], out charges bigint[], out next_heads_at bigint[],
-  out next_head_ids bigint[], out rows tid[], out ords integer[], out bytes bigint, out passed boolean,
-  out skip bigint[], out is_cut boolean, out followed boolean
+  p_queue text, p_sight record, p_width integer, p_limit integer, p_pass integer, p_bytes bigint, p_first boolean,
+  p_skip bigint[], p_now bigint,
+  out states tid[], out limited boolean[], out givers integer[], out gots integer[], out charges bigint[],
+  out next_heads_at bigint[], out next_head_ids bigint[], out rows tid[], out ords integer[], out bytes bigint,
+  out passed boolean, out skip bigint[], out is_cut boolean, out followed boolean
 )
 language plpgsql
 volatile
 as $$
 #variable_conflict use_column
 declare
+  v_state fairqueue.fq_queue_state := p_sight.state;
   v_channels bigint[];
   v_rooms integer[];
   v_heads_at bigint[];
@@ -37,7 +37,6 @@ declare
   v_sizes bigint[];
   v_locked integer[];
 begin
-  followed := false;
   -- As fq_choose_one.
   select array_agg(o.row), array_agg(o.channel_id), array_agg(o.limited), array_agg(o.room),
     array_agg(o.head_dequeue_at), array_agg(o.head_message_id), array_agg(o.ready_tag), array_agg(o.tag_rest),
@@ -50,7 +49,7 @@ begin
         p_limit, s.max_concurrency - s.current_concurrency,
         fairqueue.fq_rate_room(p_now, s.rate_at, s.rate_interval, s.rate_burst)
       )::integer as room
-    from fairqueue.fq_ready_channels(p_queue, p_state.ready_floor, p_state.ready_channel, p_now) ready
+    from fairqueue.fq_ready_channels(p_queue, v_state.ready_floor, v_state.ready_channel, p_now) ready
     join fairqueue.fq_channel_state s
       on s.ctid = ready.state
       and s.row_version is not distinct from ready.row_version
@@ -63,11 +62,11 @@ begin
     return;
   end if;
   -- What follows a plan that has changed gets the new values before anything is taken from it.
-  if p_settings.plans then
+  followed := false;
+  if p_sight.plans then
     select f.followed + f.deferred > 0 into followed
-    from fairqueue.fq_follow_plans(p_queue, v_channels, p_hearer) f;
+    from fairqueue.fq_follow_plans(p_queue, v_channels, (p_sight.row_id is not null)::boolean) f;
     if followed then
-      states := null;
       return;
     end if;
   end if;
@@ -76,24 +75,25 @@ begin
     select count(*)
     from (
       select
-      from fairqueue.fq_ready_channels(p_queue, p_state.ready_floor, p_state.ready_channel, p_now)
+      from fairqueue.fq_ready_channels(p_queue, v_state.ready_floor, v_state.ready_channel, p_now)
       limit p_width
     ) x
   );
-  if v_found = p_width or (passed and p_bound is not null) then
-    v_upto := least(v_tags[v_found], case when passed then p_bound end);
+  if v_found = p_width or (passed and p_sight.turn is not null) then
+    v_upto := least(v_tags[v_found], case when passed then p_sight.turn end);
   end if;
   -- While others may be ready beyond these channels, one message of each is read, otherwise twice as many as its part
   -- would be; and in each further pass twice as many.
   v_depth := case when v_upto is null then 2 * p_limit / v_found + 2 else 1 end;
   v_depth := least(v_depth::bigint << least(p_pass, 16), 100000);
-  select c.rows, c.ids, c.ords, c.costs, c.sizes, c.gots, c.charges, c.next_heads_at, c.next_head_ids, c.is_cut
-  into rows, v_ids, ords, v_costs, v_sizes, gots, charges, next_heads_at, next_head_ids, is_cut
+  select c.rows, c.ids, c.ords, c.costs, c.sizes, c.givers, c.gots, c.charges, c.next_heads_at, c.next_head_ids,
+    c.is_cut
+  into rows, v_ids, ords, v_costs, v_sizes, givers, gots, charges, next_heads_at, next_head_ids, is_cut
   from fairqueue.fq_cut_batch(
     v_channels, v_heads_at, v_head_ids, v_rooms, v_tags, v_rests, v_weights,
-    ((p_settings.fair_by <> 'messages') is true)::boolean, v_upto, v_depth, p_limit, p_bytes, p_first, p_skip, p_now
+    p_sight.by_cost::boolean, v_upto, v_depth, p_limit, p_bytes, p_first, p_skip, p_now
   ) c;
-  select array_agg(l.number order by l.number) into v_locked
+  select array_agg(l.number) into v_locked
   from (
     select u.number
     from unnest(rows, v_ids) with ordinality u(row, id, number)
@@ -110,20 +110,22 @@ begin
     select array_agg(rows[n]), array_agg(ords[n]), array_agg(v_costs[n]), array_agg(v_sizes[n])
     into rows, ords, v_costs, v_sizes
     from unnest(v_locked) n;
-    select array_agg(case when g.got > 0 then t.got else g.got end order by g.ord),
-      array_agg(coalesce(t.charge, 0) order by g.ord)
-    into gots, charges
-    from unnest(gots) with ordinality g(got, ord)
-    left join (
+    select array_agg(t.ord), array_agg(t.got), array_agg(t.charge) into givers, gots, charges
+    from (
       select u.ord, count(*)::integer as got, sum(u.cost)::bigint as charge
       from unnest(ords, v_costs) u(ord, cost)
       group by u.ord
-    ) t on t.ord = g.ord;
+      union all
+      select g.ord, 0, 0
+      from unnest(givers, gots) g(ord, got)
+      where g.got = 0
+    ) t;
   end if;
   skip := coalesce(skip, p_skip);
   if cardinality(skip) > 0 then
-    select h.heads_at, h.head_ids into next_heads_at, next_head_ids
-    from fairqueue.fq_find_heads(v_channels, v_heads_at, v_head_ids) h;
+    select array_agg(h.heads_at[g.ord]), array_agg(h.head_ids[g.ord]) into next_heads_at, next_head_ids
+    from fairqueue.fq_find_heads(v_channels, v_heads_at, v_head_ids) h
+    cross join unnest(givers) g(ord);
   end if;
   select sum(z.size) into bytes
   from unnest(v_sizes) z(size);

@@ -1,36 +1,35 @@
--- fq_choose_one: the first ready channel of a queue that nobody has locked, from the floor of p_state on and up to the
--- bound (null: any tag): its row, its id, whether it has a limit, its head. p_settings: of the queue; p_hearer: whether
--- the caller attends to it. state null: there is none; followed: the channel was brought to its plan, look again.
+-- fq_choose_one: the first ready channel of a queue that nobody has locked, up to the turn of p_sight, see fq_look (null:
+-- any tag): its row, and its state. followed: the channel was brought to its plan just now, look again; null: nothing is
+-- ready.
 -- Guarantees: until the transaction ends nobody else serves the channel. A row that changed since the snapshot fails the
 -- join on row_version when PostgreSQL checks it again, since its place changed too. ("is not distinct from" is no index
 -- condition, so the planner reaches rows by ctid and never by an index.)
 -- Locks: the state row, for no key update, skip locked. Index: fq_channel_state_ready_ix; rows by ctid. Errors: none.
-create function fairqueue.fq_choose_one(
-  p_queue text, p_settings fairqueue.fq_queue, p_state fairqueue.fq_queue_state, p_bound bigint, p_hearer boolean,
-  p_now bigint,
-  out state tid, out channel_id bigint, out is_limited boolean, out head_at bigint, out head_id bigint,
-  out followed boolean
-)
+create function fairqueue.fq_choose_one(p_queue text, p_sight record, p_now bigint)
+returns record
 language plpgsql
 volatile
 as $$
-#variable_conflict use_column
+declare
+  v_state fairqueue.fq_queue_state := p_sight.state;
+  v_chosen record;
 begin
-  select s.ctid, s.channel_id, s.max_concurrency is not null, s.head_dequeue_at, s.head_message_id
-  into state, channel_id, is_limited, head_at, head_id
-  from fairqueue.fq_ready_channels(p_queue, p_state.ready_floor, p_state.ready_channel, p_now) ready
+  select s.ctid as row, false as followed, s.* into v_chosen
+  from fairqueue.fq_ready_channels(p_queue, v_state.ready_floor, v_state.ready_channel, p_now) ready
   join fairqueue.fq_channel_state s
     on s.ctid = ready.state
     and s.row_version is not distinct from ready.row_version
     and s.channel_id is not distinct from ready.channel_id
-  where ready.tag <= coalesce(p_bound, -1)
+  where ready.tag <= coalesce(p_sight.turn, -1)
   order by ready.tag, ready.channel_id
   limit 1
   for no key update of s skip locked;
-  followed := false;
-  if found and p_settings.plans then
-    select f.followed + f.deferred > 0 into followed
-    from fairqueue.fq_follow_plans(p_queue, array[channel_id]::bigint[], p_hearer) f;
+  if p_sight.plans and v_chosen.channel_id is not null then
+    select f.followed + f.deferred > 0 into v_chosen.followed
+    from fairqueue.fq_follow_plans(
+      p_queue, array[v_chosen.channel_id]::bigint[], (p_sight.row_id is not null)::boolean
+    ) f;
   end if;
+  return v_chosen;
 end
 $$;

@@ -17,11 +17,7 @@
 -- counting reads the channel's stretch of fq_message_ready_ix and the queue's signals.
 -- Errors: QF001 bad policy or name, no such plan; 40001; QF007.
 create function fairqueue.fq_configure_channel(
-  p_queue text,
-  p_channel text,
-  p_changes jsonb,
-  p_policy jsonb default null,
-  p_notify boolean default false
+  p_queue text, p_channel text, p_changes jsonb, p_policy jsonb default null, p_notify boolean default false
 )
 returns void
 language plpgsql
@@ -58,7 +54,17 @@ begin
   end if;
 
   if v_state.max_backlog is not null and (v_counts_anew or p_changes ? 'max_backlog') then
-    v_state.backlog := fairqueue.fq_count_backlog(p_queue, v_channel_id);
+    -- Nobody applies the signals of a channel whose state is locked.
+    select count(*) - (
+      select coalesce(sum(g.added), 0)
+      from fairqueue.fq_signal g
+      where g.queue = p_queue
+        and g.channel_id = v_channel_id
+    )
+    into v_state.backlog
+    from fairqueue.fq_message m
+    where m.channel_id = v_channel_id
+      and m.lease_id is null;
   end if;
 
   perform fairqueue.fq_write_policies(

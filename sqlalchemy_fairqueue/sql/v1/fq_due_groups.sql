@@ -7,24 +7,9 @@
 -- Index: fq_group_due_ix, fq_group_followup_pkey, fq_channel_queue_name_key. Errors: none.
 create function fairqueue.fq_due_groups(p_now bigint, p_groups integer)
 returns table (
-  group_id uuid,
-  queue text,
-  added bigint,
-  done bigint,
-  failed bigint,
-  cancelled bigint,
-  waits integer,
-  channel text,
-  kind text,
-  content bytea,
-  headers jsonb,
-  delay bigint,
-  at bigint,
-  priority integer,
-  key text,
-  max_attempts integer,
-  policy jsonb,
-  is_new boolean
+  group_id uuid, queue text, added bigint, done bigint, failed bigint, cancelled bigint, waits integer, channel text,
+  kind text, content bytea, headers jsonb, delay bigint, at bigint, priority integer, key text, max_attempts integer,
+  policy jsonb, is_new boolean
 )
 language sql
 stable

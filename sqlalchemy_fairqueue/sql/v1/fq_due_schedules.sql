@@ -4,28 +4,11 @@
 -- p_code_names name these. Nothing is claimed: the first call of fq_run_slots runs a slot.
 -- Locks: none. Index: fq_schedule_due_ix. Errors: QF001 bad argument; QF007.
 create function fairqueue.fq_due_schedules(
-  p_queues text[],
-  p_code_queues text[],
-  p_code_channels text[],
-  p_code_names text[],
-  p_ahead bigint,
-  p_limit integer
+  p_queues text[], p_code_queues text[], p_code_channels text[], p_code_names text[], p_ahead bigint, p_limit integer
 )
 returns table (
-  id bigint,
-  queue text,
-  channel text,
-  name text,
-  cron text,
-  timezone text,
-  every bigint,
-  catch_up text,
-  revision bigint,
-  anchor_at bigint,
-  done_until bigint,
-  due_at bigint,
-  content_size integer,
-  read_at bigint
+  id bigint, queue text, channel text, name text, cron text, timezone text, every bigint, catch_up text,
+  revision bigint, anchor_at bigint, done_until bigint, due_at bigint, content_size integer, read_at bigint
 )
 language plpgsql
 stable

@@ -8,20 +8,10 @@
 -- Errors: QF001 bad argument, with its name and value; QF005 the channel is full; 23505 the key stands, and
 -- p_on_duplicate is raise; as fq_enqueue.
 create function fairqueue.fq_enqueue_one(
-  p_queue text,
-  p_channel text,
-  p_payload jsonb,
-  p_kind text default 'default',
-  p_key text default null,
-  p_on_duplicate text default 'skip',
-  p_delay interval default null,
-  p_at timestamptz default null,
-  p_priority integer default null,
-  p_cost integer default null,
-  p_headers jsonb default null,
-  p_max_attempts integer default null,
-  p_notify boolean default true,
-  p_unique_for interval default null,
+  p_queue text, p_channel text, p_payload jsonb, p_kind text default 'default', p_key text default null,
+  p_on_duplicate text default 'skip', p_delay interval default null, p_at timestamptz default null,
+  p_priority integer default null, p_cost integer default null, p_headers jsonb default null,
+  p_max_attempts integer default null, p_notify boolean default true, p_unique_for interval default null,
   p_unique_from text default 'enqueue'
 )
 returns bigint

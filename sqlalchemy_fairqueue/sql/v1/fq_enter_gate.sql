@@ -58,7 +58,7 @@ begin
   end if;
   -- While a transaction that has locked the door waits for the parts, no further call may enter.
   if v_door <> 0 then
-    return not fairqueue.fq_transaction_is_open(v_door);
+    return pg_xact_status(fairqueue.fq_full_xid(v_door)) is distinct from 'in progress';
   end if;
   return true;
 end

@@ -4,10 +4,7 @@
 -- Locks: the lease row, no key update: waits for a reclaim of the same lease, and for nothing else.
 -- Index: fq_lease_pkey, fq_message_pkey. Errors: QF001 bad duration; QF007.
 create function fairqueue.fq_extend(
-  p_lease_id bigint,
-  p_lease bigint,
-  p_ids bigint[] default '{}',
-  p_deliveries integer[] default '{}',
+  p_lease_id bigint, p_lease bigint, p_ids bigint[] default '{}', p_deliveries integer[] default '{}',
   p_queue text default null
 )
 returns bigint

@@ -4,11 +4,7 @@
 -- is late by then goes by its catch_up. Returns whether it was noted.
 -- Locks: the schedule's row, skip locked. Index: fq_schedule_pkey. Errors: QF001 bad delay; QF007.
 create function fairqueue.fq_fail_schedule(
-  p_id bigint,
-  p_revision bigint,
-  p_done_until bigint,
-  p_problem text,
-  p_delay bigint
+  p_id bigint, p_revision bigint, p_done_until bigint, p_problem text, p_delay bigint
 )
 returns boolean
 language plpgsql

@@ -3,11 +3,8 @@
 -- Guarantees: in the order of p_channels; null: the channel has none.
 -- Locks: none. Index: fq_message_ready_ix. Errors: none.
 create function fairqueue.fq_find_heads(
-  p_channels bigint[],
-  p_heads_at bigint[],
-  p_head_ids bigint[],
-  out heads_at bigint[],
-  out head_ids bigint[]
+  p_channels bigint[], p_heads_at bigint[], p_head_ids bigint[],
+  out heads_at bigint[], out head_ids bigint[]
 )
 language plpgsql
 volatile

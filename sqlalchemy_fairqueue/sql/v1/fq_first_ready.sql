@@ -1,12 +1,22 @@
 -- fq_first_ready: the first ready channel of a queue, from a place in the ready order on, whether somebody has it locked
--- or not: its start tag, its id, and what fq_tag_after takes. No row: none is ready.
--- Guarantees: one query, which the planner inlines. Locks: none. Index: fq_channel_state_ready_ix. Errors: none.
-create function fairqueue.fq_first_ready(p_queue text, p_floor bigint, p_channel bigint)
-returns table (tag bigint, channel_id bigint, tag_rest bigint, weight integer, head_message_id bigint)
+-- or not: its start tag, its id; turn: where it will stand after one message. p_by_cost: whether messages cost what they
+-- name, and not 1. No row: none is ready.
+-- Guarantees: one query, which the planner inlines. Locks: none. Index: fq_channel_state_ready_ix, fq_message_pkey.
+-- Errors: none.
+create function fairqueue.fq_first_ready(p_queue text, p_floor bigint, p_channel bigint, p_by_cost boolean)
+returns table (tag bigint, channel_id bigint, turn bigint)
 language sql
 stable
 as $$
-  select s.ready_tag, s.channel_id, s.tag_rest, s.weight, s.head_message_id
+  select s.ready_tag, s.channel_id,
+    fairqueue.fq_tag_after(
+      s.ready_tag, s.tag_rest,
+      (case
+        when p_by_cost then (select m.cost from fairqueue.fq_message m where m.id = s.head_message_id)
+        else 1
+      end)::bigint,
+      s.weight
+    )
   from fairqueue.fq_channel_state s
   where s.queue = p_queue
     and s.ready_tag is not null

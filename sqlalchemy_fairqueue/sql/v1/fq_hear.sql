@@ -10,7 +10,6 @@ as $$
 declare
   v_now bigint := fairqueue.fq_now();
   v_sight record;
-  v_attended record;
 begin
   heard := 0;
   has_more := false;
@@ -28,17 +27,18 @@ begin
   v_sight.has_promotions := false;
   v_sight.has_plans := false;
   v_sight.has_work := v_sight.is_signalled or v_sight.is_due;
+  v_sight.may_note := true;
   if not v_sight.has_work then
     return;
   end if;
   if (v_sight.state).queue is null then
     perform fairqueue.fq_open_queue(p_queue);
   end if;
-  v_attended := fairqueue.fq_attend(p_queue, 1000::integer, v_sight, v_now);
-  if v_attended.heard + v_attended.moved > 0 or v_attended.must_note then
-    perform fairqueue.fq_note(v_attended.row_id::tid, v_attended.state::fairqueue.fq_queue_state, v_now);
+  v_sight := fairqueue.fq_attend(p_queue, 1000::integer, v_sight, v_now);
+  if v_sight.heard + v_sight.moved > 0 or v_sight.must_note then
+    perform fairqueue.fq_note(v_sight.row_id::tid, v_sight.state::fairqueue.fq_queue_state, v_now);
   end if;
-  heard := v_attended.heard;
-  has_more := v_attended.has_more;
+  heard := v_sight.heard;
+  has_more := v_sight.has_more;
 end
 $$;

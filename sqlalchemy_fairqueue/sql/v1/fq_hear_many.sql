@@ -7,18 +7,9 @@
 -- messages cost more than was charged moves the tag, see fq_tag_heard. Signals of a channel that is gone are deleted.
 -- Locks: as fq_lock_heard; signals for update, skip locked. Index: as fq_hear_signals. Errors: none.
 create function fairqueue.fq_hear_many(
-  p_queue text,
-  p_rows tid[],
-  p_ids bigint[],
-  p_channels bigint[],
-  p_virtual_time bigint,
-  p_now bigint,
-  p_noting boolean,
-  p_must boolean,
-  out heard integer,
-  out seen integer,
-  out freed bigint,
-  out first_due bigint
+  p_queue text, p_rows tid[], p_ids bigint[], p_channels bigint[], p_virtual_time bigint, p_now bigint,
+  p_noting boolean, p_must boolean,
+  out heard integer, out seen integer, out freed bigint, out first_due bigint
 )
 language plpgsql
 volatile
@@ -66,39 +57,44 @@ begin
       dropped = s.dropped + t.dropped,
       head_dequeue_at = n.head_at,
       head_message_id = n.head_id,
-      tag = coalesce(h.tag, n.tag),
+      tag = coalesce(h.tag, k.tag),
       tag_rest = coalesce(h.rest, n.rest),
-      ready_tag = case when n.is_ready then coalesce(h.tag, n.tag) end,
+      ready_tag = case when n.is_ready then coalesce(h.tag, k.tag) end,
       due_at = case when not n.is_ready then n.opens_at end
     from told t
     cross join lateral (
-      select l.*,
-        case when l.is_ready and l.ready_tag is null then greatest(l.tag_before, p_virtual_time) else l.tag_before end
-          as tag
+      select u.*, u.ready_tag is not null or (u.opens_at <= p_now) is true as is_ready
       from (
-        select u.*, u.ready_tag is not null or (u.opens_at <= p_now) is true as is_ready
-        from (
-          select o.ready_tag, o.weight, o.tag as tag_before, o.tag_rest as rest,
-            case when b.lower then t.dequeue_at else o.head_dequeue_at end as head_at,
-            case when b.lower then t.message_id else o.head_message_id end as head_id,
-            fairqueue.fq_opens_at(
-              (case when b.lower then t.dequeue_at else o.head_dequeue_at end)::bigint, o.paused_at,
-              (o.current_concurrency - t.freed < o.max_concurrency)::boolean, o.rate_at, o.rate_interval, o.rate_burst
-            ) as opens_at
-          from fairqueue.fq_channel_state o
-          cross join lateral (
-            select t.message_id is not null
-              and (o.head_dequeue_at is null or (t.dequeue_at, t.message_id) < (o.head_dequeue_at, o.head_message_id))
-              as lower
-          ) b
-          where o.ctid = t.state
-        ) u
-      ) l
+        select o.ready_tag, o.weight, o.tag, o.tag_rest as rest,
+          case when b.lower then t.dequeue_at else o.head_dequeue_at end as head_at,
+          case when b.lower then t.message_id else o.head_message_id end as head_id,
+          fairqueue.fq_opens_at(
+            (case when b.lower then t.dequeue_at else o.head_dequeue_at end)::bigint, o.paused_at,
+            (o.current_concurrency - t.freed < o.max_concurrency)::boolean, o.rate_at, o.rate_interval, o.rate_burst
+          ) as opens_at
+        from fairqueue.fq_channel_state o
+        cross join lateral (
+          select t.message_id is not null
+            and (o.head_dequeue_at is null or (t.dequeue_at, t.message_id) < (o.head_dequeue_at, o.head_message_id))
+            as lower
+        ) b
+        where o.ctid = t.state
+      ) u
     ) n
-    left join lateral fairqueue.fq_tag_heard(
-      n.ready_tag::bigint, n.tag_before::bigint, n.rest::bigint, n.weight::integer,
-      t.cost::bigint, n.is_ready::boolean, p_virtual_time
-    ) h on t.cost <> 0 or (n.is_ready and n.rest < 0)
+    cross join lateral (
+      select case when n.is_ready and n.ready_tag is null then greatest(n.tag, p_virtual_time) else n.tag end as tag
+    ) k
+    left join lateral (
+      -- The limit keeps the condition in here: most signals need no call.
+      select x.*
+      from fairqueue.fq_tag_heard(
+        n.ready_tag::bigint, n.tag::bigint, n.rest::bigint, n.weight::integer, t.cost::bigint,
+        n.is_ready::boolean, p_virtual_time
+      ) x
+      where t.cost <> 0
+        or (n.is_ready and n.rest < 0)
+      limit 1
+    ) h on true
     where s.ctid = t.state
     returning s.due_at
   )

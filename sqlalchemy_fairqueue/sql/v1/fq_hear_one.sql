@@ -4,14 +4,8 @@
 -- Locks: the channel's state row for no key update, then the signal for update, both skip locked.
 -- Index: fq_channel_state_newest_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_hear_one(
-  p_row tid,
-  p_id bigint,
-  p_channel_id bigint,
-  p_virtual_time bigint,
-  p_now bigint,
-  out heard integer,
-  out freed bigint,
-  out first_due bigint
+  p_row tid, p_id bigint, p_channel_id bigint, p_virtual_time bigint, p_now bigint,
+  out heard integer, out freed bigint, out first_due bigint
 )
 language plpgsql
 volatile

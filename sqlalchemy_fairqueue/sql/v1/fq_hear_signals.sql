@@ -10,19 +10,8 @@
 -- Locks: the caller has the state of the queue. State rows for no key update, signals for update, all skip locked.
 -- Index: fq_signal_pkey, fq_channel_state_newest_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_hear_signals(
-  p_queue text,
-  p_below xid8,
-  p_open xid8[],
-  p_limit integer,
-  p_virtual_time bigint,
-  p_now bigint,
-  p_noting boolean,
-  out heard integer,
-  out seen integer,
-  out freed bigint,
-  out first_due bigint,
-  out below xid8,
-  out open xid8[]
+  p_queue text, p_below xid8, p_open xid8[], p_limit integer, p_virtual_time bigint, p_now bigint, p_noting boolean,
+  out heard integer, out seen integer, out freed bigint, out first_due bigint, out below xid8, out open xid8[]
 )
 language plpgsql
 volatile

@@ -4,7 +4,7 @@
 -- somebody else's; or p_queue is given, and the lease is of another queue. cancelled: its messages that were withdrawn
 -- while it held them, in the order of their ids; each time anew, until they are settled.
 -- Locks: the lease rows, no key update, in the order of their ids; waits for an extension of the same lease.
--- Index: fq_lease_pkey, fq_message_cancelled_ix. Errors: QF001 bad duration; QF007.
+-- Index: fq_lease_pkey, fq_message_lease_ix. Errors: QF001 bad duration; QF007.
 create function fairqueue.fq_heartbeat(p_lease_ids bigint[], p_lease bigint, p_queue text default null)
 returns table (lease_id bigint, expires_at bigint, cancelled bigint[])
 language plpgsql

@@ -1,10 +1,11 @@
 -- fq_lease_for: the lease that a dequeue takes messages under: the consumer's own, p_lease_id, if it is good for p_lease
 -- microseconds more and of this epoch, see fq_epoch; else a new one, good for a little longer than that.
+-- p_sight: of fq_look. A queue without a limit has a gate, which is entered before; id null: it is closed.
 -- Guarantees: until the transaction ends nobody takes the lease back. One that somebody has locked counts as gone: it
 -- may be taken back at this moment.
--- Locks: the lease, for key share, skip locked. Index: fq_lease_pkey. Errors: none.
+-- Locks: as fq_enter_gate; the lease, for key share, skip locked. Index: fq_lease_pkey. Errors: none.
 create function fairqueue.fq_lease_for(
-  p_queue text, p_lease_id bigint, p_lease bigint, p_consumer text, p_epoch bigint, p_now bigint,
+  p_queue text, p_lease_id bigint, p_lease bigint, p_consumer text, p_sight record, p_now bigint,
   out id bigint, out expires_at bigint
 )
 language plpgsql
@@ -12,18 +13,21 @@ volatile
 as $$
 #variable_conflict use_column
 begin
+  if not p_sight.is_limited and not fairqueue.fq_enter_gate(p_queue) then
+    return;
+  end if;
   select e.id, e.expires_at into id, expires_at
   from fairqueue.fq_lease e
   where e.id = p_lease_id
     and e.queue = p_queue
-    and e.epoch = p_epoch
+    and e.epoch = p_sight.epoch
     and e.expires_at >= p_now + p_lease
   for key share skip locked;
   if not found then
     id := hashtextextended(gen_random_uuid()::text, 0) & 9223372036854775807;
     expires_at := p_now + p_lease + p_lease / 8;
     insert into fairqueue.fq_lease (id, queue, consumer, expires_at, epoch)
-    values (id, p_queue, p_consumer, expires_at, p_epoch);
+    values (id, p_queue, p_consumer, expires_at, p_sight.epoch);
   end if;
 end
 $$;

@@ -1,12 +1,13 @@
--- fq_look: what a dequeue finds before it writes anything: the settings of the queue, the newest state of its
--- dispatcher, the epoch of the server; whether there are signals that nobody has heard, expired leases, promotions and
--- channels that are due, changed plans that are not with all of their channels; has_work: whether there is any of these;
--- is_limited: whether the queue has a limit; the first ready channel, and where it will stand after one message (null:
--- there is none).
+-- fq_look: what a dequeue finds before it writes anything: what of the settings of the queue it reads; the newest state
+-- of its dispatcher; the epoch of the server; whether there are signals that nobody has heard, expired leases,
+-- promotions and channels that are due, changed plans that are not with all of their channels; has_work: whether there
+-- is any of these; the first ready channel, and where it will stand after one message (turn; null: there is none, or it
+-- has stood still for a second, since who has it may do so for long). must_attend: whether fq_attend has something to
+-- do; may_note: whether its state was written more than 10 ms ago; the rest is filled in by it.
 -- Guarantees: one statement, one snapshot. A state that came out of a dump may name transactions of another server: its
 -- row is not younger than they are, and all signals count as unheard then.
 -- Locks: none. Index: fq_queue_pkey, fq_queue_state_newest_ix, fq_signal_pkey, fq_lease_expires_ix,
--- fq_promotion_due_ix, fq_channel_state_ready_ix, fq_channel_state_due_ix, fq_message_pkey. Errors: none.
+-- fq_promotion_due_ix, fq_channel_state_due_ix; that of fq_first_ready. Errors: none.
 create function fairqueue.fq_look(p_queue text, p_now bigint)
 returns record
 language plpgsql
@@ -15,7 +16,7 @@ as $$
 declare
   v_sight record;
 begin
-  select (q.*)::fairqueue.fq_queue as settings, d.state,
+  select d.state,
     (select e.value from fairqueue.fq_epoch e where e.one and e.xmin = e.written_by) as epoch,
     exists (
       select
@@ -55,15 +56,21 @@ begin
       where n.queue = p_queue
         and num_nonnulls(n.spread_after) = 1
     ) as has_plans,
-    false as has_work, (num_nonnulls(q.max_concurrency, q.limits) > 0 or q.rate_interval > 0) is true as is_limited,
+    false as has_work, false as must_attend,
+    (q.fair_by <> 'messages') is true as by_cost, (q.fair_by = 'seconds') is true as is_timed, q.history, q.plans,
+    q.paused_at is not null as is_paused, q.limits, q.result_retention is not null as keeps_results,
+    (num_nonnulls(q.max_concurrency, q.limits) > 0 or q.rate_interval > 0) is true as is_limited,
     f.tag as first_tag, f.channel_id as first_channel,
-    fairqueue.fq_turn(f.tag, f.tag_rest, f.weight, f.head_message_id, (q.fair_by <> 'messages')::boolean) as turn
+    case when (f.tag = d.ready_floor and d.still_since <= p_now - 1000000) is not true then f.turn end as turn,
+    (f.tag, f.channel_id) <> (d.ready_floor, d.ready_channel) as has_moved,
+    p_now not between d.noted_at and d.noted_at + 10000 as may_note, null::tid as row_id, false as must_note, 0 as heard,
+    0 as seen, false as has_more, 0 as moved, null::bigint as spread_in
   into v_sight
   from (values (p_queue)) asked (name)
   left join fairqueue.fq_queue q on q.name = asked.name
   left join lateral (
     select (n.*)::fairqueue.fq_queue_state as state, n.heard_open, n.ready_floor, n.ready_channel, n.due_floor,
-      n.lease_floor, n.swept_at,
+      n.lease_floor, n.swept_at, n.still_since, n.noted_at,
       case
         when n.heard_below <= pg_snapshot_xmax(pg_current_snapshot()) and age(n.xmin) <= age(n.heard_below::xid) then
           n.heard_below
@@ -74,10 +81,13 @@ begin
     limit 1
   ) d on true
   left join lateral fairqueue.fq_first_ready(
-    asked.name, coalesce(d.ready_floor, '-9223372036854775808')::bigint, coalesce(d.ready_channel, 0)::bigint
+    asked.name, coalesce(d.ready_floor, '-9223372036854775808')::bigint, coalesce(d.ready_channel, 0)::bigint,
+    (q.fair_by <> 'messages')::boolean
   ) f on true;
   v_sight.has_work := v_sight.is_signalled or v_sight.has_expired or v_sight.has_promotions or v_sight.is_due
     or v_sight.has_plans;
+  v_sight.must_attend := v_sight.has_work or v_sight.is_limited and v_sight.first_tag < 0
+    or v_sight.may_note and v_sight.has_moved;
   return v_sight;
 end
 $$;

@@ -5,18 +5,8 @@
 -- fq_enqueue adds with it as p_groups; fq_join_group counts them.
 -- Locks: none. Index: fq_group_pkey. Errors: QF001 bad argument, or the id is taken; QF007.
 create function fairqueue.fq_make_group(
-  p_queue text,
-  p_group_id uuid,
-  p_on_failures boolean[],
-  p_channels text[],
-  p_kinds text[],
-  p_contents bytea[],
-  p_headers jsonb[],
-  p_delays bigint[],
-  p_ats bigint[],
-  p_priorities integer[],
-  p_keys text[],
-  p_max_attempts integer[],
+  p_queue text, p_group_id uuid, p_on_failures boolean[], p_channels text[], p_kinds text[], p_contents bytea[],
+  p_headers jsonb[], p_delays bigint[], p_ats bigint[], p_priorities integer[], p_keys text[], p_max_attempts integer[],
   p_policy jsonb
 )
 returns void

@@ -5,11 +5,7 @@
 -- Locks: state rows for no key update, skip locked: it waits for none.
 -- Index: fq_channel_state_due_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_move_due(
-  p_queue text,
-  p_now bigint,
-  p_from bigint,
-  p_limit integer,
-  p_virtual_time bigint
+  p_queue text, p_now bigint, p_from bigint, p_limit integer, p_virtual_time bigint
 )
 returns integer
 language plpgsql

@@ -15,10 +15,25 @@ as $$
 declare
   c_rate constant text[] := array['rate_interval', 'rate_burst'];
   v_changes jsonb := p_changes - array['plan', 'reset'];
-  v_reset text[] := fairqueue.fq_reset_fields(p_changes);
+  v_fields jsonb := fairqueue.fq_changed_policy(null::jsonb, null::jsonb);
+  v_reset text[] := '{}';
   v_before jsonb;
   v_of_plan jsonb;
 begin
+  if p_changes ? 'reset' then
+    if jsonb_typeof(p_changes -> 'reset') = 'array' then
+      v_reset := array(
+        select jsonb_array_elements_text(p_changes -> 'reset')
+        union
+        select unnest(c_rate)
+        where p_changes -> 'reset' ?| c_rate
+      );
+    end if;
+    if jsonb_typeof(p_changes -> 'reset') <> 'array' or not v_fields ?& v_reset then
+      raise exception 'the fields to reset are %', left(p_changes ->> 'reset', 200)
+        using errcode = 'QF001', hint = 'give an array of names of fields of a policy, such as ["weight"]';
+    end if;
+  end if;
   select s.* into strict state
   from fairqueue.fq_channel_state s
   where s.ctid = p_row;
@@ -43,7 +58,7 @@ begin
   state.configured := plan is not null
     or overridden <> '{}'
     or v_changes <> '{}'
-    or not v_reset @> array(select jsonb_object_keys(fairqueue.fq_changed_policy(null::jsonb, null::jsonb)));
+    or not v_reset @> array(select jsonb_object_keys(v_fields));
   if plan is not null then
     select n.policy, n.revision into v_of_plan, revision
     from fairqueue.fq_plan n

@@ -21,56 +21,56 @@ begin
     raise exception 'fq_prune_expired has limit %', coalesce(p_limit::text, 'null')
       using errcode = 'QF001', hint = 'delete 1 to 1000000 rows of each kind at once';
   end if;
-  with doomed as materialized (
-    select k.ctid as row
-    from fairqueue.fq_key_period k
-    where k.expires_at < v_now
-    order by k.expires_at
-    limit p_limit
-    for update skip locked
-  )
-  delete from fairqueue.fq_key_period k
-  using doomed u
-  where k.ctid = u.row;
+  delete from fairqueue.fq_key_period t
+  where t.ctid = any (
+    array(
+      select x.ctid
+      from fairqueue.fq_key_period x
+      where x.expires_at < v_now
+      order by x.expires_at
+      limit p_limit
+      for update skip locked
+    )
+  );
   get diagnostics v_deleted = row_count;
   v_most := greatest(v_most, v_deleted);
-  with doomed as materialized (
-    select w.ctid as row
-    from fairqueue.fq_result_wait w
-    where w.waiting_until < v_now
-    order by w.waiting_until
-    limit p_limit
-    for update skip locked
-  )
-  delete from fairqueue.fq_result_wait w
-  using doomed u
-  where w.ctid = u.row;
+  delete from fairqueue.fq_result t
+  where t.ctid = any (
+    array(
+      select x.ctid
+      from fairqueue.fq_result x
+      where x.expires_at < v_now
+      order by x.expires_at
+      limit p_limit
+      for update skip locked
+    )
+  );
   get diagnostics v_deleted = row_count;
   v_most := greatest(v_most, v_deleted);
-  with doomed as materialized (
-    select r.ctid as row
-    from fairqueue.fq_result r
-    where r.expires_at < v_now
-    order by r.expires_at
-    limit p_limit
-    for update skip locked
-  )
-  delete from fairqueue.fq_result r
-  using doomed u
-  where r.ctid = u.row;
+  delete from fairqueue.fq_result_wait t
+  where t.ctid = any (
+    array(
+      select x.ctid
+      from fairqueue.fq_result_wait x
+      where x.waiting_until < v_now
+      order by x.waiting_until
+      limit p_limit
+      for update skip locked
+    )
+  );
   get diagnostics v_deleted = row_count;
   v_most := greatest(v_most, v_deleted);
-  with doomed as materialized (
-    select s.ctid as row
-    from fairqueue.fq_stop_request s
-    where s.requested_at < v_now - 3600000000
-    order by s.requested_at
-    limit p_limit
-    for update skip locked
-  )
-  delete from fairqueue.fq_stop_request s
-  using doomed u
-  where s.ctid = u.row;
+  delete from fairqueue.fq_stop_request t
+  where t.ctid = any (
+    array(
+      select x.ctid
+      from fairqueue.fq_stop_request x
+      where x.requested_at < v_now - 3600000000
+      order by x.requested_at
+      limit p_limit
+      for update skip locked
+    )
+  );
   get diagnostics v_deleted = row_count;
   v_most := greatest(v_most, v_deleted);
   return v_most;

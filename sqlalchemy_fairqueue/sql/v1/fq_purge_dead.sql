@@ -6,10 +6,7 @@
 -- locked.
 -- Index: fq_dead_letter_pkey or fq_dead_letter_died_ix. Errors: 40001; QF007.
 create function fairqueue.fq_purge_dead(
-  p_queue text,
-  p_ids bigint[] default null,
-  p_channel text default null,
-  p_kind text default null,
+  p_queue text, p_ids bigint[] default null, p_channel text default null, p_kind text default null,
   p_before bigint default null
 )
 returns bigint

@@ -9,12 +9,8 @@
 -- Then keys in the order (channel, key), as in fq_enqueue. Index: fq_dead_letter_pkey or fq_dead_letter_died_ix,
 -- fq_message_key, fq_channel_pkey. Errors: QF001 bad limit; 40001; QF007.
 create function fairqueue.fq_redrive(
-  p_queue text,
-  p_ids bigint[] default null,
-  p_channel text default null,
-  p_kind text default null,
-  p_limit integer default 1000,
-  p_notify boolean default true
+  p_queue text, p_ids bigint[] default null, p_channel text default null, p_kind text default null,
+  p_limit integer default 1000, p_notify boolean default true
 )
 returns table (message_id bigint, outcome text)
 language plpgsql

@@ -1,13 +1,12 @@
 -- fq_report: the end of a dequeue: what it took from the limits of its queue is written down, and what it found where it
 -- attended to the queue. p_limit, p_room, p_got: messages that it was asked for, that the limits of the queue let it take
--- (null: somebody has them locked), and that it took; p_sight, p_attended: of fq_look and fq_attend; p_drawn: it draws from
+-- (null: somebody has them locked), and that it took; p_sight: of fq_attend; p_drawn: it draws from
 -- shared limits, too. p_stop: why it ended: 'locked': it could not begin; 'cut': by bytes; 'again': it may go on;
 -- 'passed': others have ready channels.
--- Returns as fq_due_in. Guarantees: the state is written every 10 ms at most where it need not be, and fewer than
--- 10 messages were taken.
+-- Returns as fq_due_in. Guarantees: the state is written every 10 ms at most where it need not be.
 -- Locks: as fq_draw. Index: as fq_due_in and fq_note. Errors: none.
 create function fairqueue.fq_report(
-  p_queue text, p_limit integer, p_sight record, p_attended record, p_room integer, p_drawn boolean, p_got integer,
+  p_queue text, p_limit integer, p_sight record, p_room integer, p_drawn boolean, p_got integer,
   p_stop text, p_now bigint,
   out due_in bigint, out is_held boolean
 )
@@ -15,10 +14,9 @@ language plpgsql
 volatile
 as $$
 declare
-  v_queue fairqueue.fq_queue := p_sight.settings;
-  v_state fairqueue.fq_queue_state := p_attended.state;
-  v_must_note boolean := p_attended.must_note;
-  v_progress boolean := p_got + p_attended.heard + p_attended.moved > 0;
+  v_state fairqueue.fq_queue_state := p_sight.state;
+  v_must_note boolean := p_sight.must_note;
+  v_progress boolean := p_got + p_sight.heard + p_sight.moved > 0;
   v_full boolean := p_got = p_room and p_room < p_limit;
   v_unheard boolean;
   v_contends boolean;
@@ -34,16 +32,16 @@ begin
   if p_drawn then
     v_contends := v_full and exists (
       select
-      from fairqueue.fq_first_ready(p_queue, v_state.ready_floor, v_state.ready_channel)
+      from fairqueue.fq_first_ready(p_queue, v_state.ready_floor, v_state.ready_channel, false::boolean)
     );
-    v_opens_at := fairqueue.fq_draw(p_queue, v_queue.limits::text[], p_got, v_contends);
+    v_opens_at := fairqueue.fq_draw(p_queue, p_sight.limits::text[], p_got, v_contends);
     if v_contends then
       v_opens_at := coalesce(v_opens_at, p_now + 20000);
     end if;
   end if;
-  if p_got = p_limit or (p_attended.has_more and v_progress) or p_stop in ('cut', 'again') then
+  if p_got = p_limit or (p_sight.has_more and v_progress) or p_stop in ('cut', 'again') then
     due_in := 0;
-  elsif v_queue.paused_at is not null then
+  elsif p_sight.is_paused then
     due_in := null;
   elsif p_stop = 'locked' or p_room is null then
     due_in := 10000;
@@ -54,9 +52,9 @@ begin
         v_opens_at, fairqueue.fq_rate_allows_at(v_state.rate_at, v_state.rate_interval, v_state.rate_burst)
       );
     end if;
-    v_unheard := case when p_attended.row_id is null then p_sight.has_work else p_attended.heard < p_attended.seen end;
+    v_unheard := case when p_sight.row_id is null then p_sight.has_work else p_sight.heard < p_sight.seen end;
     d := fairqueue.fq_due_in(
-      p_queue, v_state, (v_unheard or p_attended.has_more or coalesce(p_stop = 'passed', false))::boolean,
+      p_queue, v_state, (v_unheard or p_sight.has_more or coalesce(p_stop = 'passed', false))::boolean,
       (v_full is not true)::boolean,
       (case when v_opens_at > p_now then v_opens_at end)::bigint, p_now
     );
@@ -67,8 +65,8 @@ begin
       is_held := false;
     end if;
   end if;
-  due_in := least(due_in, p_attended.spread_in);
-  if p_attended.row_id is null then
+  due_in := least(due_in, p_sight.spread_in);
+  if p_sight.row_id is null then
     return;
   end if;
   if v_progress or not is_held then
@@ -80,10 +78,10 @@ begin
   if v_must_note
     or (
       (v_progress or v_state.still_since = p_now or v_state.held_since = p_now)
-      and (p_got >= 10 or p_now not between v_state.noted_at and v_state.noted_at + 10000)
+      and p_sight.may_note
     )
   then
-    perform fairqueue.fq_note(p_attended.row_id::tid, v_state, p_now);
+    perform fairqueue.fq_note(p_sight.row_id::tid, v_state, p_now);
   end if;
 end
 $$;

@@ -6,14 +6,7 @@
 -- Locks: none. Index: fq_result_pkey, fq_message_pkey, fq_dead_letter_pkey. Errors: QF007.
 create function fairqueue.fq_results(p_queue text, p_ids bigint[])
 returns table (
-  message_id bigint,
-  state text,
-  channel text,
-  kind text,
-  content bytea,
-  reason text,
-  error text,
-  finished_at bigint,
+  message_id bigint, state text, channel text, kind text, content bytea, reason text, error text, finished_at bigint,
   expires_at bigint
 )
 language plpgsql

@@ -6,8 +6,7 @@
 -- Locks: the messages, in the order of their ids. Index: as fq_lock_deliveries. Errors: QF001 bad delay; 40001; QF007.
 create function fairqueue.fq_retry(
   p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[], p_delays bigint[],
-  p_errors text[],
-  p_notify boolean default false
+  p_errors text[], p_notify boolean default false
 )
 returns table (message_id bigint, outcome text)
 language plpgsql

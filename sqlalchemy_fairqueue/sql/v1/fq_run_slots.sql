@@ -13,13 +13,7 @@
 -- Index: fq_schedule_pkey, fq_schedule_slot_pkey.
 -- Errors: QF001 bad argument; QF005 the channel is full; 55P03 another transaction makes it; as fq_enqueue.
 create function fairqueue.fq_run_slots(
-  p_id bigint,
-  p_revision bigint,
-  p_done_until bigint,
-  p_slots bigint[],
-  p_until bigint,
-  p_next bigint,
-  p_notify boolean
+  p_id bigint, p_revision bigint, p_done_until bigint, p_slots bigint[], p_until bigint, p_next bigint, p_notify boolean
 )
 returns table (slot_at bigint, message_id bigint)
 language plpgsql

@@ -7,8 +7,7 @@
 -- Locks: as fq_reclaim, fq_promote, fq_spread_plans and fq_hear, messages and state rows, all skip locked: it waits for none.
 -- Index: as fq_dequeue, fq_hear, fq_reclaim and fq_promote. Errors: QF001 bad argument; QF007.
 create function fairqueue.fq_set_aside(
-  p_queue text, p_limit integer, p_lease_id bigint default null, p_ids bigint[] default null,
-  p_reason text default null
+  p_queue text, p_limit integer, p_lease_id bigint default null, p_ids bigint[] default null, p_reason text default null
 )
 returns table (message_id bigint, channel_id bigint, outcome text, reason text)
 language plpgsql

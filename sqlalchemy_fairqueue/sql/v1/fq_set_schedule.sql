@@ -7,19 +7,8 @@
 -- Locks: the schedule's row, until the transaction ends; waits for one that has it. Index: fq_schedule_name_key.
 -- Errors: QF001 bad argument; 40001; QF007.
 create function fairqueue.fq_set_schedule(
-  p_queue text,
-  p_channel text,
-  p_name text,
-  p_cron text,
-  p_timezone text,
-  p_every bigint,
-  p_catch_up text,
-  p_jitter bigint,
-  p_kind text,
-  p_content bytea,
-  p_headers jsonb,
-  p_max_attempts integer,
-  p_policy jsonb,
+  p_queue text, p_channel text, p_name text, p_cron text, p_timezone text, p_every bigint, p_catch_up text,
+  p_jitter bigint, p_kind text, p_content bytea, p_headers jsonb, p_max_attempts integer, p_policy jsonb,
   p_in_code boolean
 )
 returns text

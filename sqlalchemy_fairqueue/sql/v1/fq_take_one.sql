@@ -1,98 +1,102 @@
 -- fq_take_one: lease the first message of a channel that fq_choose_one has locked, and charge the channel, as fq_dequeue
--- does for many: half the cost. p_limited_queue: whether the queue has a limit, p_dispatcher, p_hearer: as fq_charge.
+-- does for many: half the cost. p_sight: of fq_attend; p_chosen: of fq_choose_one.
 -- Returns the message, and has_more: whether the channel has another one that is due. message_id null: others have all
 -- that is due locked, and the channel is due again in 10 ms.
 -- Guarantees: the next head is the least message that was not taken, even if another transaction has locked it.
 -- Locks: the message, for no key update, skip locked. Index: fq_message_ready_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_take_one(
-  p_queue text, p_settings fairqueue.fq_queue, p_dispatcher fairqueue.fq_queue_state, p_state tid, p_channel_id bigint,
-  p_is_limited boolean, p_head_at bigint, p_head_id bigint, p_limited_queue boolean, p_lease_id bigint,
-  p_hearer boolean, p_now bigint,
-  out message_id bigint, out row_id tid, out channel text, out kind text, out content bytea, out headers jsonb,
-  out enqueued_at bigint, out attempt integer, out max_attempts integer, out deliveries integer, out has_more boolean
+  p_queue text, p_sight record, p_chosen record, p_lease_id bigint, p_now bigint,
+  out message_id bigint, out row_id tid, out channel_id bigint, out channel text, out kind text, out content bytea,
+  out headers jsonb, out enqueued_at bigint, out attempt integer, out max_attempts integer, out deliveries integer,
+  out has_more boolean
 )
 language plpgsql
 volatile
 as $$
 #variable_conflict use_column
 declare
-  v_cost bigint;
-  v_got integer;
+  v_dispatcher fairqueue.fq_queue_state := p_sight.state;
+  v_cost bigint := 0;
+  v_got integer := 1;
   v_next bigint[];
-  v_due_at bigint;
+  v_rate_at bigint := p_chosen.rate_at;
+  v_tag bigint;
+  v_opens_at bigint;
 begin
   update fairqueue.fq_message m
   set lease_id = p_lease_id,
     attempts = m.attempts + 1,
     deliveries = m.deliveries + 1,
-    slots = case when p_is_limited then 1 else 0 end + case when p_limited_queue then 2 else 0 end,
-    delivered_at = case when p_settings.history then p_now end
+    slots = case when p_chosen.max_concurrency is null then 0 else 1 end
+      + case when p_sight.is_limited then 2 else 0 end,
+    delivered_at = case when p_sight.history then p_now end
   where m.ctid = (
       select x.ctid
       from fairqueue.fq_message x
-      where x.channel_id = p_channel_id
+      where x.channel_id = p_chosen.channel_id
         and x.lease_id is null
-        and (x.dequeue_at, x.id) >= (p_head_at, p_head_id)
+        and (x.dequeue_at, x.id) >= (p_chosen.head_dequeue_at, p_chosen.head_message_id)
         and x.dequeue_at <= p_now
       order by x.channel_id, x.dequeue_at, x.id
       limit 1
       for no key update skip locked
     )
     and num_nulls(m.lease_id) = 1
-  returning m.id, m.ctid, (select c.name from fairqueue.fq_channel c where c.id = p_channel_id),
-    m.kind, m.content, m.headers, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries,
-    case when p_settings.fair_by <> 'messages' then greatest(0, coalesce(m.cost, 1)) else 1 end,
+  returning m.id, m.ctid, m.channel_id, (
+      select c.name
+      from fairqueue.fq_channel c
+      where c.id = p_chosen.channel_id
+    ), m.kind, m.content, m.headers, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries,
+    case when p_sight.by_cost then greatest(0, coalesce(m.cost, 1)) else 1 end,
     (
       select array[x.dequeue_at, x.id]
       from fairqueue.fq_message x
-      where x.channel_id = p_channel_id
+      where x.channel_id = p_chosen.channel_id
         and x.lease_id is null
-        and (x.dequeue_at, x.id) >= (p_head_at, p_head_id)
+        and (x.dequeue_at, x.id) >= (p_chosen.head_dequeue_at, p_chosen.head_message_id)
         and x.id <> m.id
       order by x.channel_id, x.dequeue_at, x.id
       limit 1
     )
-  into message_id, row_id, channel, kind, content, headers, enqueued_at, attempt, max_attempts, deliveries, v_cost,
-    v_next;
-  v_got := found::integer;
-  if v_got = 0 then
+  into message_id, row_id, channel_id, channel, kind, content, headers, enqueued_at, attempt, max_attempts, deliveries,
+    v_cost, v_next;
+  if found then
+    v_rate_at := greatest(v_rate_at, p_now) + p_chosen.rate_interval;
+  else
+    v_got := 0;
     v_cost := 0;
     select array[h.heads_at[1], h.head_ids[1]] into v_next
     from fairqueue.fq_find_heads(
-      array[p_channel_id]::bigint[], array[p_head_at]::bigint[], array[p_head_id]::bigint[]
+      array[p_chosen.channel_id]::bigint[], array[p_chosen.head_dequeue_at]::bigint[],
+      array[p_chosen.head_message_id]::bigint[]
     ) h;
   end if;
   has_more := (v_got = 1 and v_next[1] <= p_now) is true;
   -- As fq_charge, whose start would cost more than its run.
+  v_tag := fairqueue.fq_tag_after(
+    p_chosen.tag::bigint, p_chosen.tag_rest::bigint, v_cost, p_chosen.weight::integer
+  );
+  v_opens_at := fairqueue.fq_opens_at(
+    (case when v_got = 0 and v_next[1] <= p_now then p_now + 10000 else v_next[1] end)::bigint,
+    p_chosen.paused_at::bigint, (p_chosen.current_concurrency + v_got < p_chosen.max_concurrency)::boolean, v_rate_at,
+    p_chosen.rate_interval::bigint, p_chosen.rate_burst::integer
+  );
   update fairqueue.fq_channel_state s
   set row_version = s.row_version + 1,
     current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else v_got end,
-    backlog = fairqueue.fq_backlog_after(s.backlog, v_got, v_next[1]::bigint, p_queue, p_dispatcher),
-    rate_at = n.rate_at,
+    backlog = fairqueue.fq_backlog_after(s.backlog, v_got, v_next[1]::bigint, p_queue, v_dispatcher),
+    rate_at = v_rate_at,
     head_dequeue_at = v_next[1],
     head_message_id = v_next[2],
     last_dequeue_at = case when v_got > 0 then p_now else s.last_dequeue_at end,
-    tag = n.tag,
+    tag = v_tag,
     tag_rest = fairqueue.fq_tag_rest(s.tag_rest, v_cost, s.weight, v_next[1]::bigint),
-    ready_tag = case when n.opens_at <= p_now then n.tag end,
-    due_at = case when n.opens_at > p_now then n.opens_at end
-  from (
-    select r.rate_at, fairqueue.fq_tag_after(o.tag, o.tag_rest, v_cost, o.weight) as tag,
-      fairqueue.fq_opens_at(
-        (case when v_got = 0 and v_next[1] <= p_now then p_now + 10000 else v_next[1] end)::bigint, o.paused_at,
-        (o.current_concurrency + v_got < o.max_concurrency)::boolean, r.rate_at::bigint, o.rate_interval, o.rate_burst
-      ) as opens_at
-    from fairqueue.fq_channel_state o
-    cross join lateral (
-      select case when v_got > 0 then greatest(o.rate_at, p_now) + o.rate_interval else o.rate_at end as rate_at
-    ) r
-    where o.ctid = p_state
-  ) n
-  where s.ctid = p_state
-  returning s.due_at into v_due_at;
-  if not p_hearer and v_due_at is not null then
+    ready_tag = case when v_opens_at <= p_now then v_tag end,
+    due_at = case when v_opens_at > p_now then v_opens_at end
+  where s.ctid = p_chosen.row;
+  if p_sight.row_id is null and v_opens_at > p_now then
     insert into fairqueue.fq_signal (queue, channel_id)
-    values (p_queue, p_channel_id);
+    values (p_queue, p_chosen.channel_id);
   end if;
 end
 $$;

@@ -6,20 +6,9 @@
 -- Locks: none. Index: fq_group_pkey, fq_message_group_ix. Errors: QF001 bad follow-up, or a group is there already: its
 -- messages are in two loads, or in two micro-batches of a stream; 42P01, 42501 as fq_find_stage; QF007.
 create function fairqueue.fq_make_load_groups(
-  p_queue text,
-  p_stage text,
-  p_attempts bigint[],
-  p_on_failures boolean[],
-  p_channels text[],
-  p_kinds text[],
-  p_contents bytea[],
-  p_headers jsonb[],
-  p_delays bigint[],
-  p_ats bigint[],
-  p_priorities integer[],
-  p_keys text[],
-  p_max_attempts integer[],
-  p_policy jsonb
+  p_queue text, p_stage text, p_attempts bigint[], p_on_failures boolean[], p_channels text[], p_kinds text[],
+  p_contents bytea[], p_headers jsonb[], p_delays bigint[], p_ats bigint[], p_priorities integer[], p_keys text[],
+  p_max_attempts integer[], p_policy jsonb
 )
 returns bigint
 language plpgsql

@@ -5,11 +5,7 @@
 -- Guarantees and locks: as fq_make_channels. Index: fq_channel_queue_name_key. Errors: QF001 bad name or policy; 42P01,
 -- 42501 as fq_find_stage; QF007.
 create function fairqueue.fq_make_stage_channels(
-  p_queue text,
-  p_stage text,
-  p_attempts bigint[],
-  p_limit integer,
-  p_policy jsonb default null
+  p_queue text, p_stage text, p_attempts bigint[], p_limit integer, p_policy jsonb default null
 )
 returns integer
 language plpgsql

@@ -8,21 +8,9 @@
 -- fq_channel_state_newest_ix, fq_signal_pkey, fq_lease_expires_ix, fq_message_lease_ix. Errors: none.
 create function fairqueue.fq_busy_states(p_queue text)
 returns table (
-  channel_id bigint,
-  max_concurrency integer,
-  rate_interval bigint,
-  rate_burst integer,
-  rate_at bigint,
-  weight integer,
-  paused_at bigint,
-  last_dequeue_at bigint,
-  backlog bigint,
-  current_concurrency integer,
-  head_dequeue_at bigint,
-  added bigint,
-  freed bigint,
-  leased bigint,
-  changed boolean
+  channel_id bigint, max_concurrency integer, rate_interval bigint, rate_burst integer, rate_at bigint, weight integer,
+  paused_at bigint, last_dequeue_at bigint, backlog bigint, current_concurrency integer, head_dequeue_at bigint,
+  added bigint, freed bigint, leased bigint, changed boolean
 )
 language sql
 stable

@@ -20,28 +20,11 @@ create function fairqueue.fq_channel_contention(
   p_queue text, p_channels text[], p_limit integer, p_scan integer, p_count integer
 )
 returns table (
-  channel text,
-  own boolean,
-  backlog bigint,
-  leased bigint,
-  weight integer,
-  paused_at bigint,
-  current_concurrency integer,
-  max_concurrency integer,
-  rate_interval bigint,
-  rate_burst integer,
-  rate_allows_at bigint,
-  oldest_ready_at bigint,
-  last_dequeue_at bigint,
-  served_cost bigint,
-  queue_paused_at bigint,
-  queue_concurrency integer,
-  queue_max_concurrency integer,
-  queue_rate_allows_at bigint,
-  consumers boolean,
-  messages_out bigint,
-  rival_weight bigint,
-  queue_cost bigint
+  channel text, own boolean, backlog bigint, leased bigint, weight integer, paused_at bigint,
+  current_concurrency integer, max_concurrency integer, rate_interval bigint, rate_burst integer, rate_allows_at bigint,
+  oldest_ready_at bigint, last_dequeue_at bigint, served_cost bigint, queue_paused_at bigint, queue_concurrency integer,
+  queue_max_concurrency integer, queue_rate_allows_at bigint, consumers boolean, messages_out bigint,
+  rival_weight bigint, queue_cost bigint
 )
 language plpgsql
 stable
@@ -73,14 +56,25 @@ begin
       p_queue, p_channels, (case when v_queue.fair_by <> 'messages' then p_queue end)::text, v_now, p_scan, p_count
     ) r
   ),
+  -- A channel competes that has messages out, or something ready and is neither paused nor held back.
   whole as materialized (
     select
       sum(
         coalesce(
           k.weight,
           (
-            select w.weight
-            from fairqueue.fq_rival_weight(k.channel_id, k.messages::bigint, k.due::boolean, k.freed::bigint, v_now) w
+            select case
+              when k.messages > 0
+                or s.paused_at is null
+                and (s.current_concurrency - k.freed < s.max_concurrency) is not false
+                and (k.due or s.head_dequeue_at <= v_now)
+                and (fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst) <= v_now) is not false
+              then s.weight
+            end
+            from fairqueue.fq_channel_state s
+            where s.channel_id = k.channel_id
+            order by s.channel_id desc, s.row_version desc
+            limit 1
           )
         )
       ) filter (where k.due or k.freed > 0) as rival_weight,

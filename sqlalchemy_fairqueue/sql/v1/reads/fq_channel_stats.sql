@@ -18,24 +18,9 @@ create function fairqueue.fq_channel_stats(
   p_busy boolean default false
 )
 returns table (
-  channel text,
-  ready bigint,
-  scheduled bigint,
-  leased bigint,
-  current_concurrency integer,
-  policy jsonb,
-  backlog bigint,
-  dropped bigint,
-  paused_at bigint,
-  oldest_ready_at bigint,
-  last_dequeue_at bigint,
-  dead bigint,
-  rate_allows_at bigint,
-  plan text,
-  overridden text[],
-  served_cost bigint,
-  served_since bigint,
-  problem text
+  channel text, ready bigint, scheduled bigint, leased bigint, current_concurrency integer, policy jsonb,
+  backlog bigint, dropped bigint, paused_at bigint, oldest_ready_at bigint, last_dequeue_at bigint, dead bigint,
+  rate_allows_at bigint, plan text, overridden text[], served_cost bigint, served_since bigint, problem text
 )
 language plpgsql
 stable

@@ -7,13 +7,7 @@
 -- Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_consumers(p_queue text, p_limit integer default 100)
 returns table (
-  consumer text,
-  leased bigint,
-  delivered_at bigint,
-  message_id bigint,
-  kind text,
-  channel text,
-  expires_at bigint,
+  consumer text, leased bigint, delivered_at bigint, message_id bigint, kind text, channel text, expires_at bigint,
   waiting_until bigint
 )
 language plpgsql

@@ -20,26 +20,10 @@
 -- Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_contention(p_queue text, p_limit integer default 100)
 returns table (
-  channel text,
-  ready bigint,
-  scheduled bigint,
-  leased bigint,
-  current_concurrency integer,
-  max_concurrency integer,
-  rate_interval bigint,
-  rate_burst integer,
-  weight integer,
-  paused_at bigint,
-  oldest_ready_at bigint,
-  last_dequeue_at bigint,
-  rate_allows_at bigint,
-  waiting bigint,
-  rivals bigint,
-  rival_weight bigint,
-  messages_out bigint,
-  waits bigint[],
-  served_cost bigint,
-  queue_cost bigint
+  channel text, ready bigint, scheduled bigint, leased bigint, current_concurrency integer, max_concurrency integer,
+  rate_interval bigint, rate_burst integer, weight integer, paused_at bigint, oldest_ready_at bigint,
+  last_dequeue_at bigint, rate_allows_at bigint, waiting bigint, rivals bigint, rival_weight bigint,
+  messages_out bigint, waits bigint[], served_cost bigint, queue_cost bigint
 )
 language plpgsql
 stable

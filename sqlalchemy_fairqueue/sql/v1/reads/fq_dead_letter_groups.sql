@@ -7,13 +7,7 @@
 -- fq_dead_letter_pkey. Errors: QF001 bad limit; QF007; none of a row's.
 create function fairqueue.fq_dead_letter_groups(p_queue text, p_limit integer, p_ids integer)
 returns table (
-  kind text,
-  reason text,
-  error text,
-  letters bigint,
-  channels bigint,
-  first_died_at bigint,
-  last_died_at bigint,
+  kind text, reason text, error text, letters bigint, channels bigint, first_died_at bigint, last_died_at bigint,
   message_ids bigint[]
 )
 language plpgsql

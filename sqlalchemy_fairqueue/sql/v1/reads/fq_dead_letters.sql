@@ -14,20 +14,8 @@ create function fairqueue.fq_dead_letters(
   p_error text default null, p_since bigint default null, p_until bigint default null
 )
 returns table (
-  message_id bigint,
-  channel text,
-  kind text,
-  content bytea,
-  headers text,
-  key text,
-  enqueued_at bigint,
-  attempts integer,
-  max_attempts integer,
-  deliveries integer,
-  reason text,
-  error text,
-  died_at bigint,
-  unreadable text
+  message_id bigint, channel text, kind text, content bytea, headers text, key text, enqueued_at bigint,
+  attempts integer, max_attempts integer, deliveries integer, reason text, error text, died_at bigint, unreadable text
 )
 language plpgsql
 stable

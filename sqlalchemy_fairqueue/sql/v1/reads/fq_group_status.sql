@@ -6,13 +6,7 @@
 -- Errors: QF007.
 create function fairqueue.fq_group_status(p_queue text, p_group_id uuid)
 returns table (
-  added bigint,
-  done bigint,
-  failed bigint,
-  cancelled bigint,
-  created_at bigint,
-  finished_at bigint,
-  message_id bigint,
+  added bigint, done bigint, failed bigint, cancelled bigint, created_at bigint, finished_at bigint, message_id bigint,
   problem text
 )
 language plpgsql

@@ -8,15 +8,8 @@ create function fairqueue.fq_groups(
   p_queue text, p_open boolean, p_before_at bigint, p_before_id uuid, p_limit integer
 )
 returns table (
-  group_id uuid,
-  added bigint,
-  done bigint,
-  failed bigint,
-  cancelled bigint,
-  created_at bigint,
-  finished_at bigint,
-  message_id bigint,
-  problem text
+  group_id uuid, added bigint, done bigint, failed bigint, cancelled bigint, created_at bigint, finished_at bigint,
+  message_id bigint, problem text
 )
 language plpgsql
 stable

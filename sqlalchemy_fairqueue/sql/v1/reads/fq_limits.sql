@@ -6,14 +6,8 @@
 -- of all queues.
 create function fairqueue.fq_limits(p_name text, p_queue text default null)
 returns table (
-  name text,
-  max_concurrency integer,
-  rate_interval bigint,
-  rate_burst integer,
-  rate_allows_at bigint,
-  current_concurrency bigint,
-  queues text[],
-  leased bigint[]
+  name text, max_concurrency integer, rate_interval bigint, rate_burst integer, rate_allows_at bigint,
+  current_concurrency bigint, queues text[], leased bigint[]
 )
 language plpgsql
 volatile

@@ -5,13 +5,7 @@
 -- Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_message_attempts(p_queue text, p_message_id bigint, p_limit integer, p_chars integer)
 returns table (
-  attempt integer,
-  channel text,
-  consumer text,
-  ready_at bigint,
-  started_at bigint,
-  finished_at bigint,
-  outcome text,
+  attempt integer, channel text, consumer text, ready_at bigint, started_at bigint, finished_at bigint, outcome text,
   error text
 )
 language plpgsql

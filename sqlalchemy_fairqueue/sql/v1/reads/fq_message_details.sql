@@ -11,24 +11,9 @@ create function fairqueue.fq_message_details(
   p_queue text, p_ids bigint[], p_channel text, p_limit integer, p_bytes integer
 )
 returns table (
-  message_id bigint,
-  channel text,
-  kind text,
-  content bytea,
-  content_size integer,
-  headers text,
-  key text,
-  enqueued_at bigint,
-  dequeue_at bigint,
-  delivered_at bigint,
-  returned_at bigint,
-  attempts integer,
-  max_attempts integer,
-  deliveries integer,
-  cancelled boolean,
-  consumer text,
-  expires_at bigint,
-  error text,
+  message_id bigint, channel text, kind text, content bytea, content_size integer, headers text, key text,
+  enqueued_at bigint, dequeue_at bigint, delivered_at bigint, returned_at bigint, attempts integer,
+  max_attempts integer, deliveries integer, cancelled boolean, consumer text, expires_at bigint, error text,
   unreadable text
 )
 language plpgsql

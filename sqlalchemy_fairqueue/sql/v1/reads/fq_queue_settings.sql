@@ -3,20 +3,9 @@
 -- Locks: none. Index: fq_queue_pkey. Errors: QF007.
 create function fairqueue.fq_queue_settings(p_queue text)
 returns table (
-  queue text,
-  defaults jsonb,
-  max_concurrency integer,
-  rate_interval bigint,
-  rate_burst integer,
-  limits text[],
-  history boolean,
-  history_retention bigint,
-  dead_letter_retention bigint,
-  dead_letter_retention_by_kind jsonb,
-  forget_channels_after bigint,
-  fair_by text,
-  default_plan text,
-  result_retention bigint
+  queue text, defaults jsonb, max_concurrency integer, rate_interval bigint, rate_burst integer, limits text[],
+  history boolean, history_retention bigint, dead_letter_retention bigint, dead_letter_retention_by_kind jsonb,
+  forget_channels_after bigint, fair_by text, default_plan text, result_retention bigint
 )
 language plpgsql
 stable

@@ -4,39 +4,13 @@
 -- content_size is in bytes.
 -- Locks: none. Index: fq_schedule_name_key. Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_schedules(
-  p_queue text,
-  p_channel text,
-  p_name text,
-  p_after_channel text,
-  p_after_name text,
-  p_limit integer
+  p_queue text, p_channel text, p_name text, p_after_channel text, p_after_name text, p_limit integer
 )
 returns table (
-  queue text,
-  channel text,
-  name text,
-  cron text,
-  timezone text,
-  every bigint,
-  catch_up text,
-  jitter bigint,
-  kind text,
-  content_size integer,
-  max_attempts integer,
-  in_code boolean,
-  anchor_at bigint,
-  done_until bigint,
-  next_at bigint,
-  due_at bigint,
-  paused_at bigint,
-  last_slot_at bigint,
-  last_run_at bigint,
-  last_message_id bigint,
-  problem text,
-  problem_at bigint,
-  created_at bigint,
-  changed_at bigint,
-  read_at bigint
+  queue text, channel text, name text, cron text, timezone text, every bigint, catch_up text, jitter bigint, kind text,
+  content_size integer, max_attempts integer, in_code boolean, anchor_at bigint, done_until bigint, next_at bigint,
+  due_at bigint, paused_at bigint, last_slot_at bigint, last_run_at bigint, last_message_id bigint, problem text,
+  problem_at bigint, created_at bigint, changed_at bigint, read_at bigint
 )
 language plpgsql
 stable

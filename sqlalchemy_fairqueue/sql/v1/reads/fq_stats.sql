@@ -13,23 +13,9 @@
 -- fq_lease_expires_ix, fq_dead_letter_died_ix, fq_queue_pkey, fq_queue_state_newest_ix. Errors: QF007.
 create function fairqueue.fq_stats(p_queue text)
 returns table (
-  channels bigint,
-  ready bigint,
-  scheduled bigint,
-  leased bigint,
-  dead bigint,
-  dropped bigint,
-  oldest_ready_at bigint,
-  paused_at bigint,
-  max_concurrency integer,
-  current_concurrency integer,
-  rate_interval bigint,
-  rate_burst integer,
-  rate_allows_at bigint,
-  signals bigint,
-  consumers bigint,
-  served_cost bigint,
-  served_since bigint
+  channels bigint, ready bigint, scheduled bigint, leased bigint, dead bigint, dropped bigint, oldest_ready_at bigint,
+  paused_at bigint, max_concurrency integer, current_concurrency integer, rate_interval bigint, rate_burst integer,
+  rate_allows_at bigint, signals bigint, consumers bigint, served_cost bigint, served_since bigint
 )
 language plpgsql
 stable

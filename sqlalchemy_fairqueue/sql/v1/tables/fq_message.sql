@@ -29,6 +29,5 @@ create table fairqueue.fq_message (
 with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 create index fq_message_ready_ix on fairqueue.fq_message (channel_id, dequeue_at, id) where lease_id is null;
 create index fq_message_lease_ix on fairqueue.fq_message (lease_id) where lease_id is not null;
-create index fq_message_cancelled_ix on fairqueue.fq_message (lease_id) where cancelled;
 create index fq_message_group_ix on fairqueue.fq_message (group_id) where group_id is not null;
 create unique index fq_message_key on fairqueue.fq_message (channel_id, key) where key is not null;
