@@ -55,7 +55,7 @@ _KERNEL = [
     Mutation(
         "who passes by channels that another call has gets ahead of it",
         "fq_choose",
-        "case when passed then p_bound end",
+        "case when passed then p_sight.turn end",
         "null",
     ),
     Mutation("an old hand-out completes", "fq_complete_many", "and m.deliveries = u.deliveries", "", slow=True),
