@@ -15,6 +15,7 @@ from sqlalchemy_fairqueue.queue.instrumentation import installed
 from sqlalchemy_fairqueue.queue.verbs import recorded
 from sqlalchemy_fairqueue.unit_of_work import (
     EnqueueMessage,
+    Membership,
     record,
     send_alone,
     send_last,
@@ -26,13 +27,12 @@ from sqlalchemy_fairqueue.values import GROUP_HEADER, HEADERS_BYTES, Enqueue, Re
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime, timedelta
-    from uuid import UUID
 
     from sqlalchemy.orm import Session
 
     from sqlalchemy_fairqueue.queue.verbs import RecordedWhere
     from sqlalchemy_fairqueue.unit_of_work import ReceiptUpdate
-    from sqlalchemy_fairqueue.values import Delivery, OnDuplicate, UniqueFrom
+    from sqlalchemy_fairqueue.values import OnDuplicate, UniqueFrom
 
 
 class _HeadersCodec(JsonCodec):
@@ -52,21 +52,6 @@ _CONTENT_BYTES = 256 * 2**20
 _NONE: Mapping[str, str] = {}
 # With longer headers nothing is carried: as text in the database, with its spaces, they may have twice as many bytes.
 _CARRIED_UP_TO = HEADERS_BYTES // 2
-
-
-class Membership:
-    """What messages have that are added to one group together.
-
-    Attributes:
-        group_id: The group.
-        adder: The delivery of the member that adds them; None: the transaction makes the group.
-    """
-
-    __slots__ = ("adder", "group_id")
-
-    def __init__(self, group_id: UUID, adder: Delivery | None) -> None:
-        self.group_id = group_id
-        self.adder = adder
 
 
 class AddedHeaders:
@@ -315,6 +300,5 @@ class EnqueueMethods(QueueBase):
             message.max_attempts or self.max_attempts,
             self.defaults,
             Receipt(message.channel),
-            None if membership is None else membership.group_id,
-            None if membership is None else membership.adder,
+            membership,
         )
