@@ -64,6 +64,8 @@ class QueueBase:
         self.notify = notify
         self.check_kinds = check_kinds
         self._target = Target(schema, name, bind_arguments, notify)
+        # Kinds of messages that _check_kind needs no more to be asked of.
+        self._checked_kinds: set[str] = set()
         self._begin()
 
     def _begin(self) -> None:

@@ -314,11 +314,9 @@ class GroupMethods(EnqueueMethods):
                 or (message.headers is not None and GROUP_HEADER in message.headers)
             ):
                 raise _no_member(message)
-        membership = Membership(group_id, adder)
-        sent, added = self._with_added(found_messages, membership)
-        members = [self._operation(each, membership, added) for each in sent]
+        members = self._enqueues(found_messages, Membership(group_id, adder))
         if members:
-            record(found, list(members))
+            record(found, members)
         return [one.receipt for one in members]
 
 

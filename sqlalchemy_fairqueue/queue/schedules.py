@@ -109,7 +109,9 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
         self, name: str, recurrence: Recurrence, message: Enqueue, *, in_code: bool = False
     ) -> ScheduleDefinition:
         check_name("schedule", name)
-        return ScheduleDefinition(name, recurrence, self._operation(message), self.defaults, in_code)
+        [operation] = self._encoded([message])
+        self._check_kind(message.kind)
+        return ScheduleDefinition(name, recurrence, operation, self.defaults, in_code)
 
 
 class Schedules(Facet[ScheduleMethods]):
