@@ -21,7 +21,7 @@ from sqlalchemy_fairqueue.errors import PayloadError
 from sqlalchemy_fairqueue.texts import said
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 # Python reads decimal integers of up to 4300 digits back unless told otherwise.
 _INTEGER_BITS = 14_000
@@ -81,7 +81,7 @@ class JsonCodec:
     def encode(self, payload: Any) -> bytes:
         """The payload as JSON. Raises PayloadError with the path of the first value that cannot be kept."""
         try:
-            if _is_plain(payload):
+            if _are_plain((payload,)):
                 with suppress(UnicodeEncodeError):
                     return _plain_encoder()(payload)
             # Some value must be converted, or refused with its path.
@@ -135,20 +135,25 @@ class JsonCodec:
             raise PayloadError(f"the codec's default cannot convert a {kind}: {error}; convert it", path) from error
 
 
-def _is_plain(value: Any) -> bool:
-    """Whether JSON keeps it as it is, if there is no lone surrogate in it, and msgspec writes what json would."""
-    kind = type(value)
-    if kind is str:
-        return "\x00" not in value
-    if kind is int:
-        return bool(value.bit_length() <= _INTEGER_BITS)
-    if kind is dict:
-        return all(type(key) is str and "\x00" not in key and _is_plain(item) for key, item in value.items())
-    if kind is list or kind is tuple:
-        return all(map(_is_plain, value))
-    if kind is float:
-        return bool(_LEAST <= abs(value) < _GREATEST or value == 0)
-    return value is None or kind is bool
+def _are_plain(values: Iterable[Any]) -> bool:
+    """Whether JSON keeps values as they are, and msgspec writes what json would, if no lone surrogate is in them."""
+    for value in values:
+        kind = type(value)
+        if kind is str:
+            plain = "\x00" not in value
+        elif kind is int:
+            plain = value.bit_length() <= _INTEGER_BITS
+        elif kind is dict:
+            plain = {*map(type, value)} <= {str} and "\x00" not in "".join(value) and _are_plain(value.values())
+        elif kind is list or kind is tuple:
+            plain = _are_plain(value)
+        elif kind is float:
+            plain = _LEAST <= abs(value) < _GREATEST or value == 0
+        else:
+            plain = value is None or kind is bool
+        if not plain:
+            return False
+    return True
 
 
 @cache

@@ -5,7 +5,7 @@ that is to be sent. This package alone knows the shapes of calls, drivers, micro
 errors an SQLSTATE stands for. Nothing here commits but ``commit_with``: the caller does.
 """
 
-from sqlalchemy_fairqueue.database.calls import Call, CommitRefused, Target, can_commit_with, commit_with
+from sqlalchemy_fairqueue.database.calls import Call, CommitRefused, Link, Target
 from sqlalchemy_fairqueue.database.configuration import (
     configure_channel,
     configure_limit,
@@ -112,17 +112,17 @@ from sqlalchemy_fairqueue.database.stats import (
 
 __all__ = [
     "COMPETING", "COUNTED", "LONGEST_WAIT", "Call", "CommitRefused", "DeadLetterFilter", "DeliveredMessage", "Dequeued",
-    "DueSchedule", "EncodedMessage", "EncodedResult", "EnqueuedMessages", "ExtendedLease", "FoundResult", "Member",
-    "MessageFilter", "MessagePosition", "ScheduleDefinition", "SetAside", "StopRequest", "Target",
-    "Token", "begin_result_wait", "can_commit_with", "cancel", "cancel_group", "channel_contention",
-    "channel_contentions", "channel_stats", "check_installed", "commit_with", "completions", "configure_channel",
-    "configure_limit", "configure_plan", "configure_queue", "consumers", "consumers_by_queue", "contention",
-    "contention_by_queue", "dead_letter_groups", "dead_letters", "dequeue", "due_schedules", "end_leases",
-    "end_result_wait", "enqueue", "extend", "fail_schedule", "find_messages", "fold_groups", "group_members",
-    "group_status", "groups", "hear", "heartbeat", "held", "holder", "join_group", "leased_without_slot", "limit_queue",
-    "limits", "limits_by_queue", "lock_channels", "lock_deliveries", "lock_messages", "make_due", "make_group",
-    "message_attempts", "message_details", "messages_ahead", "move_message", "now", "pause", "pause_schedule",
-    "plan_channels", "plans", "purge_dead", "queue_settings", "queues", "redrive", "request_stop", "results", "resume",
-    "run_schedule", "run_slots", "sample_context", "schedules", "set_aside", "set_queue", "set_schedule", "settlement",
-    "spread_plans", "stats", "stats_by_queue", "stop_requests", "version", "wake_results",
+    "DueSchedule", "EncodedMessage", "EncodedResult", "EnqueuedMessages", "ExtendedLease", "FoundResult", "Link",
+    "Member", "MessageFilter", "MessagePosition", "ScheduleDefinition", "SetAside", "StopRequest", "Target", "Token",
+    "begin_result_wait", "cancel", "cancel_group", "channel_contention", "channel_contentions", "channel_stats",
+    "check_installed", "completions", "configure_channel", "configure_limit", "configure_plan", "configure_queue",
+    "consumers", "consumers_by_queue", "contention", "contention_by_queue", "dead_letter_groups", "dead_letters",
+    "dequeue", "due_schedules", "end_leases", "end_result_wait", "enqueue", "extend", "fail_schedule", "find_messages",
+    "fold_groups", "group_members", "group_status", "groups", "hear", "heartbeat", "held", "holder", "join_group",
+    "leased_without_slot", "limit_queue", "limits", "limits_by_queue", "lock_channels", "lock_deliveries",
+    "lock_messages", "make_due", "make_group", "message_attempts", "message_details", "messages_ahead", "move_message",
+    "now", "pause", "pause_schedule", "plan_channels", "plans", "purge_dead", "queue_settings", "queues", "redrive",
+    "request_stop", "results", "resume", "run_schedule", "run_slots", "sample_context", "schedules", "set_aside",
+    "set_queue", "set_schedule", "settlement", "spread_plans", "stats", "stats_by_queue", "stop_requests", "version",
+    "wake_results",
 ]  # fmt: skip

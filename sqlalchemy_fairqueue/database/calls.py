@@ -24,17 +24,19 @@ from sqlalchemy.exc import StatementError
 from sqlalchemy_fairqueue.database.clauses import ALL, EACH_QUEUE, READABLE, Shape, clause_of, clauses_of
 from sqlalchemy_fairqueue.database.drivers import driver_of, is_in_autocommit
 from sqlalchemy_fairqueue.database.errors import refusal_of, refuse
-from sqlalchemy_fairqueue.errors import FairQueueError
+from sqlalchemy_fairqueue.errors import AutocommitError, FairQueueError
 from sqlalchemy_fairqueue.sql import signature
 from sqlalchemy_fairqueue.times import any_instant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from sqlalchemy import Connection, Dialect
+    from sqlalchemy import Connection, Dialect, Pool
+    from sqlalchemy.engine import Transaction
     from sqlalchemy.engine.interfaces import DBAPICursor, ExceptionContext, ExecutionContext
 
     from sqlalchemy_fairqueue.database.clauses import Clause
+    from sqlalchemy_fairqueue.database.drivers import Driver
 
     Send = Callable[[str, Any], None]
     Note = Callable[[BaseException], None]
@@ -46,6 +48,9 @@ ALONE: Mapping[str, Any] = MappingProxyType({_ALONE: True})
 """Options of a connection where each statement is a transaction of its own."""
 _REFUSED = "QF010"
 _SEND = "sqlalchemy_fairqueue_send"
+
+usable_schemas: WeakKeyDictionary[Pool, set[str | None]] = WeakKeyDictionary()
+"""The schemas that are known to hold what is needed. By pool: an engine with other execution options shares it."""
 
 _notes: WeakKeyDictionary[Connection, Note] = WeakKeyDictionary()
 # Those that call _handle_error.
@@ -124,11 +129,7 @@ class Call(NamedTuple):
         """
         rows: list[Sequence[Any]] = []
         try:
-            if (
-                _is_alone(connection)
-                and not is_watched(connection)
-                and _sent_past(connection, [self], rows, as_bytes=as_bytes)
-            ):
+            if _is_alone(connection) and _sent_past(connection, driver_of(connection), [self], rows, as_bytes=as_bytes):
                 return rows[0]
         except StatementError as error:
             refuse(error, self.doing)
@@ -210,6 +211,82 @@ def _text(value: bytes) -> str:
     return str(value, "utf-8", "replace")
 
 
+class Link:
+    """A connection that a transaction's operations go to, with what they have to know of it, asked once.
+
+    Attributes:
+        connection: The connection.
+        driver: Its driver.
+        usable: Schemas of its database that are known to hold what is needed.
+    """
+
+    __slots__ = ("connection", "driver", "usable")
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.driver = driver_of(connection)
+        self.usable: Collection[str | None] = usable_schemas.get(connection.engine.pool, ())
+
+    def transaction(self) -> Transaction:
+        """Return the connection's transaction, which is begun if there is none.
+
+        Raises:
+            AutocommitError: The connection commits each statement by itself.
+        """
+        connection = self.connection
+        if is_in_autocommit(connection):
+            raise AutocommitError(
+                f"the connection to {connection.engine.url.render_as_string()} is in AUTOCOMMIT, where queue work "
+                "would not be atomic with the business writes; use an engine or session without "
+                "isolation_level='AUTOCOMMIT'"
+            )
+        return connection.get_transaction() or connection.begin()
+
+    def can_commit_with(self) -> bool:
+        """Whether statements can travel with the COMMIT of the transaction, which is a plain one.
+
+        Nobody else may have work to do right before the COMMIT, nor execute statements or commit in a way of their own.
+        """
+        connection, dialect = self.connection, self.connection.dialect
+        return (
+            not connection.invalidated
+            and not connection.dispatch.commit
+            and executes_itself(dialect)
+            and type(dialect).do_commit is DefaultDialect.do_commit
+            and self.driver.can_commit_with(connection)
+        )
+
+    def commit_with(self, calls: Sequence[Call]) -> list[Sequence[Any]]:
+        """Send calls and COMMIT together, when :meth:`can_commit_with` says so; return the rows of each.
+
+        SQLAlchemy's own commit then finds nothing to do. After an error, a rollback is owed as ever.
+
+        Raises:
+            CommitRefused: A call had an outcome that must not be committed.
+            FairQueueError: The database refused one with an SQLSTATE that has a class.
+        """
+        rows: list[Sequence[Any]] = []
+        connection = self.connection
+        try:
+            if not _sent_past(connection, self.driver, calls, rows, commit=True):
+                _send(connection, self.driver, calls, rows)
+        except StatementError as error:
+            index = len(rows)
+            if index == len(calls):
+                # It was the COMMIT itself.
+                error.statement = error.params = None
+                raise
+            refusal = refusal_of(error)
+            if refusal.sqlstate == _REFUSED:
+                raise CommitRefused(index, json.loads(refusal.detail or "")) from error
+            refuse(error, calls[index].doing)
+        except BaseException as error:
+            # A signal's handler, or the cancel of a task: nobody knows whether it was committed.
+            let_go(connection, error)
+            raise
+        return rows
+
+
 class CommitRefused(FairQueueError):
     """A statement had an outcome that its transaction must not be committed with; it was not.
 
@@ -232,62 +309,17 @@ class CommitRefused(FairQueueError):
         self.holder: str | None = detail.get("holder")
 
 
-def can_commit_with(connection: Connection) -> bool:
-    """Whether statements can travel with the COMMIT of the connection's transaction, which is a plain one.
-
-    Nobody else may have work to do right before the COMMIT, nor execute statements or commit in a way of their own.
-    """
-    dialect = connection.dialect
-    return (
-        not connection.invalidated
-        and not connection.dispatch.commit
-        and executes_itself(dialect)
-        and type(dialect).do_commit is DefaultDialect.do_commit
-        and driver_of(connection).can_commit_with(connection)
-    )
-
-
-def commit_with(connection: Connection, calls: Sequence[Call]) -> list[Sequence[Any]]:
-    """Send calls and COMMIT together, when :func:`can_commit_with` says so; return the rows of each.
-
-    SQLAlchemy's own commit then finds nothing to do. After an error, a rollback is owed as ever.
-
-    Raises:
-        CommitRefused: A call had an outcome that must not be committed.
-        FairQueueError: The database refused one with an SQLSTATE that has a class.
-    """
-    rows: list[Sequence[Any]] = []
-    try:
-        if _has_listeners(connection) or not _sent_past(connection, calls, rows, commit=True):
-            _send(connection, calls, rows)
-    except StatementError as error:
-        index = len(rows)
-        if index == len(calls):
-            # It was the COMMIT itself.
-            error.statement = error.params = None
-            raise
-        refusal = refusal_of(error)
-        if refusal.sqlstate == _REFUSED:
-            raise CommitRefused(index, json.loads(refusal.detail or "")) from error
-        refuse(error, calls[index].doing)
-    except BaseException as error:
-        # A signal's handler, or the cancel of a task: nobody knows whether it was committed.
-        let_go(connection, error)
-        raise
-    return rows
-
-
 def _sent_past(
     connection: Connection,
+    driver: Driver,
     calls: Sequence[Call],
     rows: list[Sequence[Any]],
     *,
     commit: bool = False,
     as_bytes: bool = False,
 ) -> bool:
-    """Send calls past SQLAlchemy, which nobody watches, if the driver can. SQLAlchemy raises what fails."""
-    driver = driver_of(connection)
-    if not driver.passes_sqlalchemy:
+    """Send calls past SQLAlchemy, if nobody watches and the driver can. SQLAlchemy raises what fails."""
+    if not driver.passes_sqlalchemy or is_watched(connection):
         return False
     statements = [call.clause.numbered(driver, call.parameters) for call in calls]
     try:
@@ -296,9 +328,9 @@ def _sent_past(
         calls[min(len(rows), len(calls) - 1)].reraise(connection, error)
 
 
-def _send(connection: Connection, calls: Sequence[Call], rows: list[Sequence[Any]]) -> None:
+def _send(connection: Connection, driver: Driver, calls: Sequence[Call], rows: list[Sequence[Any]]) -> None:
     """Let SQLAlchemy execute calls, with all of its events; the last one makes the driver send all, and COMMIT."""
-    driver, dialect = driver_of(connection), connection.dialect
+    dialect = connection.dialect
     if dialect not in _listening:
         event.listen(dialect, "do_execute", _do_execute)
         _listening.add(dialect)
@@ -335,16 +367,13 @@ def note_failures(connection: Connection, note: Note) -> None:
 def executes_itself(dialect: Dialect) -> bool:
     """Whether nobody else executes the statements of a dialect in a way of their own."""
     own: Any = dialect.do_execute
-    listeners = list(dialect.dispatch.do_execute)
-    return getattr(own, "__func__", None) is DefaultDialect.do_execute and listeners in ([], [_do_execute])
+    return getattr(own, "__func__", None) is DefaultDialect.do_execute and all(
+        listener is _do_execute for listener in dialect.dispatch.do_execute
+    )
 
 
 def is_watched(connection: Connection) -> bool:
     """Whether anybody would miss what SQLAlchemy does around a statement: listeners of its events, or its log."""
-    return _has_listeners(connection) or not executes_itself(connection.dialect)
-
-
-def _has_listeners(connection: Connection) -> bool:
     # The flag that SQLAlchemy asks before each event, for the events themselves take longer than a statement. Without
     # the flag everybody counts as watched.
     engine = connection.engine
@@ -352,6 +381,7 @@ def _has_listeners(connection: Connection) -> bool:
         getattr(engine, "_has_events", True)
         or getattr(connection, "_has_events", True)
         or engine.logger.isEnabledFor(logging.INFO)
+        or not executes_itself(connection.dialect)
     )
 
 

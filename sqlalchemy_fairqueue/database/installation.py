@@ -8,15 +8,14 @@ back before the database.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine, AsyncSession
-from sqlalchemy_fairqueue.database.calls import call
+from sqlalchemy_fairqueue.database.calls import call, usable_schemas
 from sqlalchemy_fairqueue.database.clauses import Shape
-from sqlalchemy_fairqueue.database.drivers import is_in_autocommit
+from sqlalchemy_fairqueue.database.drivers import driver_of, is_in_autocommit
 from sqlalchemy_fairqueue.database.engines import read_committed
 from sqlalchemy_fairqueue.database.errors import sqlstate_of, to_install, to_upgrade, too_old
 from sqlalchemy_fairqueue.errors import (
@@ -40,8 +39,6 @@ from sqlalchemy_fairqueue.sql import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sqlalchemy import Pool
-
 _ATTEMPTS = 5
 # What an install meets when another one commits meanwhile: its own guard, names that are taken, rows of the catalog.
 _TAKEN = {SCHEMA_MISMATCH, "23505", "42P06", "42P07", "42710", "42723", "40P01", "40001", "XX000"}
@@ -49,9 +46,6 @@ _TAKEN = {SCHEMA_MISMATCH, "23505", "42P06", "42P07", "42710", "42723", "40P01",
 
 _VERSION = Shape((f"{VERSION_COLUMN} as version",))
 _READ_ONLY = text("select pg_catalog.current_setting('transaction_read_only')")
-
-# The schemas that can be used. By pool: an engine with other execution options shares it.
-_usable: WeakKeyDictionary[Pool, set[str | None]] = WeakKeyDictionary()
 
 
 def version(connection: Connection, schema: str | None) -> int:
@@ -84,11 +78,13 @@ def check_installed(connection: Connection, schema: str | None) -> None:
         schema: Where the queue is installed; None: found through the search_path.
 
     Raises:
+        InvalidArgument: The connection is not to PostgreSQL through a driver that the queue works on.
         SchemaMismatch: It says what is installed, what is needed, and the migration to write.
     """
-    usable = _usable.setdefault(connection.engine.pool, set())
+    usable = usable_schemas.setdefault(connection.engine.pool, set())
     if schema in usable:
         return
+    driver_of(connection)
     try:
         found = version(connection, schema)
     except SchemaMismatch as error:

@@ -13,7 +13,7 @@ from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
 from sqlalchemy_fairqueue.values import AttemptDetails, MessageDetails
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime, timedelta
     from uuid import UUID
 
@@ -94,6 +94,11 @@ class EnqueuedMessages(NamedTuple):
             return cls(*row)
         message_id, outcome = row
         return cls([1], [message_id], None if outcome == "created" else [outcome])
+
+    def told(self) -> Iterator[tuple[int, int | None, EnqueueOutcome | Literal["full"]]]:
+        """The ordinal, id and outcome of each message."""
+        created: Sequence[EnqueueOutcome] = ["created"] * len(self.ordinals)
+        return zip(self.ordinals, self.message_ids, self.outcomes or created, strict=True)
 
 
 class MessagePosition(NamedTuple):

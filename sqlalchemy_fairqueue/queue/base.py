@@ -8,7 +8,6 @@ from sqlalchemy import Connection, Engine
 
 from sqlalchemy_fairqueue.codecs import Codec, JsonCodec
 from sqlalchemy_fairqueue.database import Target, check_installed
-from sqlalchemy_fairqueue.database.drivers import driver_of
 from sqlalchemy_fairqueue.database.engines import on, own_transaction, refused, run
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.unit_of_work import connection_of, joined, lock_order_of, record, send, session_of
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from sqlalchemy_fairqueue.queue.verbs import RecordedWhere, Where
-    from sqlalchemy_fairqueue.unit_of_work import LockOrder, Operation
+    from sqlalchemy_fairqueue.unit_of_work import Operation
 
 R = TypeVar("R")
 Q = TypeVar("Q", bound="QueueBase")
@@ -65,6 +64,8 @@ class QueueBase:
         self.notify = notify
         self.check_kinds = check_kinds
         self._target = Target(schema, name, bind_arguments, notify)
+        # Kinds of messages that _check_kind needs no more to be asked of.
+        self._checked_kinds: set[str] = set()
         self._begin()
 
     def _begin(self) -> None:
@@ -121,19 +122,21 @@ class QueueBase:
         return on(where, lambda sync: self._answer(sync, work, settles=settles))
 
     def _answer(self, where: Where, work: Callable[[Connection], R], *, settles: bool) -> R:
-        schema = self.schema
-        if (session := session_of(where)) is not None:
-            found = connection_of(session, self._target)
-            driver_of(found)
-            check_installed(found, schema)
-            return _settled(joined(session, self._target)[1], found, work) if settles else work(found)
-        if isinstance(where, Connection):
-            driver_of(where)
-            check_installed(where, schema)
-            return _settled(lock_order_of(where), where, work) if settles else work(where)
         if isinstance(where, Engine):
-            return run(where, lambda connection: _committed(connection, schema, work))
-        raise refused(where)
+            return run(where, lambda connection: _committed(connection, self.schema, work))
+        if (session := session_of(where)) is not None:
+            connection = joined(session, self._target) if settles else connection_of(session, self._target)
+        elif isinstance(where, Connection):
+            connection = where
+        else:
+            raise refused(where)
+        check_installed(connection, self.schema)
+        if not settles:
+            return work(connection)
+        lock_order = lock_order_of(connection)
+        result = work(connection)
+        lock_order.settled = True
+        return result
 
 
 class Facet(Generic[Q]):
@@ -162,10 +165,4 @@ def _committed(connection: Connection, schema: str | None, work: Callable[[Conne
     check_installed(connection, schema)
     result = work(connection)
     connection.commit()
-    return result
-
-
-def _settled(lock_order: LockOrder, connection: Connection, work: Callable[[Connection], R]) -> R:
-    result = work(connection)
-    lock_order.settled = True
     return result

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, cast
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import QueueBase
 from sqlalchemy_fairqueue.queue.verbs import recorded
-from sqlalchemy_fairqueue.unit_of_work import Configure, Limit, Pause, SetQueue
+from sqlalchemy_fairqueue.unit_of_work import changes as change
 from sqlalchemy_fairqueue.values import (
     LIMITS,
     SETTINGS,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.queue.verbs import RecordedWhere
     from sqlalchemy_fairqueue.unit_of_work import Operation
+    from sqlalchemy_fairqueue.unit_of_work.changes import Change
     from sqlalchemy_fairqueue.values import PolicyChanges, QueueChanges, QueueLimits
 
 
@@ -181,17 +182,17 @@ class ConfigurationMethods(QueueBase):
         checked = setting_changes(call, settings)
         changes: list[Operation] = []
         if "defaults" in checked:
-            changes.append(Configure(self._target, None, checked.pop("defaults"), self.defaults))
+            changes.append(change.configure(self._target, checked.pop("defaults"), self.defaults))
         limits = cast("QueueLimits", {name: checked.pop(name) for name in [*checked] if name in LIMITS})
         if checked:
-            changes.append(SetQueue(self._target, cast("QueueChanges", checked)))
+            changes.append(change.set_queue(self._target, cast("QueueChanges", checked)))
         if limits:
-            changes.append(Limit(self._target, limits))
+            changes.append(change.limit(self._target, limits))
         return changes
 
     def _configure_channel(
         self, channel: str, policy: object, changes: PolicyChanges, *, plan: object, reset: object
-    ) -> Configure:
+    ) -> Change:
         check_name("channel", channel)
         fields = reset_fields("configure_channel", reset)
         if policy is not None:
@@ -202,17 +203,21 @@ class ConfigurationMethods(QueueBase):
                 )
             # What it sets is nobody's exception: a plan that the channel is put on later decides all of it.
             whole = policy_changes("configure_channel", policy, changes)
-            return Configure(self._target, channel, whole, self.defaults, None, policy_fields())
+            return change.configure_channel(
+                self._target, channel, whole, policy=self.defaults, plan=None, reset=policy_fields()
+            )
         check_field_names("configure_channel", changes)
         wanted = plan if isinstance(plan, Unset) else SETTINGS["default_plan"].checked("plan", plan)
         named: PolicyChanges = {}
         if changes or (wanted is UNSET and not fields):
             named = policy_changes("configure_channel", None, changes)
-        return Configure(self._target, channel, named, self.defaults, wanted, fields)
+        return change.configure_channel(self._target, channel, named, policy=self.defaults, plan=wanted, reset=fields)
 
-    def _pause(self, channel: str | None, *, paused: bool, new: bool = False) -> Pause:
+    def _pause(self, channel: str | None, *, paused: bool, new: bool = False) -> Change:
         if channel is not None:
             check_name("channel", channel)
         if not isinstance(new, bool):
             raise InvalidArgument(f"new is {new!r:.80}; give True or False")
-        return Pause(self._target, channel, paused, new)
+        if paused:
+            return change.pause(self._target, channel, new=new)
+        return change.resume(self._target, channel)

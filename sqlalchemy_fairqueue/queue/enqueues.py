@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine
 
-from sqlalchemy_fairqueue.codecs import JsonCodec, encode_texts
+from sqlalchemy_fairqueue.codecs import Codec, JsonCodec, encode_texts
 from sqlalchemy_fairqueue.database.engines import on, refused, run, run_transaction
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.queue.base import OPEN_GROUPS, QueueBase
@@ -15,6 +16,7 @@ from sqlalchemy_fairqueue.queue.instrumentation import installed
 from sqlalchemy_fairqueue.queue.verbs import recorded
 from sqlalchemy_fairqueue.unit_of_work import (
     EnqueueMessage,
+    Membership,
     record,
     send_alone,
     send_last,
@@ -26,13 +28,12 @@ from sqlalchemy_fairqueue.values import GROUP_HEADER, HEADERS_BYTES, Enqueue, Re
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime, timedelta
-    from uuid import UUID
 
     from sqlalchemy.orm import Session
 
     from sqlalchemy_fairqueue.queue.verbs import RecordedWhere
     from sqlalchemy_fairqueue.unit_of_work import ReceiptUpdate
-    from sqlalchemy_fairqueue.values import Delivery, OnDuplicate, UniqueFrom
+    from sqlalchemy_fairqueue.values import OnDuplicate, UniqueFrom
 
 
 class _HeadersCodec(JsonCodec):
@@ -50,23 +51,9 @@ _headers = _HeadersCodec()
 # PostgreSQL cannot return a bytea of twice this size as text, so a longer payload could never be dequeued.
 _CONTENT_BYTES = 256 * 2**20
 _NONE: Mapping[str, str] = {}
+_kind = attrgetter("message.kind")
 # With longer headers nothing is carried: as text in the database, with its spaces, they may have twice as many bytes.
 _CARRIED_UP_TO = HEADERS_BYTES // 2
-
-
-class Membership:
-    """What messages have that are added to one group together.
-
-    Attributes:
-        group_id: The group.
-        adder: The delivery of the member that adds them; None: the transaction makes the group.
-    """
-
-    __slots__ = ("adder", "group_id")
-
-    def __init__(self, group_id: UUID, adder: Delivery | None) -> None:
-        self.group_id = group_id
-        self.adder = adder
 
 
 class AddedHeaders:
@@ -244,77 +231,81 @@ class EnqueueMethods(QueueBase):
             record(session, operations)
         return [operation.receipt for operation in operations]
 
-    def _enqueues(self, messages: Iterable[Enqueue]) -> list[EnqueueMessage]:
+    def _enqueues(self, messages: Iterable[Enqueue], membership: Membership | None = None) -> list[EnqueueMessage]:
+        """Check and encode the messages of a call."""
         if isinstance(messages, Enqueue) or not isinstance(messages, Iterable):
             raise InvalidArgument(f"messages is {messages!r:.80}; give a list of Enqueue")
-        sent, added = self._with_added(messages)
-        return [self._operation(message, added=added) for message in sent]
-
-    def _with_added(
-        self, messages: Iterable[Enqueue], membership: Membership | None = None
-    ) -> tuple[Iterable[Enqueue], AddedHeaders | None]:
-        """The messages of a call, and the headers that all of them get."""
-        instrumentation = installed.instrumentation
-        if instrumentation is None:
-            return messages, None if membership is None else AddedHeaders({}, membership)
-        found = list(messages)
-        for one in found:
-            if not isinstance(one, Enqueue):
-                raise self._no_message(one)
-        carried = instrumentation.before_enqueue(self.name, found) if found else _NONE
-        return found, AddedHeaders(carried, membership) if carried or membership is not None else None
-
-    @staticmethod
-    def _no_message(message: object) -> InvalidArgument:
-        return InvalidArgument(
-            f"messages has {message!r:.80} where an Enqueue is needed; write Enqueue(channel=..., payload=...), or "
-            "job.prepare(channel=..., ...) of a job"
-        )
-
-    def _operation(
-        self, message: object, membership: Membership | None = None, added: AddedHeaders | None = None
-    ) -> EnqueueMessage:
-        encoded = self._encoded(message, membership, added)
-        self._check_kind(encoded.message.kind)
-        return encoded
+        added: AddedHeaders | None = None
+        if membership is not None or installed.instrumentation is not None:
+            messages = list(messages)
+            added = self._added_headers(messages, membership)
+        operations = self._encoded(messages, membership, added)
+        for kind in dict.fromkeys(map(_kind, operations)):
+            if kind not in self._checked_kinds:
+                self._check_kind(kind)
+        return operations
 
     def _encoded(
-        self, message: object, membership: Membership | None = None, added: AddedHeaders | None = None
-    ) -> EnqueueMessage:
-        if not isinstance(message, Enqueue):
-            raise self._no_message(message)
-        content = self.codec.encode(message.payload)
-        if not isinstance(content, bytes):
-            raise PayloadError(f"codec {self.codec!r} made a {type(content).__name__} of it; encode must return bytes")
-        if len(content) > _CONTENT_BYTES:
-            raise PayloadError(
-                f"{len(content):,} bytes are more than a message may have, {_CONTENT_BYTES:,}; keep them somewhere "
-                "else, and enqueue where they are"
+        self, messages: Iterable[Enqueue], membership: Membership | None = None, added: AddedHeaders | None = None
+    ) -> list[EnqueueMessage]:
+        target, encode, defaults = self._target, self.codec.encode, self.defaults
+        operations: list[EnqueueMessage] = []
+        for message in messages:
+            # All of it in place: to call something for each of many messages costs as much as the rest.
+            if not isinstance(message, Enqueue):
+                raise _no_message(message)
+            content: Any = encode(message.payload)
+            if not isinstance(content, bytes) or len(content) > _CONTENT_BYTES:
+                raise _no_content(self.codec, content)
+            headers = None if added is None else added.text
+            if message.headers is not None:
+                headers = _encoded_headers(message.headers, added)
+            attempts = message.max_attempts or self.max_attempts
+            receipt = Receipt(message.channel)
+            operations.append(
+                EnqueueMessage(target, message, content, headers, attempts, defaults, receipt, membership)
             )
-        headers = None if added is None else added.text
-        if message.headers is not None:
-            try:
-                own = message.headers
-                headers = (_headers.encode({**own}) if added is None else added.with_own(own)).decode()
-            except PayloadError as error:
-                raise InvalidArgument(f"headers at {error.path}: {error.args[0]}") from error
-            except (TypeError, ValueError) as error:
-                raise InvalidArgument(
-                    f"headers is {message.headers!r:.80}; give a mapping that can be encoded as JSON"
-                ) from error
-            if len(headers.encode()) > HEADERS_BYTES:
-                raise InvalidArgument(
-                    f"headers have {len(headers.encode()):,} bytes of JSON, more than {HEADERS_BYTES:,}; keep what is "
-                    "large in the payload"
-                )
-        return EnqueueMessage(
-            self._target,
-            message,
-            content,
-            headers,
-            message.max_attempts or self.max_attempts,
-            self.defaults,
-            Receipt(message.channel),
-            None if membership is None else membership.group_id,
-            None if membership is None else membership.adder,
+        return operations
+
+    def _added_headers(self, messages: list[Enqueue], membership: Membership | None) -> AddedHeaders | None:
+        """Return the headers that all messages of a call get."""
+        carried: Mapping[str, str] = _NONE
+        instrumentation = installed.instrumentation
+        if instrumentation is not None:
+            for one in messages:
+                if not isinstance(one, Enqueue):
+                    raise _no_message(one)
+            if messages:
+                carried = instrumentation.before_enqueue(self.name, messages)
+        return AddedHeaders(carried, membership) if carried or membership is not None else None
+
+
+def _no_message(message: object) -> InvalidArgument:
+    return InvalidArgument(
+        f"messages has {message!r:.80} where an Enqueue is needed; write Enqueue(channel=..., payload=...), or "
+        "job.prepare(channel=..., ...) of a job"
+    )
+
+
+def _no_content(codec: Codec, content: object) -> PayloadError:
+    if not isinstance(content, bytes):
+        return PayloadError(f"codec {codec!r} made a {type(content).__name__} of it; encode must return bytes")
+    return PayloadError(
+        f"{len(content):,} bytes are more than a message may have, {_CONTENT_BYTES:,}; keep them somewhere else, and "
+        "enqueue where they are"
+    )
+
+
+def _encoded_headers(own: Mapping[str, Any], added: AddedHeaders | None) -> str:
+    try:
+        headers = _headers.encode({**own}) if added is None else added.with_own(own)
+    except PayloadError as error:
+        raise InvalidArgument(f"headers at {error.path}: {error.args[0]}") from error
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"headers is {own!r:.80}; give a mapping that can be encoded as JSON") from error
+    if len(headers) > HEADERS_BYTES:
+        raise InvalidArgument(
+            f"headers have {len(headers):,} bytes of JSON, more than {HEADERS_BYTES:,}; keep what is large in the "
+            "payload"
         )
+    return headers.decode()

@@ -12,9 +12,9 @@ from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.errors import InvalidArgument, OutsideGroupWarning, UnknownGroup
 from sqlalchemy_fairqueue.queue.base import OPEN_GROUPS, Facet, QueueBase
 from sqlalchemy_fairqueue.queue.callers import frames_of_this_package
-from sqlalchemy_fairqueue.queue.enqueues import EnqueueMethods, Membership
+from sqlalchemy_fairqueue.queue.enqueues import EnqueueMethods
 from sqlalchemy_fairqueue.queue.verbs import verb
-from sqlalchemy_fairqueue.unit_of_work import MakeGroup, discard, record, session_of
+from sqlalchemy_fairqueue.unit_of_work import MakeGroup, Membership, discard, record, session_of
 from sqlalchemy_fairqueue.values import (
     AFTER_GROUP_HEADER,
     GROUP_HEADER,
@@ -328,11 +328,9 @@ class GroupMethods(EnqueueMethods):
                 or (message.headers is not None and GROUP_HEADER in message.headers)
             ):
                 raise _no_member(message)
-        membership = Membership(group_id, adder)
-        sent, added = self._with_added(found_messages, membership)
-        members = [self._operation(each, membership, added) for each in sent]
+        members = self._enqueues(found_messages, Membership(group_id, adder))
         if members:
-            record(found, list(members))
+            record(found, members)
         return [one.receipt for one in members]
 
 

@@ -177,6 +177,7 @@ class HandlerMethods(LifespanMethods):
         _check_options(retry, timeout, isolation)
         if isolation == "process":
             _check_isolated(written, wanted, resources)
+        self._checked_kinds.clear()
         self._handlers[kind] = Handler(
             kind=kind,
             function=function,
@@ -193,6 +194,7 @@ class HandlerMethods(LifespanMethods):
 
     def _check_kind(self, kind: str) -> None:
         if not self.check_kinds or not self._handlers or kind in self._handlers or kind in self._warned_kinds:
+            self._checked_kinds.add(kind)
             return
         known = ", ".join(map(repr, sorted(self._handlers)))
         warnings.warn(

@@ -9,7 +9,7 @@ from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import Facet, QueueBase
 from sqlalchemy_fairqueue.queue.verbs import recorded, verb
-from sqlalchemy_fairqueue.unit_of_work import ConfigureLimit
+from sqlalchemy_fairqueue.unit_of_work import changes as change
 from sqlalchemy_fairqueue.values import UNSET, Unset, check_name, policy_changes
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Limits(Facet[QueueBase]):
         if not changes:
             raise InvalidArgument("limits.configure has nothing to set; give max_concurrency or rate")
         wanted = policy_changes("limits.configure", None, changes)
-        return self._perform(where, [ConfigureLimit(self._target, name, wanted)], None)
+        return self._perform(where, [change.configure_limit(self._target, name, wanted)], None)
 
     @recorded
     def remove(self, where: RecordedWhere, name: str) -> None:
@@ -87,7 +87,7 @@ class Limits(Facet[QueueBase]):
             []
         """
         check_name("limit", name)
-        return self._perform(where, [ConfigureLimit(self._target, name, None)], None)
+        return self._perform(where, [change.configure_limit(self._target, name, None)], None)
 
     @verb
     def list(self, where: Where, name: str | None = None) -> builtins.list[SharedLimit]:

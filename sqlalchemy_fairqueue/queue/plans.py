@@ -13,7 +13,7 @@ from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.database.engines import on
 from sqlalchemy_fairqueue.queue.base import Facet, QueueBase
 from sqlalchemy_fairqueue.queue.verbs import recorded, verb
-from sqlalchemy_fairqueue.unit_of_work import ConfigurePlan
+from sqlalchemy_fairqueue.unit_of_work import changes as change
 from sqlalchemy_fairqueue.values import check_name, policy_changes
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Plans(Facet[QueueBase]):
             [5]
         """
         check_name("plan", name)
-        operation = ConfigurePlan(self._target, name, policy_changes("plans.configure", policy, changes))
+        operation = change.configure_plan(self._target, name, policy_changes("plans.configure", policy, changes))
         if not isinstance(where, (Engine, AsyncEngine)):
             return self._perform(where, [operation], None)
 
@@ -109,7 +109,7 @@ class Plans(Facet[QueueBase]):
             []
         """
         check_name("plan", name)
-        return self._perform(where, [ConfigurePlan(self._target, name, None)], None)
+        return self._perform(where, [change.configure_plan(self._target, name, None)], None)
 
     @verb
     def list(self, where: Where, name: str | None = None) -> builtins.list[PlanInfo]:

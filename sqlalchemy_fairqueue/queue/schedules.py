@@ -14,7 +14,7 @@ from sqlalchemy_fairqueue.queue.base import Facet
 from sqlalchemy_fairqueue.queue.enqueues import EnqueueMethods
 from sqlalchemy_fairqueue.queue.handlers import HandlerMethods
 from sqlalchemy_fairqueue.queue.verbs import recorded, verb
-from sqlalchemy_fairqueue.unit_of_work import PauseSchedule, RemoveSchedule, SetSchedule
+from sqlalchemy_fairqueue.unit_of_work import changes as change
 from sqlalchemy_fairqueue.values import Enqueue, Recurrence, ScheduleInfo, check_count, check_name
 
 if TYPE_CHECKING:
@@ -109,7 +109,9 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
         self, name: str, recurrence: Recurrence, message: Enqueue, *, in_code: bool = False
     ) -> ScheduleDefinition:
         check_name("schedule", name)
-        return ScheduleDefinition(name, recurrence, self._operation(message), self.defaults, in_code)
+        [operation] = self._encoded([message])
+        self._check_kind(message.kind)
+        return ScheduleDefinition(name, recurrence, operation, self.defaults, in_code)
 
 
 class Schedules(Facet[ScheduleMethods]):
@@ -192,7 +194,7 @@ class Schedules(Facet[ScheduleMethods]):
         message = _message(channel, kind, job, payload=payload, headers=headers, max_attempts=max_attempts)
         recurrence = Recurrence(cron=cron, every=every, timezone=timezone, catch_up=catch_up, jitter=jitter)
         definition = self._queue._definition(name, recurrence, message)  # noqa: SLF001 - a part of it
-        return self._perform(where, [SetSchedule(self._target, definition)], None)
+        return self._perform(where, [change.set_schedule(self._target, definition)], None)
 
     @recorded
     def remove(self, where: RecordedWhere, name: str, *, channel: str) -> None:
@@ -209,7 +211,7 @@ class Schedules(Facet[ScheduleMethods]):
             >>> queue.schedules.list(engine)
             []
         """
-        return self._perform(where, [RemoveSchedule(self._target, *_checked(channel, name))], None)
+        return self._perform(where, [change.remove_schedule(self._target, *_checked(channel, name))], None)
 
     @recorded
     def pause(self, where: RecordedWhere, name: str, *, channel: str) -> None:
@@ -225,7 +227,7 @@ class Schedules(Facet[ScheduleMethods]):
             >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *")
             >>> queue.schedules.pause(engine, "nightly", channel="customer-7")
         """
-        return self._perform(where, [PauseSchedule(self._target, *_checked(channel, name), True)], None)
+        return self._perform(where, [change.pause_schedule(self._target, *_checked(channel, name), paused=True)], None)
 
     @recorded
     def resume(self, where: RecordedWhere, name: str, *, channel: str) -> None:
@@ -236,7 +238,7 @@ class Schedules(Facet[ScheduleMethods]):
             >>> queue.schedules.pause(engine, "nightly", channel="customer-7")
             >>> queue.schedules.resume(engine, "nightly", channel="customer-7")
         """
-        return self._perform(where, [PauseSchedule(self._target, *_checked(channel, name), False)], None)
+        return self._perform(where, [change.pause_schedule(self._target, *_checked(channel, name), paused=False)], None)
 
     @verb
     def run(self, where: Where, name: str, *, channel: str) -> int | None:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.queue.base import QueueBase
 from sqlalchemy_fairqueue.queue.verbs import recorded
-from sqlalchemy_fairqueue.unit_of_work import Cancel, Purge
+from sqlalchemy_fairqueue.unit_of_work import Cancel
+from sqlalchemy_fairqueue.unit_of_work import changes as change
 from sqlalchemy_fairqueue.values import CancelReceipt, PurgeReceipt, check_message_id, check_name
 
 if TYPE_CHECKING:
@@ -69,4 +70,4 @@ class WithdrawalMethods(QueueBase):
         """
         check_name("channel", channel)
         receipt = PurgeReceipt(channel)
-        return self._perform(where, [Purge(self._target, channel, receipt)], receipt)
+        return self._perform(where, [change.purge(self._target, channel, receipt)], receipt)

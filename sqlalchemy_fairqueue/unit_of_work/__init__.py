@@ -3,60 +3,38 @@
 An enqueue locks entries of unique indexes: that of a new channel, and that of a key. A completion locks messages. Two
 transactions that take such locks in different orders could deadlock, so all transactions take them in one order:
 
-* ``operations`` holds the operations that a session can record, each with its phase and its locks;
-* ``work`` sorts them for their way to the server;
-* ``locks`` knows the order, how far into it each transaction is, and what is locked first;
-* ``statements`` sends the work in this order, by ``enqueues`` and ``settlement``;
-* ``records`` ties all of this to the life of a session.
+* ``operations`` knows the phases, in which a transaction's operations are sent;
+* ``enqueues``, ``settlements`` and ``changes`` have the operations, and how those of one queue are sent;
+* ``sending`` sorts the operations of a transaction into the order, and remembers how far into it the transaction is;
+* ``sessions`` ties all of this to the life of a session.
 """
 
-from sqlalchemy_fairqueue.unit_of_work.locks import LockOrder, lock_order_of
-from sqlalchemy_fairqueue.unit_of_work.operations import (
-    Cancel,
-    Configure,
-    ConfigureLimit,
-    ConfigurePlan,
-    EnqueueMessage,
-    Limit,
-    MakeGroup,
-    Operation,
-    Pause,
-    PauseSchedule,
-    Purge,
-    ReceiptUpdate,
-    RemoveSchedule,
-    SetQueue,
-    SetSchedule,
-    Settle,
-    Target,
-    Verb,
+from sqlalchemy_fairqueue.unit_of_work import changes
+from sqlalchemy_fairqueue.unit_of_work.enqueues import EnqueueMessage, MakeGroup, Membership
+from sqlalchemy_fairqueue.unit_of_work.operations import Operation, ReceiptUpdate
+from sqlalchemy_fairqueue.unit_of_work.sending import lock_order_of, send, send_alone, send_last, send_together
+from sqlalchemy_fairqueue.unit_of_work.sessions import (
+    connection_of,
+    discard,
+    guard,
+    joined,
+    record,
+    recorded,
+    send_recorded,
+    session_of,
 )
-from sqlalchemy_fairqueue.unit_of_work.records import discard, guard, joined, record, recorded, send_recorded
-from sqlalchemy_fairqueue.unit_of_work.sessions import connection as connection_of
-from sqlalchemy_fairqueue.unit_of_work.sessions import session_of
-from sqlalchemy_fairqueue.unit_of_work.settlement import settle, token_of
-from sqlalchemy_fairqueue.unit_of_work.statements import send, send_alone, send_last, send_together
+from sqlalchemy_fairqueue.unit_of_work.settlements import Cancel, Settle, Verb, settle, token_of
 
 __all__ = [
     "Cancel",
-    "Configure",
-    "ConfigureLimit",
-    "ConfigurePlan",
     "EnqueueMessage",
-    "Limit",
-    "LockOrder",
     "MakeGroup",
+    "Membership",
     "Operation",
-    "Pause",
-    "PauseSchedule",
-    "Purge",
     "ReceiptUpdate",
-    "RemoveSchedule",
-    "SetQueue",
-    "SetSchedule",
     "Settle",
-    "Target",
     "Verb",
+    "changes",
     "connection_of",
     "discard",
     "guard",

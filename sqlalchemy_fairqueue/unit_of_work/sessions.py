@@ -1,4 +1,17 @@
-"""Transactions of a session, and their state. This module may begin a transaction, and changes nothing else.
+"""Queue work of a session, from the call to the COMMIT.
+
+A session keeps a record of the work of its innermost transaction. When a savepoint is released, its record goes to the
+parent. When a savepoint or the transaction is rolled back or closed, its record is dropped. The work is sent once:
+right before the outermost COMMIT or PREPARE, after the session's own flush. The listeners on the Session class see
+every session, so they must stay cheap for sessions that never enqueue. All that is known of a session lies in its own
+namespace, so that nothing keeps it alive.
+
+Facts about the events (SQLAlchemy 2.0 and 2.1):
+
+* before_commit fires for savepoints too, inside prepare(), and for the outermost transaction while savepoints are open;
+* close() fires neither commit nor rollback, only after_transaction_end;
+* an exception from before_commit leaves the transaction open;
+* after_commit and after_rollback fire before the transaction ends.
 
 SQLAlchemy has no public way to ask whether the commit() of a transaction is under way, or why a transaction is not
 active, and no cheap public way to be called last. Only this module uses the private names for that, and tests pin their
@@ -8,25 +21,93 @@ meaning.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
-from sqlalchemy import RootTransaction
+from sqlalchemy import RootTransaction, event
 from sqlalchemy.exc import InvalidRequestError, UnboundExecutionError
 from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.orm.session import SessionTransactionState
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncSession, async_scoped_session
+from sqlalchemy_fairqueue.database.calls import note_failures
 from sqlalchemy_fairqueue.database.drivers import driver_of
 from sqlalchemy_fairqueue.errors import FairQueueError, UnsentWork
 from sqlalchemy_fairqueue.texts import said
+from sqlalchemy_fairqueue.unit_of_work.sending import Work, forget
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator, Sequence
+    from uuid import UUID
 
     from sqlalchemy import Connection
     from sqlalchemy.orm import SessionTransaction
 
-    from sqlalchemy_fairqueue.unit_of_work.operations import Target
+    from sqlalchemy_fairqueue.database import Target
+    from sqlalchemy_fairqueue.unit_of_work.operations import Operation, ReceiptUpdate
+
+# As many as SQLAlchemy itself flushes in a commit before it complains.
+_FLUSHES = 100
+# The name of a session's _State in its namespace: to read it costs sessions without one less than a weak reference.
+_STATE = "_fairqueue_state"
+
+
+class _Record:
+    """The queue work of one transaction or savepoint of a session.
+
+    Attributes:
+        work: Not sent yet.
+        updates: For the receipts of the work that was sent, called after the COMMIT.
+        connections: Where the outermost transaction has sent work.
+        parent: Where work goes now that the savepoint was released.
+        sent: The recorded work has gone; what a later hook of the same commit adds is sent at once.
+        failure: Why sending failed, as text: the exception itself would keep the session alive.
+    """
+
+    __slots__ = ("connections", "failure", "parent", "sent", "updates", "work")
+
+    def __init__(self) -> None:
+        self.work: list[Operation] = []
+        self.updates: list[ReceiptUpdate] = []
+        self.connections: set[Connection] = set()
+        self.parent: _Record | None = None
+        self.sent = False
+        self.failure: str | None = None
+
+
+class Guard(Protocol):
+    """Watch over a session."""
+
+    def __call__(self) -> None:
+        """Called at the beginning of each commit, which it fails by raising."""
+
+    def failed(self, error: BaseException) -> None:
+        """Called with each error of the driver on a connection of the session, as SQLAlchemy raises it."""
+
+
+class _State:
+    """What is known of a session that has had queue work, or shall be watched.
+
+    Attributes:
+        records: The records of its transactions that are not over.
+        listens: Whether it has a listener of its own, which runs after those of its class, so that what these record
+            is collected.
+        guard: Watches over its transactions.
+    """
+
+    __slots__ = ("guard", "listens", "records")
+
+    def __init__(self) -> None:
+        self.records: dict[SessionTransaction, _Record] = {}
+        self.listens = False
+        self.guard: Guard | None = None
+
+    def record_of(self, transaction: SessionTransaction) -> _Record:
+        """Return the record of a transaction, which is made if there is none."""
+        found = self.records.get(transaction)
+        if found is None:
+            found = self.records[transaction] = _Record()
+        return found
 
 
 def session_of(candidate: object) -> Session | None:
@@ -39,23 +120,55 @@ def session_of(candidate: object) -> Session | None:
     return found if isinstance(found, Session) else None
 
 
+def guard(session: Session, check: Guard | None) -> None:
+    """Let *check* watch over the session's transactions from now on. None ends that."""
+    _state_of(session).guard = check
+
+
 def transactions(session: Session) -> tuple[SessionTransaction, SessionTransaction]:
     """The session's outermost and innermost transaction, begun if it has none.
 
     Raises:
         InvalidRequestError: It has none and may not begin one by itself.
+        UnsentWork: Nothing can be sent in them any more, though they have not ended yet: one was rolled back, or the
+            outermost was committed or prepared. If a flush failed, its error is the cause.
     """
-    if not session.in_transaction():
+    root = session.get_transaction()
+    if root is None:
         if not session.autobegin:
             raise InvalidRequestError("autobegin is disabled on this Session; call session.begin() before queue work")
         session.begin()
-    root = session.get_transaction()
-    if root is None:
-        raise FairQueueError(f"session {session!r} has no transaction after begin(); give a session of SQLAlchemy 2")
-    return root, session.get_nested_transaction() or root
+        root = session.get_transaction()
+        if root is None:
+            raise FairQueueError(
+                f"session {session!r} has no transaction after begin(); give a session of SQLAlchemy 2"
+            )
+    innermost = session.get_nested_transaction() or root
+    root_state, state = getattr(root, "_state", None), getattr(innermost, "_state", None)
+    if root_state is SessionTransactionState.ACTIVE and state is root_state:
+        return root, innermost
+    if SessionTransactionState.DEACTIVE in (root_state, state):
+        # It holds the session: it must be kept nowhere.
+        failure = getattr(innermost, "_rollback_exception", None) or getattr(root, "_rollback_exception", None)
+        if failure is not None:
+            raise UnsentWork(
+                "a flush failed and rolled the transaction back, so no queue work can be added to it "
+                f"({type(failure).__name__}: {said(failure)}); let the error out, or call rollback() after it, "
+                "or flush what may fail within begin_nested()"
+            ) from failure
+        raise UnsentWork(
+            "the transaction was rolled back, so no queue work can be added to it; call rollback() first, "
+            "or enqueue in after_soft_rollback when the session is active again"
+        )
+    if root_state in (SessionTransactionState.COMMITTED, SessionTransactionState.PREPARED):
+        raise UnsentWork(
+            "the transaction was committed or prepared already, so no queue work can be added to it; "
+            "enqueue in before_commit, or in a transaction of its own"
+        )
+    return root, innermost
 
 
-def connection(session: Session, target: Target) -> Connection:
+def connection_of(session: Session, target: Target) -> Connection:
     """The session's connection to the database that holds the queue.
 
     Raises:
@@ -78,13 +191,30 @@ def connection(session: Session, target: Target) -> Connection:
         ) from error
 
 
-def check_bind(session: Session, target: Target) -> None:
-    """Refuse a queue whose engine is known already, and on a driver that the queue does not work on.
+def joined(session: Session, target: Target) -> Connection:
+    """The session's connection for work that is done at once, and counts in the lock order of its transaction.
 
     Raises:
-        InvalidArgument: Another database or driver.
+        UnsentWork: As :func:`record`.
     """
-    bind = session.bind
+    root, _ = transactions(session)
+    found = connection_of(session, target)
+    _state_of(session).record_of(root).connections.add(found)
+    return found
+
+
+def record(session: Session, operations: Sequence[Operation]) -> None:
+    """Keep operations of one queue, at least one, until the session's COMMIT.
+
+    Nothing is sent now, unless a COMMIT of the session is under way already and its work has gone: then they are sent
+    at once.
+
+    Raises:
+        InvalidArgument: The session's engine is on a driver that the queue does not work on.
+        UnsentWork: The transaction was committed, prepared or rolled back already, so that they could not be sent.
+        LockOrderError: They are sent at once, and one of them sorts before what was sent.
+    """
+    target, bind = operations[0].target, session.bind
     if bind is None or target.bind_arguments or type(session).get_bind is not Session.get_bind:
         # It may choose its engine by what is known only at the commit.
         bind = None
@@ -92,33 +222,69 @@ def check_bind(session: Session, target: Target) -> None:
             bind = session.get_bind(**(target.bind_arguments or {}))
     if bind is not None:
         driver_of(bind)
+    root, innermost = transactions(session)
+    state = _state_of(session)
+    if is_committing(root):
+        ours = state.records.get(root)
+        # A clean session without a record leaves no trace when its commit passes.
+        if not state.listens if ours is None else ours.sent:
+            ours = state.record_of(root)
+            ours.sent = True
+            work = Work(partial(connection_of, session))
+            work.add(operations)
+            _send(ours, work)
+            return
+    ours = state.record_of(innermost)
+    while ours.parent is not None:
+        ours = ours.parent
+    ours.work += operations
+    if not state.listens:
+        _listen(session, state)
 
 
-def check_open(root: SessionTransaction, innermost: SessionTransaction) -> None:
-    """Refuse transactions that nothing can be sent in any more, though they have not ended yet.
+def send_recorded(session: Session) -> None:
+    """Send what is recorded at once, as the COMMIT would, and begin the lock order anew.
+
+    For tests that roll back at their end, and nothing else: work that the transaction sends after this may meet another
+    transaction's locks in the wrong order.
 
     Raises:
-        UnsentWork: One was rolled back, or the outermost was committed or prepared. Where a flush failed, its error is
-            the cause.
+        UnsentWork: As :func:`record`.
+        DuplicateMessage, ChannelFull, LeaseLost: As a COMMIT would.
     """
-    state = getattr(root, "_state", None)
-    if SessionTransactionState.DEACTIVE in {state, getattr(innermost, "_state", None)}:
-        failure = _failure(innermost) or _failure(root)
-        if failure is not None:
-            raise UnsentWork(
-                "a flush failed and rolled the transaction back, so no queue work can be added to it "
-                f"({type(failure).__name__}: {said(failure)}); let the error out, or call rollback() after it, "
-                "or flush what may fail within begin_nested()"
-            ) from failure
-        raise UnsentWork(
-            "the transaction was rolled back, so no queue work can be added to it; call rollback() first, "
-            "or enqueue in after_soft_rollback when the session is active again"
-        )
-    if state in {SessionTransactionState.COMMITTED, SessionTransactionState.PREPARED}:
-        raise UnsentWork(
-            "the transaction was committed or prepared already, so no queue work can be added to it; "
-            "enqueue in before_commit, or in a transaction of its own"
-        )
+    transactions(session)
+    session.flush()
+    work = Work(partial(connection_of, session))
+    work.add(recorded(session))
+    for ours in _records(session):
+        ours.work = []
+    updates = work.send()
+    for where in work.links:
+        forget(where)
+    for update in updates:
+        update()
+
+
+def recorded(session: Session) -> list[Operation]:
+    """The work that the session's transaction and its open savepoints hold, to be sent at their COMMIT."""
+    # The outermost first: its work was recorded before that of the savepoints within.
+    return [operation for ours in reversed(list(_records(session))) for operation in ours.work]
+
+
+def discard(session: Session, group_id: UUID) -> None:
+    """Forget what the session has recorded of a group that it was about to make."""
+    for ours in _records(session):
+        ours.work = [one for one in ours.work if getattr(one, "group_id", None) != group_id]
+
+
+def _records(session: Session) -> Iterator[_Record]:
+    """The records of a session's open transactions, the innermost first."""
+    state: _State | None = session.__dict__.get(_STATE)
+    transaction = session.get_nested_transaction() or session.get_transaction()
+    while state is not None and transaction is not None:
+        if (ours := state.records.get(transaction)) is not None:
+            yield ours
+        transaction = transaction.parent
 
 
 def is_committing(transaction: SessionTransaction) -> bool:
@@ -127,14 +293,102 @@ def is_committing(transaction: SessionTransaction) -> bool:
     return getattr(doing, "__name__", None) in {"commit", "_prepare_impl"} and transaction.is_active
 
 
-def committed_next(session: Session, hook: Callable[[Session], None]) -> Connection | None:
-    """The connection whose COMMIT is all that the session's commit still has to send, when *hook* has returned.
+def _state_of(session: Session) -> _State:
+    state: _State | None = session.__dict__.get(_STATE)
+    if state is None:
+        state = session.__dict__[_STATE] = _State()
+    return state
+
+
+def _listen(session: Session, state: _State) -> None:
+    """Call our listener before each commit of the session, after all other hooks that there are now.
+
+    ``event.listen`` does the same and keeps a register for ``event.remove``, which takes longer than all that an
+    enqueue does before its commit.
+    """
+    state.listens = True
+    dispatch = session.dispatch
+    hooks = dispatch.before_commit.for_modify(dispatch).listeners
+    if not hooks or hooks[-1] is not _before_outermost_commit:
+        with contextlib.suppress(ValueError):
+            hooks.remove(_before_outermost_commit)
+        hooks.append(_before_outermost_commit)
+
+
+def _after_transaction_create(session: Session, transaction: SessionTransaction) -> None:
+    # Somebody else listens too, so that ours must come last; with ours alone the class's listener is enough.
+    if transaction.parent is None and len(session.dispatch.before_commit) > 1:
+        _listen(session, _state_of(session))
+
+
+def _after_begin(session: Session, _: SessionTransaction, connection: Connection) -> None:
+    state: _State | None = session.__dict__.get(_STATE)
+    if state is not None and state.guard is not None:
+        note_failures(connection, state.guard.failed)
+
+
+def _before_commit(session: Session) -> None:
+    state: _State | None = session.__dict__.get(_STATE)
+    if state is not None and state.listens:
+        # Listeners of the class run first, so that the session's own can still be put in another order.
+        _listen(session, state)
+    # SQLAlchemy's own question in its commit; new, deleted and dirty would each make a set.
+    elif state is not None or not session._is_clean() or session.in_nested_transaction():  # noqa: SLF001
+        _before_outermost_commit(session)
+
+
+def _before_outermost_commit(session: Session) -> None:
+    root = session.get_transaction()
+    if root is None:
+        return
+    while (nested := session.get_nested_transaction()) is not None:
+        if not is_committing(root) or is_committing(nested):
+            return
+        # The outermost transaction commits over open savepoints: SQLAlchemy would release them next, too late for us.
+        nested.commit()
+    state = _state_of(session)
+    if state.guard is not None:
+        state.guard()
+    ours = state.records.get(root)
+    if ours is None:
+        if session._is_clean() and not state.listens:  # noqa: SLF001
+            return
+        ours = state.record_of(root)
+    if ours.failure is not None:
+        raise UnsentWork(
+            f"the queue work of this transaction could not be sent before ({ours.failure}); roll the transaction back"
+        )
+    ours.sent = False
+    work = _collected(session, ours)
+    if work.operations:
+        _send(ours, work, _committed_next(session, root))
+    ours.sent = True
+
+
+def _collected(session: Session, ours: _Record) -> Work:
+    """The recorded work once nothing is left to flush: its hooks may record more."""
+    work = Work(partial(connection_of, session))
+    for _ in range(_FLUSHES):
+        session.flush()
+        while ours.work:
+            recorded_now, ours.work = ours.work, []
+            try:
+                work.add(recorded_now)
+            except BaseException as error:
+                ours.failure = _text(error)
+                raise
+        if session._is_clean():  # noqa: SLF001
+            break
+    return work
+
+
+def _committed_next(session: Session, root: SessionTransaction) -> Connection | None:
+    """The connection whose COMMIT is all that the session's commit still has to send after our listener.
 
     None: there are several connections or none, somebody else's transaction was joined, two phases, or hooks that come
-    after *hook*. The session has nothing left to flush.
+    after ours. The session has nothing left to flush.
     """
-    root = session.get_transaction()
-    if root is None or session.twophase or list(session.dispatch.before_commit)[-1:] != [hook]:
+    if session.twophase or list(session.dispatch.before_commit)[-1:] != [_before_outermost_commit]:
         return None
     # Each connection is there under its engine too: (connection, transaction, whether the session commits it, ...).
     known = set(getattr(root, "_connections", {}).values())
@@ -144,20 +398,53 @@ def committed_next(session: Session, hook: Callable[[Session], None]) -> Connect
     return found if is_own and type(transaction) is RootTransaction else None
 
 
-def listen_last(session: Session, hook: Callable[[Session], None]) -> None:
-    """Call *hook* before each commit of the session, after all other hooks that there are now.
-
-    ``event.listen`` does the same and keeps a register for ``event.remove``, which takes longer than all that an
-    enqueue does before its commit.
-    """
-    dispatch = session.dispatch
-    hooks = dispatch.before_commit.for_modify(dispatch).listeners
-    if not hooks or hooks[-1] is not hook:
-        with contextlib.suppress(ValueError):
-            hooks.remove(hook)
-        hooks.append(hook)
+def _send(ours: _Record, work: Work, committing: Connection | None = None) -> None:
+    ours.connections.update(work.links)
+    try:
+        ours.updates += work.send(committing)
+    except BaseException as error:
+        ours.failure = _text(error)
+        raise
 
 
-def _failure(transaction: SessionTransaction) -> BaseException | None:
-    """The error of a flush that made SQLAlchemy roll the transaction back. It holds the session: keep it nowhere."""
-    return getattr(transaction, "_rollback_exception", None)
+def _text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {said(error)}"
+
+
+def _after_commit(session: Session) -> None:
+    state: _State | None = session.__dict__.get(_STATE)
+    nested = session.get_nested_transaction()
+    if nested is None:
+        root = session.get_transaction()
+        ours = state.records.get(root) if state is not None and root is not None else None
+        if ours is not None:
+            updates, ours.updates = ours.updates, []
+            for update in updates:
+                update()
+        return
+    parent = nested.parent
+    while parent is not None and not parent.nested and parent.parent is not None:
+        parent = parent.parent
+    state = _state_of(session)
+    released = state.record_of(nested)
+    if parent is not None:
+        # Kept until it ends, for hooks that record while it does.
+        released.parent = state.record_of(parent)
+        released.parent.work += released.work
+        released.work = []
+
+
+def _after_transaction_end(session: Session, transaction: SessionTransaction) -> None:
+    state: _State | None = session.__dict__.get(_STATE)
+    ours = None if state is None else state.records.pop(transaction, None)
+    if ours is not None:
+        for where in ours.connections:
+            forget(where)
+
+
+event.listen(Session, "after_transaction_create", _after_transaction_create)
+event.listen(Session, "after_begin", _after_begin)
+event.listen(Session, "before_commit", _before_commit)
+# First, so that the hooks of others find receipts filled in and released work with its parent.
+event.listen(Session, "after_commit", _after_commit, insert=True)
+event.listen(Session, "after_transaction_end", _after_transaction_end)

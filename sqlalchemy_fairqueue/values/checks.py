@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import Enum
 from reprlib import Repr
@@ -23,6 +24,10 @@ _LAST = instant_microseconds(datetime.max.replace(tzinfo=UTC))
 # Leaves out the middle of a long name, and not a quote.
 _shown = Repr()
 _shown.maxstring = 80
+
+
+is_plain_name = re.compile(rf"[\x01-\x7f]{{1,{NAME_BYTES}}}").fullmatch
+"""Whether a text is a name, as most are: :func:`check_name` has nothing to say of it."""
 
 
 def check_name(what: str, value: object, most: int = NAME_BYTES) -> None:

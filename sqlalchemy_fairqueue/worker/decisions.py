@@ -15,9 +15,8 @@ from sqlalchemy_fairqueue.values import Bury, Outcome, Release, Retry, RetryPoli
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from sqlalchemy_fairqueue.database import EncodedResult
+    from sqlalchemy_fairqueue.database import EncodedResult, Target
     from sqlalchemy_fairqueue.errors import PayloadError
-    from sqlalchemy_fairqueue.unit_of_work import Target
     from sqlalchemy_fairqueue.values import Delivery
 
 # Characters of a traceback: a message that fails in a deep recursion must not fill the table.

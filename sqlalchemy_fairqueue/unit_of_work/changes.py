@@ -1,0 +1,295 @@
+"""Changes of what is configured, and the locks that they share with other work.
+
+A single call takes its locks in the right order by itself. A transaction with changes and other work takes the locks of
+all its queues in advance, kind by kind: rows of queues, plans, states of channels, keys, messages by id. Each row is
+locked before any call that needs it, so that two transactions never wait for each other in a circle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.database.calls import call
+from sqlalchemy_fairqueue.unit_of_work.operations import CHANGES, ENQUEUES, REMOVALS, SCHEDULES, SETTINGS
+from sqlalchemy_fairqueue.values import UNSET, ChannelPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sqlalchemy import Connection
+
+    from sqlalchemy_fairqueue.database import ScheduleDefinition, Target
+    from sqlalchemy_fairqueue.unit_of_work.operations import ReceiptUpdate, Share
+    from sqlalchemy_fairqueue.values import PolicyChanges, PurgeReceipt, QueueChanges, QueueLimits, Unset
+
+# What is locked in a phase of one queue: shared limits, plans, the queue and its channels; last the leased messages of
+# all channels, whose states go before them.
+_LIMIT, _PLAN, _CHANNEL, _LEASED = range(4)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A change of a queue, a channel, a plan, a shared limit or a schedule.
+
+    Attributes:
+        target: The queue.
+        phase: When it is sent.
+        lock_key: Its place among the changes of its queue and phase; those of the same place keep their order.
+        send: Does it; returns the update of its receipt, if it has one.
+        locks_queue: Whether it locks the row of its queue.
+        changed_plan: The plan that it changes or removes.
+        used_plan: The plan that it puts a channel on.
+        channel: The channel whose state it locks.
+        makes: The policy that the channel is made with. None: it is not made.
+        limits: Whether leased messages may count by it that have not counted before: of its channel, or of the queue.
+    """
+
+    target: Target
+    phase: int
+    lock_key: tuple[int | str, ...]
+    send: Callable[[Connection], ReceiptUpdate | None]
+    locks_queue: bool = False
+    changed_plan: str | None = None
+    used_plan: str | None = None
+    channel: str | None = None
+    makes: ChannelPolicy | None = None
+    limits: bool = False
+
+
+def configure(target: Target, changes: PolicyChanges, policy: ChannelPolicy) -> Change:
+    """Change the defaults of a queue for new channels; before the first change they are *policy*."""
+    return _of_queue(target, lambda connection: database.configure_queue(connection, target, changes, policy=policy))
+
+
+def set_queue(target: Target, changes: QueueChanges) -> Change:
+    """Change settings of a queue."""
+    return _of_queue(target, lambda connection: database.set_queue(connection, target, changes))
+
+
+def configure_channel(
+    target: Target,
+    channel: str,
+    changes: PolicyChanges,
+    *,
+    policy: ChannelPolicy,
+    plan: str | Unset | None = UNSET,
+    reset: tuple[str, ...] = (),
+) -> Change:
+    """Change the policy of a channel.
+
+    Args:
+        target: The queue.
+        channel: The channel.
+        changes: The fields to change.
+        policy: The policy before the change, for a channel that is new.
+        plan: The plan that it follows from now on. None: none.
+        reset: Fields that its plan decides again.
+    """
+    used_plan = plan if isinstance(plan, str) else None
+    limits = used_plan is not None or "max_concurrency" in reset
+    if "max_concurrency" in changes:
+        limits = changes["max_concurrency"] is not None
+    return Change(
+        target=target,
+        phase=CHANGES,
+        lock_key=(_CHANNEL, channel),
+        send=lambda connection: database.configure_channel(
+            connection, target, channel, changes, policy=policy, plan=plan, reset=reset, notify=target.notify
+        ),
+        used_plan=used_plan,
+        channel=channel,
+        makes=policy,
+        limits=limits,
+    )
+
+
+def limit(target: Target, changes: QueueLimits) -> Change:
+    """Change limits of a whole queue: ``max_concurrency``, ``rate``, the names of shared limits. None: no limit."""
+    return Change(
+        target=target,
+        phase=CHANGES,
+        lock_key=(_LEASED,),
+        send=lambda connection: database.limit_queue(connection, target, changes, notify=target.notify),
+        locks_queue=True,
+        limits=any(value is not None for value in changes.values()),
+    )
+
+
+def configure_limit(target: Target, name: str, changes: PolicyChanges | None) -> Change:
+    """Make or change a shared limit of the installation that a queue belongs to. None: remove it, if it is there."""
+    schema = target.schema
+
+    def send(connection: Connection) -> None:
+        if changes is None:
+            call(schema, "fq_remove_limit", f"remove limit {name!r}", name=name).rows(connection)
+        else:
+            database.configure_limit(connection, schema, name, changes)
+
+    return Change(target=target, phase=_phase(changes), lock_key=(_LIMIT, name), send=send)
+
+
+def configure_plan(target: Target, name: str, changes: PolicyChanges | None) -> Change:
+    """Make or change a plan of a queue. None: remove it, if it is there."""
+
+    def send(connection: Connection) -> None:
+        if changes is None:
+            doing = f"remove plan {name!r} of queue {target.queue!r}"
+            target.call("fq_remove_plan", doing, name=name).rows(connection)
+        else:
+            database.configure_plan(connection, target, name, changes, notify=target.notify)
+
+    return Change(
+        target=target,
+        phase=_phase(changes),
+        lock_key=(_PLAN, name),
+        send=send,
+        locks_queue=True,
+        changed_plan=name,
+    )
+
+
+def pause(target: Target, channel: str | None, *, new: bool = False) -> Change:
+    """Stop serving a channel, or with None the whole queue. *new*: a channel that does not exist is made."""
+
+    def send(connection: Connection) -> None:
+        database.pause(connection, target, channel, new=new)
+
+    if channel is None:
+        return _of_queue(target, send)
+    return _of_channel(target, channel, send, ChannelPolicy() if new else None)
+
+
+def resume(target: Target, channel: str | None) -> Change:
+    """Go on serving a channel, or with None the whole queue."""
+
+    def send(connection: Connection) -> None:
+        database.resume(connection, target, channel, notify=target.notify)
+
+    return _of_queue(target, send) if channel is None else _of_channel(target, channel, send)
+
+
+def purge(target: Target, channel: str, receipt: PurgeReceipt) -> Change:
+    """Delete the undelivered messages of a channel."""
+
+    def send(connection: Connection) -> ReceiptUpdate:
+        doing = f"purge channel {channel!r} of queue {target.queue!r}"
+        purged = target.call("fq_purge_channel", doing, channel=channel).value(connection)
+        return partial(setattr, receipt, "purged", purged)
+
+    return _of_channel(target, channel, send)
+
+
+def set_schedule(target: Target, definition: ScheduleDefinition) -> Change:
+    """Make a schedule, or change the one of its name."""
+
+    def send(connection: Connection) -> None:
+        database.set_schedule(connection, target, definition)
+
+    return _of_schedule(target, definition.message.message.channel, definition.name, send)
+
+
+def remove_schedule(target: Target, channel: str, name: str) -> Change:
+    """Remove a schedule, if it is there."""
+
+    def send(connection: Connection) -> None:
+        doing = f"remove schedule {name!r} of channel {channel!r} of queue {target.queue!r}"
+        target.call("fq_remove_schedule", doing, channel=channel, name=name).rows(connection)
+
+    return _of_schedule(target, channel, name, send)
+
+
+def pause_schedule(target: Target, channel: str, name: str, *, paused: bool) -> Change:
+    """Stop the slots of a schedule, or go on with them."""
+
+    def send(connection: Connection) -> None:
+        database.pause_schedule(connection, target, channel, name, paused=paused)
+
+    return _of_schedule(target, channel, name, send)
+
+
+def _of_queue(target: Target, send: Callable[[Connection], None]) -> Change:
+    return Change(target=target, phase=SETTINGS, lock_key=(_CHANNEL,), send=send, locks_queue=True)
+
+
+def _of_channel(
+    target: Target,
+    channel: str,
+    send: Callable[[Connection], ReceiptUpdate | None],
+    makes: ChannelPolicy | None = None,
+) -> Change:
+    return Change(target=target, phase=CHANGES, lock_key=(_CHANNEL, channel), send=send, channel=channel, makes=makes)
+
+
+def _of_schedule(target: Target, channel: str, name: str, send: Callable[[Connection], None]) -> Change:
+    return Change(target=target, phase=SCHEDULES, lock_key=(channel, name), send=send)
+
+
+def _phase(changes: PolicyChanges | None) -> int:
+    return REMOVALS if changes is None else SETTINGS
+
+
+def send_changes(shares: Sequence[Share], phase: int) -> list[ReceiptUpdate]:
+    """Send the changes of a phase, queue by queue in lock order."""
+    updates = [
+        change.send(share.link.connection)
+        for share in shares
+        for change in sorted(share.phases.get(phase, ()), key=lambda change: change.lock_key)
+    ]
+    return [update for update in updates if update is not None]
+
+
+def changes_of(share: Share) -> list[Change]:
+    """Return the changes of a queue that lock what other work locks too."""
+    return [change for phase in (SETTINGS, CHANGES, REMOVALS) for change in share.phases.get(phase, ())]
+
+
+def lock_queues(shares: Sequence[Share]) -> None:
+    """Lock the rows of queues whose own configuration changes; then plans that are changed, removed or used."""
+    for share in shares:
+        if any(change.locks_queue for change in changes_of(share)):
+            doing = f"lock queue {share.target.queue!r}"
+            share.target.call("fq_lock_queue", doing).rows(share.link.connection)
+    for share in shares:
+        changes = changes_of(share)
+        changed = [change.changed_plan for change in changes if change.changed_plan is not None]
+        used = [change.used_plan for change in changes if change.used_plan is not None]
+        if changed or used:
+            doing = f"lock plans of queue {share.target.queue!r}"
+            share.target.call("fq_lock_plans", doing, removed=changed, used=used).rows(share.link.connection)
+
+
+def lock_channels(shares: Sequence[Share]) -> None:
+    """Lock the states of channels that are changed; make those that will be."""
+    for share in shares:
+        channels: dict[str, ChannelPolicy | None] = {}
+        for change in share.phases.get(CHANGES, ()):
+            # If several would make a channel, the policy of the first one counts.
+            if change.channel is not None and channels.get(change.channel) is None:
+                channels[change.channel] = change.makes
+        enqueues = share.phases.get(ENQUEUES, [])
+        for channel in {enqueue.message.channel for enqueue in enqueues}:
+            # They come first, and make it.
+            if channels.get(channel) is not None:
+                channels[channel] = enqueues[0].policy
+        if channels:
+            database.lock_channels(share.link.connection, share.target, channels)
+
+
+def leased_messages(share: Share) -> list[int]:
+    """Return the leased messages that new limits of a queue and its channels count, and will lock.
+
+    The states of the channels are held, and the gate of the queue is closed, so that no message is added to them.
+    """
+    connection, target = share.link.connection, share.target
+    limits = [change for change in share.phases.get(CHANGES, ()) if change.limits]
+    found: list[int] = []
+    if limited := [change.channel for change in limits if change.channel is not None]:
+        found += database.leased_without_slot(connection, target, limited)
+    if len(limited) < len(limits):
+        # Nobody takes messages without a limit until the transaction ends.
+        target.call("fq_lock_gate", f"close the gate of queue {target.queue!r}", limited=None).rows(connection)
+        found += database.leased_without_slot(connection, target, None)
+    return found

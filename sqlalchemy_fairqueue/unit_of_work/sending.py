@@ -1,0 +1,312 @@
+"""The way of a transaction's queue work to the server, in lock order. This module knows nothing of sessions.
+
+Source of the lock order: two transactions that take the same locks in one order never wait for each other in a circle.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.database import Link, check_installed
+from sqlalchemy_fairqueue.errors import LockOrderError
+from sqlalchemy_fairqueue.unit_of_work import changes
+from sqlalchemy_fairqueue.unit_of_work.enqueues import Members, cancelled_messages, enqueue_steps
+from sqlalchemy_fairqueue.unit_of_work.operations import (
+    CANCELS,
+    CHANGES,
+    ENQUEUES,
+    GROUPS,
+    REMOVALS,
+    SCHEDULES,
+    SETTINGS,
+    SETTLEMENTS,
+    Share,
+    finished,
+    run,
+)
+from sqlalchemy_fairqueue.unit_of_work.settlements import message_ids, settle_and_cancel, settle_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from sqlalchemy import Connection
+    from sqlalchemy.engine import Transaction
+
+    from sqlalchemy_fairqueue.database import Target
+    from sqlalchemy_fairqueue.unit_of_work.enqueues import EnqueueMessage
+    from sqlalchemy_fairqueue.unit_of_work.operations import Operation, ReceiptUpdate
+
+LockKey = tuple[str, str, str, str]
+"""(schema, queue, channel, key). Python sorts texts by code points, which is the order of their UTF-8: COLLATE "C"."""
+
+# Nobody but the server has to look at their answers before the COMMIT.
+_TRAVELLING = {GROUPS, ENQUEUES, SETTLEMENTS}
+_CONFIGURING = {SETTINGS, CHANGES, REMOVALS}
+_SETTLING = _CONFIGURING | {SETTLEMENTS, CANCELS}
+
+
+class LockOrder:
+    """The progress of one transaction: the greatest lock key that it has sent, and whether it has settled anything."""
+
+    __slots__ = ("furthest", "settled")
+
+    def __init__(self) -> None:
+        self.furthest: LockKey | None = None
+        self.settled: bool = False
+
+    def check(self, keys: Iterable[LockKey]) -> None:
+        """Refuse enqueues that sort before what the transaction has sent.
+
+        Raises:
+            LockOrderError: One of them does; nothing was sent.
+        """
+        least = min(keys, default=None) if self.settled or self.furthest is not None else None
+        if least is None:
+            return
+        if self.settled:
+            raise LockOrderError(
+                f"enqueue to {_shown(least)} after a completion, release, retry, bury, cancel, redrive or "
+                "configuration of the same transaction; enqueue first, or record both on a session, which sorts them; "
+                "a redrive is sent at once: call it on an engine",
+                sent="completion",
+                refused=least,
+            )
+        if self.furthest is not None and least < self.furthest:
+            raise LockOrderError(
+                f"enqueue to {_shown(least)} after {_shown(self.furthest)} in the same transaction, "
+                "against the lock order; sort them by (queue, channel, key), or enqueue on a session, which does",
+                sent=self.furthest,
+                refused=least,
+            )
+
+    def advance(self, keys: Iterable[LockKey]) -> None:
+        """Remember the furthest of these keys, whose locks the transaction has now."""
+        # One after the other, for many keys that are kept at once cost the garbage collector more than this.
+        self.furthest = max(chain(filter(None, [self.furthest]), keys), default=None)
+
+
+_lock_orders: WeakKeyDictionary[Transaction, LockOrder] = WeakKeyDictionary()
+
+
+def lock_order_of(connection: Connection) -> LockOrder:
+    """Return the lock order of a connection's transaction, which is begun if there is none.
+
+    Raises:
+        AutocommitError: The connection commits each statement by itself.
+    """
+    return _lock_orders.setdefault(Link(connection).transaction(), LockOrder())
+
+
+def forget(connection: Connection) -> None:
+    """Start the lock order anew on a connection whose session is done, though an outer transaction may go on.
+
+    Sessions joined into one external transaction follow each other like transactions do: each has its own order. The
+    locks of the earlier ones are still held, so that two such transactions can deadlock, which PostgreSQL finds.
+    """
+    transaction = None if connection.closed else connection.get_transaction()
+    if transaction is not None:
+        _lock_orders.pop(transaction, None)
+
+
+class Work:
+    """The queue work of a transaction, sorted once: by connection and queue in lock order, and there by phase.
+
+    Attributes:
+        operations: All of it, in the order in which it was asked for, which messages of a channel keep.
+        links: The connections that it goes to.
+    """
+
+    def __init__(self, connect: Callable[[Target], Connection]) -> None:
+        """Begin without operations. *connect* finds the connection to the database that holds a queue."""
+        self.operations: list[Operation] = []
+        self._connect = connect
+        self.links: dict[Connection, Link] = {}
+        self._shares: dict[tuple[Connection, Target], Share] = {}
+        # By identity: targets that are equal may be of several databases.
+        self._by_target: dict[int, Share] = {}
+
+    def add(self, operations: Sequence[Operation]) -> None:
+        """Add operations; of each new queue the connection is looked up.
+
+        Raises:
+            InvalidArgument: A connection is not to PostgreSQL through a driver that the queue works on.
+        """
+        self.operations += operations
+        share: Share | None = None
+        before: Target | None = None
+        for operation in operations:
+            target = operation.target
+            if share is None or target is not before:
+                before, share = target, self._by_target.get(id(target)) or self._share(target)
+            share.phases[operation.phase].append(operation)
+
+    def _share(self, target: Target) -> Share:
+        connection = self._connect(target)
+        link = self.links.get(connection)
+        if link is None:
+            link = self.links[connection] = Link(connection)
+        share = self._shares.get((connection, target))
+        if share is None:
+            share = self._shares[connection, target] = Share(link, target)
+        self._by_target[id(target)] = share
+        return share
+
+    def send(self, committing: Connection | None = None) -> list[ReceiptUpdate]:
+        """Send all in lock order.
+
+        The queues of several connections are taken in one order too: a deadlock between two databases is one that
+        neither of them sees.
+
+        Args:
+            committing: The connection whose COMMIT is all that comes next. The work travels with it if it can. None:
+                there is none.
+
+        Returns:
+            Updates of the receipts, to be called once the outcome is certain.
+
+        Raises:
+            LockOrderError: A transaction has sent something that sorts after one of the enqueues; nothing was sent.
+            AutocommitError: A connection is in AUTOCOMMIT; nothing was sent.
+            SchemaMismatch: The schema of a queue is missing or too old; nothing was sent.
+            DuplicateMessage, ChannelFull: From an enqueue that says to raise, or that meets a message whose cancel was
+                asked for before. The transaction must be rolled back, unless it was the only operation: then nothing
+                was sent.
+            LeaseLost: A delivery is not its holder's any more. The transaction must be rolled back.
+            UnknownGroup, MessageCancelled: From an enqueue into a group. The transaction must be rolled back.
+        """
+        shares = list(self._shares.values())
+        # Nearly always there is one, and a URL takes time to write.
+        if len(shares) > 1:
+            shares.sort(key=Share.lock_key)
+        for link in self.links.values():
+            if (order := _lock_orders.get(link.transaction())) is not None:
+                order.check(key for share in shares if share.link is link for key in _lock_keys(share))
+        for share in shares:
+            if share.target.schema not in share.link.usable:
+                check_installed(share.link.connection, share.target.schema)
+            share.members = Members(share)
+        if committing is None or not _travel(committing, shares):
+            return self._sent(shares)
+        steps = [step for share in shares for step in enqueue_steps(share, message_ids(share), refusing=True)]
+        steps += [step for share in shares for step in settle_steps(share, refusing=True)]
+        try:
+            answers = self.links[committing].commit_with([step.call for step in steps])
+        except database.CommitRefused as refused:
+            raise steps[refused.index].failure(refused) from refused.__cause__
+        return finished(steps, answers)
+
+    def _sent(self, shares: Sequence[Share]) -> list[ReceiptUpdate]:
+        """Send phase by phase, and in each queue by queue."""
+        phases = set(chain.from_iterable(share.phases for share in shares))
+        holds = len(self.operations) > 1 and not phases.isdisjoint(_CONFIGURING)
+        updates: list[ReceiptUpdate] = []
+        if holds:
+            # The locks that changes share with other work come first.
+            changes.lock_queues(shares)
+            if ENQUEUES not in phases:
+                # Channels that are made now take these settings. With enqueues they keep to the ones that there were.
+                updates += changes.send_changes(shares, SETTINGS)
+            changes.lock_channels(shares)
+        # What new limits count and lock, and who adds members to groups.
+        leased = {share: changes.leased_messages(share) if holds else [] for share in shares}
+        for share in shares:
+            leased[share] += share.members.adding
+            updates += self._enqueued(share, [*leased[share], *message_ids(share)])
+        if holds or any(leased.values()):
+            for share in shares:
+                if ids := {*leased[share], *message_ids(share)}:
+                    database.lock_messages(share.link.connection, share.target, ids)
+        for share in shares:
+            share.members.send_joins()
+        if not holds or ENQUEUES in phases:
+            updates += changes.send_changes(shares, SETTINGS)
+        updates += changes.send_changes(shares, CHANGES)
+        updates += changes.send_changes(shares, REMOVALS)
+        for share in shares:
+            updates += settle_and_cancel(share)
+        return updates + changes.send_changes(shares, SCHEDULES)
+
+    def _enqueued(self, share: Share, later: Sequence[int]) -> list[ReceiptUpdate]:
+        updates = run(share.link.connection, enqueue_steps(share, later, cancelled_messages(share, self.operations)))
+        order = lock_order_of(share.link.connection)
+        order.advance(_lock_keys(share))
+        order.settled |= not _SETTLING.isdisjoint(share.phases)
+        return updates
+
+
+def _travel(connection: Connection, shares: Sequence[Share]) -> bool:
+    """Return whether the work of some queues can travel with a connection's COMMIT."""
+    for share in shares:
+        # The members of other groups are added by a member, whose delivery must not have been lost.
+        if not (share.link.connection is connection and share.phases.keys() <= _TRAVELLING and not share.members.join):
+            return False
+    return shares[0].link.can_commit_with()
+
+
+def send(connection: Connection, operations: Sequence[Operation]) -> list[ReceiptUpdate]:
+    """Send operations in a connection's transaction, as :meth:`Work.send`."""
+    return _work(connection, operations).send()
+
+
+def send_last(connection: Connection, operations: Sequence[Operation]) -> list[ReceiptUpdate]:
+    """Send operations, at least one, that nothing else follows in the connection's transaction.
+
+    The caller commits it as ever, although they may have travelled with COMMIT.
+
+    Raises:
+        FairQueueError: As :meth:`Work.send`. The transaction must be rolled back.
+    """
+    return _work(connection, operations).send(connection)
+
+
+def send_alone(connection: Connection, message: EnqueueMessage) -> list[ReceiptUpdate]:
+    """Send one enqueue as a transaction of its own, on a connection where each statement is one.
+
+    Raises:
+        SchemaMismatch: The schema is missing or too old.
+        DuplicateMessage, ChannelFull: It says to raise; nothing was added.
+    """
+    check_installed(connection, message.target.schema)
+    share = Share(Link(connection), message.target)
+    share.phases[ENQUEUES] = [message]
+    share.members = Members(share)
+    updates = run(connection, enqueue_steps(share))
+    connection.commit()
+    return updates
+
+
+def send_together(connection: Connection, messages: Sequence[EnqueueMessage]) -> list[ReceiptUpdate]:
+    """Send enqueues of one queue at once in a connection's transaction. If one is refused, none is added.
+
+    Raises:
+        FairQueueError: As :meth:`Work.send`; nothing was added, and the transaction is usable.
+    """
+    if len(messages) == 1:
+        return send(connection, messages)
+    Link(connection).transaction()
+    with connection.begin_nested():
+        return send(connection, messages)
+
+
+def _work(connection: Connection, operations: Sequence[Operation]) -> Work:
+    work = Work(lambda _: connection)
+    work.add(operations)
+    return work
+
+
+def _lock_keys(share: Share) -> Iterator[LockKey]:
+    schema, queue = share.target.schema or "", share.target.queue
+    for enqueue in share.phases.get(ENQUEUES, ()):
+        yield schema, queue, enqueue.message.channel, enqueue.message.key or ""
+
+
+def _shown(key: LockKey) -> str:
+    schema, queue, channel, message_key = key
+    return (
+        f"channel {channel!r} of queue {queue!r}"
+        + (f" in schema {schema!r}" if schema else "")
+        + (f" with key {message_key!r}" if message_key else "")
+    )

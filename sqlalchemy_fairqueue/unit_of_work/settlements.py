@@ -1,0 +1,196 @@
+"""Settlements and cancels of one queue, and what became of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.database import EncodedResult, Token
+from sqlalchemy_fairqueue.errors import LeaseLost
+from sqlalchemy_fairqueue.unit_of_work.operations import CANCELS, SETTLEMENTS, Step, notifies, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import timedelta
+
+    from sqlalchemy import Connection
+
+    from sqlalchemy_fairqueue.database import Target
+    from sqlalchemy_fairqueue.unit_of_work.operations import ReceiptUpdate, Share
+    from sqlalchemy_fairqueue.values import CancelReceipt, Delivery
+
+# C calls them: they are asked of each message that is completed. A plain tuple does for a token here.
+_token = cast(
+    "Callable[[Settle], Token]",
+    attrgetter("delivery.message_id", "delivery.row_id", "delivery.lease.id", "delivery.deliveries"),
+)
+_keeps_result = attrgetter("delivery.keeps_result")
+_cost = attrgetter("cost")
+
+
+class Verb(Enum):
+    """The ways to settle a delivery."""
+
+    COMPLETE = "complete"
+    RETRY = "retry"
+    RELEASE = "release"
+    BURY = "bury"
+
+
+# Not frozen, as values are elsewhere: it is made in a third of the time.
+@dataclass(slots=True, eq=False)
+class Settle:
+    """Settle a delivery.
+
+    Attributes:
+        target: The queue.
+        verb: How.
+        delivery: The delivery.
+        delay: For retry and release.
+        reason: For bury.
+        error: For retry and bury.
+        cost: What the attempt cost. None: as it was charged.
+        result: For complete: what is kept where the delivery keeps a result. None: None.
+    """
+
+    phase: ClassVar[int] = SETTLEMENTS
+    target: Target
+    verb: Verb
+    delivery: Delivery
+    delay: timedelta | None = None
+    reason: str | None = None
+    error: str | None = None
+    cost: int | None = None
+    result: EncodedResult | None = None
+
+    @property
+    def message_id(self) -> int:
+        """The message."""
+        return self.delivery.message_id
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Withdraw a message."""
+
+    phase: ClassVar[int] = CANCELS
+    target: Target
+    message_id: int
+    receipt: CancelReceipt
+
+
+def message_ids(share: Share) -> list[int]:
+    """Return the messages that a transaction settles and cancels."""
+    return [one.message_id for phase in (SETTLEMENTS, CANCELS) for one in share.phases.get(phase, ())]
+
+
+def settle_and_cancel(share: Share) -> list[ReceiptUpdate]:
+    """Settle and cancel messages: all of them are locked in the order of their ids before one changes.
+
+    Raises:
+        LeaseLost: A delivery is not its holder's any more. The transaction must be rolled back.
+    """
+    connection, target, cancels = share.link.connection, share.target, share.phases.get(CANCELS)
+    if not cancels:
+        return run(connection, settle_steps(share))
+    updates: list[ReceiptUpdate] = []
+    if SETTLEMENTS in share.phases:
+        database.lock_messages(connection, target, set(message_ids(share)))
+        updates = run(connection, settle_steps(share))
+    ids = {one.message_id for one in cancels}
+    exceptions = database.cancel(connection, target, ids, notify=all(map(notifies, cancels)))
+    return updates + [
+        partial(setattr, one.receipt, "outcome", exceptions.get(one.message_id, "cancelled")) for one in cancels
+    ]
+
+
+def settle_steps(share: Share, *, refusing: bool = False) -> list[Step]:
+    """Return the steps that settle messages of a queue, which are locked in the order of their ids before one changes.
+
+    Args:
+        share: The queue.
+        refusing: Whether they fail by themselves if a delivery is lost, to be sent together with COMMIT.
+
+    The steps raise:
+        LeaseLost: A delivery is not its holder's any more. The transaction must be rolled back.
+    """
+    by_verb: dict[Verb, list[Settle]] = {}
+    for one in share.phases.get(SETTLEMENTS, ()):
+        by_verb.setdefault(one.verb, []).append(one)
+    steps: list[Step] = []
+    if len(by_verb) > 1 and CANCELS not in share.phases:
+        tokens = sorted(token for same in by_verb.values() for token in map(_token, same))
+        steps.append(Step(database.lock_deliveries(share.target, tokens)))
+    for verb in Verb if by_verb else ():
+        if verb in by_verb:
+            steps += _verb_steps(share.link.connection, share.target, verb, by_verb[verb], refusing=refusing)
+    return steps
+
+
+def settle(connection: Connection, target: Target, verb: Verb, settles: Sequence[Settle]) -> None:
+    """Settle deliveries of one queue by one verb, in one statement. Of one that is asked for twice the first counts.
+
+    Raises:
+        LeaseLost: Some are not their holder's any more; the others are settled, unless the caller rolls back.
+    """
+    run(connection, _verb_steps(connection, target, verb, settles))
+
+
+def _verb_steps(
+    connection: Connection, target: Target, verb: Verb, settles: Sequence[Settle], *, refusing: bool = False
+) -> list[Step]:
+    # If a delivery is settled twice, the first time counts.
+    once = dict(zip(map(_token, reversed(settles)), reversed(settles), strict=True))
+    tokens = sorted(once)
+    ordered = [once[token] for token in tokens]
+    how: dict[str, Any] = {}
+    if verb is not Verb.COMPLETE or any(map(_keeps_result, ordered)):
+        how = {
+            "delays": [one.delay for one in ordered],
+            "errors": [one.error for one in ordered],
+            "reasons": [one.reason for one in ordered],
+            # What is kept of a message that is completed. None: nothing.
+            "results": [one.result or EncodedResult() if one.delivery.keeps_result else None for one in ordered],
+            "notify": all(map(notifies, ordered)),
+        }
+    costs = list(map(_cost, ordered))
+    call = database.settlement(connection, target, verb.value, tokens, costs=costs, refusing=refusing, **how)
+
+    def finish(rows: Sequence[Any]) -> list[ReceiptUpdate]:
+        if lost := sorted({message_id for message_id, outcome in rows if outcome == "lost"}):
+            raise _lost(ordered, lost, database.holder(connection, target, lost[0]))
+        return [update]
+
+    def update() -> None:
+        for one in settles:
+            one.delivery.settled.append(verb.value)
+
+    def failure(refused: database.CommitRefused) -> Exception:
+        return _lost(ordered, refused.message_ids, refused.holder)
+
+    steps = [Step(call, finish, failure)]
+    dead = [one.message_id for one in ordered if _is_awaited_dead(one)] if verb in {Verb.BURY, Verb.RETRY} else []
+    if dead and (wakes := database.wake_results(connection, target, dead)):
+        steps.append(Step(wakes))
+    return steps
+
+
+def _is_awaited_dead(settle: Settle) -> bool:
+    """Return whether a message becomes a dead letter by a retry or bury, and somebody may wait for its result."""
+    delivery = settle.delivery
+    is_dead = settle.verb is Verb.BURY or delivery.attempt >= delivery.max_attempts
+    return is_dead and delivery.keeps_result and settle.target.notify
+
+
+def _lost(settles: Sequence[Settle], lost: Sequence[int], holder: str | None) -> LeaseLost:
+    first = next(one.delivery for one in settles if one.message_id == lost[0])
+    return LeaseLost(tuple(lost), first.lease.id, first.lease.expires_at, holder)
+
+
+def token_of(delivery: Delivery) -> Token:
+    """The token of a delivery."""
+    return Token(delivery.message_id, delivery.row_id, delivery.lease.id, delivery.deliveries)
