@@ -8,7 +8,7 @@ from hypothesis import note
 from tests.model.predictions import plan
 from tests.model.stage import Stage
 from tests.model.transactions import Plan, Scene, Transaction
-from tests.model.work import Effects, Grouped, Settled, Wanted, Work
+from tests.model.work import Effects, Grouped, Wanted, Work
 from tests.model.world import TICK
 
 
@@ -53,15 +53,10 @@ class OpenTransactions(Stage):
             hidden = self.world.hidden(self.sessions[tx].connection() if tx is not None and own.added else None)
         if hidden:
             self.saw("enqueue without knowing of all that waits")
-        now = self.world.now() + TICK * (1 + self._groups_before(works))
-        return Scene(self.books, own, self.others(tx), now, self.brought, hidden)
-
-    def _groups_before(self, works: list[Work]) -> int:
-        """The groups that are made before the messages are enqueued: those that are sent together with COMMIT."""
+        # Groups are made before the messages are enqueued.
         groups = {one.id for one in works if isinstance(one, Grouped)}
-        members = {one.group_id for one in works if isinstance(one, Wanted) and one.group_id is not None}
-        together = members <= groups and all(isinstance(one, Wanted | Grouped | Settled) for one in works)
-        return len(groups) if together and self.world.sends_with_commit else 0
+        now = self.world.now() + TICK * (1 + len(groups))
+        return Scene(self.books, own, self.others(tx), now, self.brought, hidden)
 
     def send_now(self, tx: int | None, works: list[Work], send: Callable[[], Any]) -> bool:
         """Send works at once, in an open transaction or one of their own; return whether it went well, as predicted."""

@@ -76,7 +76,6 @@ class World:
         database.execute(f"alter sequence public.test_clock increment by {TICK}")
         database.execute(_TICKING)
         self.failures = 0
-        self.sends_with_commit = driver == "psycopg"
         self._face = face_of(driver)
         self._owner = self.engine = self._engine(database)
         self._database = database
