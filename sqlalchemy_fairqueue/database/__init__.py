@@ -9,15 +9,19 @@ from sqlalchemy_fairqueue.database.calls import Call, CommitRefused, Link, Targe
 from sqlalchemy_fairqueue.database.configuration import (
     configure_channel,
     configure_limit,
+    configure_plan,
     configure_queue,
     limit_queue,
     limits,
     limits_by_queue,
     lock_channels,
     pause,
+    plan_channels,
+    plans,
     queue_settings,
     resume,
     set_queue,
+    spread_plans,
 )
 from sqlalchemy_fairqueue.database.dead_letters import (
     DeadLetterFilter,
@@ -77,7 +81,6 @@ from sqlalchemy_fairqueue.database.messages import (
     results,
     wake_results,
 )
-from sqlalchemy_fairqueue.database.plans import configure_plan, plan_channels, plans, spread_plans
 from sqlalchemy_fairqueue.database.schedules import (
     DueSchedule,
     ScheduleDefinition,

@@ -1,12 +1,19 @@
-"""Configuration methods of a queue."""
+"""Configuration of a queue and its channels, of plans, and of the limits that several queues share."""
 
 from __future__ import annotations
 
+from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Literal, cast
 
+from sqlalchemy import Engine
+
+from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
+from sqlalchemy_fairqueue.database.engines import on
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.queue.base import QueueBase
-from sqlalchemy_fairqueue.queue.verbs import recorded
+from sqlalchemy_fairqueue.queue.base import Facet, QueueBase
+from sqlalchemy_fairqueue.queue.verbs import recorded, verb
 from sqlalchemy_fairqueue.unit_of_work import changes as change
 from sqlalchemy_fairqueue.values import (
     LIMITS,
@@ -23,13 +30,18 @@ from sqlalchemy_fairqueue.values import (
 )
 
 if TYPE_CHECKING:
+    import builtins
     from collections.abc import Collection
     from typing import Unpack
 
-    from sqlalchemy_fairqueue.queue.verbs import RecordedWhere
+    from sqlalchemy_fairqueue.queue.verbs import RecordedWhere, Where
     from sqlalchemy_fairqueue.unit_of_work import Operation
     from sqlalchemy_fairqueue.unit_of_work.changes import Change
-    from sqlalchemy_fairqueue.values import PolicyChanges, QueueChanges, QueueLimits
+    from sqlalchemy_fairqueue.values import PlanInfo, PolicyChanges, QueueChanges, QueueLimits, Rate, SharedLimit
+
+_CHUNK = 5000
+"""Channels that get a changed plan in one transaction: they are not served meanwhile."""
+_AT_ONCE = timedelta(0)
 
 
 class ConfigurationMethods(QueueBase):
@@ -221,3 +233,192 @@ class ConfigurationMethods(QueueBase):
         if paused:
             return change.pause(self._target, channel, new=new)
         return change.resume(self._target, channel)
+
+
+class Plans(Facet[QueueBase]):
+    """Plans of a queue, as ``queue.plans``: policies with a name, which channels follow.
+
+    What changes one is recorded on a session, sent at once on a connection or engine.
+
+    Example:
+        >>> queue.plans.configure(engine, "gold", weight=5)
+        >>> [plan.name for plan in queue.plans.list(engine)]
+        ['gold']
+    """
+
+    @recorded
+    def configure(
+        self,
+        where: RecordedWhere,
+        name: str,
+        policy: ChannelPolicy | None = None,
+        **changes: Unpack[PolicyChanges],
+    ) -> None:
+        """Make a plan, or change it: ``queue.plans.configure(session, "gold", ChannelPolicy(weight=5, rate="50/s"))``.
+
+        A plan is a policy with a name. A channel follows it once ``configure_channel(where, channel, plan="gold")`` or
+        ``configure(where, default_plan="gold")`` puts it on the plan. A change is one row, however many channels
+        follow. A field that was configured for one channel alone stays as it is there.
+
+        From the commit on no dequeue takes a message of these channels beyond the new max_concurrency and rate, or by
+        the old weight: it brings the plan to a channel before it takes from it. Consumers bring it to all other
+        channels too, a thousand a dequeue, and wake those that it frees; on an Engine this call itself does so, before
+        it returns, as far as nobody has a channel locked. Until it has reached a channel, enqueues go by the old
+        values of all other fields. ``list`` tells when it has reached all.
+
+        If a plan limits max_concurrency for the first time while a transaction is completing a message of a channel,
+        that channel is not served until the transaction ends. Nobody waits.
+
+        Args:
+            where: As for the class.
+            name: Its name, within the queue.
+            policy: A policy that replaces all of the plan's.
+            changes: Fields of :class:`~sqlalchemy_fairqueue.ChannelPolicy` to change, instead of a policy; None lifts a
+                limit. Fields that are not named stay as they are. A new plan has no limits but those that are named.
+
+        Locks the queue's row and the plan's until the transaction ends; waits for another change of the plan, and for
+        a transaction that puts a channel on it.
+
+        Raises:
+            InvalidArgument: A bad name or value, both a policy and changes, or neither.
+            TypeError: A change of something that is no field of a policy.
+
+        Example:
+            >>> queue.plans.configure(engine, "gold", weight=5, max_concurrency=20)
+            >>> queue.configure_channel(engine, "customer-7", plan="gold")
+            >>> [channel.policy.weight for channel in queue.channels(engine)]
+            [5]
+        """
+        check_name("plan", name)
+        operation = change.configure_plan(self._target, name, policy_changes("plans.configure", policy, changes))
+        if not isinstance(where, (Engine, AsyncEngine)):
+            return self._perform(where, [operation], None)
+
+        def at_once(engine: Engine) -> None:
+            self._perform(engine, [operation], None)
+            spread = partial(database.spread_plans, target=self._target, limit=_CHUNK)
+            while self._ask(engine, spread) == _AT_ONCE:
+                pass
+
+        return on(where, at_once)
+
+    @recorded
+    def remove(self, where: RecordedWhere, name: str) -> None:
+        """Remove a plan that no channel follows, and that is no default. One that does not exist is no error.
+
+        Raises:
+            InvalidArgument: A bad name, or the plan is in use. On a session that comes from the COMMIT.
+
+        Example:
+            >>> queue.plans.configure(engine, "gold", weight=5)
+            >>> queue.plans.remove(engine, "gold")
+            >>> queue.plans.list(engine)
+            []
+        """
+        check_name("plan", name)
+        return self._perform(where, [change.configure_plan(self._target, name, None)], None)
+
+    @verb
+    def list(self, where: Where, name: str | None = None) -> builtins.list[PlanInfo]:
+        """The plans of the queue by name, with how many channels follow each.
+
+        Args:
+            where: As for the class; answered at once.
+            name: Only this one, if it exists. None: all.
+
+        Example:
+            >>> queue.plans.configure(engine, "gold", weight=5)
+            >>> [plan.name for plan in queue.plans.list(engine)]
+            ['gold']
+        """
+        if name is not None:
+            check_name("plan", name)
+        return self._ask(where, partial(database.plans, target=self._target, name=name))
+
+
+class Limits(Facet[QueueBase]):
+    """Shared limits, as ``queue.limits``, which several queues draw from.
+
+    What changes one is recorded on a session, sent at once on a connection or engine.
+
+    Example:
+        >>> queue.limits.configure(engine, "mail", max_concurrency=3)
+        >>> [limit.max_concurrency for limit in queue.limits.list(engine, "mail")]
+        [3]
+    """
+
+    @recorded
+    def configure(
+        self,
+        where: RecordedWhere,
+        name: str,
+        *,
+        max_concurrency: int | Unset | None = UNSET,
+        rate: Rate | str | Unset | None = UNSET,
+    ) -> None:
+        """Make a limit that several queues share, or change it: ``limits.configure(session, "openai", rate="50/s")``.
+
+        Queues draw from it when ``configure(where, limits=["openai"])`` names it. What they take together never
+        exceeds it. Queues that always have messages get equal parts, and what one leaves is for the others.
+
+        Args:
+            where: As for the class.
+            name: Its name, within the schema of the queue.
+            max_concurrency: Most messages of all its queues that consumers hold at once, exactly. None: no limit.
+            rate: Most messages of all its queues in a time, exactly. None: no rate.
+
+        What is not given stays as it is. Dequeues of its queues run one after the other. A consumer that it holds back
+        polls 50 times a second. Locks the limit until the transaction ends, and its queues are not served meanwhile.
+
+        Raises:
+            InvalidArgument: A bad name or value, or nothing to set.
+
+        Example:
+            >>> queue.limits.configure(engine, "openai", max_concurrency=20, rate="50/s")
+            >>> queue.configure(engine, limits=["openai"])
+            >>> [limit.max_concurrency for limit in queue.limits.list(engine, "openai")]
+            [20]
+        """
+        check_name("limit", name)
+        changes: PolicyChanges = {}
+        if max_concurrency is not UNSET:
+            changes["max_concurrency"] = max_concurrency
+        if rate is not UNSET:
+            changes["rate"] = rate
+        if not changes:
+            raise InvalidArgument("limits.configure has nothing to set; give max_concurrency or rate")
+        wanted = policy_changes("limits.configure", None, changes)
+        return self._perform(where, [change.configure_limit(self._target, name, wanted)], None)
+
+    @recorded
+    def remove(self, where: RecordedWhere, name: str) -> None:
+        """Remove a shared limit, from which no queue may draw any more. One that does not exist is no error.
+
+        Raises:
+            InvalidArgument: A bad name, or queues draw from it. On a session that comes from the COMMIT.
+
+        Example:
+            >>> queue.limits.configure(engine, "unused", max_concurrency=20)
+            >>> queue.limits.remove(engine, "unused")
+            >>> queue.limits.list(engine, "unused")
+            []
+        """
+        check_name("limit", name)
+        return self._perform(where, [change.configure_limit(self._target, name, None)], None)
+
+    @verb
+    def list(self, where: Where, name: str | None = None) -> builtins.list[SharedLimit]:
+        """The shared limits of the queue's schema, by name: what they allow, what is out, which queues draw from them.
+
+        Args:
+            where: As for the class.
+            name: Only this one, if it exists. None: all.
+
+        Example:
+            >>> queue.limits.configure(engine, "mail", max_concurrency=3)
+            >>> [(limit.name, limit.max_concurrency) for limit in queue.limits.list(engine, "mail")]
+            [('mail', 3)]
+        """
+        if name is not None:
+            check_name("limit", name)
+        return self._ask(where, partial(database.limits, schema=self._target.schema, name=name))

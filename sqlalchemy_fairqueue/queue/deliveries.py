@@ -15,7 +15,7 @@ from sqlalchemy_fairqueue.database.engines import on, refused, run
 from sqlalchemy_fairqueue.errors import InvalidArgument, LeaseLost
 from sqlalchemy_fairqueue.queue.base import QueueBase
 from sqlalchemy_fairqueue.queue.consumer import Consumer
-from sqlalchemy_fairqueue.queue.encoded_results import given_result
+from sqlalchemy_fairqueue.queue.results import given_result
 from sqlalchemy_fairqueue.queue.verbs import on_engine, recorded
 from sqlalchemy_fairqueue.unit_of_work import Settle, Verb, session_of, settle, token_of
 from sqlalchemy_fairqueue.values import MOST_COST, Batch, Delivery, check_count, check_duration, check_text

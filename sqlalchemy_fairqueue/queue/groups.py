@@ -11,8 +11,8 @@ from uuid import UUID, uuid4
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.errors import InvalidArgument, OutsideGroupWarning, UnknownGroup
 from sqlalchemy_fairqueue.queue.base import OPEN_GROUPS, Facet, QueueBase
-from sqlalchemy_fairqueue.queue.callers import frames_of_this_package
 from sqlalchemy_fairqueue.queue.enqueues import EnqueueMethods
+from sqlalchemy_fairqueue.queue.signatures import frames_of_this_package
 from sqlalchemy_fairqueue.queue.verbs import verb
 from sqlalchemy_fairqueue.unit_of_work import MakeGroup, Membership, discard, record, session_of
 from sqlalchemy_fairqueue.values import (

@@ -16,9 +16,14 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
 from sqlalchemy_fairqueue.errors import InvalidArgument, UnhandledKindWarning
-from sqlalchemy_fairqueue.queue.callers import frames_of_this_package
 from sqlalchemy_fairqueue.queue.lifespan import LifespanFunction, LifespanMethods, resources_taken
-from sqlalchemy_fairqueue.queue.signatures import class_of, hints_of, is_asynchronous, parameters_of
+from sqlalchemy_fairqueue.queue.signatures import (
+    class_of,
+    frames_of_this_package,
+    hints_of,
+    is_asynchronous,
+    parameters_of,
+)
 from sqlalchemy_fairqueue.values import RetryPolicy, check_duration, check_name
 
 if TYPE_CHECKING:

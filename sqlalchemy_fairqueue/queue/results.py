@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.codecs import decoded
-from sqlalchemy_fairqueue.database import FoundResult
+from sqlalchemy_fairqueue.database import EncodedResult, FoundResult
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.database.engines import on
 from sqlalchemy_fairqueue.database.errors import sqlstate_of
@@ -32,11 +32,12 @@ from sqlalchemy_fairqueue.errors import (
     ResultNotReady,
     UnknownMessage,
 )
-from sqlalchemy_fairqueue.queue.callers import frames_of_this_package
 from sqlalchemy_fairqueue.queue.contexts import handling
 from sqlalchemy_fairqueue.queue.handlers import HandlerMethods
+from sqlalchemy_fairqueue.queue.signatures import frames_of_this_package
 from sqlalchemy_fairqueue.queue.verbs import verb
-from sqlalchemy_fairqueue.values import check_duration, check_message_id, check_name
+from sqlalchemy_fairqueue.texts import clean, said
+from sqlalchemy_fairqueue.values import RESULT_BYTES, check_duration, check_message_id, check_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +45,9 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from sqlalchemy_fairqueue.codecs import Codec
     from sqlalchemy_fairqueue.database import Target
+    from sqlalchemy_fairqueue.queue.payloads import PayloadSchema
     from sqlalchemy_fairqueue.queue.verbs import Where
 
 # Seconds between two reads of one who waits, the first ones soon: a transaction that began before the wait was
@@ -341,3 +344,50 @@ class _Wait:
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.leave(self._asked.message_id, self._wake)
+
+
+@dataclass(frozen=True, slots=True)
+class UnkeptValue:
+    """A value that a handler returned in another process, and that could not be sent."""
+
+    problem: str
+
+
+def encoded_result(codec: Codec, schema: PayloadSchema | None, value: object) -> EncodedResult:
+    """The result to keep of a value that a handler returned. It never raises: the handler has done its work."""
+    if value is None:
+        return EncodedResult()
+    if isinstance(value, UnkeptValue):
+        return _unkept(value.problem)
+    try:
+        return EncodedResult(_content(codec, schema, value))
+    except Exception as error:  # noqa: BLE001 - a codec and a model's own code may raise anything
+        problem = str(error) if isinstance(error, PayloadError) else f"{type(error).__name__}: {said(error)}"
+        return _unkept(problem.replace("payload at", "the value at", 1))
+
+
+def given_result(codec: Codec, value: object) -> EncodedResult:
+    """The result to keep of a value that a call gives.
+
+    Raises:
+        PayloadError: It cannot be encoded, or is too large.
+    """
+    return EncodedResult(None if value is None else _content(codec, None, value))
+
+
+def _content(codec: Codec, schema: PayloadSchema | None, value: object) -> bytes:
+    if schema is not None:
+        value = schema.result.plain(value)
+    content: object = codec.encode(value)
+    if not isinstance(content, bytes):
+        raise PayloadError(f"{type(codec).__name__} made a {type(content).__name__} of it; let encode() return bytes")
+    if len(content) > RESULT_BYTES:
+        raise PayloadError(
+            f"it has {len(content):,} bytes, and a result {RESULT_BYTES:,} at most; keep it elsewhere and return where"
+        )
+    return content
+
+
+def _unkept(problem: str) -> EncodedResult:
+    # In ASCII, which every encoding of a database has bytes for.
+    return EncodedResult(problem=clean(problem[:_PROBLEM]).encode("ascii", "backslashreplace").decode())

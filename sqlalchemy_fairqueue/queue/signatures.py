@@ -1,7 +1,8 @@
-"""Signatures and annotations of functions, read so that names for type checkers alone need not be defined.
+"""Functions of the application: their signatures and annotations, and where they call this package.
 
-Python 3.14 evaluates annotations when somebody asks for them, and raises NameError for such a name. Here it stays what
-it is under ``from __future__ import annotations``: a text.
+Annotations are read so that names for type checkers alone need not be defined. Python 3.14 evaluates annotations when
+somebody asks for them, and raises NameError for such a name. Here it stays what it is under
+``from __future__ import annotations``: a text.
 """
 
 from __future__ import annotations
@@ -71,3 +72,12 @@ def _text(annotation: Any) -> Any:
 def is_asynchronous(function: Callable[..., Any]) -> bool:
     """Whether what a function returns is to be awaited."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - asks for the method
+
+
+def frames_of_this_package() -> int:
+    """The ``stacklevel`` with which the caller's warning points at the code that called this package."""
+    level, frame = 1, inspect.currentframe()
+    frame = None if frame is None else frame.f_back
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("sqlalchemy_fairqueue."):
+        level, frame = level + 1, frame.f_back
+    return level

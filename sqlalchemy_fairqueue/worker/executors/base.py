@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import HandlerTimeout
-from sqlalchemy_fairqueue.queue.encoded_results import encoded_result
+from sqlalchemy_fairqueue.queue.results import encoded_result
 from sqlalchemy_fairqueue.unit_of_work import Verb
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, of_return
 from sqlalchemy_fairqueue.worker.executors.child_processes import ChildProcesses

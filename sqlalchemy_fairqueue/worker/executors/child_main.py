@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from sqlalchemy_fairqueue.errors import MessageCancelled
 from sqlalchemy_fairqueue.queue.contexts import Context, called
-from sqlalchemy_fairqueue.queue.encoded_results import UnkeptValue
+from sqlalchemy_fairqueue.queue.results import UnkeptValue
 from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.values import Bury, Delivery, Outcome, Release, Retry
 from sqlalchemy_fairqueue.worker.decisions import cause_of, classes_of, is_circumstance, returned_outcome, text_of
