@@ -3,101 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from datetime import datetime
 
     from sqlalchemy_fairqueue.values.rates import Rate
-
-
-class RivalFigures(Protocol):
-    """Figures of a channel that takes capacity."""
-
-    @property
-    def channel(self) -> str:
-        """Its name."""
-
-    @property
-    def leased(self) -> int:
-        """Its messages that consumers hold."""
-
-    @property
-    def weight(self) -> int:
-        """As in its policy."""
-
-
-class ContenderFigures(RivalFigures, Protocol):
-    """Figures of a channel that waits."""
-
-    @property
-    def paused_at(self) -> datetime | None:
-        """When the channel was paused."""
-
-    @property
-    def current_concurrency(self) -> int:
-        """How many messages count against max_concurrency."""
-
-    @property
-    def max_concurrency(self) -> int | None:
-        """As in its policy."""
-
-    @property
-    def rate_allows_at(self) -> datetime | None:
-        """When its rate allows the next delivery."""
-
-    @property
-    def served_cost(self) -> int | None:
-        """The cost of its attempts that ended lately."""
-
-
-class QueueLimitFigures(Protocol):
-    """Figures of what holds all channels of a queue back."""
-
-    @property
-    def queue(self) -> str:
-        """Its name."""
-
-    @property
-    def paused_at(self) -> datetime | None:
-        """When it was paused."""
-
-    @property
-    def consumers(self) -> int:
-        """Its consumers; 0: none has a lease."""
-
-    @property
-    def current_concurrency(self) -> int | None:
-        """How many messages count against max_concurrency."""
-
-    @property
-    def max_concurrency(self) -> int | None:
-        """Most messages of the whole queue that consumers hold at once."""
-
-    @property
-    def rate_allows_at(self) -> datetime | None:
-        """When its rate allows the next message."""
-
-
-class RivalsFigures(Protocol):
-    """Figures of the channels that compete."""
-
-    @property
-    def channels(self) -> Sequence[RivalFigures]:
-        """Channels, with those that have the most messages out among them."""
-
-    @property
-    def leased(self) -> int:
-        """Messages of the queue that consumers hold."""
-
-    @property
-    def rival_weight(self) -> int:
-        """The weights of the channels that compete, together."""
-
-    @property
-    def served_cost(self) -> int | None:
-        """The cost of the attempts of all channels that ended lately."""
 
 
 @dataclass(frozen=True, slots=True)
