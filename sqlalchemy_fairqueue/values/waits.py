@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime, timedelta
 
-    from sqlalchemy_fairqueue.values.contenders import ChannelContention, Contender, Rival
-    from sqlalchemy_fairqueue.values.contention import ChannelDemand, Contention
+    from sqlalchemy_fairqueue.values.contention import ChannelContention, ChannelDemand, Contender, Contention, Rival
     from sqlalchemy_fairqueue.values.reports import ChannelStats, QueueStats, SharedLimit
 
     WaitingChannel: TypeAlias = ChannelDemand | ChannelStats | Contender
