@@ -16,8 +16,14 @@ from sqlalchemy_fairqueue.values.checks import (
     check_name,
     check_text,
 )
-from sqlalchemy_fairqueue.values.contenders import ChannelContention, Contender, Rival
-from sqlalchemy_fairqueue.values.contention import ChannelDemand, ConsumerInfo, Contention
+from sqlalchemy_fairqueue.values.contention import (
+    ChannelContention,
+    ChannelDemand,
+    ConsumerInfo,
+    Contender,
+    Contention,
+    Rival,
+)
 from sqlalchemy_fairqueue.values.deliveries import (
     Batch,
     Delivery,

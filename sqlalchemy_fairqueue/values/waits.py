@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
 from heapq import nsmallest
-from typing import TYPE_CHECKING
-
-from sqlalchemy_fairqueue.values.contention import ChannelDemand
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime, timedelta
 
-    from sqlalchemy_fairqueue.values.contenders import (
-        ChannelContention,
-        ContenderFigures,
-        QueueLimitFigures,
-        RivalFigures,
-        RivalsFigures,
-    )
-    from sqlalchemy_fairqueue.values.contention import Contention
+    from sqlalchemy_fairqueue.values.contention import ChannelContention, ChannelDemand, Contender, Contention, Rival
     from sqlalchemy_fairqueue.values.reports import ChannelStats, QueueStats, SharedLimit
+
+    WaitingChannel: TypeAlias = ChannelDemand | ChannelStats | Contender
+    HoldingChannel: TypeAlias = WaitingChannel | Rival
+    Competition: TypeAlias = Contention | ChannelContention
+    LimitedQueue: TypeAlias = QueueStats | ChannelContention
 
 TAKERS = 3
 """Channels that a wait names."""
@@ -149,7 +145,7 @@ class Tenant:
             messages, or knows of none.
     """
 
-    demand: ChannelDemand
+    demand: ChannelDemand | ChannelStats
     wait: timedelta | None
     waits_for: Wait | None
     share: float | None
@@ -201,8 +197,7 @@ def tenant_of(
     stats: QueueStats, contention: Contention, limits: Sequence[SharedLimit], channel: ChannelStats, now: datetime
 ) -> Tenant:
     """A channel with the reason of its wait, whether the contention lists it or not. Arguments as of wait_of."""
-    demand = ChannelDemand(**{field.name: getattr(channel, field.name) for field in fields(ChannelDemand)})
-    return _tenant(stats, contention, limits, demand, now, holding=holding_most(contention))
+    return _tenant(stats, contention, limits, channel, now, holding=holding_most(contention))
 
 
 def wait_of(
@@ -212,7 +207,7 @@ def wait_of(
     channel: ChannelDemand | ChannelStats,
     now: datetime,
     *,
-    holding: Sequence[RivalFigures] | None = None,
+    holding: Sequence[HoldingChannel] | None = None,
 ) -> Wait | None:
     """The reason for which a channel waits. None: it has neither ready nor scheduled messages.
 
@@ -241,13 +236,13 @@ def wait_of_contender(found: ChannelContention, limits: Sequence[SharedLimit], n
 
 
 def _ready_wait(
-    stats: QueueLimitFigures,
-    contention: RivalsFigures,
+    stats: LimitedQueue,
+    contention: Competition,
     limits: Sequence[SharedLimit],
-    channel: ContenderFigures,
+    channel: WaitingChannel,
     now: datetime,
     *,
-    holding: Sequence[RivalFigures] | None = None,
+    holding: Sequence[HoldingChannel] | None = None,
 ) -> Wait:
     held = next(_holds(stats, limits, channel, now), None) or Wait(_turn(contention, channel))
     if held.reason not in _OF_OTHERS:
@@ -257,13 +252,13 @@ def _ready_wait(
     return Wait(held.reason, held.until, tuple(takers[:TAKERS]), held.limit, held.queues)
 
 
-def holding_most(contention: RivalsFigures) -> Sequence[RivalFigures]:
+def holding_most(contention: Competition) -> Sequence[HoldingChannel]:
     """The channels with the most messages out, one more than a wait names: the channel itself may be among them."""
     return nsmallest(TAKERS + 1, (one for one in contention.channels if one.leased), key=lambda one: -one.leased)
 
 
 def _holds(
-    stats: QueueLimitFigures, limits: Sequence[SharedLimit], channel: ContenderFigures, now: datetime
+    stats: LimitedQueue, limits: Sequence[SharedLimit], channel: WaitingChannel, now: datetime
 ) -> Iterator[Wait]:
     """The reasons that hold a channel back, the first one first."""
     checks = (
@@ -296,7 +291,7 @@ def _others(limit: SharedLimit, queue: str) -> tuple[QueueTaker, ...]:
     return tuple(sorted(others, key=lambda one: -one.leased))
 
 
-def _turn(contention: RivalsFigures, channel: ContenderFigures) -> Reason:
+def _turn(contention: Competition, channel: WaitingChannel) -> Reason:
     if contention.leased <= channel.leased:
         # Consumers work for no other one.
         return Reason.CAPACITY
@@ -306,7 +301,7 @@ def _turn(contention: RivalsFigures, channel: ContenderFigures) -> Reason:
     return Reason.CAPACITY if used >= _entitled(channel, contention) else Reason.TURN
 
 
-def _cost_share(channel: ContenderFigures, contention: RivalsFigures) -> float | None:
+def _cost_share(channel: WaitingChannel, contention: Competition) -> float | None:
     return (channel.served_cost or 0) / contention.served_cost if contention.served_cost else None
 
 
@@ -314,10 +309,10 @@ def _tenant(
     stats: QueueStats,
     contention: Contention,
     limits: Sequence[SharedLimit],
-    demand: ChannelDemand,
+    demand: ChannelDemand | ChannelStats,
     now: datetime,
     *,
-    holding: Sequence[RivalFigures],
+    holding: Sequence[HoldingChannel],
 ) -> Tenant:
     waits_for = wait_of(stats, contention, limits, demand, now, holding=holding)
     competes = demand.leased > 0 or (waits_for is not None and waits_for.reason not in OWN_REASONS)
@@ -332,10 +327,10 @@ def _tenant(
     )
 
 
-def _taker(demand: RivalFigures, contention: RivalsFigures) -> Taker:
+def _taker(demand: HoldingChannel, contention: Competition) -> Taker:
     share = demand.leased / contention.leased if contention.leased else 0.0
     return Taker(demand.channel, demand.leased, share, _entitled(demand, contention))
 
 
-def _entitled(channel: RivalFigures, contention: RivalsFigures) -> float:
+def _entitled(channel: HoldingChannel, contention: Competition) -> float:
     return channel.weight / max(contention.rival_weight, channel.weight)
