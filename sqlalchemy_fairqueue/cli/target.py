@@ -16,7 +16,7 @@ from sqlalchemy_fairqueue.cli.options import APP_VARIABLE, DATABASE_URL_VARIABLE
 from sqlalchemy_fairqueue.cli.output import print_message
 from sqlalchemy_fairqueue.cli.urls import connect_arguments, display_url, psycopg_url, same_database
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
-from sqlalchemy_fairqueue.database.drivers import check_driver
+from sqlalchemy_fairqueue.database.drivers import driver_of
 from sqlalchemy_fairqueue.database.engines import blocking
 from sqlalchemy_fairqueue.values import check_name
 
@@ -103,11 +103,11 @@ def _engine(options: Options, application: object, reference: str | None) -> Ite
                 "give --app module:engine, to work there"
             )
     if isinstance(given, Engine):
-        check_driver(given)
+        driver_of(given)
         yield given
         return
     if isinstance(given, AsyncEngine):
-        check_driver(given.sync_engine)
+        driver_of(given.sync_engine)
         yield blocking(given)
         return
     # psycopg prepares a statement that is repeated on one connection, which not every pooler supports.

@@ -15,8 +15,8 @@ from sqlalchemy.engine.base import OptionEngine
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
-from sqlalchemy_fairqueue.database.calls import ALONE
-from sqlalchemy_fairqueue.database.drivers import check_driver, driver_of, is_in_autocommit
+from sqlalchemy_fairqueue.database.calls import ALONE, is_in_autocommit
+from sqlalchemy_fairqueue.database.drivers import driver_of
 from sqlalchemy_fairqueue.errors import InvalidArgument, IsolationError
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ async def aread_again(read: Callable[[], Awaitable[R]]) -> R:
 
 def run_transaction(engine: Engine, work: Callable[[Connection], R]) -> R:
     """Do *work* in one READ COMMITTED transaction of its own, which is committed when this returns."""
-    check_driver(engine)
+    driver_of(engine)
     with engine.connect() as connection:
         isolate(connection, READ_COMMITTED)
         result = work(connection)
@@ -260,7 +260,7 @@ def own_transaction(engine: Engine) -> Iterator[Connection]:
 
     It is for calls that refuse AUTOCOMMIT: an engine in AUTOCOMMIT stays in it.
     """
-    check_driver(engine)
+    driver_of(engine)
     with engine.connect() as connection:
         if not is_in_autocommit(connection):
             isolate(connection, READ_COMMITTED)

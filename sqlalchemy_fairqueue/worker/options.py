@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Engine, QueuePool
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine, AsyncSession
-from sqlalchemy_fairqueue.database.drivers import check_driver
+from sqlalchemy_fairqueue.database.drivers import driver_of
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue import Queue
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES, MOST_BYTES
@@ -77,7 +77,7 @@ class WorkerOptions:
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense."""
-        check_driver(self.engine.sync_engine if isinstance(self.engine, AsyncEngine) else self.engine)
+        driver_of(self.engine.sync_engine if isinstance(self.engine, AsyncEngine) else self.engine)
         if not self.queues:
             raise InvalidArgument("a worker got no queue; give it one or several")
         for queue in self.queues:

@@ -8,7 +8,7 @@ from sqlalchemy import Engine, create_engine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Queue, SchemaMismatch
-from sqlalchemy_fairqueue.database.drivers import check_driver
+from sqlalchemy_fairqueue.database.drivers import driver_of
 from sqlalchemy_fairqueue.sql import latest_version
 from tests.fixtures.database import Database
 
@@ -89,4 +89,4 @@ def test_a_function_without_its_table(queue: Queue, engine: Engine, database: Da
 @pytest.mark.parametrize("driver", ["psycopg", "psycopg_async"])
 def test_names_of_the_driver(driver: str) -> None:
     """The driver is taken by each name that SQLAlchemy has for it."""
-    check_driver(create_engine(f"postgresql+{driver}://"))
+    driver_of(create_engine(f"postgresql+{driver}://"))
