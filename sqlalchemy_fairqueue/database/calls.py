@@ -21,8 +21,8 @@ from sqlalchemy import TwoPhaseTransaction, event
 from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.exc import StatementError
 
-from sqlalchemy_fairqueue.database.clauses import ALL, EACH_QUEUE, READABLE, Shape, clause_of, clauses_of
-from sqlalchemy_fairqueue.database.drivers import driver_of, is_in_autocommit
+from sqlalchemy_fairqueue.database.clauses import ALL, EACH_QUEUE, READABLE, Shape, clauses_of
+from sqlalchemy_fairqueue.database.drivers import DRIVERS, driver_of
 from sqlalchemy_fairqueue.database.errors import refusal_of, refuse
 from sqlalchemy_fairqueue.errors import AutocommitError, FairQueueError
 from sqlalchemy_fairqueue.sql import signature
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import DBAPICursor, ExceptionContext, ExecutionContext
 
     from sqlalchemy_fairqueue.database.clauses import Clause
-    from sqlalchemy_fairqueue.database.drivers import Driver
+    from sqlalchemy_fairqueue.database.drivers import Driver, NumberedStatement
 
     Send = Callable[[str, Any], None]
     Note = Callable[[BaseException], None]
@@ -78,7 +78,10 @@ class Target:
     def call(self, function: str, doing: str, shape: Shape = ALL, /, **values: Any) -> Call:
         """Return the call of a function for the queue, as :func:`call` does; ``queue`` is given."""
         values["queue"] = self.queue
-        return _call(self.schema, function, doing, shape, values)
+        clause = clauses_of(self.schema)[function, shape]
+        if values.keys() != clause.types.keys():
+            raise _wrong_names(function, clause, values)
+        return Call(clause, values, doing)
 
     def read(self, connection: Connection, function: str, doing: str, /, **values: Any) -> list[dict[str, Any]]:
         """Return the rows of a function for the queue, as :func:`read` does; ``queue`` is given."""
@@ -109,7 +112,7 @@ class Call(NamedTuple):
             FairQueueError: The database refused it with an SQLSTATE that has a class.
         """
         driver = driver_of(connection)
-        if _is_alone(connection) and not is_in_autocommit(connection):
+        if _ALONE in connection.get_execution_options() and not is_in_autocommit(connection):
             connection.execution_options(isolation_level="AUTOCOMMIT")
         try:
             with driver.bytes_results(connection) if as_bytes else nullcontext():
@@ -129,8 +132,12 @@ class Call(NamedTuple):
         """
         rows: list[Sequence[Any]] = []
         try:
-            if _is_alone(connection) and _sent_past(connection, driver_of(connection), [self], rows, as_bytes=as_bytes):
-                return rows[0]
+            if _ALONE in connection.get_execution_options():
+                driver = driver_of(connection)
+                if executes_itself(connection.dialect) and _sent_past(
+                    connection, driver, [self], rows, as_bytes=as_bytes
+                ):
+                    return rows[0]
         except StatementError as error:
             refuse(error, self.doing)
         return self.rows(connection, as_bytes=as_bytes)
@@ -141,7 +148,7 @@ class Call(NamedTuple):
         What interrupted the call is raised as it is.
         """
         if isinstance(error, connection.dialect.loaded_dbapi.Error):
-            statement, _ = self.clause.numbered(driver_of(connection), self.parameters)
+            statement, _, _ = self.clause.number(driver_of(connection))
             fail_as_executed(connection, statement.sql, self.parameters, error)
         let_go(connection, error)
         raise error
@@ -156,18 +163,14 @@ def call(schema: str | None, function: str, doing: str, shape: Shape = ALL, /, *
     Raises:
         TypeError: The names are not those of the function's parameters.
     """
-    return _call(schema, function, doing, shape, values)
-
-
-def _call(schema: str | None, function: str, doing: str, shape: Shape, values: dict[str, Any]) -> Call:
-    clauses = clauses_of(schema)
-    clause = clauses.get((function, shape))
-    if clause is None:
-        clause = clauses.setdefault((function, shape), clause_of(schema, function, shape))
+    clause = clauses_of(schema)[function, shape]
     if values.keys() != clause.types.keys():
-        problem = f"{function} takes {', '.join(clause.types)}; got {', '.join(values)}"
-        raise TypeError(problem)
+        raise _wrong_names(function, clause, values)
     return Call(clause, values, doing)
+
+
+def _wrong_names(function: str, clause: Clause, values: Mapping[str, Any]) -> TypeError:
+    return TypeError(f"{function} takes {', '.join(clause.types)}; got {', '.join(values)}")
 
 
 def read(
@@ -224,7 +227,8 @@ class Link:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.driver = driver_of(connection)
+        dialect = connection.dialect
+        self.driver = DRIVERS[dialect.name, dialect.driver]
         self.usable: Collection[str | None] = usable_schemas.get(connection.engine.pool, ())
 
     def transaction(self) -> Transaction:
@@ -234,7 +238,8 @@ class Link:
             AutocommitError: The connection commits each statement by itself.
         """
         connection = self.connection
-        if is_in_autocommit(connection):
+        # As is_in_autocommit().
+        if getattr(connection.connection.dbapi_connection, "autocommit", False):
             raise AutocommitError(
                 f"the connection to {connection.engine.url.render_as_string()} is in AUTOCOMMIT, where queue work "
                 "would not be atomic with the business writes; use an engine or session without "
@@ -318,10 +323,28 @@ def _sent_past(
     commit: bool = False,
     as_bytes: bool = False,
 ) -> bool:
-    """Send calls past SQLAlchemy, if nobody watches and the driver can. SQLAlchemy raises what fails."""
-    if not driver.passes_sqlalchemy or is_watched(connection):
+    """Send calls past SQLAlchemy, which executes them itself, if nobody listens to that, and the driver can.
+
+    SQLAlchemy raises what fails.
+    """
+    # The flag that SQLAlchemy asks before each event, for the events themselves take longer than a statement. Without
+    # the flag everybody counts as listening.
+    engine = connection.engine
+    if (
+        not driver.passes_sqlalchemy
+        or getattr(engine, "_has_events", True)
+        or getattr(connection, "_has_events", True)
+        or engine.logger.isEnabledFor(logging.INFO)
+    ):
         return False
-    statements = [call.clause.numbered(driver, call.parameters) for call in calls]
+    statements: list[tuple[NumberedStatement, list[Any]]] = []
+    for call in calls:
+        statement, names, encoders = call.clause.numbered.get(driver.name) or call.clause.number(driver)
+        values = list(map(call.parameters.__getitem__, names))
+        for index, encode in encoders:
+            if values[index] is not None:
+                values[index] = encode(values[index])
+        statements.append((statement, values))
     try:
         return driver.send_past(connection, statements, rows, commit=commit, as_bytes=as_bytes)
     except BaseException as error:  # noqa: BLE001 - raised again by SQLAlchemy, which knows what to do then
@@ -366,23 +389,17 @@ def note_failures(connection: Connection, note: Note) -> None:
 
 def executes_itself(dialect: Dialect) -> bool:
     """Whether nobody else executes the statements of a dialect in a way of their own."""
+    for listener in dialect.dispatch.do_execute:
+        if listener is not _do_execute:
+            return False
     own: Any = dialect.do_execute
-    return getattr(own, "__func__", None) is DefaultDialect.do_execute and all(
-        listener is _do_execute for listener in dialect.dispatch.do_execute
-    )
+    return getattr(own, "__func__", None) is DefaultDialect.do_execute
 
 
-def is_watched(connection: Connection) -> bool:
-    """Whether anybody would miss what SQLAlchemy does around a statement: listeners of its events, or its log."""
-    # The flag that SQLAlchemy asks before each event, for the events themselves take longer than a statement. Without
-    # the flag everybody counts as watched.
-    engine = connection.engine
-    return bool(
-        getattr(engine, "_has_events", True)
-        or getattr(connection, "_has_events", True)
-        or engine.logger.isEnabledFor(logging.INFO)
-        or not executes_itself(connection.dialect)
-    )
+def is_in_autocommit(connection: Connection) -> bool:
+    """Whether the connection commits each statement by itself."""
+    # What SQLAlchemy puts around an asyncio driver's connection knows it, where that itself does not.
+    return bool(getattr(connection.connection.dbapi_connection, "autocommit", False))
 
 
 def _handle_error(context: ExceptionContext) -> None:
@@ -413,7 +430,3 @@ def let_go(connection: Connection, error: BaseException) -> None:
     """Let the driver's connection go, unless the server has answered all that was sent before the error."""
     if not connection.invalidated and driver_of(connection).give_up(connection):
         connection.invalidate(error)
-
-
-def _is_alone(connection: Connection) -> bool:
-    return _ALONE in connection.get_execution_options()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.drivers import Driver
 
     Encode = Callable[[Any], Any]
+    Numbered = tuple[NumberedStatement, Sequence[str], Sequence[tuple[int, Encode]]]
 
 once_a_schema = lru_cache(maxsize=256)
 """Keep what a function makes for each of the schemas that were used last: an application may have one a tenant."""
@@ -30,12 +31,13 @@ class Clause:
     Attributes:
         statement: The statement.
         types: The SQL types of its parameters.
+        numbered: For a driver by its name, what :meth:`number` returns.
     """
 
     statement: TextClause | TextualSelect
     types: Mapping[str, str] = field(default_factory=dict)
     _encoders: dict[str, list[tuple[str, Encode]]] = field(default_factory=dict)
-    _numbered: list[tuple[NumberedStatement, Sequence[str]]] = field(default_factory=list)
+    numbered: dict[str, Numbered] = field(default_factory=dict)
 
     def encoded(self, driver: Driver, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
         """Parameters as a driver sends them."""
@@ -52,15 +54,16 @@ class Clause:
                 encoded[name] = encode(encoded[name])
         return encoded
 
-    def numbered(self, driver: Driver, parameters: Mapping[str, Any]) -> tuple[NumberedStatement, list[Any]]:
-        """The statement with numbered parameters, and these in their order, as a driver sends them."""
-        if not self._numbered:
-            dialect: Any = PGDialect
-            compiled: Any = self.statement.compile(dialect=dialect(paramstyle="numeric_dollar"))
-            self._numbered.append((NumberedStatement(str(compiled), str(compiled).encode()), compiled.positiontup))
-        statement, names = self._numbered[0]
-        encoded = self.encoded(driver, parameters)
-        return statement, [encoded[name] for name in names]
+    def number(self, driver: Driver) -> Numbered:
+        """Return the statement with numbered parameters, their names in order, and encoders by their positions."""
+        dialect: Any = PGDialect
+        compiled: Any = self.statement.compile(dialect=dialect(paramstyle="numeric_dollar"))
+        statement = NumberedStatement(str(compiled), str(compiled).encode())
+        names, found = compiled.positiontup, driver.encoders
+        types = [self.types[name] for name in names]
+        encoders = [(index, found[type_]) for index, type_ in enumerate(types) if type_ in found]
+        self.numbered[driver.name] = statement, names, encoders
+        return self.numbered[driver.name]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,10 +94,19 @@ READABLE = Shape(readable=True)
 EACH_QUEUE = Shape(each="queue", readable=True)
 
 
-@once_a_schema
-def clauses_of(schema: str | None) -> dict[tuple[str, Shape], Clause]:  # noqa: ARG001 - its key
-    """The clauses that were made for a schema."""
-    return {}
+class _Clauses(dict[tuple[str, Shape], Clause]):
+    """The statements of a schema, each made when it is needed first."""
+
+    def __init__(self, schema: str | None) -> None:
+        super().__init__()
+        self._schema = schema
+
+    def __missing__(self, key: tuple[str, Shape]) -> Clause:
+        """Make a statement; of several threads that do, the first one's is kept."""
+        return self.setdefault(key, clause_of(self._schema, *key))
+
+
+clauses_of = once_a_schema(_Clauses)
 
 
 def clause_of(schema: str | None, function: str, shape: Shape = ALL) -> Clause:

@@ -15,8 +15,8 @@ from sqlalchemy.engine.base import OptionEngine
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
-from sqlalchemy_fairqueue.database.calls import ALONE
-from sqlalchemy_fairqueue.database.drivers import driver_of, is_in_autocommit
+from sqlalchemy_fairqueue.database.calls import ALONE, is_in_autocommit
+from sqlalchemy_fairqueue.database.drivers import driver_of
 from sqlalchemy_fairqueue.errors import InvalidArgument, IsolationError
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine, AsyncSession
-from sqlalchemy_fairqueue.database.calls import call, usable_schemas
+from sqlalchemy_fairqueue.database.calls import call, is_in_autocommit, usable_schemas
 from sqlalchemy_fairqueue.database.clauses import Shape
-from sqlalchemy_fairqueue.database.drivers import driver_of, is_in_autocommit
+from sqlalchemy_fairqueue.database.drivers import driver_of
 from sqlalchemy_fairqueue.database.engines import read_committed
 from sqlalchemy_fairqueue.database.errors import sqlstate_of, to_install, to_upgrade, too_old
 from sqlalchemy_fairqueue.errors import (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from sqlalchemy_fairqueue.database.calls import Call, may_notify
@@ -13,7 +14,7 @@ from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
 from sqlalchemy_fairqueue.values import AttemptDetails, MessageDetails
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import datetime, timedelta
     from uuid import UUID
 
@@ -30,11 +31,15 @@ if TYPE_CHECKING:
     )
 
 ResultState = Literal["completed", "unkept", "cancelled", "expired", "pending", "failed", "gone", "unknown"]
-_ARRAYS = (
-    "channels", "kinds", "contents", "headers", "delays", "ats", "priorities", "keys", "max_attempts", "on_duplicates",
-    "costs", "groups", "unique_fors", "from_ends",
+_OF_FOLLOWUPS = (
+    "channels", "kinds", "contents", "headers", "delays", "ats", "priorities", "keys", "max_attempts",
 )  # fmt: skip
-_OF_FOLLOWUPS = _ARRAYS[:9]
+_ARRAYS = (*_OF_FOLLOWUPS, "on_duplicates", "costs", "groups", "unique_fors", "from_ends")
+# C calls them: a call for each of many messages takes as long as all else.
+_of_message = attrgetter(
+    "channel", "kind", "priority", "key", "delay", "at", "on_duplicate", "cost", "unique_for", "unique_from"
+)
+_of_encoded = attrgetter("message", "content", "headers", "max_attempts", "membership")
 # A row for each of many messages would cost the client as much as to encode it.
 _IN_ARRAYS = ("pg_catalog.array_agg(ordinal) as ordinals", "pg_catalog.array_agg(message_id) as message_ids")
 
@@ -47,6 +52,12 @@ class Content(bytes):
     def __repr__(self) -> str:
         """Its length."""
         return f"<{len(self):,} bytes>"
+
+
+class Membership(Protocol):
+    """What messages have that are added to one group together."""
+
+    group_id: UUID
 
 
 class EncodedMessage(Protocol):
@@ -69,7 +80,7 @@ class EncodedMessage(Protocol):
         """Its own or the queue's."""
 
     @property
-    def group_id(self) -> UUID | None:
+    def membership(self) -> Membership | None:
         """The group that it is to be a member of."""
 
 
@@ -79,26 +90,23 @@ class EnqueuedMessages(NamedTuple):
     Attributes:
         ordinals: Which message of the call, from 1.
         message_ids: Its id, or that of the message that holds its key; None for one that was dropped or refused.
-        outcomes: What became of it. "full": its channel is full, and the policy is to raise. None: all were created.
+        outcomes: What became of it. "full": its channel is full, and the policy is to raise.
     """
 
     ordinals: list[int]
     message_ids: list[int | None]
-    outcomes: list[EnqueueOutcome | Literal["full"]] | None
+    outcomes: list[EnqueueOutcome | Literal["full"]]
 
     @classmethod
     def of_rows(cls, rows: Sequence[Sequence[Any]], count: int) -> EnqueuedMessages:
         """Those of so many messages, from what :func:`enqueue` returns."""
         [row] = rows
-        if count > 1:
-            return cls(*row)
-        message_id, outcome = row
-        return cls([1], [message_id], None if outcome == "created" else [outcome])
-
-    def told(self) -> Iterator[tuple[int, int | None, EnqueueOutcome | Literal["full"]]]:
-        """The ordinal, id and outcome of each message."""
-        created: Sequence[EnqueueOutcome] = ["created"] * len(self.ordinals)
-        return zip(self.ordinals, self.message_ids, self.outcomes or created, strict=True)
+        if count == 1:
+            message_id, outcome = row
+            return cls([1], [message_id], [outcome])
+        ordinals, message_ids, outcomes = row
+        # Null: all were created.
+        return cls(ordinals, message_ids, outcomes or ["created"] * len(ordinals))
 
 
 class MessagePosition(NamedTuple):
@@ -207,19 +215,7 @@ def enqueue(
         counts_members: It counts those of groups that the transaction has made.
     """
     alone = len(messages) == 1
-    rows = map(_row, messages)
-    # Tuples, for a dict a message keeps the garbage collector busy.
-    arrays = next(rows) if alone else map(list, zip(*rows, strict=True))
-    values: dict[str, Any] = dict(zip(_ARRAYS, arrays, strict=True))
-    if alone:
-        values["groups"] = _text(values["groups"])
-    else:
-        groups = _shared(values["groups"])
-        values["groups"] = None if groups == [None] else list(map(_text, groups))
-        values["headers"] = _shared(values["headers"])
-        for name in ("costs", "unique_fors", "from_ends"):
-            if not any(values[name]):
-                values[name] = None
+    values = _elements(messages[0]) if alone else _arrays(messages)
     return target.call(
         "fq_enqueue",
         f"enqueue {len(messages)} messages to queue {target.queue!r}",
@@ -232,43 +228,65 @@ def enqueue(
     )
 
 
-def _shared(values: list[Any]) -> list[Any]:
-    """One value for all messages, if they have the same object; else the value of each."""
+def _shared(values: Sequence[Any]) -> list[Any]:
+    """One value for all messages, if they have the same; else the value of each."""
     first = values[0]
-    return [first] if all(value is first for value in values) else values
+    return [first] if values.count(first) == len(values) else list(values)
 
 
-def _text(group_id: UUID | None) -> str | None:
-    return None if group_id is None else str(group_id)
+def _elements(encoded: EncodedMessage) -> dict[str, Any]:
+    """The elements of a message in the function's arrays; null for what most have."""
+    message, membership = encoded.message, encoded.membership
+    return {
+        "channels": message.channel,
+        "kinds": message.kind,
+        "contents": Content(encoded.content),
+        "headers": encoded.headers,
+        "delays": None if message.delay is None else microseconds(message.delay),
+        "ats": None if message.at is None else instant_microseconds(message.at),
+        "priorities": message.priority,
+        "keys": message.key,
+        "max_attempts": encoded.max_attempts,
+        "on_duplicates": None if message.on_duplicate == "skip" else message.on_duplicate,
+        "costs": None if message.cost == 1 else message.cost,
+        "groups": None if membership is None else str(membership.group_id),
+        "unique_fors": None if message.unique_for is None else microseconds(message.unique_for),
+        "from_ends": message.unique_from == "completion",
+    }
 
 
-def _row(encoded: EncodedMessage) -> tuple[Any, ...]:
-    """The element of a message in each of the function's arrays, in their order."""
-    message = encoded.message
-    return (
-        message.channel,
-        message.kind,
-        Content(encoded.content),
-        encoded.headers,
-        None if message.delay is None else microseconds(message.delay),
-        None if message.at is None else instant_microseconds(message.at),
-        message.priority,
-        message.key,
-        encoded.max_attempts,
-        message.on_duplicate,
-        None if message.cost == 1 else message.cost,
-        encoded.group_id,
-        None if message.unique_for is None else microseconds(message.unique_for),
-        message.unique_from == "completion",
+def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
+    """The function's arrays of many messages, as :func:`_elements` has one; null if an optional one has only nulls."""
+    wanted, contents, headers, max_attempts, memberships = zip(*map(_of_encoded, messages), strict=True)
+    channels, kinds, priorities, keys, delays, ats, on_duplicates, costs, unique_fors, unique_froms = zip(
+        *map(_of_message, wanted), strict=True
     )
+    groups = [None if one is None else str(one.group_id) for one in _shared(memberships)]
+    periods = [None if one is None else microseconds(one) for one in unique_fors]
+    has_periods = periods.count(None) < len(periods)
+    return {
+        "channels": list(channels),
+        "kinds": list(kinds),
+        "contents": list(map(Content, contents)),
+        "headers": _shared(headers),
+        "delays": [None if one is None else microseconds(one) for one in delays],
+        "ats": [None if one is None else instant_microseconds(one) for one in ats],
+        "priorities": list(priorities),
+        "keys": list(keys),
+        "max_attempts": list(max_attempts),
+        "on_duplicates": None if on_duplicates.count("skip") == len(messages) else list(on_duplicates),
+        "costs": None if costs.count(1) == len(messages) else [None if one == 1 else one for one in costs],
+        "groups": None if groups == [None] else groups,
+        "unique_fors": periods if has_periods else None,
+        "from_ends": [one == "completion" for one in unique_froms] if has_periods else None,
+    }
 
 
 def followup_values(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
     """The arrays of messages that a group keeps until its members have ended; null without any."""
     # No driver writes an empty array of contents.
-    arrays = map(list, zip(*map(_row, messages), strict=True)) if messages else [None] * len(_ARRAYS)
-    values = dict(zip(_ARRAYS, arrays, strict=True))
-    return {name: values[name] for name in _OF_FOLLOWUPS}
+    rows = list(map(_elements, messages))
+    return {name: [row[name] for row in rows] or None for name in _OF_FOLLOWUPS}
 
 
 def find_messages(

@@ -13,7 +13,7 @@ import socket
 from datetime import timedelta
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import DBAPIError
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.codecs import Codec
-    from sqlalchemy_fairqueue.database import DeliveredMessage, Dequeued, SetAside, Target
+    from sqlalchemy_fairqueue.database import Dequeued, SetAside, Target
     from sqlalchemy_fairqueue.values import Delivery, Lease
 
 log = logging.getLogger("sqlalchemy_fairqueue.queue")
@@ -197,9 +197,11 @@ class Consumer:
             "is_timed": dequeued.is_timed,
             "keeps_result": dequeued.keeps_results,
         }
-        return [self._delivery(message, shared) for message in dequeued.messages]
-
-    def _delivery(self, message: DeliveredMessage, shared: dict[str, Any]) -> Delivery:
-        headers, refused = headers_of(message["headers"])
-        fields = {**shared, **message, "headers": headers}
-        return delivery_of(fields, refused or Once(partial(decoded, self._codec, message["content"])))
+        deliveries: list[Delivery] = []
+        for message in dequeued.messages:
+            fields, refused = {**shared, **message}, None
+            if message["headers"] is not None:
+                fields["headers"], refused = headers_of(message["headers"])
+            payload = refused or Once(partial(decoded, self._codec, message["content"]))
+            deliveries.append(delivery_of(fields, payload))
+        return deliveries

@@ -275,8 +275,9 @@ class DeliveryMethods(QueueBase):
         finally:
             # What was not lost is settled, and not every engine commits each statement by itself.
             connection.commit()
+            name = verb.value
             for one in settled:
-                one.delivery.settled.append(verb.value)
+                one.delivery.settled.append(name)
 
     def _operations(self, verb: Verb, deliveries: Deliveries, how: dict[str, Any]) -> list[Settle]:
         if how.get("delay") is not None:
@@ -294,19 +295,18 @@ class DeliveryMethods(QueueBase):
     def _deliveries(self, deliveries: Deliveries) -> list[Delivery]:
         if not isinstance(deliveries, (Delivery, Iterable)):
             raise InvalidArgument(f"deliveries is {deliveries!r:.80}; give a Delivery or several")
-        return [self._own(one) for one in ([deliveries] if isinstance(deliveries, Delivery) else deliveries)]
-
-    def _own(self, delivery: object) -> Delivery:
-        if not isinstance(delivery, Delivery):
-            raise InvalidArgument(f"deliveries has {delivery!r:.80} where a Delivery is needed")
-        if delivery.queue != self.name:
-            raise InvalidArgument(
-                f"message {delivery.message_id} was delivered by queue {delivery.queue!r}, this is {self.name!r}; "
-                "use that queue"
-            )
-        if delivery.lease.lost_for(delivery):
-            raise LeaseLost((delivery.message_id,), delivery.lease.id, delivery.lease.expires_at)
-        return delivery
+        found = [deliveries] if isinstance(deliveries, Delivery) else list(deliveries)
+        for delivery in found:
+            if not isinstance(delivery, Delivery):
+                raise InvalidArgument(f"deliveries has {delivery!r:.80} where a Delivery is needed")
+            if delivery.queue != self.name:
+                raise InvalidArgument(
+                    f"message {delivery.message_id} was delivered by queue {delivery.queue!r}, this is {self.name!r}; "
+                    "use that queue"
+                )
+            if delivery.lease.lost_for(delivery):
+                raise LeaseLost((delivery.message_id,), delivery.lease.id, delivery.lease.expires_at)
+        return found
 
     def _consumer(self, engine: Engine) -> Consumer:
         consumer = self._consumers.get(engine)

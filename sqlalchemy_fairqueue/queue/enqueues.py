@@ -51,7 +51,9 @@ _headers = _HeadersCodec()
 # PostgreSQL cannot return a bytea of twice this size as text, so a longer payload could never be dequeued.
 _CONTENT_BYTES = 256 * 2**20
 _NONE: Mapping[str, str] = {}
+# C calls them: they are asked of each of many messages.
 _kind = attrgetter("message.kind")
+_receipt = attrgetter("receipt")
 # With longer headers nothing is carried: as text in the database, with its spaces, they may have twice as many bytes.
 _CARRIED_UP_TO = HEADERS_BYTES // 2
 
@@ -229,7 +231,7 @@ class EnqueueMethods(QueueBase):
             self._check_groups(session.__dict__[OPEN_GROUPS])
         if operations:
             record(session, operations)
-        return [operation.receipt for operation in operations]
+        return list(map(_receipt, operations))
 
     def _enqueues(self, messages: Iterable[Enqueue], membership: Membership | None = None) -> list[EnqueueMessage]:
         """Check and encode the messages of a call."""

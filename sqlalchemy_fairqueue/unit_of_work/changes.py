@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.unit_of_work.operations import ReceiptUpdate, Share
     from sqlalchemy_fairqueue.values import PolicyChanges, PurgeReceipt, QueueChanges, QueueLimits, Unset
 
+    Send = Callable[[Connection], object]
+
 # What is locked in a phase of one queue: shared limits, plans, the queue and its channels; last the leased messages of
 # all channels, whose states go before them.
 _LIMIT, _PLAN, _CHANNEL, _LEASED = range(4)
@@ -38,35 +40,37 @@ class Change:
         target: The queue.
         phase: When it is sent.
         lock_key: Its place among the changes of its queue and phase; those of the same place keep their order.
-        send: Does it; returns the update of its receipt, if it has one.
+        send: Does it.
         locks_queue: Whether it locks the row of its queue.
         changed_plan: The plan that it changes or removes.
         used_plan: The plan that it puts a channel on.
         channel: The channel whose state it locks.
         makes: The policy that the channel is made with. None: it is not made.
         limits: Whether leased messages may count by it that have not counted before: of its channel, or of the queue.
+        receipt: Gets what :attr:`send` returns.
     """
 
     target: Target
     phase: int
     lock_key: tuple[int | str, ...]
-    send: Callable[[Connection], ReceiptUpdate | None]
+    send: Send
     locks_queue: bool = False
     changed_plan: str | None = None
     used_plan: str | None = None
     channel: str | None = None
     makes: ChannelPolicy | None = None
     limits: bool = False
+    receipt: PurgeReceipt | None = None
 
 
 def configure(target: Target, changes: PolicyChanges, policy: ChannelPolicy) -> Change:
     """Change the defaults of a queue for new channels; before the first change they are *policy*."""
-    return _of_queue(target, lambda connection: database.configure_queue(connection, target, changes, policy=policy))
+    return _of(target, None, lambda connection: database.configure_queue(connection, target, changes, policy=policy))
 
 
 def set_queue(target: Target, changes: QueueChanges) -> Change:
     """Change settings of a queue."""
-    return _of_queue(target, lambda connection: database.set_queue(connection, target, changes))
+    return _of(target, None, lambda connection: database.set_queue(connection, target, changes))
 
 
 def configure_channel(
@@ -121,124 +125,93 @@ def limit(target: Target, changes: QueueLimits) -> Change:
 def configure_limit(target: Target, name: str, changes: PolicyChanges | None) -> Change:
     """Make or change a shared limit of the installation that a queue belongs to. None: remove it, if it is there."""
     schema = target.schema
-
-    def send(connection: Connection) -> None:
-        if changes is None:
-            call(schema, "fq_remove_limit", f"remove limit {name!r}", name=name).rows(connection)
-        else:
-            database.configure_limit(connection, schema, name, changes)
-
-    return Change(target=target, phase=_phase(changes), lock_key=(_LIMIT, name), send=send)
+    of_limit = partial(Change, target=target, lock_key=(_LIMIT, name))
+    if changes is None:
+        removal = call(schema, "fq_remove_limit", f"remove limit {name!r}", name=name)
+        return of_limit(phase=REMOVALS, send=removal.rows)
+    return of_limit(phase=SETTINGS, send=lambda connection: database.configure_limit(connection, schema, name, changes))
 
 
 def configure_plan(target: Target, name: str, changes: PolicyChanges | None) -> Change:
     """Make or change a plan of a queue. None: remove it, if it is there."""
-
-    def send(connection: Connection) -> None:
-        if changes is None:
-            doing = f"remove plan {name!r} of queue {target.queue!r}"
-            target.call("fq_remove_plan", doing, name=name).rows(connection)
-        else:
-            database.configure_plan(connection, target, name, changes, notify=target.notify)
-
-    return Change(
-        target=target,
-        phase=_phase(changes),
-        lock_key=(_PLAN, name),
-        send=send,
-        locks_queue=True,
-        changed_plan=name,
+    of_plan = partial(Change, target=target, lock_key=(_PLAN, name), locks_queue=True, changed_plan=name)
+    if changes is None:
+        removal = target.call("fq_remove_plan", f"remove plan {name!r} of queue {target.queue!r}", name=name)
+        return of_plan(phase=REMOVALS, send=removal.rows)
+    return of_plan(
+        phase=SETTINGS,
+        send=lambda connection: database.configure_plan(connection, target, name, changes, notify=target.notify),
     )
 
 
 def pause(target: Target, channel: str | None, *, new: bool = False) -> Change:
     """Stop serving a channel, or with None the whole queue. *new*: a channel that does not exist is made."""
-
-    def send(connection: Connection) -> None:
-        database.pause(connection, target, channel, new=new)
-
-    if channel is None:
-        return _of_queue(target, send)
-    return _of_channel(target, channel, send, ChannelPolicy() if new else None)
+    makes = ChannelPolicy() if new else None
+    return _of(target, channel, lambda connection: database.pause(connection, target, channel, new=new), makes)
 
 
 def resume(target: Target, channel: str | None) -> Change:
     """Go on serving a channel, or with None the whole queue."""
-
-    def send(connection: Connection) -> None:
-        database.resume(connection, target, channel, notify=target.notify)
-
-    return _of_queue(target, send) if channel is None else _of_channel(target, channel, send)
+    return _of(target, channel, lambda connection: database.resume(connection, target, channel, notify=target.notify))
 
 
 def purge(target: Target, channel: str, receipt: PurgeReceipt) -> Change:
     """Delete the undelivered messages of a channel."""
-
-    def send(connection: Connection) -> ReceiptUpdate:
-        doing = f"purge channel {channel!r} of queue {target.queue!r}"
-        purged = target.call("fq_purge_channel", doing, channel=channel).value(connection)
-        return partial(setattr, receipt, "purged", purged)
-
-    return _of_channel(target, channel, send)
+    doing = f"purge channel {channel!r} of queue {target.queue!r}"
+    return _of(target, channel, target.call("fq_purge_channel", doing, channel=channel).value, receipt=receipt)
 
 
 def set_schedule(target: Target, definition: ScheduleDefinition) -> Change:
     """Make a schedule, or change the one of its name."""
-
-    def send(connection: Connection) -> None:
-        database.set_schedule(connection, target, definition)
-
-    return _of_schedule(target, definition.message.message.channel, definition.name, send)
+    channel = definition.message.message.channel
+    return _of_schedule(
+        target, channel, definition.name, lambda connection: database.set_schedule(connection, target, definition)
+    )
 
 
 def remove_schedule(target: Target, channel: str, name: str) -> Change:
     """Remove a schedule, if it is there."""
-
-    def send(connection: Connection) -> None:
-        doing = f"remove schedule {name!r} of channel {channel!r} of queue {target.queue!r}"
-        target.call("fq_remove_schedule", doing, channel=channel, name=name).rows(connection)
-
-    return _of_schedule(target, channel, name, send)
+    doing = f"remove schedule {name!r} of channel {channel!r} of queue {target.queue!r}"
+    removal = target.call("fq_remove_schedule", doing, channel=channel, name=name)
+    return _of_schedule(target, channel, name, removal.rows)
 
 
 def pause_schedule(target: Target, channel: str, name: str, *, paused: bool) -> Change:
     """Stop the slots of a schedule, or go on with them."""
-
-    def send(connection: Connection) -> None:
-        database.pause_schedule(connection, target, channel, name, paused=paused)
-
-    return _of_schedule(target, channel, name, send)
-
-
-def _of_queue(target: Target, send: Callable[[Connection], None]) -> Change:
-    return Change(target=target, phase=SETTINGS, lock_key=(_CHANNEL,), send=send, locks_queue=True)
+    return _of_schedule(
+        target,
+        channel,
+        name,
+        lambda connection: database.pause_schedule(connection, target, channel, name, paused=paused),
+    )
 
 
-def _of_channel(
+def _of(
     target: Target,
-    channel: str,
-    send: Callable[[Connection], ReceiptUpdate | None],
+    channel: str | None,
+    send: Send,
     makes: ChannelPolicy | None = None,
+    receipt: PurgeReceipt | None = None,
 ) -> Change:
-    return Change(target=target, phase=CHANGES, lock_key=(_CHANNEL, channel), send=send, channel=channel, makes=makes)
+    if channel is None:
+        return Change(target=target, phase=SETTINGS, lock_key=(_CHANNEL,), send=send, locks_queue=True)
+    key = (_CHANNEL, channel)
+    return Change(target=target, phase=CHANGES, lock_key=key, send=send, channel=channel, makes=makes, receipt=receipt)
 
 
-def _of_schedule(target: Target, channel: str, name: str, send: Callable[[Connection], None]) -> Change:
+def _of_schedule(target: Target, channel: str, name: str, send: Send) -> Change:
     return Change(target=target, phase=SCHEDULES, lock_key=(channel, name), send=send)
-
-
-def _phase(changes: PolicyChanges | None) -> int:
-    return REMOVALS if changes is None else SETTINGS
 
 
 def send_changes(shares: Sequence[Share], phase: int) -> list[ReceiptUpdate]:
     """Send the changes of a phase, queue by queue in lock order."""
-    updates = [
-        change.send(share.link.connection)
-        for share in shares
-        for change in sorted(share.phases.get(phase, ()), key=lambda change: change.lock_key)
-    ]
-    return [update for update in updates if update is not None]
+    updates: list[ReceiptUpdate] = []
+    for share in shares:
+        for change in sorted(share.phases.get(phase, ()), key=lambda change: change.lock_key):
+            answer = change.send(share.link.connection)
+            if change.receipt is not None:
+                updates.append(partial(setattr, change.receipt, "purged", answer))
+    return updates
 
 
 def changes_of(share: Share) -> list[Change]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.errors import ChannelFull, DuplicateMessage, LeaseLost, MessageCancelled, UnknownGroup
 from sqlalchemy_fairqueue.unit_of_work.operations import CANCELS, ENQUEUES, GROUPS, Step, notifies
-from sqlalchemy_fairqueue.unit_of_work.settlements import token_of
+from sqlalchemy_fairqueue.unit_of_work.settlements import message_ids, token_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -108,10 +108,7 @@ class Members:
 
     __slots__ = ("_adders", "_makes", "_share", "adding", "created", "join")
 
-    def __init__(self, share: Share) -> None:
-        # Nearly always there are none.
-        memberships = dict.fromkeys(map(_membership, share.phases.get(ENQUEUES, ())))
-        memberships.pop(None, None)
+    def __init__(self, share: Share, memberships: Collection[Membership]) -> None:
         self._share = share
         self._makes: list[MakeGroup] = share.phases.get(GROUPS, [])
         self._adders = {one.group_id: one.adder for one in memberships}
@@ -165,15 +162,28 @@ class Members:
         raise LeaseLost((adder.message_id,), adder.lease.id, adder.lease.expires_at, holder)
 
 
+def members_of(share: Share) -> Members | None:
+    """Return the groups of a share. None: there are none, as nearly always."""
+    memberships = dict.fromkeys(map(_membership, share.phases.get(ENQUEUES, ())))
+    memberships.pop(None, None)
+    return Members(share, memberships) if memberships or GROUPS in share.phases else None
+
+
 def enqueue_steps(
-    share: Share, later: Collection[int] = (), cancelled: Mapping[int, int] = _NONE, *, refusing: bool = False
+    share: Share,
+    members: Members | None,
+    leased: Collection[int] = (),
+    cancelled: Mapping[int, int] = _NONE,
+    *,
+    refusing: bool = False,
 ) -> list[Step]:
     """Return the steps that make groups and add messages.
 
     Args:
         share: The queue.
-        later: The queue's messages that the transaction settles or cancels afterwards. Where messages are replaced, all
-            of them are locked in one order.
+        members: Its groups.
+        leased: The queue's messages that the transaction locks afterwards, besides those that it settles or cancels.
+            If messages are replaced, all of them are locked in one order.
         cancelled: Of these the ones that it cancels, each with how many of the enqueues were asked for before that.
         refusing: Whether the step itself fails for what must be raised, to be sent together with COMMIT; then there are
             no cancels.
@@ -183,29 +193,29 @@ def enqueue_steps(
             that it met is cancelled, as was asked before.
         ChannelFull: A channel is full, and its policy says to raise. That message was not added.
     """
-    members: Members = share.members
-    steps = members.make_steps()
+    steps = [] if members is None else members.make_steps()
     enqueues: list[EnqueueMessage] | None = share.phases.get(ENQUEUES)
     if not enqueues:
         return steps
-    replacing = later and any(enqueue.message.on_duplicate == "replace" for enqueue in enqueues)
+    lock = [*leased, *message_ids(share)] if leased or len(share.phases) > 1 else []
+    replacing = lock and any(enqueue.message.on_duplicate == "replace" for enqueue in enqueues)
     call = database.enqueue(
         share.link.connection,
         share.target,
         enqueues,
         policy=enqueues[0].policy,
         notify=all(map(notifies, enqueues)),
-        lock=later if replacing else None,
+        lock=lock if replacing else None,
         refusing=refusing,
-        counts_members=bool(members.created) and not members.join,
+        counts_members=members is not None and bool(members.created) and not members.join,
     )
 
     def finish(rows: Sequence[Any]) -> list[ReceiptUpdate]:
         added = database.EnqueuedMessages.of_rows(rows, len(enqueues))
-        if added.outcomes is not None:
+        if added.outcomes.count("created") < len(enqueues):
             _check(share, enqueues, added, cancelled)
-        if members.created:
-            for ordinal, _, outcome in added.told():
+        if members is not None:
+            for ordinal, _, outcome in zip(*added, strict=True):
                 if outcome == "created" and (membership := enqueues[ordinal - 1].membership) is not None:
                     members.created[membership] += 1
         # One for all: an object a message is work for the garbage collector.
@@ -227,7 +237,7 @@ def _check(
     cancelled: Mapping[int, int],
 ) -> None:
     target = share.target
-    for ordinal, message_id, outcome in added.told():
+    for ordinal, message_id, outcome in zip(*added, strict=True):
         enqueue = enqueues[ordinal - 1]
         if outcome == "full":
             channel = enqueue.message.channel
@@ -242,7 +252,7 @@ def _check(
 
 
 def _fill(enqueues: Sequence[EnqueueMessage], added: database.EnqueuedMessages) -> None:
-    for ordinal, message_id, outcome in added.told():
+    for ordinal, message_id, outcome in zip(*added, strict=True):
         receipt = enqueues[ordinal - 1].receipt
         receipt.message_id = message_id
         receipt.created = outcome == "created"

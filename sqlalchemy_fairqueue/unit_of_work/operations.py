@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -42,6 +44,7 @@ class Operation(Protocol):
         """The phase in which it is sent."""
 
 
+@dataclass(slots=True, eq=False)
 class Share:
     """The operations of one queue on one connection.
 
@@ -49,30 +52,15 @@ class Share:
         link: The connection.
         target: The queue.
         phases: The operations by phase, in the order in which they were asked for.
-        members: The ``Members`` of groups among them, once all operations are there.
     """
 
-    __slots__ = ("link", "members", "phases", "target")
-
-    def __init__(self, link: Link, target: Target) -> None:
-        self.link = link
-        self.target = target
-        self.phases: defaultdict[int, list[Any]] = defaultdict(list)
-        self.members: Any = None
+    link: Link
+    target: Target
+    phases: defaultdict[int, list[Any]] = field(default_factory=partial(defaultdict, list))
 
     def lock_key(self) -> tuple[str, str, str]:
         """Return the place of the queue in the lock order, among all queues of all databases."""
         return self.target.schema or "", self.target.queue, self.link.connection.engine.url.render_as_string()
-
-
-def _no_updates(rows: Sequence[Any]) -> list[ReceiptUpdate]:  # noqa: ARG001 - as for Step
-    """For a statement that nobody waits for the answer of."""
-    return []
-
-
-def _no_failure(refused: CommitRefused) -> Exception:
-    """For a statement that is not refused."""
-    return refused
 
 
 class Step(NamedTuple):
@@ -85,18 +73,11 @@ class Step(NamedTuple):
     """
 
     call: Call
-    finish: Callable[[Sequence[Any]], list[ReceiptUpdate]] = _no_updates
-    failure: Callable[[CommitRefused], Exception] = _no_failure
+    finish: Callable[[Sequence[Any]], list[ReceiptUpdate]] = lambda _: []
+    failure: Callable[[CommitRefused], Exception] = lambda refused: refused
 
 
 def run(connection: Connection, steps: Sequence[Step]) -> list[ReceiptUpdate]:
     """Send steps one by one; return the updates of receipts."""
-    return finished(steps, [step.call.tuples(connection) for step in steps])
-
-
-def finished(steps: Sequence[Step], answers: Sequence[Sequence[Any]]) -> list[ReceiptUpdate]:
-    """Return the updates of receipts that follow from the rows of steps."""
-    updates: list[ReceiptUpdate] = []
-    for step, rows in zip(steps, answers, strict=True):
-        updates += step.finish(rows)
-    return updates
+    answers = [step.call.tuples(connection) for step in steps]
+    return [update for step, rows in zip(steps, answers, strict=True) for update in step.finish(rows)]

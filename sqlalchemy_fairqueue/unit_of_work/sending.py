@@ -5,7 +5,9 @@ Source of the lock order: two transactions that take the same locks in one order
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -13,7 +15,7 @@ from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database import Link, check_installed
 from sqlalchemy_fairqueue.errors import LockOrderError
 from sqlalchemy_fairqueue.unit_of_work import changes
-from sqlalchemy_fairqueue.unit_of_work.enqueues import Members, cancelled_messages, enqueue_steps
+from sqlalchemy_fairqueue.unit_of_work.enqueues import Members, cancelled_messages, enqueue_steps, members_of
 from sqlalchemy_fairqueue.unit_of_work.operations import (
     CANCELS,
     CHANGES,
@@ -24,20 +26,19 @@ from sqlalchemy_fairqueue.unit_of_work.operations import (
     SETTINGS,
     SETTLEMENTS,
     Share,
-    finished,
     run,
 )
 from sqlalchemy_fairqueue.unit_of_work.settlements import message_ids, settle_and_cancel, settle_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from sqlalchemy import Connection
     from sqlalchemy.engine import Transaction
 
     from sqlalchemy_fairqueue.database import Target
     from sqlalchemy_fairqueue.unit_of_work.enqueues import EnqueueMessage
-    from sqlalchemy_fairqueue.unit_of_work.operations import Operation, ReceiptUpdate
+    from sqlalchemy_fairqueue.unit_of_work.operations import Operation, ReceiptUpdate, Step
 
 LockKey = tuple[str, str, str, str]
 """(schema, queue, channel, key). Python sorts texts by code points, which is the order of their UTF-8: COLLATE "C"."""
@@ -46,16 +47,15 @@ LockKey = tuple[str, str, str, str]
 _TRAVELLING = {GROUPS, ENQUEUES, SETTLEMENTS}
 _CONFIGURING = {SETTINGS, CHANGES, REMOVALS}
 _SETTLING = _CONFIGURING | {SETTLEMENTS, CANCELS}
+_call = attrgetter("call")
 
 
+@dataclass(slots=True, eq=False)
 class LockOrder:
     """The progress of one transaction: the greatest lock key that it has sent, and whether it has settled anything."""
 
-    __slots__ = ("furthest", "settled")
-
-    def __init__(self) -> None:
-        self.furthest: LockKey | None = None
-        self.settled: bool = False
+    furthest: LockKey | None = None
+    settled: bool = False
 
     def check(self, keys: Iterable[LockKey]) -> None:
         """Refuse enqueues that sort before what the transaction has sent.
@@ -111,22 +111,23 @@ def forget(connection: Connection) -> None:
         _lock_orders.pop(transaction, None)
 
 
+@dataclass(slots=True, eq=False)
 class Work:
     """The queue work of a transaction, sorted once: by connection and queue in lock order, and there by phase.
 
     Attributes:
+        connect: Finds the connection to the database that holds a queue.
         operations: All of it, in the order in which it was asked for, which messages of a channel keep.
-        links: The connections that it goes to.
+        ordered: The connections whose lock order it has advanced.
     """
 
-    def __init__(self, connect: Callable[[Target], Connection]) -> None:
-        """Begin without operations. *connect* finds the connection to the database that holds a queue."""
-        self.operations: list[Operation] = []
-        self._connect = connect
-        self.links: dict[Connection, Link] = {}
-        self._shares: dict[tuple[Connection, Target], Share] = {}
-        # By identity: targets that are equal may be of several databases.
-        self._by_target: dict[int, Share] = {}
+    connect: Callable[[Target], Connection]
+    operations: list[Operation] = field(default_factory=list)
+    ordered: set[Connection] = field(default_factory=set)
+    _links: dict[Connection, Link] = field(default_factory=dict)
+    _shares: dict[tuple[Connection, Target], Share] = field(default_factory=dict)
+    # By identity: targets that are equal may be of several databases.
+    _by_target: dict[int, Share] = field(default_factory=dict)
 
     def add(self, operations: Sequence[Operation]) -> None:
         """Add operations; of each new queue the connection is looked up.
@@ -144,10 +145,10 @@ class Work:
             share.phases[operation.phase].append(operation)
 
     def _share(self, target: Target) -> Share:
-        connection = self._connect(target)
-        link = self.links.get(connection)
+        connection = self.connect(target)
+        link = self._links.get(connection)
         if link is None:
-            link = self.links[connection] = Link(connection)
+            link = self._links[connection] = Link(connection)
         share = self._shares.get((connection, target))
         if share is None:
             share = self._shares[connection, target] = Share(link, target)
@@ -181,24 +182,19 @@ class Work:
         # Nearly always there is one, and a URL takes time to write.
         if len(shares) > 1:
             shares.sort(key=Share.lock_key)
-        for link in self.links.values():
+        for link in self._links.values():
             if (order := _lock_orders.get(link.transaction())) is not None:
                 order.check(key for share in shares if share.link is link for key in _lock_keys(share))
+        groups: dict[Share, Members] = {}
         for share in shares:
             if share.target.schema not in share.link.usable:
                 check_installed(share.link.connection, share.target.schema)
-            share.members = Members(share)
-        if committing is None or not _travel(committing, shares):
-            return self._sent(shares)
-        steps = [step for share in shares for step in enqueue_steps(share, message_ids(share), refusing=True)]
-        steps += [step for share in shares for step in settle_steps(share, refusing=True)]
-        try:
-            answers = self.links[committing].commit_with([step.call for step in steps])
-        except database.CommitRefused as refused:
-            raise steps[refused.index].failure(refused) from refused.__cause__
-        return finished(steps, answers)
+            if (members := members_of(share)) is not None:
+                groups[share] = members
+        updates = None if committing is None else _committed(committing, shares, groups)
+        return self._sent(shares, groups) if updates is None else updates
 
-    def _sent(self, shares: Sequence[Share]) -> list[ReceiptUpdate]:
+    def _sent(self, shares: Sequence[Share], groups: Mapping[Share, Members]) -> list[ReceiptUpdate]:
         """Send phase by phase, and in each queue by queue."""
         phases = set(chain.from_iterable(share.phases for share in shares))
         holds = len(self.operations) > 1 and not phases.isdisjoint(_CONFIGURING)
@@ -213,14 +209,15 @@ class Work:
         # What new limits count and lock, and who adds members to groups.
         leased = {share: changes.leased_messages(share) if holds else [] for share in shares}
         for share in shares:
-            leased[share] += share.members.adding
-            updates += self._enqueued(share, [*leased[share], *message_ids(share)])
+            members = groups.get(share)
+            leased[share] += [] if members is None else members.adding
+            updates += self._enqueued(share, members, leased[share])
         if holds or any(leased.values()):
             for share in shares:
                 if ids := {*leased[share], *message_ids(share)}:
                     database.lock_messages(share.link.connection, share.target, ids)
-        for share in shares:
-            share.members.send_joins()
+        for members in groups.values():
+            members.send_joins()
         if not holds or ENQUEUES in phases:
             updates += changes.send_changes(shares, SETTINGS)
         updates += changes.send_changes(shares, CHANGES)
@@ -229,21 +226,41 @@ class Work:
             updates += settle_and_cancel(share)
         return updates + changes.send_changes(shares, SCHEDULES)
 
-    def _enqueued(self, share: Share, later: Sequence[int]) -> list[ReceiptUpdate]:
-        updates = run(share.link.connection, enqueue_steps(share, later, cancelled_messages(share, self.operations)))
-        order = lock_order_of(share.link.connection)
+    def _enqueued(self, share: Share, members: Members | None, leased: Sequence[int]) -> list[ReceiptUpdate]:
+        connection = share.link.connection
+        cancelled = cancelled_messages(share, self.operations)
+        updates = run(connection, enqueue_steps(share, members, leased, cancelled))
+        self.ordered.add(connection)
+        order = lock_order_of(connection)
         order.advance(_lock_keys(share))
         order.settled |= not _SETTLING.isdisjoint(share.phases)
         return updates
 
 
-def _travel(connection: Connection, shares: Sequence[Share]) -> bool:
-    """Return whether the work of some queues can travel with a connection's COMMIT."""
+def _committed(
+    connection: Connection, shares: Sequence[Share], groups: Mapping[Share, Members]
+) -> list[ReceiptUpdate] | None:
+    """Send work and the COMMIT of a connection in one round trip. None: nothing was sent, for it cannot travel so."""
     for share in shares:
-        # The members of other groups are added by a member, whose delivery must not have been lost.
-        if not (share.link.connection is connection and share.phases.keys() <= _TRAVELLING and not share.members.join):
-            return False
-    return shares[0].link.can_commit_with()
+        if share.link.connection is not connection or not share.phases.keys() <= _TRAVELLING:
+            return None
+    # The members of other groups are added by a member, whose delivery must not have been lost.
+    if (groups and any(members.join for members in groups.values())) or not shares[0].link.can_commit_with():
+        return None
+    steps: list[Step] = []
+    for share in shares:
+        steps += enqueue_steps(share, groups.get(share), refusing=True)
+    for share in shares:
+        if SETTLEMENTS in share.phases:
+            steps += settle_steps(share, refusing=True)
+    try:
+        answers = shares[0].link.commit_with(list(map(_call, steps)))
+    except database.CommitRefused as refused:
+        raise steps[refused.index].failure(refused) from refused.__cause__
+    updates: list[ReceiptUpdate] = []
+    for step, rows in zip(steps, answers, strict=True):
+        updates += step.finish(rows)
+    return updates
 
 
 def send(connection: Connection, operations: Sequence[Operation]) -> list[ReceiptUpdate]:
@@ -272,8 +289,7 @@ def send_alone(connection: Connection, message: EnqueueMessage) -> list[ReceiptU
     check_installed(connection, message.target.schema)
     share = Share(Link(connection), message.target)
     share.phases[ENQUEUES] = [message]
-    share.members = Members(share)
-    updates = run(connection, enqueue_steps(share))
+    updates = run(connection, enqueue_steps(share, None))
     connection.commit()
     return updates
 

@@ -21,6 +21,8 @@ meaning.
 from __future__ import annotations
 
 import contextlib
+from collections import defaultdict
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -31,7 +33,7 @@ from sqlalchemy.orm.session import SessionTransactionState
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncSession, async_scoped_session
 from sqlalchemy_fairqueue.database.calls import note_failures
-from sqlalchemy_fairqueue.database.drivers import driver_of
+from sqlalchemy_fairqueue.database.drivers import DRIVERS
 from sqlalchemy_fairqueue.errors import FairQueueError, UnsentWork
 from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.unit_of_work.sending import Work, forget
@@ -52,6 +54,7 @@ _FLUSHES = 100
 _STATE = "_fairqueue_state"
 
 
+@dataclass(slots=True, eq=False)
 class _Record:
     """The queue work of one transaction or savepoint of a session.
 
@@ -64,15 +67,12 @@ class _Record:
         failure: Why sending failed, as text: the exception itself would keep the session alive.
     """
 
-    __slots__ = ("connections", "failure", "parent", "sent", "updates", "work")
-
-    def __init__(self) -> None:
-        self.work: list[Operation] = []
-        self.updates: list[ReceiptUpdate] = []
-        self.connections: set[Connection] = set()
-        self.parent: _Record | None = None
-        self.sent = False
-        self.failure: str | None = None
+    work: list[Operation] = field(default_factory=list)
+    updates: list[ReceiptUpdate] = field(default_factory=list)
+    connections: set[Connection] = field(default_factory=set)
+    parent: _Record | None = None
+    sent: bool = False
+    failure: str | None = None
 
 
 class Guard(Protocol):
@@ -85,29 +85,20 @@ class Guard(Protocol):
         """Called with each error of the driver on a connection of the session, as SQLAlchemy raises it."""
 
 
+@dataclass(slots=True, eq=False)
 class _State:
     """What is known of a session that has had queue work, or shall be watched.
 
     Attributes:
-        records: The records of its transactions that are not over.
+        records: The records of its transactions that are not over; each is made when it is needed.
         listens: Whether it has a listener of its own, which runs after those of its class, so that what these record
             is collected.
         guard: Watches over its transactions.
     """
 
-    __slots__ = ("guard", "listens", "records")
-
-    def __init__(self) -> None:
-        self.records: dict[SessionTransaction, _Record] = {}
-        self.listens = False
-        self.guard: Guard | None = None
-
-    def record_of(self, transaction: SessionTransaction) -> _Record:
-        """Return the record of a transaction, which is made if there is none."""
-        found = self.records.get(transaction)
-        if found is None:
-            found = self.records[transaction] = _Record()
-        return found
+    records: defaultdict[SessionTransaction, _Record] = field(default_factory=partial(defaultdict, _Record))
+    listens: bool = False
+    guard: Guard | None = None
 
 
 def session_of(candidate: object) -> Session | None:
@@ -123,6 +114,9 @@ def session_of(candidate: object) -> Session | None:
 def guard(session: Session, check: Guard | None) -> None:
     """Let *check* watch over the session's transactions from now on. None ends that."""
     _state_of(session).guard = check
+    if not event.contains(Session, "after_begin", _after_begin):
+        # Sessions of processes without guards do without.
+        event.listen(Session, "after_begin", _after_begin)
 
 
 def transactions(session: Session) -> tuple[SessionTransaction, SessionTransaction]:
@@ -199,7 +193,7 @@ def joined(session: Session, target: Target) -> Connection:
     """
     root, _ = transactions(session)
     found = connection_of(session, target)
-    _state_of(session).record_of(root).connections.add(found)
+    _state_of(session).records[root].connections.add(found)
     return found
 
 
@@ -221,24 +215,25 @@ def record(session: Session, operations: Sequence[Operation]) -> None:
         with contextlib.suppress(Exception):
             bind = session.get_bind(**(target.bind_arguments or {}))
     if bind is not None:
-        driver_of(bind)
+        # Another database or driver raises.
+        DRIVERS[bind.dialect.name, bind.dialect.driver]
     root, innermost = transactions(session)
     state = _state_of(session)
-    if is_committing(root):
+    if getattr(root, "_current_fn", None) is not None and is_committing(root):
         ours = state.records.get(root)
         # A clean session without a record leaves no trace when its commit passes.
         if not state.listens if ours is None else ours.sent:
-            ours = state.record_of(root)
+            ours = state.records[root]
             ours.sent = True
             work = Work(partial(connection_of, session))
             work.add(operations)
             _send(ours, work)
             return
-    ours = state.record_of(innermost)
+    ours = state.records[innermost]
     while ours.parent is not None:
         ours = ours.parent
     ours.work += operations
-    if not state.listens:
+    if not state.listens and len(session.dispatch.before_commit) > 1:
         _listen(session, state)
 
 
@@ -259,7 +254,7 @@ def send_recorded(session: Session) -> None:
     for ours in _records(session):
         ours.work = []
     updates = work.send()
-    for where in work.links:
+    for where in work.ordered:
         forget(where)
     for update in updates:
         update()
@@ -303,8 +298,8 @@ def _state_of(session: Session) -> _State:
 def _listen(session: Session, state: _State) -> None:
     """Call our listener before each commit of the session, after all other hooks that there are now.
 
-    ``event.listen`` does the same and keeps a register for ``event.remove``, which takes longer than all that an
-    enqueue does before its commit.
+    With ours alone the class's listener is enough. ``event.listen`` does the same and keeps a register for
+    ``event.remove``, which takes longer than all that an enqueue does before its commit.
     """
     state.listens = True
     dispatch = session.dispatch
@@ -316,7 +311,7 @@ def _listen(session: Session, state: _State) -> None:
 
 
 def _after_transaction_create(session: Session, transaction: SessionTransaction) -> None:
-    # Somebody else listens too, so that ours must come last; with ours alone the class's listener is enough.
+    # Somebody else listens too, and may record work then.
     if transaction.parent is None and len(session.dispatch.before_commit) > 1:
         _listen(session, _state_of(session))
 
@@ -329,12 +324,15 @@ def _after_begin(session: Session, _: SessionTransaction, connection: Connection
 
 def _before_commit(session: Session) -> None:
     state: _State | None = session.__dict__.get(_STATE)
-    if state is not None and state.listens:
-        # Listeners of the class run first, so that the session's own can still be put in another order.
-        _listen(session, state)
     # SQLAlchemy's own question in its commit; new, deleted and dirty would each make a set.
-    elif state is not None or not session._is_clean() or session.in_nested_transaction():  # noqa: SLF001
+    if state is None and session._is_clean() and not session.in_nested_transaction():  # noqa: SLF001
+        return
+    # Listeners of the class run first, so that the session's own can still be put in another order.
+    own: Any = session.dispatch.before_commit
+    if not own.listeners:
         _before_outermost_commit(session)
+    elif own.listeners[-1] is not _before_outermost_commit:
+        _listen(session, _state_of(session))
 
 
 def _before_outermost_commit(session: Session) -> None:
@@ -346,14 +344,14 @@ def _before_outermost_commit(session: Session) -> None:
             return
         # The outermost transaction commits over open savepoints: SQLAlchemy would release them next, too late for us.
         nested.commit()
-    state = _state_of(session)
+    state = session.__dict__.get(_STATE) or _state_of(session)
     if state.guard is not None:
         state.guard()
     ours = state.records.get(root)
     if ours is None:
         if session._is_clean() and not state.listens:  # noqa: SLF001
             return
-        ours = state.record_of(root)
+        ours = state.records[root]
     if ours.failure is not None:
         raise UnsentWork(
             f"the queue work of this transaction could not be sent before ({ours.failure}); roll the transaction back"
@@ -388,7 +386,8 @@ def _committed_next(session: Session, root: SessionTransaction) -> Connection | 
     None: there are several connections or none, somebody else's transaction was joined, two phases, or hooks that come
     after ours. The session has nothing left to flush.
     """
-    if session.twophase or list(session.dispatch.before_commit)[-1:] != [_before_outermost_commit]:
+    [*_, last] = session.dispatch.before_commit
+    if session.twophase or last not in (_before_commit, _before_outermost_commit):
         return None
     # Each connection is there under its engine too: (connection, transaction, whether the session commits it, ...).
     known = set(getattr(root, "_connections", {}).values())
@@ -399,12 +398,13 @@ def _committed_next(session: Session, root: SessionTransaction) -> Connection | 
 
 
 def _send(ours: _Record, work: Work, committing: Connection | None = None) -> None:
-    ours.connections.update(work.links)
     try:
         ours.updates += work.send(committing)
     except BaseException as error:
         ours.failure = _text(error)
         raise
+    finally:
+        ours.connections |= work.ordered
 
 
 def _text(error: BaseException) -> str:
@@ -426,10 +426,10 @@ def _after_commit(session: Session) -> None:
     while parent is not None and not parent.nested and parent.parent is not None:
         parent = parent.parent
     state = _state_of(session)
-    released = state.record_of(nested)
+    released = state.records[nested]
     if parent is not None:
         # Kept until it ends, for hooks that record while it does.
-        released.parent = state.record_of(parent)
+        released.parent = state.records[parent]
         released.parent.work += released.work
         released.work = []
 
@@ -443,7 +443,6 @@ def _after_transaction_end(session: Session, transaction: SessionTransaction) ->
 
 
 event.listen(Session, "after_transaction_create", _after_transaction_create)
-event.listen(Session, "after_begin", _after_begin)
 event.listen(Session, "before_commit", _before_commit)
 # First, so that the hooks of others find receipts filled in and released work with its parent.
 event.listen(Session, "after_commit", _after_commit, insert=True)

@@ -67,11 +67,6 @@ class Settle:
     cost: int | None = None
     result: EncodedResult | None = None
 
-    @property
-    def message_id(self) -> int:
-        """The message."""
-        return self.delivery.message_id
-
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
@@ -85,7 +80,8 @@ class Cancel:
 
 def message_ids(share: Share) -> list[int]:
     """Return the messages that a transaction settles and cancels."""
-    return [one.message_id for phase in (SETTLEMENTS, CANCELS) for one in share.phases.get(phase, ())]
+    settled = [one.delivery.message_id for one in share.phases.get(SETTLEMENTS, ())]
+    return settled + [one.message_id for one in share.phases.get(CANCELS, ())]
 
 
 def settle_and_cancel(share: Share) -> list[ReceiptUpdate]:
@@ -166,14 +162,17 @@ def _verb_steps(
         return [update]
 
     def update() -> None:
+        name = verb.value
         for one in settles:
-            one.delivery.settled.append(verb.value)
+            one.delivery.settled.append(name)
 
     def failure(refused: database.CommitRefused) -> Exception:
         return _lost(ordered, refused.message_ids, refused.holder)
 
     steps = [Step(call, finish, failure)]
-    dead = [one.message_id for one in ordered if _is_awaited_dead(one)] if verb in {Verb.BURY, Verb.RETRY} else []
+    dead = (
+        [one.delivery.message_id for one in ordered if _is_awaited_dead(one)] if verb in {Verb.BURY, Verb.RETRY} else []
+    )
     if dead and (wakes := database.wake_results(connection, target, dead)):
         steps.append(Step(wakes))
     return steps
@@ -187,7 +186,7 @@ def _is_awaited_dead(settle: Settle) -> bool:
 
 
 def _lost(settles: Sequence[Settle], lost: Sequence[int], holder: str | None) -> LeaseLost:
-    first = next(one.delivery for one in settles if one.message_id == lost[0])
+    first = next(one.delivery for one in settles if one.delivery.message_id == lost[0])
     return LeaseLost(tuple(lost), first.lease.id, first.lease.expires_at, holder)
 
 

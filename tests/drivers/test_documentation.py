@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Engine
 
 import sqlalchemy_fairqueue
-from sqlalchemy_fairqueue.database.drivers import _DRIVERS
+from sqlalchemy_fairqueue.database.drivers import DRIVERS
 from tests.fixtures.database import Database
 
 _PAGE = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs" / "drivers.md"
@@ -35,5 +35,5 @@ def test_examples_run(make_database: type[Database], example: str) -> None:
 
 def test_every_driver_is_on_the_page() -> None:
     """Each driver has its URL in the table."""
-    for _, name in _DRIVERS:
+    for _, name in DRIVERS:
         assert f"`postgresql+{name}://`" in _PAGE.read_text()

@@ -2,7 +2,7 @@
 
 SQLAlchemy hides most of it. What it does not hide is here: how arrays and row ids are encoded, how contents come back
 as bytes, and how a connection listens for notifications. A driver is a
-class of a few methods (``base``); a new one goes into ``_DRIVERS`` and must pass ``tests/drivers``.
+class of a few methods (``base``); a new one goes into ``DRIVERS`` and must pass ``tests/drivers``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.database.drivers.asyncpg import Asyncpg
-from sqlalchemy_fairqueue.database.drivers.base import Driver, Listener, NumberedStatement, is_in_autocommit
+from sqlalchemy_fairqueue.database.drivers.base import Driver, Listener, NumberedStatement
 from sqlalchemy_fairqueue.database.drivers.psycopg import Psycopg
 from sqlalchemy_fairqueue.database.drivers.psycopg2 import Psycopg2
 from sqlalchemy_fairqueue.errors import InvalidArgument
@@ -19,16 +19,24 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
 __all__ = [
+    "DRIVERS",
     "Driver",
     "Listener",
     "NumberedStatement",
     "driver_of",
-    "is_in_autocommit",
 ]
 
-_DRIVERS: dict[tuple[str, str], Driver] = {
-    ("postgresql", driver.name): driver for driver in (Psycopg(), Psycopg2(), Asyncpg())
-}
+
+class _Drivers(dict[tuple[str, str], Driver]):
+    """The drivers by dialect and name."""
+
+    def __missing__(self, key: tuple[str, str]) -> Driver:
+        """Refuse another database or driver."""
+        examples = " or ".join(driver.example for driver in self.values())
+        raise InvalidArgument(f"the engine speaks {key[0]}+{key[1]}; the queue needs {examples}")
+
+
+DRIVERS = _Drivers({("postgresql", driver.name): driver for driver in (Psycopg(), Psycopg2(), Asyncpg())})
 
 
 def driver_of(bind: Engine | Connection) -> Driver:
@@ -38,8 +46,4 @@ def driver_of(bind: Engine | Connection) -> Driver:
         InvalidArgument: Another database or driver than those that the queue works on.
     """
     dialect = bind.dialect
-    found = _DRIVERS.get((dialect.name, dialect.driver))
-    if found is None:
-        examples = " or ".join(driver.example for driver in _DRIVERS.values())
-        raise InvalidArgument(f"the engine speaks {dialect.name}+{dialect.driver}; the queue needs {examples}")
-    return found
+    return DRIVERS[dialect.name, dialect.driver]

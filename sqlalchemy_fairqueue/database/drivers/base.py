@@ -205,12 +205,6 @@ class SocketListener(Listener):
         """Read what the socket has."""
 
 
-def is_in_autocommit(connection: Connection) -> bool:
-    """Whether the connection commits each statement by itself."""
-    # What SQLAlchemy puts around an asyncio driver's connection knows it, where that itself does not.
-    return bool(getattr(connection.connection.dbapi_connection, "autocommit", False))
-
-
 # Array literals: psycopg takes ten times as long for a list as for the text that PostgreSQL itself writes for an array.
 _needs_no_quotes = re.compile(r"(?!null\Z)[\w.:@/-]+", re.ASCII | re.IGNORECASE).fullmatch
 

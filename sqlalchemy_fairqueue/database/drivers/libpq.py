@@ -6,10 +6,15 @@ a statement until it is prepared. Its cache has no public name. Without it, or i
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
+from itertools import starmap
+from operator import attrgetter
 from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from sqlalchemy_fairqueue.database.drivers.base import Driver
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Generator, Sequence
@@ -21,8 +26,6 @@ if TYPE_CHECKING:
     Values = Sequence[Any]
 
 T = TypeVar("T")
-_Prepared = tuple[bytes, "Parameters"]
-"""The name under which psycopg has prepared a statement, and its parameters."""
 
 NO_PIPELINE = 0
 """PQ_PIPELINE_OFF."""
@@ -38,6 +41,7 @@ _TEXT, _BINARY = 0, 1
 _BYTEA = 17
 _UNKNOWN = 0
 _CANCEL_SECONDS = 5.0
+_status = attrgetter("status")
 
 
 @cache
@@ -64,26 +68,103 @@ def names() -> SimpleNamespace:
     )
 
 
+@cache
+def _has_pipelines() -> bool:
+    from psycopg import Pipeline
+
+    return Pipeline.is_supported()
+
+
+class OnLibpq(Driver):
+    """psycopg 3, as far as statements go to its libpq."""
+
+    passes_sqlalchemy = True
+
+    def give_up(self, connection: Connection) -> bool:
+        """As for Driver."""
+        return give_up(connection.connection.driver_connection)
+
+    def can_commit_with(self, connection: Connection) -> bool:
+        """As for Driver: by libpq's pipeline mode, which libpq 14 and later have."""
+        driver: Any = connection.connection.driver_connection
+        return _has_pipelines() and bool(driver.pgconn.pipeline_status == NO_PIPELINE)
+
+    def send_past(
+        self,
+        connection: Connection,
+        statements: Sequence[tuple[NumberedStatement, Sequence[Any]]],
+        rows: list[Sequence[Any]],
+        *,
+        commit: bool,
+        as_bytes: bool,
+    ) -> bool:
+        """As for Driver."""
+        driver: Any = connection.connection.driver_connection
+        if not is_plain(driver) or not (commit or driver.pgconn.transaction_status == _IDLE):
+            return False
+        known = (
+            None if driver.prepare_threshold is None else getattr(getattr(driver, "_prepared", None), "_names", None)
+        )
+        ready: list[Any] = list(starmap(partial(_prepared, known or {}), statements))
+        if None in ready:
+            return self.send_by_cursors(connection, driver, statements, rows, commit=commit, as_bytes=as_bytes)
+        pgconn, found, failure = driver.pgconn, names(), None
+        result_format = _BINARY if as_bytes else _TEXT
+        if commit:
+            begin = begin_statement(driver)
+            answers: list[Any] = []
+            try:
+                _waited(connection, driver, pipelined(pgconn, begin, ready, answers, result_format))
+            except found.failure as error:
+                # It is raised below, unless the server said more.
+                failure = error
+                answers += last_words(pgconn, len(ready))
+                if pgconn.pipeline_status != NO_PIPELINE:
+                    # As of a pipeline of psycopg's.
+                    _close(connection, driver)
+            results = answers[begin is not None :][: len(ready)]
+        else:
+            answers = results = _waited(connection, driver, executed(pgconn, ready[0], result_format))
+        if not _FINE.issuperset(map(_status, answers)):
+            failure = failure_of(answers, driver)
+        for result in results:
+            if failure is None or result.status in _FINE:
+                # By the adapters of the connection.
+                transformer = found.transformer(driver)
+                transformer.set_pgresult(result)
+                rows.append(transformer.load_rows(0, result.ntuples, tuple))
+        if failure is not None:
+            raise failure
+        return True
+
+    @abstractmethod
+    def send_by_cursors(
+        self,
+        connection: Connection,
+        driver: Any,
+        statements: Sequence[tuple[NumberedStatement, Sequence[Any]]],
+        rows: list[Sequence[Any]],
+        *,
+        commit: bool,
+        as_bytes: bool,
+    ) -> bool:
+        """Send statements by cursors, which prepare what they see often. The other arguments as for Driver."""
+
+
 def is_plain(driver: Any) -> bool:
     """Whether a connection is psycopg's own, with its own cursors, in UTF-8, and no pipeline: nobody else wraps it."""
     found = names()
+    cursors = driver.cursor_factory
+    if type(driver) not in found.connections or cursors not in found.cursors:
+        return False
+    # Nobody has put a method of their own in the place of psycopg's, whatever name they gave it.
+    execute, pgconn = cursors.execute, driver.pgconn
     return (
-        type(driver) in found.connections
-        and driver.cursor_factory in found.cursors
-        and _is_psycopgs(driver.cursor_factory.execute)
-        and driver.pgconn.pipeline_status == NO_PIPELINE
-        and driver.pgconn.parameter_status(b"client_encoding") == b"UTF8"
+        type(execute) is FunctionType
+        and execute.__globals__["__name__"].startswith("psycopg.")
+        and pgconn.pipeline_status == NO_PIPELINE
+        and pgconn.parameter_status(b"client_encoding") == b"UTF8"
     )
-
-
-def _is_psycopgs(method: Any) -> bool:
-    """Whether nobody has put a method of their own in the place of psycopg's, whatever name they gave it."""
-    return type(method) is FunctionType and method.__globals__["__name__"].startswith("psycopg.")
-
-
-def is_idle(driver: Any) -> bool:
-    """Whether a connection is in no transaction."""
-    return bool(driver.pgconn.transaction_status == _IDLE)
 
 
 def is_connected(pgconn: Any) -> bool:
@@ -110,123 +191,73 @@ def raw_cursor(driver: Any) -> Any:
     return kind(driver, row_factory=found.tuple_row)
 
 
-class Parameters(NamedTuple):
-    """Parameters of a statement as libpq takes them: texts, and bytes as they are.
+def texts(values: Values) -> list[Any] | None:
+    """Values as text parameters, bytes as they are; None: one of them has no text here.
 
     So a parameter has the same type in each call, and psycopg prepares a statement once.
     """
-
-    values: list[bytes | None]
-    types: tuple[int, ...]
-    formats: list[int]
-
-    def for_cursor(self) -> list[Any]:
-        """The same as a cursor of psycopg takes them."""
-        binary = zip(self.values, self.formats, strict=True)
-        return [value if value is None or format_ == _BINARY else value.decode() for value, format_ in binary]
-
-
-def parameters(values: Values) -> Parameters | None:
-    """Values as parameters; None: one of them has no text here.
-
-    Raises:
-        UnicodeEncodeError: A text has no bytes in UTF-8.
-    """
-    found: list[bytes | None] = []
-    types: list[int] = []
-    formats: list[int] = []
+    found: list[Any] = []
     for value in values:
-        encoded: bytes | None
-        type_, format_ = _UNKNOWN, _TEXT
-        if value is None:
-            encoded = None
+        if value is None or isinstance(value, bytes):
+            found.append(value)
         elif isinstance(value, str):
             # libpq ends a text there; psycopg refuses it.
             if "\x00" in value:
                 return None
-            encoded = value.encode()
-        elif isinstance(value, bytes):
-            encoded, type_, format_ = value, _BYTEA, _BINARY
+            found.append(value)
         elif type(value) is int:
-            encoded = b"%d" % value
+            found.append(str(value))
         elif type(value) is bool:
-            encoded = b"true" if value else b"false"
+            found.append("true" if value else "false")
         else:
             return None
-        found.append(encoded)
-        types.append(type_)
-        formats.append(format_)
-    return Parameters(found, tuple(types), formats)
+    return found
 
 
-def send(
-    connection: Connection,
-    driver: Any,
-    statements: Sequence[tuple[NumberedStatement, Parameters]],
-    rows: list[Sequence[Any]],
-    *,
-    commit: bool,
-    as_bytes: bool,
-) -> bool:
-    """Send statements that psycopg has prepared, and with *commit* COMMIT, in one round trip.
+class _Statement(NamedTuple):
+    """A statement that psycopg has prepared, with its parameters as libpq takes them."""
 
-    Args:
-        connection: SQLAlchemy's.
-        driver: The driver's connection under it, which is plain, and without *commit* idle.
-        statements: Each with its parameters; one, without *commit*.
-        rows: Gets the rows of each that the server executed, also when a later one or the COMMIT fails.
-        commit: Whether to send COMMIT.
-        as_bytes: Whether their rows come in the binary format.
+    name: bytes
+    parameters: list[bytes | None]
+    formats: list[int]
 
-    Returns:
-        False: nothing was sent; psycopg has not prepared all of them.
+
+def _prepared(known: Any, statement: NumberedStatement, values: Values) -> _Statement | None:
+    """The statement as a connection has it prepared; None: it has not, or a value has no text here.
+
+    Raises:
+        UnicodeEncodeError: A text has no bytes in UTF-8.
     """
-    known = getattr(getattr(driver, "_prepared", None), "_names", None)
-    if not known or driver.prepare_threshold is None:
-        return False
-    ready: list[tuple[bytes, Parameters]] = []
-    for statement, values in statements:
-        if (name := known.get((statement.encoded, values.types))) is None:
-            return False
-        ready.append((name, values))
-    pgconn, failure = driver.pgconn, None
-    result_format = _BINARY if as_bytes else _TEXT
-    if commit:
-        begin = begin_statement(driver)
-        answers: list[Any] = []
-        try:
-            _waited(connection, driver, pipelined(pgconn, begin, ready, answers, result_format))
-        except names().failure as error:
-            # It is raised below, unless the server said more.
-            failure = error
-            answers += last_words(pgconn, len(ready))
-            if pgconn.pipeline_status != NO_PIPELINE:
-                # As of a pipeline of psycopg's.
-                _close(connection, driver)
-        results = answers[begin is not None :][: len(ready)]
-    else:
-        answers = results = _waited(connection, driver, executed(pgconn, ready[0], result_format))
-    failure = failure_of(answers, driver) or failure
-    for result in results:
-        if failure is None or result.status in _FINE:
-            # By the adapters of the connection.
-            transformer = names().transformer(driver)
-            transformer.set_pgresult(result)
-            rows.append(transformer.load_rows(0, result.ntuples, tuple))
-    if failure is not None:
-        raise failure
-    return True
+    parameters = list(values)
+    types, formats = [_UNKNOWN] * len(values), [_TEXT] * len(values)
+    for index, value in enumerate(values):
+        # As texts() has them.
+        if value is None:
+            continue
+        if isinstance(value, str):
+            if "\x00" in value:
+                return None
+            parameters[index] = value.encode()
+        elif isinstance(value, bytes):
+            types[index], formats[index] = _BYTEA, _BINARY
+        elif type(value) is int:
+            parameters[index] = b"%d" % value
+        elif type(value) is bool:
+            parameters[index] = b"true" if value else b"false"
+        else:
+            return None
+    name = known.get((statement.encoded, tuple(types)))
+    return None if name is None else _Statement(name, parameters, formats)
 
 
-def executed(pgconn: Any, statement: _Prepared, result_format: int) -> Generator[Any, Any, list[Any]]:
+def executed(pgconn: Any, statement: _Statement, result_format: int) -> Generator[Any, Any, list[Any]]:
     """Execute a statement; psycopg waits for it."""
-    name, values = statement
-    pgconn.send_query_prepared(name, values.values, values.formats, result_format=result_format)
+    pgconn.send_query_prepared(statement.name, statement.parameters, statement.formats, result_format=result_format)
     return (yield from names().execute(pgconn))
 
 
 def pipelined(
-    pgconn: Any, begin: bytes | None, statements: Sequence[_Prepared], answers: list[Any], result_format: int
+    pgconn: Any, begin: bytes | None, statements: Sequence[_Statement], answers: list[Any], result_format: int
 ) -> Generator[Any, Any, None]:
     """Send statements and COMMIT in one round trip; psycopg waits for it.
 
@@ -242,8 +273,8 @@ def pipelined(
     try:
         if begin is not None:
             pgconn.send_query_params(begin, None)
-        for name, values in statements:
-            pgconn.send_query_prepared(name, values.values, values.formats, result_format=result_format)
+        for one in statements:
+            pgconn.send_query_prepared(one.name, one.parameters, one.formats, result_format=result_format)
         pgconn.send_query_params(b"commit", None)
         pgconn.pipeline_sync()
         # It reads while it writes: the server may answer before it has read the last megabytes.
@@ -252,7 +283,7 @@ def pipelined(
             answers += yield from found.fetch_many(pgconn)
         yield from found.fetch_many(pgconn)
     finally:
-        if is_connected(pgconn):
+        if pgconn.status == _OK:
             pgconn.exit_pipeline_mode()
 
 
@@ -277,7 +308,7 @@ def failure_of(results: Sequence[Any], driver: Any) -> Exception | None:
 
 def begin_statement(connection: Any) -> bytes | None:
     """What psycopg would send to begin a transaction on a connection; None: it is in one."""
-    if not is_idle(connection):
+    if connection.pgconn.transaction_status != _IDLE:
         return None
     words = ["begin"]
     if connection.isolation_level is not None:

@@ -8,7 +8,7 @@ from inspect import isawaitable, iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.database.drivers import libpq
-from sqlalchemy_fairqueue.database.drivers.base import LITERALS, Driver, SocketListener
+from sqlalchemy_fairqueue.database.drivers.base import LITERALS, SocketListener
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -18,13 +18,12 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.drivers.base import NumberedStatement, RunInLoop
 
 
-class Psycopg(Driver):
+class Psycopg(libpq.OnLibpq):
     """psycopg 3. It listens by libpq itself, whether the connection was made for threads or for asyncio."""
 
     name = "psycopg"
     example = "create_engine('postgresql+psycopg://...')"
     encoders = LITERALS
-    passes_sqlalchemy = True
 
     @contextmanager
     def bytes_results(self, connection: Connection) -> Iterator[None]:
@@ -40,15 +39,6 @@ class Psycopg(Driver):
             yield
         finally:
             driver.cursor_factory = factory
-
-    def give_up(self, connection: Connection) -> bool:
-        """As for Driver."""
-        return libpq.give_up(connection.connection.driver_connection)
-
-    def can_commit_with(self, connection: Connection) -> bool:
-        """As for Driver: by libpq's pipeline mode, which libpq 14 and later have."""
-        driver: Any = connection.connection.driver_connection
-        return _has_pipelines() and driver.pgconn.pipeline_status == libpq.NO_PIPELINE
 
     def commit_with(
         self, connection: Connection, statements: Sequence[tuple[str, Any]], rows: list[Sequence[Any]]
@@ -71,37 +61,31 @@ class Psycopg(Driver):
             with suppress(StopIteration):
                 committing.send(None)
 
-    def send_past(
+    def send_by_cursors(
         self,
         connection: Connection,
+        driver: Any,
         statements: Sequence[tuple[NumberedStatement, Sequence[Any]]],
         rows: list[Sequence[Any]],
         *,
         commit: bool,
         as_bytes: bool,
     ) -> bool:
-        """As for Driver."""
-        driver: Any = connection.connection.driver_connection
-        if not libpq.is_plain(driver) or not (commit or libpq.is_idle(driver)):
-            return False
-        known: list[tuple[NumberedStatement, libpq.Parameters]] = []
+        """As for OnLibpq."""
+        known: list[tuple[NumberedStatement, list[Any]]] = []
         for statement, given in statements:
-            if (values := libpq.parameters(given)) is None:
+            if (values := libpq.texts(given)) is None:
                 return False
             known.append((statement, values))
-        if libpq.send(connection, driver, known, rows, commit=commit, as_bytes=as_bytes):
-            return True
-        # Its cursors prepare what they see often.
         if commit:
-            texts = [(one.sql, values.for_cursor()) for one, values in known]
-            self._commit(connection, driver, texts, rows, libpq.raw_cursor)
+            self._commit(connection, driver, [(one.sql, values) for one, values in known], rows, libpq.raw_cursor)
             return True
         if not driver.autocommit:
             # Its cursor would begin a transaction.
             connection.execution_options(isolation_level="AUTOCOMMIT")
         cursor = libpq.raw_cursor(driver)
         [(statement, values)] = known
-        executed = cursor.execute(statement.sql, values.for_cursor(), binary=as_bytes)
+        executed = cursor.execute(statement.sql, values, binary=as_bytes)
         if connection.dialect.is_async:
             libpq.awaited_on(connection, executed)
             rows.append(libpq.awaited_on(connection, cursor.fetchall()))
@@ -135,13 +119,6 @@ def _cursor(driver: Any) -> Any:
     from psycopg.rows import tuple_row
 
     return driver.cursor(row_factory=tuple_row)
-
-
-@cache
-def _has_pipelines() -> bool:
-    from psycopg import Pipeline
-
-    return Pipeline.is_supported()
 
 
 class _Pipeline:
