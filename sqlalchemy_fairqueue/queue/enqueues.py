@@ -18,8 +18,8 @@ from sqlalchemy_fairqueue.unit_of_work import (
     EnqueueMessage,
     Membership,
     record,
+    send,
     send_alone,
-    send_last,
     send_together,
     session_of,
 )
@@ -28,8 +28,6 @@ from sqlalchemy_fairqueue.values import GROUP_HEADER, HEADERS_BYTES, Enqueue, Re
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime, timedelta
-
-    from sqlalchemy.orm import Session
 
     from sqlalchemy_fairqueue.queue.verbs import RecordedWhere
     from sqlalchemy_fairqueue.unit_of_work import ReceiptUpdate
@@ -169,10 +167,13 @@ class EnqueueMethods(QueueBase):
             unique_for=unique_for,
             unique_from=unique_from,
         )
-        if (session := session_of(where)) is not None:
-            return self._recorded(session, [message])[0]
         operations = self._enqueues([message])
-        return on(where, lambda sync: self._sent(sync, operations)[0])
+        if (session := session_of(where)) is None:
+            return on(where, lambda sync: self._sent(sync, operations)[0])
+        if OPEN_GROUPS in session.__dict__:
+            self._check_groups(session.__dict__[OPEN_GROUPS])
+        record(session, operations)
+        return operations[0].receipt
 
     @recorded
     def enqueue_many(self, where: RecordedWhere, messages: Iterable[Enqueue]) -> list[Receipt]:
@@ -203,10 +204,14 @@ class EnqueueMethods(QueueBase):
             >>> [receipt.outcome for receipt in receipts]
             ['created', 'created']
         """
-        if (session := session_of(where)) is not None:
-            return self._recorded(session, messages)
         operations = self._enqueues(messages)
-        return on(where, lambda sync: self._sent(sync, operations))
+        if (session := session_of(where)) is None:
+            return on(where, lambda sync: self._sent(sync, operations))
+        if OPEN_GROUPS in session.__dict__:
+            self._check_groups(session.__dict__[OPEN_GROUPS])
+        if operations:
+            record(session, operations)
+        return list(map(_receipt, operations))
 
     @staticmethod
     def _sent(where: Connection | Engine, operations: list[EnqueueMessage]) -> list[Receipt]:
@@ -215,7 +220,7 @@ class EnqueueMethods(QueueBase):
             if len(operations) == 1:
                 updates = run(where, lambda connection: send_alone(connection, operations[0]), calls_only=True)
             elif operations:
-                updates = run_transaction(where, lambda connection: send_last(connection, operations))
+                updates = run_transaction(where, lambda connection: send(connection, operations, last=True))
         elif isinstance(where, Connection):
             if operations:
                 updates = send_together(where, operations)
@@ -225,31 +230,16 @@ class EnqueueMethods(QueueBase):
             update()
         return [operation.receipt for operation in operations]
 
-    def _recorded(self, session: Session, messages: Iterable[Enqueue]) -> list[Receipt]:
-        operations = self._enqueues(messages)
-        if OPEN_GROUPS in session.__dict__:
-            self._check_groups(session.__dict__[OPEN_GROUPS])
-        if operations:
-            record(session, operations)
-        return list(map(_receipt, operations))
-
-    def _enqueues(self, messages: Iterable[Enqueue], membership: Membership | None = None) -> list[EnqueueMessage]:
-        """Check and encode the messages of a call."""
+    def _enqueues(
+        self, messages: Iterable[Enqueue], membership: Membership | None = None, *, sends: bool = True
+    ) -> list[EnqueueMessage]:
+        """Check and encode messages. If the call sends them, they get its headers, and their kinds are checked."""
         if isinstance(messages, Enqueue) or not isinstance(messages, Iterable):
             raise InvalidArgument(f"messages is {messages!r:.80}; give a list of Enqueue")
         added: AddedHeaders | None = None
-        if membership is not None or installed.instrumentation is not None:
+        if membership is not None or (sends and installed.instrumentation is not None):
             messages = list(messages)
             added = self._added_headers(messages, membership)
-        operations = self._encoded(messages, membership, added)
-        for kind in dict.fromkeys(map(_kind, operations)):
-            if kind not in self._checked_kinds:
-                self._check_kind(kind)
-        return operations
-
-    def _encoded(
-        self, messages: Iterable[Enqueue], membership: Membership | None = None, added: AddedHeaders | None = None
-    ) -> list[EnqueueMessage]:
         target, encode, defaults = self._target, self.codec.encode, self.defaults
         operations: list[EnqueueMessage] = []
         for message in messages:
@@ -267,6 +257,9 @@ class EnqueueMethods(QueueBase):
             operations.append(
                 EnqueueMessage(target, message, content, headers, attempts, defaults, receipt, membership)
             )
+        for kind in dict.fromkeys(map(_kind, operations)) if sends else ():
+            if kind not in self._checked_kinds:
+                self._check_kind(kind)
         return operations
 
     def _added_headers(self, messages: list[Enqueue], membership: Membership | None) -> AddedHeaders | None:

@@ -109,7 +109,7 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
         self, name: str, recurrence: Recurrence, message: Enqueue, *, in_code: bool = False
     ) -> ScheduleDefinition:
         check_name("schedule", name)
-        [operation] = self._encoded([message])
+        [operation] = self._enqueues([message], sends=False)
         self._check_kind(message.kind)
         return ScheduleDefinition(name, recurrence, operation, self.defaults, in_code)
 

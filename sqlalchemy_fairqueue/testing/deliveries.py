@@ -84,7 +84,7 @@ def make_delivery(
         of_groups[AFTER_GROUP_HEADER] = {**asdict(after_group), "id": str(after_group.id)}
     headers = {**(headers or {}), **of_groups} if of_groups else headers
     message = Enqueue(channel=channel, payload=payload, kind=kind, headers=headers, max_attempts=max_attempts)
-    [sent] = queue._encoded([message])  # noqa: SLF001 - it refuses the arguments that enqueue refuses
+    [sent] = queue._enqueues([message], sends=False)  # noqa: SLF001 - it refuses the arguments that enqueue refuses
     now = datetime.now(UTC)
     return Delivery(
         message_id=message_id,

@@ -12,7 +12,7 @@ transactions that take such locks in different orders could deadlock, so all tra
 from sqlalchemy_fairqueue.unit_of_work import changes
 from sqlalchemy_fairqueue.unit_of_work.enqueues import EnqueueMessage, MakeGroup, Membership
 from sqlalchemy_fairqueue.unit_of_work.operations import Operation, ReceiptUpdate
-from sqlalchemy_fairqueue.unit_of_work.sending import lock_order_of, send, send_alone, send_last, send_together
+from sqlalchemy_fairqueue.unit_of_work.sending import lock_order_of, send, send_alone, send_together
 from sqlalchemy_fairqueue.unit_of_work.sessions import (
     connection_of,
     discard,
@@ -44,7 +44,6 @@ __all__ = [
     "recorded",
     "send",
     "send_alone",
-    "send_last",
     "send_recorded",
     "send_together",
     "session_of",

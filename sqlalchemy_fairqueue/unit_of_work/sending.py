@@ -141,19 +141,13 @@ class Work:
         for operation in operations:
             target = operation.target
             if share is None or target is not before:
-                before, share = target, self._by_target.get(id(target)) or self._share(target)
+                before, share = target, self._by_target.get(id(target))
+            if share is None:
+                connection = self.connect(target)
+                if (link := self._links.get(connection)) is None:
+                    link = self._links[connection] = Link(connection)
+                share = self._by_target[id(target)] = self._shares.setdefault((connection, target), Share(link, target))
             share.phases[operation.phase].append(operation)
-
-    def _share(self, target: Target) -> Share:
-        connection = self.connect(target)
-        link = self._links.get(connection)
-        if link is None:
-            link = self._links[connection] = Link(connection)
-        share = self._shares.get((connection, target))
-        if share is None:
-            share = self._shares[connection, target] = Share(link, target)
-        self._by_target[id(target)] = share
-        return share
 
     def send(self, committing: Connection | None = None) -> list[ReceiptUpdate]:
         """Send all in lock order.
@@ -263,20 +257,15 @@ def _committed(
     return updates
 
 
-def send(connection: Connection, operations: Sequence[Operation]) -> list[ReceiptUpdate]:
-    """Send operations in a connection's transaction, as :meth:`Work.send`."""
-    return _work(connection, operations).send()
+def send(connection: Connection, operations: Sequence[Operation], *, last: bool = False) -> list[ReceiptUpdate]:
+    """Send operations in a connection's transaction, as :meth:`Work.send`.
 
-
-def send_last(connection: Connection, operations: Sequence[Operation]) -> list[ReceiptUpdate]:
-    """Send operations, at least one, that nothing else follows in the connection's transaction.
-
-    The caller commits it as ever, although they may have travelled with COMMIT.
-
-    Raises:
-        FairQueueError: As :meth:`Work.send`. The transaction must be rolled back.
+    *last*: there is at least one, and nothing else follows but the COMMIT. The caller commits as ever, although they
+    may have travelled with it.
     """
-    return _work(connection, operations).send(connection)
+    work = Work(lambda _: connection)
+    work.add(operations)
+    return work.send(connection if last else None)
 
 
 def send_alone(connection: Connection, message: EnqueueMessage) -> list[ReceiptUpdate]:
@@ -305,12 +294,6 @@ def send_together(connection: Connection, messages: Sequence[EnqueueMessage]) ->
     Link(connection).transaction()
     with connection.begin_nested():
         return send(connection, messages)
-
-
-def _work(connection: Connection, operations: Sequence[Operation]) -> Work:
-    work = Work(lambda _: connection)
-    work.add(operations)
-    return work
 
 
 def _lock_keys(share: Share) -> Iterator[LockKey]:
