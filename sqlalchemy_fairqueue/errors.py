@@ -268,7 +268,7 @@ class AutocommitError(FairQueueError):
 class IsolationError(FairQueueError, codes=("QF003",)):
     """A dequeue, a limit on a whole queue or a migration was asked for in a transaction that it cannot be done in.
 
-    That is one that is not READ COMMITTED, for a migration also one that is read-only.
+    All three need READ COMMITTED; a migration also needs a transaction that may write.
 
     Example:
         >>> strict = engine.execution_options(isolation_level="SERIALIZABLE")

@@ -161,7 +161,7 @@ def call(schema: str | None, function: str, doing: str, shape: Shape = ALL, /, *
     fits as well.
 
     Raises:
-        TypeError: The names are not those of the function's parameters.
+        TypeError: A parameter of the function is not given, or something that it does not have.
     """
     clause = clauses_of(schema)[function, shape]
     if values.keys() != clause.types.keys():

@@ -229,7 +229,7 @@ def enqueue(
 
 
 def _shared(values: Sequence[Any]) -> list[Any]:
-    """One value for all messages, if they have the same; else the value of each."""
+    """A list of one value, if all messages have the same; else the values as they are."""
     first = values[0]
     return [first] if values.count(first) == len(values) else list(values)
 

@@ -1,4 +1,4 @@
-"""Lookup methods of a queue: its counts, those of its channels, and messages that are not settled."""
+"""Lookup methods of a queue: counts of the queue and of its channels, and messages that are not settled."""
 
 from __future__ import annotations
 

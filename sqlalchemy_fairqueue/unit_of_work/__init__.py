@@ -4,7 +4,7 @@ An enqueue locks entries of unique indexes: that of a new channel, and that of a
 transactions that take such locks in different orders could deadlock, so all transactions take them in one order:
 
 * ``operations`` knows the phases, in which a transaction's operations are sent;
-* ``enqueues``, ``settlements`` and ``changes`` have the operations, and how those of one queue are sent;
+* ``enqueues``, ``settlements`` and ``changes`` define the operations, and make statements of a queue's operations;
 * ``sending`` sorts the operations of a transaction into the order, and remembers how far into it the transaction is;
 * ``sessions`` ties all of this to the life of a session.
 """

@@ -39,7 +39,7 @@ class Change:
     Attributes:
         target: The queue.
         phase: When it is sent.
-        lock_key: Its place among the changes of its queue and phase; those of the same place keep their order.
+        lock_key: The place of the change among those of its queue and phase; changes of one place keep their order.
         send: Does it.
         locks_queue: Whether it locks the row of its queue.
         changed_plan: The plan that it changes or removes.

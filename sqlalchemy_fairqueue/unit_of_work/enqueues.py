@@ -262,9 +262,11 @@ def _fill(enqueues: Sequence[EnqueueMessage], added: database.EnqueuedMessages) 
 def cancelled_messages(share: Share, asked: Iterable[Operation]) -> dict[int, int]:
     """Return the messages of a queue that are cancelled, each with how many of its enqueues were asked for before."""
     found: dict[int, int] = {}
+    if CANCELS not in share.phases:
+        return found
     before = 0
     enqueues, cancels = (set(map(id, share.phases.get(phase, ()))) for phase in (ENQUEUES, CANCELS))
-    for operation in asked if cancels else ():
+    for operation in asked:
         if id(operation) in enqueues:
             before += 1
         elif id(operation) in cancels:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 GROUPS, ENQUEUES, SETTINGS, CHANGES, REMOVALS, SETTLEMENTS, CANCELS, SCHEDULES = range(8)
 """The phases of a transaction's queue work, in the order in which they are sent.
 
-Settings are those of queues, plans and shared limits, which lock nothing but their rows; changes are those of channels,
-and limits of queues; removals are those of plans and shared limits, which nothing may use by then.
+SETTINGS: queues, plans and shared limits are changed, and nothing but their rows is locked. CHANGES: channels are
+changed, and limits of queues. REMOVALS: plans and shared limits are removed, which nothing may use by then.
 """
 
 notifies = attrgetter("target.notify")

@@ -114,9 +114,6 @@ def session_of(candidate: object) -> Session | None:
 def guard(session: Session, check: Guard | None) -> None:
     """Let *check* watch over the session's transactions from now on. None ends that."""
     _state_of(session).guard = check
-    if not event.contains(Session, "after_begin", _after_begin):
-        # Sessions of processes without guards do without.
-        event.listen(Session, "after_begin", _after_begin)
 
 
 def transactions(session: Session) -> tuple[SessionTransaction, SessionTransaction]:
@@ -443,6 +440,7 @@ def _after_transaction_end(session: Session, transaction: SessionTransaction) ->
 
 
 event.listen(Session, "after_transaction_create", _after_transaction_create)
+event.listen(Session, "after_begin", _after_begin)
 event.listen(Session, "before_commit", _before_commit)
 # First, so that the hooks of others find receipts filled in and released work with its parent.
 event.listen(Session, "after_commit", _after_commit, insert=True)

@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import DuplicateMessage, LeaseLost, Queue
-from sqlalchemy_fairqueue.database.drivers import libpq
+from sqlalchemy_fairqueue.database.drivers import NumberedStatement, libpq
 from tests.drivers.conftest import MakeFace
 from tests.drivers.faces import Face
 from tests.fixtures.database import Database
@@ -282,6 +282,9 @@ def test_begin(database: Database) -> None:
 
 def test_values_without_a_text() -> None:
     """A text that libpq would cut, and a value of a type of others, are left to psycopg."""
-    assert libpq.texts([None, True, 7, "a", b"b"]) == [None, "true", "7", "a", b"b"]
-    assert libpq.texts(["a\x00b"]) is None
-    assert libpq.texts([1.5]) is None
+    statement = NumberedStatement("select", b"select")
+    found = libpq.given({}, statement, [None, True, 7, "ä", b"b"])
+    assert found is not None
+    assert found.for_cursor() == [None, "true", "7", "ä", b"b"]
+    assert libpq.given({}, statement, ["a\x00b"]) is None
+    assert libpq.given({}, statement, [1.5]) is None

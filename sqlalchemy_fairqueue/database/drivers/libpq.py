@@ -41,7 +41,7 @@ _TEXT, _BINARY = 0, 1
 _BYTEA = 17
 _UNKNOWN = 0
 _CANCEL_SECONDS = 5.0
-_status = attrgetter("status")
+_status, _name = attrgetter("status"), attrgetter("name")
 
 
 @cache
@@ -105,9 +105,9 @@ class OnLibpq(Driver):
         known = (
             None if driver.prepare_threshold is None else getattr(getattr(driver, "_prepared", None), "_names", None)
         )
-        ready: list[Any] = list(starmap(partial(_prepared, known or {}), statements))
-        if None in ready:
-            return self.send_by_cursors(connection, driver, statements, rows, commit=commit, as_bytes=as_bytes)
+        ready: list[Any] = list(starmap(partial(given, known or {}), statements))
+        if None in ready or None in map(_name, ready):
+            return self.send_by_cursors(connection, driver, ready, rows, commit=commit, as_bytes=as_bytes)
         pgconn, found, failure = driver.pgconn, names(), None
         result_format = _BINARY if as_bytes else _TEXT
         if commit:
@@ -142,13 +142,13 @@ class OnLibpq(Driver):
         self,
         connection: Connection,
         driver: Any,
-        statements: Sequence[tuple[NumberedStatement, Sequence[Any]]],
+        statements: Sequence[Given | None],
         rows: list[Sequence[Any]],
         *,
         commit: bool,
         as_bytes: bool,
     ) -> bool:
-        """Send statements by cursors, which prepare what they see often. The other arguments as for Driver."""
+        """Send statements by cursors, which prepare what they see often. All else as for Driver's ``send_past``."""
 
 
 def is_plain(driver: Any) -> bool:
@@ -191,73 +191,59 @@ def raw_cursor(driver: Any) -> Any:
     return kind(driver, row_factory=found.tuple_row)
 
 
-def texts(values: Values) -> list[Any] | None:
-    """Values as text parameters, bytes as they are; None: one of them has no text here.
+class Given(NamedTuple):
+    """A statement with its parameters as libpq takes them: texts, and bytes as they are.
 
-    So a parameter has the same type in each call, and psycopg prepares a statement once.
+    So a parameter has the same type in each call, and psycopg prepares a statement once. The name is that under which
+    it has; None: it has not.
     """
-    found: list[Any] = []
-    for value in values:
-        if value is None or isinstance(value, bytes):
-            found.append(value)
-        elif isinstance(value, str):
-            # libpq ends a text there; psycopg refuses it.
-            if "\x00" in value:
-                return None
-            found.append(value)
-        elif type(value) is int:
-            found.append(str(value))
-        elif type(value) is bool:
-            found.append("true" if value else "false")
-        else:
-            return None
-    return found
 
-
-class _Statement(NamedTuple):
-    """A statement that psycopg has prepared, with its parameters as libpq takes them."""
-
-    name: bytes
+    sql: str
+    name: bytes | None
     parameters: list[bytes | None]
     formats: list[int]
 
+    def for_cursor(self) -> list[Any]:
+        """The parameters as a cursor of psycopg takes them."""
+        both = zip(self.parameters, self.formats, strict=True)
+        return [value.decode() if value is not None and format_ == _TEXT else value for value, format_ in both]
 
-def _prepared(known: Any, statement: NumberedStatement, values: Values) -> _Statement | None:
-    """The statement as a connection has it prepared; None: it has not, or a value has no text here.
+
+def given(known: Any, statement: NumberedStatement, values: Values) -> Given | None:
+    """A statement to be sent, *known* being what psycopg has prepared. None: a value has no text here.
 
     Raises:
         UnicodeEncodeError: A text has no bytes in UTF-8.
     """
-    parameters = list(values)
-    types, formats = [_UNKNOWN] * len(values), [_TEXT] * len(values)
-    for index, value in enumerate(values):
-        # As texts() has them.
+    found = list(values)
+    types, formats = [_UNKNOWN] * len(found), [_TEXT] * len(found)
+    for index, value in enumerate(found):
         if value is None:
             continue
         if isinstance(value, str):
+            # libpq ends a text there; psycopg refuses it.
             if "\x00" in value:
                 return None
-            parameters[index] = value.encode()
+            found[index] = value.encode()
         elif isinstance(value, bytes):
             types[index], formats[index] = _BYTEA, _BINARY
         elif type(value) is int:
-            parameters[index] = b"%d" % value
+            found[index] = b"%d" % value
         elif type(value) is bool:
-            parameters[index] = b"true" if value else b"false"
+            found[index] = b"true" if value else b"false"
         else:
             return None
-    name = known.get((statement.encoded, tuple(types)))
-    return None if name is None else _Statement(name, parameters, formats)
+    return Given(statement.sql, known.get((statement.encoded, tuple(types))), found, formats)
 
 
-def executed(pgconn: Any, statement: _Statement, result_format: int) -> Generator[Any, Any, list[Any]]:
+def executed(pgconn: Any, statement: Given, result_format: int) -> Generator[Any, Any, list[Any]]:
     """Execute a statement; psycopg waits for it."""
     pgconn.send_query_prepared(statement.name, statement.parameters, statement.formats, result_format=result_format)
     return (yield from names().execute(pgconn))
 
 
 def pipelined(
-    pgconn: Any, begin: bytes | None, statements: Sequence[_Statement], answers: list[Any], result_format: int
+    pgconn: Any, begin: bytes | None, statements: Sequence[Given], answers: list[Any], result_format: int
 ) -> Generator[Any, Any, None]:
     """Send statements and COMMIT in one round trip; psycopg waits for it.
 

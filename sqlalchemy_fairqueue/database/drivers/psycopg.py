@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database.drivers.base import NumberedStatement, RunInLoop
+    from sqlalchemy_fairqueue.database.drivers.base import RunInLoop
 
 
 class Psycopg(libpq.OnLibpq):
@@ -65,27 +65,25 @@ class Psycopg(libpq.OnLibpq):
         self,
         connection: Connection,
         driver: Any,
-        statements: Sequence[tuple[NumberedStatement, Sequence[Any]]],
+        statements: Sequence[libpq.Given | None],
         rows: list[Sequence[Any]],
         *,
         commit: bool,
         as_bytes: bool,
     ) -> bool:
         """As for OnLibpq."""
-        known: list[tuple[NumberedStatement, list[Any]]] = []
-        for statement, given in statements:
-            if (values := libpq.texts(given)) is None:
-                return False
-            known.append((statement, values))
+        known = [(one.sql, one.for_cursor()) for one in statements if one is not None]
+        if len(known) < len(statements):
+            return False
         if commit:
-            self._commit(connection, driver, [(one.sql, values) for one, values in known], rows, libpq.raw_cursor)
+            self._commit(connection, driver, known, rows, libpq.raw_cursor)
             return True
         if not driver.autocommit:
             # Its cursor would begin a transaction.
             connection.execution_options(isolation_level="AUTOCOMMIT")
         cursor = libpq.raw_cursor(driver)
-        [(statement, values)] = known
-        executed = cursor.execute(statement.sql, values, binary=as_bytes)
+        [(sql, values)] = known
+        executed = cursor.execute(sql, values, binary=as_bytes)
         if connection.dialect.is_async:
             libpq.awaited_on(connection, executed)
             rows.append(libpq.awaited_on(connection, cursor.fetchall()))

@@ -1,6 +1,6 @@
--- fq_charge: move the state of channels after a dequeue took messages from them. p_states: state
--- rows; the other arrays have an element for each that moves: its position among these (p_givers); how many messages
--- were taken; what they cost together; its first message that is left.
+-- fq_charge: move the state of channels after a dequeue took messages from them. p_states: state rows; the other arrays
+-- have an element for each row that moves: its position among these (p_givers); how many messages were taken; what they
+-- cost together; the channel's first message that is left.
 -- Guarantees: the tag moves by the costs divided by the weight. A channel without a message that is due, at its limit
 -- or held back by its rate leaves the ready order, and comes back at the virtual time; so does one whose messages
 -- others have locked, in 10 ms. A credit ends with the backlog. A call that does not attend to the queue

@@ -8,7 +8,7 @@
 -- frees what its own row says it holds, so that the count is right however the limit is set, lowered and lifted. A
 -- channel that may be served at once stays where it is in the ready order; for another one a signal is left, see
 -- fq_write_policies. When max_backlog is set, the backlog is counted anew. A channel that gets no plan and has all fields
--- reset is one that was never configured: it is forgotten when it is idle. p_notify: wake waiting consumers.
+-- reset counts as never configured: the channel is forgotten when it is idle. p_notify: wake waiting consumers.
 -- Locks: the plan that is named, for key share; the channel's state row; if max_concurrency is set, its leased messages
 -- that hold no slot, in the order of their ids; waits for a transaction that has one, and for one that changes or
 -- removes the plan. Until the commit the channel is not served (dequeue passes by), and nobody waits for it but who

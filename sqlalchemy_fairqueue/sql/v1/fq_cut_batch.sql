@@ -3,9 +3,9 @@
 -- name, and not 1. p_upto: where none starts beyond (null: anywhere); p_depth: messages of each channel to read; p_limit
 -- and p_bytes: the most that the batch may have (null: any bytes); p_first: whether nothing was taken before, when one
 -- message passes whatever its size; p_skip: messages to pass over, since somebody has them locked.
--- Returns by message: its row, its id, the how many-th channel it is of, its cost, its size; by channel that gives some,
--- or has none that is due: the how many-th it is, how many it gives, what they cost, and the first message that it
--- keeps, by what was read. is_cut: the next message would have been too many bytes.
+-- Returns by message: its row, its id, the position of its channel in p_channels, its cost, its size; by channel that
+-- gives some, or has none that is due: its position, how many it gives, what they cost, and the first message read that
+-- it keeps. is_cut: the next message would have been too many bytes.
 -- Guarantees: no message that is left, of any of these channels, starts before the last one that is given, unless it is
 -- skipped. They are p_limit together or, where a channel has more than p_depth, fewer.
 -- Locks: none. Index: fq_message_ready_ix. Errors: none.
