@@ -10,156 +10,103 @@ The classes here are mapped when a program asks for the first of them.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.models.base import FairqueueMixin
-from sqlalchemy_fairqueue.models.channels import ChannelMixin, ChannelStateMixin, ForgettingMixin
-from sqlalchemy_fairqueue.models.factory import Models, make_models
-from sqlalchemy_fairqueue.models.grants import GrantMixin, declare_grants
-from sqlalchemy_fairqueue.models.groups import GroupFoldMixin, GroupFollowupMixin, GroupMixin, GroupNoteMixin
-from sqlalchemy_fairqueue.models.history import HistoryMixin, PrunedHistoryMixin
-from sqlalchemy_fairqueue.models.keys import KeyPeriodMixin
-from sqlalchemy_fairqueue.models.limits import LimitMixin, LimitShareMixin, LimitStateMixin
-from sqlalchemy_fairqueue.models.loads import LoadMixin
-from sqlalchemy_fairqueue.models.messages import (
+from sqlalchemy_fairqueue.models.applications import (
+    ChannelMixin,
+    ChannelPlanMixin,
+    ChannelStateMixin,
     DeadLetterMixin,
+    GroupMixin,
+    HistoryMixin,
+    KeyPeriodMixin,
     LeaseMixin,
+    LimitMixin,
     MessageMixin,
-    PromotionMixin,
-    SignalMixin,
+    PlanMixin,
+    PrunedHistoryMixin,
+    QueueConfigMixin,
+    ResultMixin,
+    ScheduleMixin,
 )
-from sqlalchemy_fairqueue.models.plans import ChannelPlanMixin, PlanMixin
-from sqlalchemy_fairqueue.models.queues import EpochMixin, GateMixin, QueueConfigMixin, QueueStateMixin
-from sqlalchemy_fairqueue.models.read_only import ReadOnlyModel
-from sqlalchemy_fairqueue.models.results import ResultMixin, ResultWaitMixin
-from sqlalchemy_fairqueue.models.schedules import ScheduleMixin, ScheduleSlotMixin
-from sqlalchemy_fairqueue.models.stop_requests import StopRequestMixin
+from sqlalchemy_fairqueue.models.base import FairqueueMixin, ReadOnlyModel
+from sqlalchemy_fairqueue.models.factory import DefaultBase, Models, default_models, make_models
+from sqlalchemy_fairqueue.models.functions import (
+    EpochMixin,
+    ForgettingMixin,
+    GateMixin,
+    GrantMixin,
+    GroupFoldMixin,
+    GroupFollowupMixin,
+    GroupNoteMixin,
+    LimitShareMixin,
+    LimitStateMixin,
+    LoadMixin,
+    PromotionMixin,
+    QueueStateMixin,
+    ResultWaitMixin,
+    ScheduleSlotMixin,
+    SignalMixin,
+    StopRequestMixin,
+)
+from sqlalchemy_fairqueue.models.grants import declare_grants
 from sqlalchemy_fairqueue.models.types import Duration, Instant, RoleName, Xid8, interval, timestamp
 from sqlalchemy_fairqueue.sql import RoleGrant
 
 if TYPE_CHECKING:
-    from sqlalchemy_fairqueue.models.mapped import (
-        Channel,
-        ChannelPlan,
-        ChannelState,
-        DeadLetter,
-        Epoch,
-        Forgetting,
-        Gate,
-        Grant,
-        Group,
-        GroupFold,
-        GroupFollowup,
-        GroupNote,
-        History,
-        KeyPeriod,
-        Lease,
-        Limit,
-        LimitShare,
-        LimitState,
-        Load,
-        Message,
-        Plan,
-        Promotion,
-        PrunedHistory,
-        QueueConfig,
-        QueueState,
-        Result,
-        ResultWait,
-        Schedule,
-        ScheduleSlot,
-        Signal,
-        StopRequest,
-        metadata,
-    )
+    Channel = ChannelMixin
+    ChannelPlan = ChannelPlanMixin
+    ChannelState = ChannelStateMixin
+    DeadLetter = DeadLetterMixin
+    Group = GroupMixin
+    History = HistoryMixin
+    KeyPeriod = KeyPeriodMixin
+    Lease = LeaseMixin
+    Limit = LimitMixin
+    Message = MessageMixin
+    Plan = PlanMixin
+    PrunedHistory = PrunedHistoryMixin
+    QueueConfig = QueueConfigMixin
+    Result = ResultMixin
+    Schedule = ScheduleMixin
+    Epoch: type[Any]
+    Forgetting: type[Any]
+    Gate: type[Any]
+    Grant: type[Any]
+    GroupFold: type[Any]
+    GroupFollowup: type[Any]
+    GroupNote: type[Any]
+    LimitShare: type[Any]
+    LimitState: type[Any]
+    Load: type[Any]
+    Promotion: type[Any]
+    QueueState: type[Any]
+    ResultWait: type[Any]
+    ScheduleSlot: type[Any]
+    Signal: type[Any]
+    StopRequest: type[Any]
+
+metadata = DefaultBase.metadata
 
 __all__ = [
-    "Channel",
-    "ChannelMixin",
-    "ChannelPlan",
-    "ChannelPlanMixin",
-    "ChannelState",
-    "ChannelStateMixin",
-    "DeadLetter",
-    "DeadLetterMixin",
-    "Duration",
-    "Epoch",
-    "EpochMixin",
-    "FairqueueMixin",
-    "Forgetting",
-    "ForgettingMixin",
-    "Gate",
-    "GateMixin",
-    "Grant",
-    "GrantMixin",
-    "Group",
-    "GroupFold",
-    "GroupFoldMixin",
-    "GroupFollowup",
-    "GroupFollowupMixin",
-    "GroupMixin",
-    "GroupNote",
-    "GroupNoteMixin",
-    "History",
-    "HistoryMixin",
-    "Instant",
-    "KeyPeriod",
-    "KeyPeriodMixin",
-    "Lease",
-    "LeaseMixin",
-    "Limit",
-    "LimitMixin",
-    "LimitShare",
-    "LimitShareMixin",
-    "LimitState",
-    "LimitStateMixin",
-    "Load",
-    "LoadMixin",
-    "Message",
-    "MessageMixin",
-    "Models",
-    "Plan",
-    "PlanMixin",
-    "Promotion",
-    "PromotionMixin",
-    "PrunedHistory",
-    "PrunedHistoryMixin",
-    "QueueConfig",
-    "QueueConfigMixin",
-    "QueueState",
-    "QueueStateMixin",
-    "ReadOnlyModel",
-    "Result",
-    "ResultMixin",
-    "ResultWait",
-    "ResultWaitMixin",
-    "RoleGrant",
-    "RoleName",
-    "Schedule",
-    "ScheduleMixin",
-    "ScheduleSlot",
-    "ScheduleSlotMixin",
-    "Signal",
-    "SignalMixin",
-    "StopRequest",
-    "StopRequestMixin",
-    "Xid8",
-    "declare_grants",
-    "interval",
-    "make_models",
-    "metadata",
-    "timestamp",
-]
-
-_MAPPED = frozenset(name for name in __all__ if f"{name}Mixin" in globals()) | {"metadata"}
+    "Channel", "ChannelMixin", "ChannelPlan", "ChannelPlanMixin", "ChannelState", "ChannelStateMixin", "DeadLetter",
+    "DeadLetterMixin", "Duration", "Epoch", "EpochMixin", "FairqueueMixin", "Forgetting", "ForgettingMixin", "Gate",
+    "GateMixin", "Grant", "GrantMixin", "Group", "GroupFold", "GroupFoldMixin", "GroupFollowup", "GroupFollowupMixin",
+    "GroupMixin", "GroupNote", "GroupNoteMixin", "History", "HistoryMixin", "Instant", "KeyPeriod", "KeyPeriodMixin",
+    "Lease", "LeaseMixin", "Limit", "LimitMixin", "LimitShare", "LimitShareMixin", "LimitState", "LimitStateMixin",
+    "Load", "LoadMixin", "Message", "MessageMixin", "Models", "Plan", "PlanMixin", "Promotion", "PromotionMixin",
+    "PrunedHistory", "PrunedHistoryMixin", "QueueConfig", "QueueConfigMixin", "QueueState", "QueueStateMixin",
+    "ReadOnlyModel", "Result", "ResultMixin", "ResultWait", "ResultWaitMixin", "RoleGrant", "RoleName", "Schedule",
+    "ScheduleMixin", "ScheduleSlot", "ScheduleSlotMixin", "Signal", "SignalMixin", "StopRequest", "StopRequestMixin",
+    "Xid8", "declare_grants", "interval", "make_models", "metadata", "timestamp",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MAPPED:
+    if name not in Models.__dataclass_fields__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("sqlalchemy_fairqueue.models.mapped"), name)
+    return getattr(default_models(), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_MAPPED})
+    return sorted({*globals(), *Models.__dataclass_fields__})

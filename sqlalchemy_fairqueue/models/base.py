@@ -1,20 +1,62 @@
-"""Base of the mixins: read-only rows of one schema, with relationships to the other mixins that are mapped."""
+"""Base of the mixins: rows of one schema that a session cannot write, with relationships to other mapped mixins.
+
+Only the SQL functions keep the invariants of the rows: a message without its signal would never be delivered. So a
+flush that would write a row is refused, and so is ``session.add`` of a new one, where the mistake was made.
+
+A mixin lists its relationships; the tables have no foreign keys. Each is made when both of its classes are mapped on
+the same Base and in the same schema. So a user may map one mixin alone, under any class name: no class is looked up by
+its name.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlalchemy import event
+from sqlalchemy.inspection import inspect
+from sqlalchemy.orm import Session, foreign, object_session, relationship
 
-from sqlalchemy_fairqueue.models.read_only import ReadOnly
-from sqlalchemy_fairqueue.models.relationships import Related, relate
+from sqlalchemy_fairqueue.errors import FairQueueError
 
 if TYPE_CHECKING:
-    from sqlalchemy import FromClause
+    from sqlalchemy import ColumnElement, Connection, FromClause
     from sqlalchemy.orm import Mapper
 
 
-class FairqueueMixin(ReadOnly):
+class ReadOnlyModel(FairQueueError, TypeError):
+    """A session was asked to write a row of fairqueue. Nothing was sent to the database.
+
+    Example:
+        >>> with Session(engine) as session:
+        ...     try:
+        ...         session.add(Message(kind="parse"))
+        ...     except ReadOnlyModel as error:
+        ...         print(error)
+        Message cannot be added through a session: fq_message is read-only here; ...
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """A relationship of a mixin with another table.
+
+    Attributes:
+        table: The other table.
+        own: The column of the mixin.
+        other: The column of the other table that equals it.
+        many: Whether several rows of the other table may belong to one here.
+        foreign_key_here: Whether the column here refers to the other table, as a foreign key would.
+    """
+
+    table: str
+    own: str
+    other: str
+    many: bool = False
+    foreign_key_here: bool = False
+
+
+class FairqueueMixin:
     """Base of the mixins.
 
     A relationship of a mixin exists if the mixin of the other table is mapped too, on the same Base and in the same
@@ -26,8 +68,41 @@ class FairqueueMixin(ReadOnly):
     """
 
     __fairqueue_schema__: ClassVar[str | None] = None
+    __fairqueue_verbs__: ClassVar[str] = "the functions of fairqueue write it"
     __fairqueue_related__: ClassVar[dict[str, Related]] = {}
     __table__: ClassVar[FromClause]
+
+
+def _refuse(row: FairqueueMixin, verb: str) -> None:
+    table = inspect(row).mapper.local_table
+    problem = (
+        f"{type(row).__name__} cannot be {verb} through a session: {table} is read-only here; {row.__fairqueue_verbs__}"
+    )
+    raise ReadOnlyModel(problem)
+
+
+@event.listens_for(Session, "before_attach")
+def _refuse_add(_session: Session, instance: object) -> None:
+    if isinstance(instance, FairqueueMixin) and inspect(instance).key is None:
+        _refuse(instance, "added")
+
+
+@event.listens_for(FairqueueMixin, "before_insert", propagate=True)
+def _refuse_insert(_mapper: Mapper[Any], _connection: Connection, target: FairqueueMixin) -> None:
+    _refuse(target, "inserted")
+
+
+@event.listens_for(FairqueueMixin, "before_update", propagate=True)
+def _refuse_update(_mapper: Mapper[Any], _connection: Connection, target: FairqueueMixin) -> None:
+    # The event also fires for a row whose attributes were set to their present values.
+    session = object_session(target)
+    if session is None or session.is_modified(target):
+        _refuse(target, "updated")
+
+
+@event.listens_for(FairqueueMixin, "before_delete", propagate=True)
+def _refuse_delete(_mapper: Mapper[Any], _connection: Connection, target: FairqueueMixin) -> None:
+    _refuse(target, "deleted")
 
 
 @event.listens_for(FairqueueMixin, "instrument_class", propagate=True)
@@ -53,4 +128,26 @@ def _check(mapper: Mapper[Any], class_: type[Any]) -> None:
 
 @event.listens_for(FairqueueMixin, "after_mapper_constructed", propagate=True)
 def _relate(mapper: Mapper[Any], _class: type[Any]) -> None:
-    relate(mapper)
+    """Make the relationships between a class that was just mapped and those mapped before."""
+    for partner in mapper.registry.mappers:
+        _connect(mapper, partner)
+        _connect(partner, mapper)
+
+
+def _connect(mapper: Mapper[Any], partner: Mapper[Any]) -> None:
+    here: Any = mapper.local_table
+    there: Any = partner.local_table
+    listed: dict[str, Related] = getattr(mapper.class_, "__fairqueue_related__", {})
+    for name, related in listed.items():
+        together = there.name == related.table and there.schema == here.schema
+        if together and not mapper.has_property(name) and not hasattr(mapper.class_, name):
+            mapper.add_property(name, _relationship(mapper.class_, partner.class_, related))
+
+
+def _relationship(cls: type[Any], partner: type[Any], related: Related) -> Any:
+    def condition() -> ColumnElement[bool]:
+        here, there = getattr(cls, related.own), getattr(partner, related.other)
+        joined: ColumnElement[bool] = foreign(here) == there if related.foreign_key_here else here == foreign(there)
+        return joined
+
+    return relationship(partner, primaryjoin=condition, uselist=related.many, viewonly=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copyreg
 import pickle
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cache
 from pkgutil import resolve_name
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,28 +15,12 @@ from weakref import WeakValueDictionary
 
 from sqlalchemy.orm import DeclarativeBase, registry
 
-from sqlalchemy_fairqueue.models.channels import ChannelMixin, ChannelStateMixin, ForgettingMixin
-from sqlalchemy_fairqueue.models.grants import GrantMixin
-from sqlalchemy_fairqueue.models.groups import GroupFoldMixin, GroupFollowupMixin, GroupMixin, GroupNoteMixin
-from sqlalchemy_fairqueue.models.history import HistoryMixin, PrunedHistoryMixin
-from sqlalchemy_fairqueue.models.keys import KeyPeriodMixin
-from sqlalchemy_fairqueue.models.limits import LimitMixin, LimitShareMixin, LimitStateMixin
-from sqlalchemy_fairqueue.models.loads import LoadMixin
-from sqlalchemy_fairqueue.models.messages import (
-    DeadLetterMixin,
-    LeaseMixin,
-    MessageMixin,
-    PromotionMixin,
-    SignalMixin,
-)
-from sqlalchemy_fairqueue.models.plans import ChannelPlanMixin, PlanMixin
-from sqlalchemy_fairqueue.models.queues import EpochMixin, GateMixin, QueueConfigMixin, QueueStateMixin
-from sqlalchemy_fairqueue.models.results import ResultMixin, ResultWaitMixin
-from sqlalchemy_fairqueue.models.schedules import ScheduleMixin, ScheduleSlotMixin
-from sqlalchemy_fairqueue.models.stop_requests import StopRequestMixin
+from sqlalchemy_fairqueue.models import applications, functions
 from sqlalchemy_fairqueue.sql import named_schema
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sqlalchemy import MetaData
 
 
@@ -86,71 +71,42 @@ class Models:
         :func:`make_models`
     """
 
-    Channel: type[ChannelMixin]
-    ChannelPlan: type[ChannelPlanMixin]
-    ChannelState: type[ChannelStateMixin]
-    DeadLetter: type[DeadLetterMixin]
-    Epoch: type[EpochMixin]
-    Forgetting: type[ForgettingMixin]
-    Gate: type[GateMixin]
-    Grant: type[GrantMixin]
-    Group: type[GroupMixin]
-    GroupFold: type[GroupFoldMixin]
-    GroupFollowup: type[GroupFollowupMixin]
-    GroupNote: type[GroupNoteMixin]
-    History: type[HistoryMixin]
-    KeyPeriod: type[KeyPeriodMixin]
-    Lease: type[LeaseMixin]
-    Limit: type[LimitMixin]
-    LimitShare: type[LimitShareMixin]
-    LimitState: type[LimitStateMixin]
-    Load: type[LoadMixin]
-    Message: type[MessageMixin]
-    Plan: type[PlanMixin]
-    Promotion: type[PromotionMixin]
-    PrunedHistory: type[PrunedHistoryMixin]
-    QueueConfig: type[QueueConfigMixin]
-    QueueState: type[QueueStateMixin]
-    Result: type[ResultMixin]
-    ResultWait: type[ResultWaitMixin]
-    Schedule: type[ScheduleMixin]
-    ScheduleSlot: type[ScheduleSlotMixin]
-    Signal: type[SignalMixin]
-    StopRequest: type[StopRequestMixin]
+    Channel: type[applications.ChannelMixin]
+    ChannelPlan: type[applications.ChannelPlanMixin]
+    ChannelState: type[applications.ChannelStateMixin]
+    DeadLetter: type[applications.DeadLetterMixin]
+    Epoch: type[Any]
+    Forgetting: type[Any]
+    Gate: type[Any]
+    Grant: type[Any]
+    Group: type[applications.GroupMixin]
+    GroupFold: type[Any]
+    GroupFollowup: type[Any]
+    GroupNote: type[Any]
+    History: type[applications.HistoryMixin]
+    KeyPeriod: type[applications.KeyPeriodMixin]
+    Lease: type[applications.LeaseMixin]
+    Limit: type[applications.LimitMixin]
+    LimitShare: type[Any]
+    LimitState: type[Any]
+    Load: type[Any]
+    Message: type[applications.MessageMixin]
+    Plan: type[applications.PlanMixin]
+    Promotion: type[Any]
+    PrunedHistory: type[applications.PrunedHistoryMixin]
+    QueueConfig: type[applications.QueueConfigMixin]
+    QueueState: type[Any]
+    Result: type[applications.ResultMixin]
+    ResultWait: type[Any]
+    Schedule: type[applications.ScheduleMixin]
+    ScheduleSlot: type[Any]
+    Signal: type[Any]
+    StopRequest: type[Any]
 
 
-_MIXINS: dict[str, type[Any]] = {
-    "Channel": ChannelMixin,
-    "ChannelPlan": ChannelPlanMixin,
-    "ChannelState": ChannelStateMixin,
-    "DeadLetter": DeadLetterMixin,
-    "Epoch": EpochMixin,
-    "Forgetting": ForgettingMixin,
-    "Gate": GateMixin,
-    "Grant": GrantMixin,
-    "Group": GroupMixin,
-    "GroupFold": GroupFoldMixin,
-    "GroupFollowup": GroupFollowupMixin,
-    "GroupNote": GroupNoteMixin,
-    "History": HistoryMixin,
-    "KeyPeriod": KeyPeriodMixin,
-    "Lease": LeaseMixin,
-    "Limit": LimitMixin,
-    "LimitShare": LimitShareMixin,
-    "LimitState": LimitStateMixin,
-    "Load": LoadMixin,
-    "Message": MessageMixin,
-    "Plan": PlanMixin,
-    "Promotion": PromotionMixin,
-    "PrunedHistory": PrunedHistoryMixin,
-    "QueueConfig": QueueConfigMixin,
-    "QueueState": QueueStateMixin,
-    "Result": ResultMixin,
-    "ResultWait": ResultWaitMixin,
-    "Schedule": ScheduleMixin,
-    "ScheduleSlot": ScheduleSlotMixin,
-    "Signal": SignalMixin,
-    "StopRequest": StopRequestMixin,
+_MIXINS: Mapping[str, type[Any]] = {
+    field.name: vars(applications).get(f"{field.name}Mixin") or vars(functions)[f"{field.name}Mixin"]
+    for field in fields(Models)
 }
 
 
@@ -251,3 +207,13 @@ def make_models(base: type[Any] | HasMetaData, schema: str | None = None) -> Mod
 
     kept[target] = Models(**{name: mapped_class(name, mixin) for name, mixin in _MIXINS.items()})
     return kept[target]
+
+
+class DefaultBase(DeclarativeBase):
+    """The Base of the ready-made classes, of the connection's default schema."""
+
+
+@cache
+def default_models() -> Models:
+    """Return the ready-made classes. They are mapped at the first call, since that takes time."""
+    return make_models(DefaultBase)

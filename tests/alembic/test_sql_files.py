@@ -101,7 +101,7 @@ def test_works_from_a_zip(tmp_path: Path) -> None:
     archive = tmp_path / "packages.zip"
     with zipfile.ZipFile(archive, "w") as made:
         for path in ROOT.parent.rglob("*"):
-            if path.suffix in {".py", ".sql"}:
+            if path.suffix in {".py", ".sql", ".json"}:
                 made.write(path, path.relative_to(ROOT.parent.parent))
     program = (
         "import hashlib, sqlalchemy_fairqueue.sql as sql;"

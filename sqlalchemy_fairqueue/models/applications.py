@@ -1,0 +1,620 @@
+"""Mixins of the tables that applications query, with the types of their columns in Python.
+
+What the columns are in the database, their constraints and indexes are read from the catalog.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sqlalchemy import BigInteger, case, cast, func, literal_column, type_coerce
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.ext.hybrid import hybrid_property
+
+from sqlalchemy_fairqueue.codecs import JsonCodec
+from sqlalchemy_fairqueue.models.base import FairqueueMixin, Related
+from sqlalchemy_fairqueue.models.tables import of_table
+from sqlalchemy_fairqueue.models.types import Duration, Instant
+from sqlalchemy_fairqueue.times import instant
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+    from uuid import UUID
+
+    from sqlalchemy import ColumnElement
+    from sqlalchemy.orm import Mapped
+
+_JSON = JsonCodec()
+
+TO_CHANNEL = {"channel": Related("fq_channel", own="channel_id", other="id", foreign_key_here=True)}
+
+
+@of_table("fq_queue", "use queue.configure(session, ...)")
+class QueueConfigMixin(FairqueueMixin):
+    """A configured queue: the policy of channels that are made from now on, and the settings of the queue itself.
+
+    ``defaults`` has the fields of a policy by the names of the columns of :class:`ChannelStateMixin`,
+    ``rate_interval`` in microseconds; None: new channels take the policy that their first enqueue brings.
+    ``max_concurrency`` and the rate are those of the whole queue; ``limits`` are the names of the shared limits
+    that it draws from. ``history_retention`` None is 30 days. ``dead_letter_retention`` None is for ever;
+    ``dead_letter_retention_by_kind`` has those of single kinds, in microseconds. ``default_plan`` is the plan that
+    new channels follow; ``plans``: whether the queue has, or had, any. ``result_retention`` None: results of handlers
+    are not kept.
+
+    Attributes:
+        channels: The queue's channels.
+        state: What the dispatcher of the queue knows; None before the first delivery and the first limit.
+
+    Example:
+        >>> queue.configure(engine, max_concurrency=20)
+        >>> with Session(engine) as session:
+        ...     print(session.get(QueueConfig, queue.name).max_concurrency)
+        20
+    """
+
+    __fairqueue_related__: ClassVar[dict[str, Related]] = {
+        "channels": Related("fq_channel", own="name", other="queue", many=True),
+        "state": Related("fq_queue_state", own="name", other="queue"),
+    }
+    if TYPE_CHECKING:
+        channels: Mapped[list[Any]]
+        state: Mapped[Any]
+        name: Mapped[str]
+        defaults: Mapped[dict[str, Any] | None]
+        max_concurrency: Mapped[int | None]
+        rate_interval: Mapped[timedelta]
+        rate_burst: Mapped[int]
+        limits: Mapped[list[str] | None]
+        paused_at: Mapped[datetime | None]
+        history: Mapped[bool]
+        fair_by: Mapped[str]
+        history_retention: Mapped[timedelta | None]
+        dead_letter_retention: Mapped[timedelta | None]
+        dead_letter_retention_by_kind: Mapped[dict[str, int] | None]
+        forget_channels_after: Mapped[timedelta | None]
+        default_plan: Mapped[str | None]
+        plans: Mapped[bool]
+        result_retention: Mapped[timedelta | None]
+
+    @hybrid_property
+    def is_paused(self) -> bool:
+        """Whether no channel of the queue is served until it is resumed."""
+        return self.paused_at is not None
+
+    @is_paused.inplace.expression
+    @classmethod
+    def _is_paused_expression(cls) -> ColumnElement[bool]:
+        return cls.paused_at.is_not(None)
+
+
+@of_table(
+    "fq_channel", "use queue.enqueue(session, channel=...) or queue.configure_channel(session, ...), which make it"
+)
+class ChannelMixin(FairqueueMixin):
+    """A channel: the messages of one tenant in a queue.
+
+    Attributes:
+        state: The dispatcher's state of the channel: policy, start tag, concurrency.
+        queue_config: The configuration of the channel's queue, or None if it was never configured.
+        messages: The channel's messages, leased ones too.
+        dead_letters: The channel's messages that will not be tried again.
+
+    Example:
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
+        >>> with Session(engine) as session:
+        ...     print(session.scalars(select(Channel.name).where(Channel.queue == queue.name)).all())
+        ['customer-7']
+    """
+
+    __fairqueue_related__: ClassVar[dict[str, Related]] = {
+        "state": Related("fq_channel_state", own="id", other="channel_id"),
+        "queue_config": Related("fq_queue", own="queue", other="name", foreign_key_here=True),
+        "messages": Related("fq_message", own="id", other="channel_id", many=True),
+        "dead_letters": Related("fq_dead_letter", own="id", other="channel_id", many=True),
+    }
+    if TYPE_CHECKING:
+        state: Mapped[Any]
+        queue_config: Mapped[Any]
+        messages: Mapped[list[Any]]
+        dead_letters: Mapped[list[Any]]
+        id: Mapped[int]
+        queue: Mapped[str]
+        name: Mapped[str]
+
+    @hybrid_property
+    def is_paused(self) -> bool:
+        """Whether the channel itself is paused; its queue may be as well."""
+        paused: bool = self.state.is_paused
+        return paused
+
+    @is_paused.inplace.expression
+    @classmethod
+    def _is_paused_expression(cls) -> ColumnElement[bool]:
+        state: Any = cls.state
+        paused: ColumnElement[bool] = state.has(state.property.mapper.class_.is_paused)
+        return paused
+
+
+@of_table(
+    "fq_channel_state",
+    "the dispatcher writes it; a policy is set by queue.configure_channel(session, ...)",
+    key=("channel_id",),
+    numbers=("due_at", "rate_at", "used_at"),
+)
+class ChannelStateMixin(FairqueueMixin):
+    """The dispatcher's state of a channel. One row a channel is the key; the table has no unique index, by design.
+
+    Times are microseconds since the epoch; they order the turns, and may be negative. Head and next are None while the
+    dispatcher knows of no message in the channel. ``backlog`` is what the dispatcher has heard of: signals that are not
+    heard yet add to it. ``problem`` tells why a dequeue has paused the channel.
+
+    Attributes:
+        channel: The channel.
+    """
+
+    __fairqueue_related__: ClassVar[dict[str, Related]] = {
+        "channel": Related("fq_channel", own="channel_id", other="id", foreign_key_here=True)
+    }
+    if TYPE_CHECKING:
+        channel: Mapped[Any]
+        channel_id: Mapped[int]
+        row_version: Mapped[int]
+        queue: Mapped[str]
+        max_concurrency: Mapped[int | None]
+        rate_interval: Mapped[timedelta]
+        rate_burst: Mapped[int]
+        weight: Mapped[int]
+        current_concurrency: Mapped[int]
+        head_dequeue_at: Mapped[int | None]
+        head_message_id: Mapped[int | None]
+        last_dequeue_at: Mapped[int]
+        ready_tag: Mapped[int | None]
+        due_at: Mapped[int | None]
+        rate_at: Mapped[int]
+        tag: Mapped[int | None]
+        tag_rest: Mapped[int | None]
+        problem: Mapped[str | None]
+        paused_at: Mapped[datetime | None]
+        max_backlog: Mapped[int | None]
+        on_full: Mapped[str]
+        priority_aging: Mapped[timedelta | None]
+        max_payload_bytes: Mapped[int | None]
+        configured: Mapped[bool]
+        used_at: Mapped[int]
+        forget_xid: Mapped[int | None]
+        backlog: Mapped[int]
+        dropped: Mapped[int]
+        heard_id: Mapped[int]
+
+    @hybrid_property
+    def is_paused(self) -> bool:
+        """Whether the channel is not served until it is resumed."""
+        return self.paused_at is not None
+
+    @is_paused.inplace.expression
+    @classmethod
+    def _is_paused_expression(cls) -> ColumnElement[bool]:
+        return cls.paused_at.is_not(None)
+
+
+class ContentMixin(FairqueueMixin):
+    """A message's content, whether the message is waiting or dead.
+
+    Attributes:
+        channel: The channel.
+    """
+
+    __fairqueue_related__: ClassVar[dict[str, Related]] = TO_CHANNEL
+    if TYPE_CHECKING:
+        channel: Mapped[Any]
+        channel_id: Mapped[int]
+        kind: Mapped[str]
+        content: Mapped[bytes]
+        headers: Mapped[dict[str, Any] | None]
+        key: Mapped[str | None]
+        priority: Mapped[int | None]
+        cost: Mapped[int | None]
+        enqueued_at: Mapped[datetime]
+
+    @hybrid_property
+    def payload(self) -> Any:
+        """The content read as JSON; in a query ``convert_from(content, 'UTF8')::jsonb``, taken apart like any JSONB.
+
+        Only for messages whose codec writes JSON: a query that reads the payload of another fails.
+
+        Raises:
+            PayloadError: The content is not JSON.
+        """
+        return _JSON.decode(self.content)
+
+    @payload.inplace.expression
+    @classmethod
+    def _payload_expression(cls) -> ColumnElement[Any]:
+        return cast(func.convert_from(cls.content, literal_column("'UTF8'")), JSONB)
+
+
+@of_table("fq_message", "use queue.enqueue(session, ...) to add one, queue.cancel(session, message_id) to withdraw one")
+class MessageMixin(ContentMixin):
+    """A unit of work, from enqueue to completion.
+
+    ``dequeue_at`` orders the messages of the channel. It is when the message is due, in microseconds since the epoch.
+    Of a message with a ``priority`` that is due, it is minus the priority, or a time that is earlier by what its
+    channel's policy makes of the priority. ``returned_at`` is since when it is ready again. ``delivered_at`` is kept
+    where the queue records its history. ``group_id`` is the group that it is a member of. ``key_outlives`` is true
+    where a period of its key is counted from its end. A message that is ``cancelled`` was cancelled while a consumer
+    had leased it.
+
+    Attributes:
+        lease: The lease under which a consumer holds the message, or None.
+
+    Example:
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload={"file": "a.pdf"}).message_id
+        >>> with Session(engine) as session:
+        ...     message = session.get(Message, message_id)
+        ...     print(message.channel.name, message.kind, message.attempts)
+        customer-7 default 0
+    """
+
+    __fairqueue_related__: ClassVar[dict[str, Related]] = {
+        **TO_CHANNEL,
+        "lease": Related("fq_lease", own="lease_id", other="id", foreign_key_here=True),
+    }
+    if TYPE_CHECKING:
+        lease: Mapped[Any]
+        id: Mapped[int]
+        dequeue_at: Mapped[int]
+        attempts: Mapped[int]
+        max_attempts: Mapped[int]
+        deliveries: Mapped[int]
+        lease_id: Mapped[int | None]
+        slots: Mapped[int]
+        error: Mapped[str | None]
+        delivered_at: Mapped[datetime | None]
+        returned_at: Mapped[datetime | None]
+        cancelled: Mapped[bool]
+        group_id: Mapped[UUID | None]
+        key_outlives: Mapped[bool | None]
+
+    @hybrid_property
+    def due_at(self) -> datetime | None:
+        """The instant before which the message is not delivered; None for one that is due and has a priority."""
+        return instant(self.dequeue_at) if self.dequeue_at >= 0 else None
+
+    @due_at.inplace.expression
+    @classmethod
+    def _due_at_expression(cls) -> ColumnElement[datetime | None]:
+        return type_coerce(case((cls.dequeue_at >= 0, cls.dequeue_at)), Instant)
+
+
+@of_table("fq_dead_letter", "use queue.bury(session, delivery, reason=...) to make one")
+class DeadLetterMixin(ContentMixin):
+    """A message that will not be tried again, whole, with the reason.
+
+    Example:
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload={"number": "555"}).message_id
+        >>> queue.bury(engine, queue.dequeue(engine), reason="there is no such number")
+        >>> with Session(engine) as session:
+        ...     letter = session.get(DeadLetter, message_id)
+        ...     print(letter.channel.name, letter.reason, letter.payload)
+        customer-7 there is no such number {'number': '555'}
+    """
+
+    if TYPE_CHECKING:
+        message_id: Mapped[int]
+        queue: Mapped[str]
+        attempts: Mapped[int]
+        max_attempts: Mapped[int]
+        deliveries: Mapped[int]
+        reason: Mapped[str]
+        error: Mapped[str | None]
+        died_at: Mapped[datetime]
+
+
+@of_table("fq_lease", "queue.dequeue(engine, ...) makes leases, queue.extend(engine, delivery) extends them")
+class LeaseMixin(FairqueueMixin):
+    """A consumer's lease of messages, until ``expires_at``; ``epoch`` is the value of :class:`EpochMixin` then.
+
+    Attributes:
+        messages: The messages held under the lease.
+
+    Example:
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
+        >>> [delivery] = queue.dequeue(engine)
+        >>> with Session(engine) as session:
+        ...     print(session.get(Lease, delivery.lease.id).consumer == delivery.lease.consumer)
+        True
+    """
+
+    __fairqueue_related__: ClassVar[dict[str, Related]] = {
+        "messages": Related("fq_message", own="id", other="lease_id", many=True)
+    }
+    if TYPE_CHECKING:
+        messages: Mapped[list[Any]]
+        id: Mapped[int]
+        queue: Mapped[str]
+        consumer: Mapped[str]
+        expires_at: Mapped[datetime]
+        waiting_until: Mapped[datetime | None]
+        epoch: Mapped[int]
+
+
+@of_table("fq_key_period", "queue.enqueue(session, ..., key=..., unique_for=...) writes it")
+class KeyPeriodMixin(FairqueueMixin):
+    """A key that stays taken until ``expires_at``, also when its message has ended.
+
+    ``expires_at`` is None while the period has not begun, because it is counted from the end of its message.
+    Housekeeping deletes the row afterwards.
+
+    Example:
+        >>> hour = timedelta(hours=1)
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, key="report", unique_for=hour)
+        >>> with Session(engine) as session:
+        ...     print(session.scalars(select(KeyPeriod.key).where(KeyPeriod.queue == queue.name)).all())
+        ['report']
+    """
+
+    if TYPE_CHECKING:
+        queue: Mapped[str]
+        channel: Mapped[str]
+        key: Mapped[str]
+        message_id: Mapped[int]
+        unique_for: Mapped[timedelta]
+        expires_at: Mapped[datetime | None]
+
+
+@of_table("fq_plan", "use queue.plans.configure(session, name, ...)")
+class PlanMixin(FairqueueMixin):
+    """A plan of a queue: a policy with a name, and how far its last change has come.
+
+    ``policy`` has the fields of a policy by the names of the columns of :class:`ChannelStateMixin`, ``rate_interval``
+    in microseconds. ``spread_after`` is the last channel that the change was brought to; None: to all.
+
+    Example:
+        >>> queue.plans.configure(engine, "gold", weight=3)
+        >>> with Session(engine) as session:
+        ...     print(session.get(Plan, (queue.name, "gold")).policy["weight"])
+        3
+    """
+
+    if TYPE_CHECKING:
+        queue: Mapped[str]
+        name: Mapped[str]
+        policy: Mapped[dict[str, Any]]
+        revision: Mapped[int]
+        spread_after: Mapped[int | None]
+        spread_again: Mapped[list[int] | None]
+        spread_at: Mapped[datetime]
+
+
+@of_table("fq_channel_plan", "use queue.configure_channel(session, channel, plan=...)")
+class ChannelPlanMixin(FairqueueMixin):
+    """The plan that a channel follows, and the columns of its policy that were configured for it alone.
+
+    A channel has a row if it follows a plan, or was configured by itself; ``plan`` None: it follows none. ``revision``
+    is that of the plan whose values the state of the channel has.
+
+    Example:
+        >>> queue.plans.configure(engine, "gold", weight=3)
+        >>> queue.configure_channel(engine, "customer-7", plan="gold")
+        >>> with Session(engine) as session:
+        ...     print(session.scalars(select(ChannelPlan.plan).where(ChannelPlan.queue == queue.name)).all())
+        ['gold']
+    """
+
+    if TYPE_CHECKING:
+        channel_id: Mapped[int]
+        queue: Mapped[str]
+        plan: Mapped[str | None]
+        overridden: Mapped[list[str]]
+        revision: Mapped[int]
+
+
+@of_table("fq_limit", "use queue.limits.configure(session, name, ...)")
+class LimitMixin(FairqueueMixin):
+    """A shared limit: what several queues together may have out, and at which rate they may take.
+
+    Example:
+        >>> queue.limits.configure(engine, "mail", max_concurrency=3)
+        >>> with Session(engine) as session:
+        ...     print(session.get(Limit, "mail").max_concurrency)
+        3
+    """
+
+    if TYPE_CHECKING:
+        name: Mapped[str]
+        max_concurrency: Mapped[int | None]
+        rate_interval: Mapped[timedelta]
+        rate_burst: Mapped[int]
+
+
+@of_table("fq_group", "queue.group makes groups, and workers finish them")
+class GroupMixin(FairqueueMixin):
+    """A group of messages, with the counts of its members that workers have folded.
+
+    What has happened since stands in the notes: ``queue.groups.status`` adds both. ``message_id`` is the message that
+    followed it at ``finished_at``.
+
+    Example:
+        >>> with Session(engine) as session, session.begin():
+        ...     with queue.group(session) as group:
+        ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
+        >>> with Session(engine) as session:
+        ...     print(session.get(Group, group.id).queue == queue.name)
+        True
+    """
+
+    if TYPE_CHECKING:
+        group_id: Mapped[UUID]
+        queue: Mapped[str]
+        added: Mapped[int]
+        done: Mapped[int]
+        failed: Mapped[int]
+        cancelled: Mapped[int]
+        created_at: Mapped[datetime]
+        created_xid: Mapped[int]
+        due_at: Mapped[datetime | None]
+        finished_at: Mapped[datetime | None]
+        message_id: Mapped[int | None]
+        problem: Mapped[str | None]
+        waits: Mapped[int]
+
+
+@of_table("fq_result", "use queue.configure(session, result_retention=...) and queue.result(session, ...)")
+class ResultMixin(FairqueueMixin):
+    """The result of a message that has ended, kept until ``expires_at``.
+
+    ``outcome`` is "completed": ``content`` is what its handler returned, encoded as payloads are, None for None;
+    "unkept": ``problem`` says why it is not kept; or "cancelled". ``queue.result`` reads it.
+
+    Example:
+        >>> queue.configure(engine, result_retention=timedelta(hours=1))
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=20).message_id
+        >>> queue.complete(engine, queue.dequeue(engine), result=21)
+        >>> with Session(engine) as session:
+        ...     print(session.get(Result, message_id).content)
+        b'21'
+    """
+
+    if TYPE_CHECKING:
+        message_id: Mapped[int]
+        queue: Mapped[str]
+        channel: Mapped[str]
+        kind: Mapped[str]
+        outcome: Mapped[str]
+        content: Mapped[bytes | None]
+        problem: Mapped[str | None]
+        finished_at: Mapped[datetime]
+        expires_at: Mapped[datetime]
+
+
+@of_table("fq_schedule", "queue.schedules.set, remove and pause change schedules")
+class ScheduleMixin(FairqueueMixin):
+    """A schedule of a channel: what it enqueues, and when.
+
+    Every slot up to ``done_until`` is done: run, or passed over by the rule of ``catch_up``. ``next_at`` is the slot
+    after it, as the worker that planned it last found it; at ``due_at`` workers look at the schedule again.
+    ``revision`` grows with each change that makes an earlier plan wrong.
+
+    Example:
+        >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *")
+        >>> with Session(engine) as session:
+        ...     print(session.scalars(select(Schedule.cron).where(Schedule.queue == queue.name)).all())
+        ['0 3 * * *']
+    """
+
+    if TYPE_CHECKING:
+        id: Mapped[int]
+        queue: Mapped[str]
+        channel: Mapped[str]
+        name: Mapped[str]
+        cron: Mapped[str | None]
+        timezone: Mapped[str | None]
+        every: Mapped[timedelta | None]
+        catch_up: Mapped[str]
+        jitter: Mapped[timedelta]
+        kind: Mapped[str]
+        content: Mapped[bytes]
+        headers: Mapped[dict[str, Any] | None]
+        max_attempts: Mapped[int]
+        policy: Mapped[dict[str, Any] | None]
+        in_code: Mapped[bool]
+        revision: Mapped[int]
+        anchor_at: Mapped[datetime]
+        done_until: Mapped[datetime]
+        next_at: Mapped[datetime | None]
+        due_at: Mapped[datetime | None]
+        paused_at: Mapped[datetime | None]
+        last_slot_at: Mapped[datetime | None]
+        last_run_at: Mapped[datetime | None]
+        last_message_id: Mapped[int | None]
+        problem: Mapped[str | None]
+        problem_at: Mapped[datetime | None]
+        created_at: Mapped[datetime]
+        changed_at: Mapped[datetime]
+
+
+@of_table("fq_history", "attempts are recorded after queue.configure(session, history=True)", key=("id",))
+class HistoryMixin(FairqueueMixin):
+    """An attempt that has ended.
+
+    A queue records its attempts after ``queue.configure(session, history=True)``, and whole days of them are pruned.
+    The table is partitioned by the day of ``finished_at``: a query with limits on it reads those days only. Ids commit
+    out of order: a reader that follows the history continues after the last (recorded_xid, id), and stays below the
+    transactions that are still open (``pg_snapshot_xmin``).
+
+    ``outcome`` is "completed", "retried", "released", "buried", "expired" (its lease ended) or "cancelled".
+    ``cost`` is what its consumer said that it cost, else what the channel was charged when it began.
+    ``group_id`` is the group of its message.
+
+    Example:
+        >>> queue.configure(engine, history=True)
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
+        >>> queue.complete(engine, queue.dequeue(engine))
+        >>> with Session(engine) as session:
+        ...     print(session.scalars(select(History.outcome).where(History.message_id == message_id)).all())
+        ['completed']
+    """
+
+    if TYPE_CHECKING:
+        id: Mapped[int]
+        queue: Mapped[str]
+        channel_id: Mapped[int]
+        channel: Mapped[str]
+        message_id: Mapped[int]
+        kind: Mapped[str]
+        consumer: Mapped[str | None]
+        attempt: Mapped[int]
+        enqueued_at: Mapped[datetime]
+        ready_at: Mapped[datetime]
+        started_at: Mapped[datetime]
+        finished_at: Mapped[datetime]
+        outcome: Mapped[str]
+        error: Mapped[str | None]
+        recorded_xid: Mapped[int]
+        cost: Mapped[int]
+        group_id: Mapped[UUID | None]
+
+    @hybrid_property
+    def wait(self) -> timedelta:
+        """The time for which the message was ready before the attempt began."""
+        return self.started_at - self.ready_at
+
+    @wait.inplace.expression
+    @classmethod
+    def _wait_expression(cls) -> ColumnElement[timedelta]:
+        return _between(cls.ready_at, cls.started_at)
+
+    @hybrid_property
+    def duration(self) -> timedelta:
+        """The duration of the attempt."""
+        return self.finished_at - self.started_at
+
+    @duration.inplace.expression
+    @classmethod
+    def _duration_expression(cls) -> ColumnElement[timedelta]:
+        return _between(cls.started_at, cls.finished_at)
+
+
+@of_table("fq_pruned_history", "the housekeeping of the queues' history writes it")
+class PrunedHistoryMixin(FairqueueMixin):
+    """Record of attempts that housekeeping removed from the history: a row a time and day.
+
+    ``(recorded_xid, history_id)`` is the last of these attempts: a reader that had read up to it has missed nothing.
+
+    Example:
+        >>> with Session(engine) as session:
+        ...     print(session.scalars(select(PrunedHistory.finished_until)).all())
+        []
+    """
+
+    if TYPE_CHECKING:
+        id: Mapped[int]
+        finished_from: Mapped[datetime]
+        finished_until: Mapped[datetime]
+        recorded_xid: Mapped[int]
+        history_id: Mapped[int]
+        pruned_at: Mapped[datetime]
+
+
+def _between(earlier: Any, later: Any) -> ColumnElement[timedelta]:
+    return type_coerce(type_coerce(later, BigInteger) - type_coerce(earlier, BigInteger), Duration)
