@@ -20,7 +20,7 @@ from sqlalchemy_fairqueue.database import stats_by_queue
 from sqlalchemy_fairqueue.database.engines import run
 from sqlalchemy_fairqueue.figures import age, channel_waits
 from sqlalchemy_fairqueue.texts import clean
-from sqlalchemy_fairqueue.values import ChannelStats, QueueStats, Wait
+from sqlalchemy_fairqueue.values import ChannelStats, QueueStats
 
 MAX_CHANNELS = 100_000
 """Most channels that one call of the library returns."""
@@ -81,7 +81,7 @@ def queue_row(stats: QueueStats, now: datetime) -> list[Text]:
     ]
 
 
-def channel_row(stats: ChannelStats, wait: Wait | None, now: datetime) -> list[Text]:
+def channel_row(stats: ChannelStats, now: datetime) -> list[Text]:
     """A channel as a row of the table of channels."""
     backlog = f"{stats.backlog:,}/{stats.max_backlog:,}" if stats.max_backlog else None
     limit = f"{stats.current_concurrency:,}/{stats.max_concurrency:,}" if stats.max_concurrency else None
@@ -98,7 +98,7 @@ def channel_row(stats: ChannelStats, wait: Wait | None, now: datetime) -> list[T
         cell(stats.dropped),
         cell(stats.served_cost or None),
         cell(age(stats.oldest_ready_at, now)),
-        *map(cell, wait_cells(wait)),
+        *map(cell, wait_cells(stats.wait)),
         cell(stats.plan),
         Text("set aside", style="red") if stats.problem else paused_text(stats.paused_at),
     ]
@@ -114,10 +114,12 @@ def queue_document(stats: QueueStats, now: datetime) -> dict[str, object]:
     return asdict(stats) | {"rate": rate_document(stats.rate), "oldest_ready_seconds": age(stats.oldest_ready_at, now)}
 
 
-def channel_document(stats: ChannelStats, wait: Wait | None, now: datetime) -> dict[str, object]:
+def channel_document(stats: ChannelStats, now: datetime) -> dict[str, object]:
     """A channel as a JSON document."""
     derived = {"rate": rate_document(stats.rate), "oldest_ready_seconds": age(stats.oldest_ready_at, now)}
-    return asdict(stats) | derived | wait_document(wait)
+    document = asdict(stats) | derived | wait_document(stats.wait)
+    del document["wait"]
+    return document
 
 
 def stats(options: Options) -> Result:
@@ -165,15 +167,15 @@ def channels(
                 for one in queues
             ],
         )  # fmt: skip
-        for queue, (found, waits) in zip(queues, pages, strict=True):
+        for queue, (found, page) in zip(queues, pages, strict=True):
             if channel is not None and not found and not busy:
                 raise channel_not_found(queue, channel)
-            page, rest = found[:limit], found[limit:]
-            documents += [channel_document(one, waits.get(one.channel), now) for one in page]
+            rest = found[limit:]
+            documents += [channel_document(one, now) for one in page]
             more = more or bool(rest)
             if len(queues) > 1:
                 parts.append(Text(f"queue {clean(queue.name)}", style="bold underline"))
-            rows = [channel_row(one, waits.get(one.channel), now) for one in page]
+            rows = [channel_row(one, now) for one in page]
             parts.append(
                 text_table(CHANNEL_COLUMNS, rows) if rows else Text("no busy channels" if busy else "no channels")
             )

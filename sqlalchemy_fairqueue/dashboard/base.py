@@ -24,7 +24,7 @@ from sqlalchemy_fairqueue.dashboard.rendering import name_text, rendered
 from sqlalchemy_fairqueue.dashboard.words import reason_detail, shares_of, waits_words
 from sqlalchemy_fairqueue.database import Target
 from sqlalchemy_fairqueue.figures import figures_now
-from sqlalchemy_fairqueue.values import tenant_of
+from sqlalchemy_fairqueue.values import with_waits
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.dashboard.access import Access, Authorize
     from sqlalchemy_fairqueue.dashboard.reading import Reading
     from sqlalchemy_fairqueue.dashboard.words import Share
-    from sqlalchemy_fairqueue.figures import Figures, QueueFigures, Tenant
-    from sqlalchemy_fairqueue.values import ChannelStats
+    from sqlalchemy_fairqueue.figures import Figures, QueueFigures
+    from sqlalchemy_fairqueue.values import ChannelDemand, ChannelStats
 
 DONE = {
     "pause": "Paused.",
@@ -93,22 +93,32 @@ class Row:
 
     Attributes:
         queue: Its queue.
-        tenant: The tenant.
+        channel: The tenant.
         waits: Its waits in the past in seconds, the oldest first.
         period: The time that these span.
         served: Its part of the messages that were served lately. None: it is not known.
     """
 
     queue: QueueFigures
-    tenant: Tenant
+    channel: ChannelDemand
     waits: Sequence[float] = ()
     period: timedelta | None = None
     served: float | None = None
 
     @property
+    def waited(self) -> timedelta | None:
+        """How long it waits. None: nothing is ready."""
+        return self.queue.waited(self.channel)
+
+    @property
+    def entitled(self) -> float | None:
+        """The part that its weight entitles it to, 0 to 1. None: something of its own holds it back."""
+        return self.queue.contention.entitled(self.channel) if self.channel.competes else None
+
+    @property
     def detail(self) -> str:
         """The figures of what holds it up."""
-        return reason_detail(self.tenant, self.queue)
+        return reason_detail(self.channel, self.queue)
 
     @property
     def waits_words(self) -> str:
@@ -118,7 +128,7 @@ class Row:
     @property
     def shares(self) -> Sequence[Share]:
         """Its shares of what the queue shares, that by which it is fair first."""
-        return shares_of(self.tenant, self.queue, self.served)
+        return shares_of(self.channel, self.queue, self.served)
 
     @property
     def completed_per_second(self) -> float | None:
@@ -126,7 +136,7 @@ class Row:
         queue = self.queue
         if queue.completed_per_second is None or not queue.completed:
             return queue.completed_per_second
-        return queue.completed_by_channel.get(self.tenant.channel, 0) / queue.completed * queue.completed_per_second
+        return queue.completed_by_channel.get(self.channel.channel, 0) / queue.completed * queue.completed_per_second
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,15 +184,16 @@ class PageBase:
         """
         if self.reading.figures.are_kept_longer:
             queue = await self._queue_now(queue, [channel])
-        listed = next((one for one in queue.tenants if one.channel == channel), None)
+        listed = next((one for one in queue.contention.channels if one.channel == channel), None)
         if listed is not None:
             return self.row(queue, listed, figures)
         stats = await self.channel_stats(queue.name, channel)
         if stats is None:
             return None
-        return self.row(queue, tenant_of(queue.stats, queue.contention, queue.limits, stats, figures.at), figures)
+        [found] = with_waits(queue.stats, queue.contention, queue.limits, [stats], figures.at)
+        return self.row(queue, found, figures)
 
-    async def tenants_now(self, queues: Iterable[QueueFigures]) -> list[tuple[QueueFigures, Tenant]]:
+    async def tenants_now(self, queues: Iterable[QueueFigures]) -> list[tuple[QueueFigures, ChannelDemand]]:
         """The tenants that queues list, with the reasons of this moment, read once for all viewers.
 
         Those that wait come first, the longest first, then the others, the most messages out first. Where the figures
@@ -206,8 +217,8 @@ class PageBase:
         found = []
         for queue, listed in zip(now, map(frozenset, names), strict=True):
             # Further ones have messages of the queue, and nothing else is known of them.
-            found += [(queue, one) for one in queue.tenants if one.channel in listed]
-        return sorted(found, key=lambda one: suffering(one[1]))
+            found += [(queue, one) for one in queue.contention.channels if one.channel in listed]
+        return sorted(found, key=lambda one: suffering(*one))
 
     async def _queue_now(self, queue: QueueFigures, channels: Sequence[str]) -> QueueFigures:
         """Figures of a queue that are of this moment for some channels.
@@ -241,13 +252,13 @@ class PageBase:
         self._wanted[queue] = dict(list(found.items())[-_MOST_WANTED:])
         return list(self._wanted[queue])
 
-    def row(self, queue: QueueFigures, tenant: Tenant, figures: Figures) -> Row:
+    def row(self, queue: QueueFigures, channel: ChannelDemand, figures: Figures) -> Row:
         """A tenant of the figures with its past."""
         shared = self.reading.figures
-        waits = shared.past_waits(queue.name, tenant.channel)
+        waits = shared.past_waits(queue.name, channel.channel)
         points = shared.past(queue.name)[-len(waits) :] if waits else ()
-        served = shared.served(queue.name, tenant.channel)
-        return Row(queue, tenant, waits, figures.at - points[0].at if points else None, served)
+        served = shared.served(queue.name, channel.channel)
+        return Row(queue, channel, waits, figures.at - points[0].at if points else None, served)
 
     async def channel_stats(self, queue: str, channel: str) -> ChannelStats | None:
         """A tenant, a moment old at most."""
@@ -341,17 +352,22 @@ class PageBase:
         return Target(self.reading.schema, queue)
 
 
-def suffering(tenant: Tenant) -> tuple[bool, float, int, str]:
+def suffering(queue: QueueFigures, channel: ChannelDemand) -> tuple[bool, float, int, str]:
     """The key by which tenants are sorted."""
-    wait = tenant.wait.total_seconds() if tenant.wait else 0.0
-    return tenant.wait is None, -wait, -tenant.demand.leased, tenant.channel
+    waited = queue.waited(channel)
+    return waited is None, -(waited.total_seconds() if waited else 0.0), -channel.leased, channel.channel
 
 
 def suffering_most(queues: Collection[QueueFigures], most: int) -> Collection[QueueFigures]:
     """The queues of so many tenants that wait longest, or all queues if they are few."""
     if len(queues) <= most:
         return queues
-    waiting = ((suffering(one), queue) for queue in queues for one in queue.tenants if one.wait is not None)
+    waiting = (
+        (suffering(queue, one), queue)
+        for queue in queues
+        for one in queue.contention.channels
+        if one.oldest_ready_at is not None
+    )
     longest = nsmallest(most, waiting, key=itemgetter(0))
     return {queue.name: queue for _, queue in longest}.values()
 

@@ -24,8 +24,7 @@ from sqlalchemy_fairqueue.dashboard.rendering import payload_text
 from sqlalchemy_fairqueue.dashboard.timelines import ENDED, ended_timeline, timeline, trace_link
 from sqlalchemy_fairqueue.dashboard.words import headline, queue_state
 from sqlalchemy_fairqueue.errors import NotGranted
-from sqlalchemy_fairqueue.figures import Reason
-from sqlalchemy_fairqueue.values import check_name
+from sqlalchemy_fairqueue.values import Reason, check_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -35,8 +34,8 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from sqlalchemy_fairqueue.dashboard.access import Access
-    from sqlalchemy_fairqueue.figures import Figures, QueueFigures, Tenant
-    from sqlalchemy_fairqueue.values import DeadLetterGroup, ScheduleInfo
+    from sqlalchemy_fairqueue.figures import Figures, QueueFigures
+    from sqlalchemy_fairqueue.values import ChannelDemand, DeadLetterGroup, ScheduleInfo
 
 GROUPED = 10_000
 """Dead letters that are grouped by their errors, the newest."""
@@ -60,7 +59,7 @@ class Pages(GroupPages, PlanPages):
         access, figures = await self.begin(request)
         found = await self.tenants_now(suffering_most(figures.queues.values(), _SUFFERING))
         listed = queue_page(request, list(figures.queues.values()))
-        waiting = [each for each in found if each[1].wait is not None]
+        waiting = [each for each in found if each[1].oldest_ready_at is not None]
         health = self.reading.latest_health()
         snapshots = [one for one in health.findings if one.check == "snapshots" and one.level] if health else []
         return self.answer(
@@ -247,7 +246,7 @@ class Pages(GroupPages, PlanPages):
             return (), str(error)
 
 
-def _newest(found: Iterable[tuple[QueueFigures, Tenant]], figures: Figures) -> datetime | None:
+def _newest(found: Iterable[tuple[QueueFigures, ChannelDemand]], figures: Figures) -> datetime | None:
     """When the reasons of tenants were read, where that was after the figures."""
     newest = max((queue.at for queue, _ in found), default=figures.at)
     return newest if newest > figures.at else None

@@ -224,4 +224,4 @@ def effect(queue: QueueFigures, stats: ChannelStats, changes: Mapping[str, Any])
 
 
 def _competes(queue: QueueFigures, stats: ChannelStats) -> bool:
-    return any(one.channel == stats.channel and one.entitled is not None for one in queue.tenants)
+    return any(one.channel == stats.channel and one.competes for one in queue.contention.channels)

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.cli.formats import format_duration, plural
 from sqlalchemy_fairqueue.dashboard.rendering import percent_text
-from sqlalchemy_fairqueue.figures import Reason
+from sqlalchemy_fairqueue.values import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from sqlalchemy_fairqueue.figures import Figures, QueueFigures, Tenant
+    from sqlalchemy_fairqueue.figures import Figures, QueueFigures
+    from sqlalchemy_fairqueue.values import ChannelDemand
 
 _LONG_SECONDS = 60
 _QUEUES = 3
@@ -39,41 +40,43 @@ class Share:
     unknown: str = ""
 
 
-def reason_detail(tenant: Tenant, queue: QueueFigures) -> str:  # noqa: C901, PLR0911, PLR0912 - one case a reason
+def reason_detail(channel: ChannelDemand, queue: QueueFigures) -> str:  # noqa: C901, PLR0911, PLR0912 - one case a reason
     """The figures of what holds a tenant up."""
-    demand, stats = tenant.demand, queue.stats
-    match tenant.reason:
+    stats, until = queue.stats, channel.wait and channel.wait.until
+    match channel.reason:
         case Reason.QUEUE_PAUSED:
             return f"the queue is paused since {_clock(stats.paused_at)}"
         case Reason.PAUSED:
-            return f"paused since {_clock(demand.paused_at)}"
+            return f"paused since {_clock(channel.paused_at)}"
         case Reason.NO_CONSUMER:
             return "no consumer has a lease: is a worker running?"
         case Reason.OWN_LIMIT:
-            return f"{demand.current_concurrency:,} of the {demand.max_concurrency:,} messages it may have out are out"
+            return (
+                f"{channel.current_concurrency:,} of the {channel.max_concurrency:,} messages it may have out are out"
+            )
         case Reason.RATE:
-            wait = max(tenant.until - queue.at, queue.at - queue.at) if tenant.until else None
-            rate = demand.rate.per_time() if demand.rate else ""
+            wait = max(until - queue.at, queue.at - queue.at) if until else None
+            rate = channel.rate.per_time() if channel.rate else ""
             return f"its rate of {rate} allows the next message in {format_duration(wait)}" if wait else rate
         case Reason.QUEUE_LIMIT:
             return f"{stats.current_concurrency or 0:,} of the {stats.max_concurrency:,} messages of the queue are out"
         case Reason.QUEUE_RATE:
-            wait = max(tenant.until - queue.at, queue.at - queue.at) if tenant.until else None
+            wait = max(until - queue.at, queue.at - queue.at) if until else None
             rate = f" of {stats.rate.per_time()}" if stats.rate else ""
             return f"the queue's rate{rate} allows the next message in {format_duration(wait)}" if wait else rate
         case Reason.SHARED_LIMIT | Reason.SHARED_RATE:
-            return _shared(tenant, queue)
+            return _shared(channel, queue)
         case Reason.CAPACITY:
             if not queue.contention.leased:
                 return "no consumer has taken a message yet: it comes with the next dequeue of one that knows its kind"
-            used = f"{percent_text(tenant.used)} of the {share_of(queue)}"
+            used = f"{percent_text(queue.contention.used(channel))} of the {share_of(queue)}"
             return (
-                f"it has its share, {used}, and more work: {demand.leased:,} out, {demand.ready:,} ready; add workers"
+                f"it has its share, {used}, and more work: {channel.leased:,} out, {channel.ready:,} ready; add workers"
             )
         case Reason.TURN:
             return f"{plural(queue.contention.leased, 'message')} of the queue are out"
         case Reason.SCHEDULED:
-            return f"{plural(demand.scheduled, 'message')} for later"
+            return f"{plural(channel.scheduled, 'message')} for later"
         case None:
             return "nothing waits"
 
@@ -83,23 +86,24 @@ def share_of(queue: QueueFigures) -> str:
     return _MESSAGES_OUT if queue.contention.served_cost is None else _served(queue)
 
 
-def shares_of(tenant: Tenant, queue: QueueFigures, served: float | None = None) -> tuple[Share, ...]:
+def shares_of(channel: ChannelDemand, queue: QueueFigures, served: float | None = None) -> tuple[Share, ...]:
     """The shares of a tenant: by cost or seconds, where the queue is fair by these, and by messages, out and served.
 
     Args:
-        tenant: The tenant.
+        channel: The tenant.
         queue: Its queue.
         served: Its part of the messages that were served lately. None: it is not known.
     """
     lately = () if served is None else (Share(served, "messages that were served lately", "messages served"),)
+    share, cost_share = queue.contention.share(channel), queue.contention.cost_share(channel)
     if queue.fair_by == "messages":
-        return (Share(tenant.share, _MESSAGES_OUT), *lately)
+        return (Share(share, _MESSAGES_OUT), *lately)
     unknown = ""
-    if tenant.cost_share is None:
+    if cost_share is None:
         unknown = "nothing with a cost ended lately" if queue.records_history else "the queue records no history"
     return (
-        Share(tenant.cost_share, _served(queue), queue.fair_by, unknown),
-        Share(tenant.share, _MESSAGES_OUT, "messages"),
+        Share(cost_share, _served(queue), queue.fair_by, unknown),
+        Share(share, _MESSAGES_OUT, "messages"),
         *lately,
     )
 
@@ -124,8 +128,8 @@ def waits_words(waits: Sequence[float], period: timedelta | None) -> str:
     return f"wait in the last {format_duration(period)}: from {first} to {last}, {most} at most"
 
 
-def _shared(tenant: Tenant, queue: QueueFigures) -> str:
-    held = tenant.waits_for
+def _shared(channel: ChannelDemand, queue: QueueFigures) -> str:
+    held = channel.wait
     limit = next((one for one in queue.limits if held and one.name == held.limit), None)
     if held is None or limit is None:
         return ""

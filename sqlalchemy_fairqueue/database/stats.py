@@ -13,15 +13,14 @@ from sqlalchemy_fairqueue.database.policies import fields_of_columns
 from sqlalchemy_fairqueue.times import duration, instant
 from sqlalchemy_fairqueue.values import (
     TAKERS,
-    ChannelContention,
     ChannelDemand,
     ChannelStats,
+    Competition,
     ConsumerInfo,
-    Contender,
     Contention,
+    QueueCapacity,
     QueueStats,
     Rate,
-    Rival,
     policy_values,
 )
 
@@ -180,80 +179,62 @@ def _demand(row: Row) -> ChannelDemand:
     return ChannelDemand(rate=rate, **{name: row[name] for name in _DEMAND})
 
 
-def channel_contention(
-    connection: Connection, target: Target, channel: str, *, scan: int = COMPETING, count: int = COUNTED
-) -> ChannelContention:
-    """What a channel, which is there, competes with, and what else holds it back.
-
-    It reads *scan* channels with messages out, ready channels and signals at most, and counts *count* messages out.
-    """
-    # One more than a wait names: the channel itself may be among them.
-    rows = _channel_rows(connection, target, [channel], limit=TAKERS + 1, scan=scan, count=count)
-    return replace(_contention_with(target, rows), contender=replace(_contender(rows[0]), channel=channel))
-
-
-def channel_contentions(
-    connection: Connection, target: Target, channels: Sequence[str], *, rivals: int
-) -> list[ChannelContention]:
-    """The same for each of several channels that is there, by one reading, with up to so many rivals."""
-    rows = _channel_rows(connection, target, list(channels), limit=rivals)
-    found = [_contender(row) for row in rows if row["own"] and row["channel"] is not None]
-    if not found:
-        return []
-    # They compete with the same channels, so that these are made once.
-    first = _contention_with(target, rows)
-    return [replace(first, contender=one) for one in found]
-
-
-def _channel_rows(
+def competition(
     connection: Connection,
     target: Target,
-    channels: list[str],
+    channels: Sequence[str],
     *,
-    limit: int,
+    rivals: int = TAKERS + 1,
     scan: int = COMPETING,
     count: int = COUNTED,
-) -> Sequence[Row]:
-    parameters = {"channels": channels, "limit": limit, "scan": scan, "count": count}
-    doing = f"read what channels of queue {target.queue!r} compete with"
-    return target.read(connection, "fq_channel_contention", doing, **parameters)
+) -> tuple[QueueCapacity, Competition, list[ChannelDemand]]:
+    """Return what holds a queue and some of its channels back, by a reading that does not grow with the queue.
 
+    It reads *scan* channels with messages out, ready channels and signals at most, and counts *count* messages out.
 
-def _contender(row: Row) -> Contender:
-    return Contender(
-        channel=row["channel"] or "",
-        leased=row["leased"],
-        weight=row["weight"] or 1,
-        paused_at=row["paused_at"],
-        current_concurrency=row["current_concurrency"] or 0,
-        max_concurrency=row["max_concurrency"],
-        rate=Rate.of(duration(row["rate_interval"] or 0), row["rate_burst"]),
-        rate_allows_at=row["rate_allows_at"],
-        served_cost=row["served_cost"],
-        backlog=row["backlog"] or 0,
-        oldest_ready_at=row["oldest_ready_at"],
-        last_dequeue_at=row["last_dequeue_at"],
+    Returns:
+        What holds the queue back; the channels with the most messages out, up to *rivals*, without
+            what waits in them; and those of *channels* that
+        exist. Of these the messages due later are not counted: they are among the ready ones where any is ready.
+    """
+    rows = target.read(
+        connection,
+        "fq_channel_contention",
+        f"read what channels of queue {target.queue!r} compete with",
+        channels=list(channels),
+        limit=rivals,
+        scan=scan,
+        count=count,
     )
-
-
-def _contention_with(target: Target, rows: Sequence[Row]) -> ChannelContention:
-    """What the first row's channel competes with."""
     whole = rows[0]
-    return ChannelContention(
+    capacity = QueueCapacity(
         queue=target.queue,
-        contender=_contender(whole),
-        channels=tuple(
-            Rival(row["channel"] or "", row["leased"], row["weight"] or 1) for row in rows if not row["own"]
-        ),
-        leased=whole["messages_out"],
-        rival_weight=whole["rival_weight"],
-        served_cost=whole["queue_cost"],
         paused_at=whole["queue_paused_at"],
-        current_concurrency=whole["queue_concurrency"],
         max_concurrency=whole["queue_max_concurrency"],
+        current_concurrency=whole["queue_concurrency"],
         rate_allows_at=whole["queue_rate_allows_at"],
-        consumers=whole["consumers"],
+        consumers=int(whole["consumers"]),
     )
+    found = Competition(
+        queue=target.queue,
+        channels=tuple(_competitor(row) for row in rows if not row["own"]),
+        rival_weight=whole["rival_weight"],
+        leased=whole["messages_out"],
+        served_cost=whole["queue_cost"],
+    )
+    return capacity, found, [_competitor(row) for row in rows if row["own"] and row["channel"] is not None]
+
+
+def _competitor(row: Row) -> ChannelDemand:
+    # The columns of a channel that has just been deleted are null.
+    known = {"weight": 1, "current_concurrency": 0, "rate_interval": 0, "channel": "", "backlog": 0}
+    given = row | {name: value for name, value in known.items() if row[name] is None}
+    if not row["own"]:
+        # What waits in it was not looked at.
+        given |= {"backlog": 0, "oldest_ready_at": None}
+    is_ready = given["oldest_ready_at"] is not None
+    backlog = given["backlog"]
+    return _demand(given | {"ready": backlog if is_ready else 0, "scheduled": 0 if is_ready else backlog})
 
 
 def consumers(connection: Connection, target: Target, *, limit: int) -> list[ConsumerInfo]:

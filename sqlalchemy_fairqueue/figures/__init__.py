@@ -3,26 +3,19 @@
 They are read in one snapshot and know the time by the database's clock. Nothing here changes or locks anything.
 """
 
-from sqlalchemy_fairqueue.figures.channels import ChannelSample, Sample, messages_of, take_sample
+from sqlalchemy_fairqueue.figures.channels import Sample, messages_of, take_sample
 from sqlalchemy_fairqueue.figures.queues import Figures, QueueFigures, read_figures
 from sqlalchemy_fairqueue.figures.shared import DUTY, PATIENCE_SECONDS, SharedFigures
 from sqlalchemy_fairqueue.figures.times import age
 from sqlalchemy_fairqueue.figures.waits import channel_waits, figures_now
-from sqlalchemy_fairqueue.values.waits import QueueTaker, Reason, Taker, Tenant, Wait
 
 __all__ = [
     "DUTY",
     "PATIENCE_SECONDS",
-    "ChannelSample",
     "Figures",
     "QueueFigures",
-    "QueueTaker",
-    "Reason",
     "Sample",
     "SharedFigures",
-    "Taker",
-    "Tenant",
-    "Wait",
     "age",
     "channel_waits",
     "figures_now",

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database import Target
 from sqlalchemy_fairqueue.database.engines import REPEATABLE_READ, isolate
-from sqlalchemy_fairqueue.figures.times import age
 from sqlalchemy_fairqueue.figures.waits import channel_waits
 
 if TYPE_CHECKING:
@@ -18,36 +17,12 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
     from sqlalchemy_fairqueue.queue import Queue
-    from sqlalchemy_fairqueue.values import ChannelStats, QueueStats, Wait
+    from sqlalchemy_fairqueue.values import ChannelStats, QueueStats
 
 Key = tuple[str, str]
 
 PAGE = 100_000
 """Channels that one statement returns; a queue may have more."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelSample:
-    """A channel, and how it changed since the previous sample.
-
-    Attributes:
-        stats: Its counts.
-        oldest: How long the oldest ready message waits.
-        change: Growth of the number of its messages a second. None: it is the first sample.
-        rate: Completions a second. None: it is the first sample, or its queue records no history.
-        wait: Why it waits. None: it has neither ready nor scheduled messages.
-    """
-
-    stats: ChannelStats
-    oldest: timedelta | None
-    change: float | None
-    rate: float | None
-    wait: Wait | None = None
-
-    @property
-    def messages(self) -> int:
-        """Ready, scheduled and leased."""
-        return messages_of(self.stats)
 
 
 def messages_of(stats: ChannelStats) -> int:
@@ -63,15 +38,28 @@ class Sample:
         at: The instant, by the database's clock.
         since: The time since the previous sample; None: it is the first.
         total: How many channels the queues have, idle ones too.
-        channels: Those that have messages, had some in the previous sample, or completed some since.
+        channels: Those that have messages, had some in the previous sample, or completed some since, with the reasons
+            of their waits.
+        changes: Growth of the number of their messages a second, by queue and channel. Empty: it is the first sample.
+        rates: Completions a second, by queue and channel, of queues that record their history. Empty: as changes.
         snapshot: The snapshot as PostgreSQL writes it.
     """
 
     at: datetime
     since: timedelta | None
     total: int
-    channels: Sequence[ChannelSample]
+    channels: Sequence[ChannelStats]
+    changes: Mapping[Key, float]
+    rates: Mapping[Key, float]
     snapshot: str
+
+    def change(self, stats: ChannelStats) -> float | None:
+        """Return the growth of the number of a channel's messages a second; None in the first sample."""
+        return self.changes.get(_key(stats))
+
+    def rate(self, stats: ChannelStats) -> float | None:
+        """Return a channel's completions a second; None in the first sample, or if its queue records no history."""
+        return self.rates.get(_key(stats))
 
 
 def take_sample(engine: Engine, schema: str | None, queues: Sequence[Queue], previous: Sample | None) -> Sample:
@@ -94,32 +82,23 @@ def take_sample(engine: Engine, schema: str | None, queues: Sequence[Queue], pre
         finished: Mapping[Key, int] = {}
         if previous is not None and since is not None and recorded:
             finished = database.completions(connection, schema, before=previous.snapshot, queues=recorded)
-        earlier = {_key(one.stats): one.messages for one in previous.channels if one.messages} if previous else {}
+        earlier = {_key(one): messages_of(one) for one in previous.channels if messages_of(one)} if previous else {}
         for queue in queues:
             names = [name for of, name in {**earlier, **finished} if of == queue.name and (of, name) not in found]
             found |= {_key(stats): stats for stats in _named_channels(queue, connection, names)}
-        waits = {
-            queue.name: channel_waits(
-                connection,
-                queue,
-                [stats for (of, _), stats in found.items() if of == queue.name],
-                context.at,
-                counts[queue.name],
-            )
-            for queue in queues
-        }
+        channels: list[ChannelStats] = []
+        for queue in queues:
+            of_queue = [stats for (of, _), stats in found.items() if of == queue.name]
+            channels += channel_waits(connection, queue, of_queue, context.at, counts[queue.name])
         connection.rollback()
-    channels = []
-    for stats in found.values():
-        change = rate = None
-        if since is not None:
-            change = (messages_of(stats) - earlier.get(_key(stats), 0)) / since.total_seconds()
-            if stats.queue in recorded:
-                rate = finished.get(_key(stats), 0) / since.total_seconds()
-        wait = waits[stats.queue].get(stats.channel)
-        channels.append(ChannelSample(stats, age(stats.oldest_ready_at, context.at), change, rate, wait))
+    changes: dict[Key, float] = {}
+    rates: dict[Key, float] = {}
+    if since is not None:
+        seconds = since.total_seconds()
+        changes = {key: (messages_of(stats) - earlier.get(key, 0)) / seconds for key, stats in found.items()}
+        rates = {key: finished.get(key, 0) / seconds for key in found if key[0] in recorded}
     total = sum(one.channels for one in counts.values())
-    return Sample(context.at, since, total, channels, context.snapshot)
+    return Sample(context.at, since, total, channels, changes, rates, context.snapshot)
 
 
 def _may_be_busy(stats: QueueStats) -> bool:

@@ -38,11 +38,11 @@ def _leftovers(connection: Connection, queue: Queue, worker: str) -> Leftovers |
     stats = queue.stats(connection)
     if not stats.ready + stats.scheduled + stats.leased:
         return None
-    channels = queue.channels(connection, busy=True, limit=_CHANNELS)
+    busy = queue.channels(connection, busy=True, limit=_CHANNELS)
     now = database.now(connection, queue.schema)
     # The worker that has left is not the first reason, but the one where nothing else held them back.
     others = any(one.consumer != worker for one in queue.admin.consumers(connection))
-    waits = channel_waits(connection, queue, channels, now, replace(stats, consumers=max(stats.consumers, 1)))
+    channels = channel_waits(connection, queue, busy, now, replace(stats, consumers=max(stats.consumers, 1)))
     messages: Counter[tuple[Reason, str | None]] = Counter()
     counted: Counter[tuple[Reason, str | None]] = Counter()
     until: dict[tuple[Reason, str | None], datetime] = {}
@@ -50,7 +50,7 @@ def _leftovers(connection: Connection, queue: Queue, worker: str) -> Leftovers |
         if one.scheduled:
             messages[Reason.SCHEDULED, None] += one.scheduled
             counted[Reason.SCHEDULED, None] += 1
-        if one.ready and (wait := waits.get(one.channel)):
+        if one.ready and (wait := one.wait):
             is_free = wait.reason in {Reason.CAPACITY, Reason.TURN}
             reason = (Reason.NO_CONSUMER if is_free and not others else wait.reason, wait.limit)
             messages[reason] += one.ready

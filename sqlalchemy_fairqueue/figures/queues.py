@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.figures.times import age
 from sqlalchemy_fairqueue.queue.base import schema_of
-from sqlalchemy_fairqueue.values import Contention
-from sqlalchemy_fairqueue.values.waits import tenants_of
+from sqlalchemy_fairqueue.values import Contention, with_waits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,8 +19,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.queue import Queue
-    from sqlalchemy_fairqueue.values import ConsumerInfo, FairBy, QueueStats, SharedLimit
-    from sqlalchemy_fairqueue.values.waits import Tenant
+    from sqlalchemy_fairqueue.values import ChannelDemand, ConsumerInfo, FairBy, QueueStats, SharedLimit
 
 SHOWN = 200
 """Channels of each sort that the figures hold, and consumers."""
@@ -35,7 +32,7 @@ class QueueFigures:
     Attributes:
         at: The instant, by the database's clock.
         stats: Its counts.
-        contention: The channels that wait longest and those that hold most.
+        contention: The channels that wait longest and those that hold most, with the reasons of their waits.
         consumers: Its consumers, those with the most messages.
         limits: The shared limits that it draws from.
         fair_by: What its channels get equal parts of.
@@ -78,10 +75,9 @@ class QueueFigures:
         """The wait of the oldest ready message. None: nothing is ready."""
         return age(self.stats.oldest_ready_at, self.at)
 
-    @cached_property
-    def tenants(self) -> tuple[Tenant, ...]:
-        """The channels of the contention with the reasons of their waits, the longest wait first."""
-        return tenants_of(self.stats, self.contention, self.limits, self.at)
+    def waited(self, channel: ChannelDemand) -> timedelta | None:
+        """Return how long the oldest ready message of a channel waits; None if nothing is ready."""
+        return age(channel.oldest_ready_at, self.at)
 
     @property
     def shortfall(self) -> float:
@@ -90,8 +86,15 @@ class QueueFigures:
         Where it stays high while messages are out, capacity goes to others: by a limit, or since handlers of a few
         channels take long.
         """
-        lacking = (one.entitled - (one.used or 0.0) for one in self.tenants if one.wait is not None and one.entitled)
+        contention = self.contention
+        waiting = (one for one in contention.channels if one.oldest_ready_at is not None and one.competes)
+        lacking = (contention.entitled(one) - (contention.used(one) or 0.0) for one in waiting)
         return max((0.0, *lacking))
+
+
+def with_reasons(stats: QueueStats, contention: Contention, limits: Sequence[SharedLimit], now: datetime) -> Contention:
+    """Return a contention whose channels have the reasons of their waits."""
+    return replace(contention, channels=with_waits(stats, contention, limits, contention.channels, now))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +154,9 @@ def read_figures(
         figures = QueueFigures(
             context.at,
             stats[name],
-            contention.get(name)
-            or Contention(queue=name, channels=(), waiting=0, rivals=0, rival_weight=0, leased=0, waits=()),
+            with_reasons(stats[name], contention[name], limits.get(name, ()), context.at)
+            if name in contention
+            else Contention(queue=name, channels=(), waiting=0, rivals=0, rival_weight=0, leased=0, waits=()),
             consumers.get(name, ()),
             limits.get(name, ()),
             name in recorded,

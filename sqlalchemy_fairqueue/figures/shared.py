@@ -291,8 +291,9 @@ class SharedFigures:
         """The waits of the channels that are listed, those of others forgotten."""
         before = self._waits.get(queue.name, {})
         found = {}
-        for tenant in queue.tenants:
-            waits = before.get(tenant.channel)
-            found[tenant.channel] = deque[float](maxlen=self._points) if waits is None else waits
-            found[tenant.channel].append(tenant.wait.total_seconds() if tenant.wait else 0.0)
+        for channel in queue.contention.channels:
+            waits = before.get(channel.channel)
+            found[channel.channel] = deque[float](maxlen=self._points) if waits is None else waits
+            waited = queue.waited(channel)
+            found[channel.channel].append(waited.total_seconds() if waited else 0.0)
         return found

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database import Target
-from sqlalchemy_fairqueue.values import ChannelDemand, holding_most, wait_of, wait_of_contender
+from sqlalchemy_fairqueue.figures.queues import with_reasons
+from sqlalchemy_fairqueue.values import with_waits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.figures.queues import QueueFigures
     from sqlalchemy_fairqueue.queue import Queue
-    from sqlalchemy_fairqueue.values import ChannelStats, Contender, QueueStats, Rival, Wait
+    from sqlalchemy_fairqueue.values import ChannelDemand, ChannelStats, QueueStats
 
 _RIVALS = 20
 """Channels among which those are found that have most of what a channel waits for."""
@@ -26,11 +27,11 @@ _RIVALS = 20
 def channel_waits(
     connection: Connection,
     queue: Queue,
-    channels: Iterable[ChannelStats],
+    channels: Sequence[ChannelStats],
     now: datetime,
     stats: QueueStats | None = None,
-) -> Mapping[str, Wait]:
-    """Reasons of the waits of a queue, by channel; channels without ready or scheduled messages are left out.
+) -> Sequence[ChannelStats]:
+    """Return channels of a queue with the reasons of their waits.
 
     It reads about what the statistics of the queue read, a bounded part of that for a single channel, and nothing if no
     channel waits.
@@ -44,17 +45,17 @@ def channel_waits(
     """
     waiting = [one for one in channels if one.ready or one.scheduled]
     if not waiting:
-        return {}
+        return channels
     limits = database.limits(connection, queue.schema, queue=queue.name)
     if stats is None and len(waiting) == 1 and waiting[0].oldest_ready_at is not None:
-        [one] = waiting
-        found = database.channel_contention(connection, Target(queue.schema, queue.name), one.channel)
-        return {one.channel: wait_of_contender(found, limits, now)}
+        target = Target(queue.schema, queue.name)
+        capacity, competition, own = database.competition(connection, target, [waiting[0].channel])
+        # Whether it is ready is known, and the reading has only a part of what is.
+        own = [replace(one, oldest_ready_at=waiting[0].oldest_ready_at) for one in own]
+        waits = {one.channel: one.wait for one in with_waits(capacity, competition, limits, own, now)}
+        return [replace(one, wait=waits.get(one.channel)) for one in channels]
     counts = queue.stats(connection) if stats is None else stats
-    contention = queue.admin.contention(connection, limit=_RIVALS)
-    holding = holding_most(contention)
-    waits = {one.channel: wait_of(counts, contention, limits, one, now, holding=holding) for one in waiting}
-    return {channel: wait for channel, wait in waits.items() if wait is not None}
+    return with_waits(counts, queue.admin.contention(connection, limit=_RIVALS), limits, channels, now)
 
 
 def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, channels: Iterable[str]) -> QueueFigures:
@@ -75,64 +76,46 @@ def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, cha
         The figures with the limits of the queue, the channels that are named and those that have its messages.
     """
     target = Target(queue.schema, queue.name)
-    found = database.channel_contentions(connection, target, list(channels), rivals=_RIVALS)
-    if not found:
+    capacity, competition, own = database.competition(connection, target, list(channels), rivals=_RIVALS)
+    if not own:
         return figures
     now = database.sample_context(connection, queue.schema).at
     limits = database.limits(connection, queue.schema, queue=queue.name)
     before = {one.channel: one for one in figures.contention.channels}
-    whole, is_all = found[0], found[0].leased < database.COUNTED
-    demands = {one.contender.channel: _demand(one.contender, before, is_all=is_all) for one in found}
-    for rival in whole.channels:
-        demands.setdefault(rival.channel, _rival(rival, before, is_all=is_all))
+    is_all = competition.leased < database.COUNTED
+    known = {one.channel: _with_known(one, before.get(one.channel), is_all=is_all) for one in own}
+    for rival in competition.channels:
+        known.setdefault(rival.channel, _rival(rival, before.get(rival.channel), is_all=is_all))
     if not is_all:
-        demands = before | demands
+        known = before | known
     contention = replace(
         figures.contention,
-        channels=tuple(sorted(demands.values(), key=lambda one: (one.oldest_ready_at or now, one.channel))),
-        leased=whole.leased if is_all else max(whole.leased, figures.contention.leased),
-        rival_weight=max(whole.rival_weight, figures.contention.rival_weight)
+        channels=tuple(sorted(known.values(), key=lambda one: (one.oldest_ready_at or now, one.channel))),
+        leased=competition.leased if is_all else max(competition.leased, figures.contention.leased),
+        rival_weight=max(competition.rival_weight, figures.contention.rival_weight)
         if figures.contention.rivals >= database.COMPETING
-        else whole.rival_weight,
-        served_cost=whole.served_cost,
+        else competition.rival_weight,
+        served_cost=competition.served_cost,
     )
-    counts = replace(
-        figures.stats,
-        paused_at=whole.paused_at,
-        max_concurrency=whole.max_concurrency,
-        current_concurrency=whole.current_concurrency,
-        rate_allows_at=whole.rate_allows_at,
-        consumers=max(figures.stats.consumers, 1) if whole.consumers else 0,
-    )
-    return replace(figures, at=now, stats=counts, limits=limits, contention=contention)
+    held = {one.name: getattr(capacity, one.name) for one in fields(capacity)}
+    held["consumers"] = max(figures.stats.consumers, 1) if capacity.consumers else 0
+    stats = replace(figures.stats, **held)
+    contention = with_reasons(stats, contention, limits, now)
+    return replace(figures, at=now, stats=stats, limits=limits, contention=contention)
 
 
-def _demand(one: Contender, before: Mapping[str, ChannelDemand], *, is_all: bool) -> ChannelDemand:
-    known = before.get(one.channel)
-    scheduled = min(known.scheduled, one.backlog) if known else 0
-    ready = max(1, one.backlog - scheduled) if one.oldest_ready_at else 0
-    return ChannelDemand(
-        channel=one.channel,
-        ready=ready,
-        scheduled=scheduled if ready else one.backlog,
-        leased=one.leased if is_all or known is None else max(one.leased, known.leased),
-        **{name: getattr(one, name) for name in _KNOWN},
-    )
+def _with_known(one: ChannelDemand, known: ChannelDemand | None, *, is_all: bool) -> ChannelDemand:
+    """A channel of a bounded reading with what that does not count: messages due later, and all that are out."""
+    if known is None:
+        return replace(one, ready=max(1, one.ready)) if one.oldest_ready_at else one
+    scheduled = min(known.scheduled, one.ready + one.scheduled)
+    ready = max(1, one.ready - scheduled) if one.oldest_ready_at else 0
+    leased = one.leased if is_all else max(one.leased, known.leased)
+    return replace(one, ready=ready, scheduled=scheduled if ready else one.scheduled, leased=leased)
 
 
-_KNOWN = (
-    "current_concurrency", "max_concurrency", "rate", "weight", "paused_at", "oldest_ready_at", "last_dequeue_at",
-    "rate_allows_at", "served_cost",
-)  # fmt: skip
-
-
-def _rival(one: Rival, before: Mapping[str, ChannelDemand], *, is_all: bool) -> ChannelDemand:
+def _rival(one: ChannelDemand, known: ChannelDemand | None, *, is_all: bool) -> ChannelDemand:
     """A channel that has messages of the queue, of which nothing else is known if the figures do not list it."""
-    known = before.get(one.channel)
-    if known is not None:
-        return replace(known, weight=one.weight, leased=one.leased if is_all else max(one.leased, known.leased))
-    return ChannelDemand(
-        channel=one.channel, ready=0, scheduled=0, leased=one.leased, current_concurrency=one.leased,
-        max_concurrency=None, rate=None, weight=one.weight, paused_at=None, oldest_ready_at=None, last_dequeue_at=None,
-        rate_allows_at=None,
-    )  # fmt: skip
+    if known is None:
+        return one
+    return replace(known, weight=one.weight, leased=one.leased if is_all else max(one.leased, known.leased))

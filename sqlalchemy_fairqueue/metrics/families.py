@@ -187,7 +187,8 @@ def _longest_waits(queues: Iterable[QueueFigures]) -> Metric:
     """The tenants that wait longest, as counts and exemplars: who they are is in no label."""
     family = GaugeHistogramMetricFamily(LONGEST_WAITS.name, LONGEST_WAITS.meaning, labels=LONGEST_WAITS.labels)
     for queue in queues:
-        waiting = [(one.wait.total_seconds(), one) for one in queue.tenants if one.wait is not None]
+        waited = ((queue.waited(one), one) for one in queue.contention.channels)
+        waiting = [(wait.total_seconds(), one) for wait, one in waited if wait is not None]
         labels = {"queue": queue.name}
         lower = -1.0
         for bound in (*SECONDS, float("inf")):

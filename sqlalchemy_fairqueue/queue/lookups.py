@@ -20,7 +20,7 @@ from sqlalchemy_fairqueue.values import (
     check_count,
     check_message_id,
     check_name,
-    wait_of_contender,
+    with_waits,
 )
 
 if TYPE_CHECKING:
@@ -238,13 +238,16 @@ class LookupMethods(QueueBase):
         return self._ask(where, work)
 
 
-def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wait:
+def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wait | None:
     """The reason for which a message that nobody holds waits."""
     now = database.sample_context(connection, target.schema).at
     if message.due_at > now:
         return Wait(Reason.SCHEDULED, message.due_at)
-    found = database.channel_contention(connection, target, message.channel)
-    return wait_of_contender(found, database.limits(connection, target.schema, queue=target.queue), now)
+    capacity, competition, own = database.competition(connection, target, [message.channel])
+    # The message is ready, which the reading shows only of a part of them.
+    own = [replace(one, oldest_ready_at=message.due_at) for one in own]
+    limits = database.limits(connection, target.schema, queue=target.queue)
+    return next((one.wait for one in with_waits(capacity, competition, limits, own, now)), None)
 
 
 def _position(after: object, which: MessageFilter) -> MessagePosition:

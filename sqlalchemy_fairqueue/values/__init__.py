@@ -16,29 +16,13 @@ from sqlalchemy_fairqueue.values.checks import (
     check_name,
     check_text,
 )
-from sqlalchemy_fairqueue.values.contention import (
-    ChannelContention,
-    ChannelDemand,
-    ConsumerInfo,
-    Contender,
-    Contention,
-    Rival,
-)
+from sqlalchemy_fairqueue.values.contention import TAKERS, with_waits
 from sqlalchemy_fairqueue.values.deliveries import (
     Batch,
     Delivery,
     Lease,
     Once,
     delivery_of,
-)
-from sqlalchemy_fairqueue.values.details import (
-    AttemptDetails,
-    DeadLetterGroup,
-    MessageDetails,
-    MessagePage,
-    MessageState,
-    MoveOutcome,
-    RetryNowOutcome,
 )
 from sqlalchemy_fairqueue.values.groups import (
     AFTER_GROUP_HEADER,
@@ -50,7 +34,6 @@ from sqlalchemy_fairqueue.values.groups import (
     counts_of_headers,
     group_of_headers,
 )
-from sqlalchemy_fairqueue.values.leftovers import LeftoverReason, Leftovers
 from sqlalchemy_fairqueue.values.messages import (
     MOST_COST,
     CancelOutcome,
@@ -81,10 +64,22 @@ from sqlalchemy_fairqueue.values.policies import (
 )
 from sqlalchemy_fairqueue.values.rates import Rate
 from sqlalchemy_fairqueue.values.reports import (
+    AttemptDetails,
+    ChannelDemand,
     ChannelStats,
+    Competition,
+    ConsumerInfo,
+    Contention,
+    DeadLetterGroup,
     DeadLetterInfo,
+    MessageDetails,
+    MessagePage,
+    MessageState,
+    MoveOutcome,
     PlanInfo,
+    QueueCapacity,
     QueueStats,
+    RetryNowOutcome,
     SharedLimit,
 )
 from sqlalchemy_fairqueue.values.schedules import (
@@ -105,17 +100,7 @@ from sqlalchemy_fairqueue.values.settings import (
     setting_changes,
 )
 from sqlalchemy_fairqueue.values.slots import CatchUp, Plan, Timing, planned
-from sqlalchemy_fairqueue.values.waits import (
-    TAKERS,
-    QueueTaker,
-    Reason,
-    Taker,
-    Wait,
-    holding_most,
-    tenant_of,
-    wait_of,
-    wait_of_contender,
-)
+from sqlalchemy_fairqueue.values.waits import LeftoverReason, Leftovers, QueueTaker, Reason, Taker, Wait
 
 __all__ = [
     "AFTER_GROUP_HEADER",
@@ -136,12 +121,11 @@ __all__ = [
     "CancelOutcome",
     "CancelReceipt",
     "CatchUp",
-    "ChannelContention",
     "ChannelDemand",
     "ChannelPolicy",
     "ChannelStats",
+    "Competition",
     "ConsumerInfo",
-    "Contender",
     "Contention",
     "DeadLetterGroup",
     "DeadLetterInfo",
@@ -170,6 +154,7 @@ __all__ = [
     "PolicyChanges",
     "PolicyFields",
     "PurgeReceipt",
+    "QueueCapacity",
     "QueueChanges",
     "QueueLimits",
     "QueueSettings",
@@ -184,7 +169,6 @@ __all__ = [
     "Retry",
     "RetryNowOutcome",
     "RetryPolicy",
-    "Rival",
     "ScheduleInfo",
     "ScheduleState",
     "SharedLimit",
@@ -205,7 +189,6 @@ __all__ = [
     "counts_of_headers",
     "delivery_of",
     "group_of_headers",
-    "holding_most",
     "planned",
     "policy_changes",
     "policy_fields",
@@ -213,8 +196,6 @@ __all__ = [
     "reset_fields",
     "schedule_state",
     "setting_changes",
-    "tenant_of",
     "timing_of",
-    "wait_of",
-    "wait_of_contender",
+    "with_waits",
 ]

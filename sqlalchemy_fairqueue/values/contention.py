@@ -1,207 +1,99 @@
-"""Contention for the consumers of a queue: the channels that wait, the channels that hold messages, the consumers."""
+"""Decides why channels wait, and who has what they wait for."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from heapq import nsmallest
+from typing import TYPE_CHECKING, TypeVar
+
+from sqlalchemy_fairqueue.values.reports import ChannelDemand
+from sqlalchemy_fairqueue.values.waits import QueueTaker, Reason, Taker, Wait
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
+    from collections.abc import Iterable, Iterator, Sequence
+    from datetime import datetime
 
-    from sqlalchemy_fairqueue.values.rates import Rate
+    from sqlalchemy_fairqueue.values.reports import Competition, QueueCapacity, SharedLimit
+
+TAKERS = 3
+"""Channels that a wait names."""
+
+_OF_OTHERS = frozenset({Reason.QUEUE_LIMIT, Reason.QUEUE_RATE, Reason.SHARED_LIMIT, Reason.SHARED_RATE, Reason.TURN})
+_Channel = TypeVar("_Channel", bound=ChannelDemand)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelDemand:
-    """A channel that waits for consumers or keeps them busy, at the time of the call.
+def with_waits(
+    queue: QueueCapacity,
+    competition: Competition,
+    limits: Sequence[SharedLimit],
+    channels: Iterable[_Channel],
+    now: datetime,
+) -> tuple[_Channel, ...]:
+    """Return channels with the reasons for which they wait; those without ready or scheduled messages have none.
 
-    Attributes:
-        channel: Name of the channel.
-        ready: Messages that could be delivered now, as far as time goes.
-        scheduled: Messages that are due later.
-        leased: Messages that consumers hold.
-        current_concurrency: How many messages count against max_concurrency.
-        max_concurrency: As in its policy.
-        rate: As in its policy.
-        weight: As in its policy.
-        paused_at: When the channel was paused, in UTC. None: it is not.
-        oldest_ready_at: Since when the oldest of the ready messages waits, in UTC. None: nothing is ready.
-        last_dequeue_at: When the channel was last served, in UTC. None: never.
-        rate_allows_at: When its rate allows the next delivery, in UTC. None: it has no rate.
-        served_cost: What its attempts that ended lately cost. None: the queue shares by messages, or records no
-            history.
-
-    Example:
-        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
-        >>> [demand] = queue.admin.contention(engine).channels
-        >>> demand.channel, demand.ready, demand.leased, demand.weight
-        ('customer-7', 1, 0, 1)
+    Args:
+        queue: What holds the queue back.
+        competition: The channels with the most messages out, and what they have together.
+        limits: The shared limits that the queue draws from.
+        channels: The channels, whether the competition lists them or not.
+        now: The time of all of these.
     """
+    # One more than a wait names: the channel itself may be among them.
+    holding = nsmallest(TAKERS + 1, (one for one in competition.channels if one.leased), key=lambda one: -one.leased)
 
-    channel: str
-    ready: int
-    scheduled: int
-    leased: int
-    current_concurrency: int
-    max_concurrency: int | None
-    rate: Rate | None
-    weight: int
-    paused_at: datetime | None
-    oldest_ready_at: datetime | None
-    last_dequeue_at: datetime | None
-    rate_allows_at: datetime | None
-    served_cost: int | None = None
+    def wait(channel: ChannelDemand) -> Wait | None:
+        if channel.oldest_ready_at is None:
+            return Wait(Reason.SCHEDULED) if channel.scheduled else None
+        held = next(_holds(queue, limits, channel, now), None) or Wait(_turn(competition, channel))
+        if held.reason not in _OF_OTHERS:
+            return held
+        takers = [
+            Taker(one.channel, one.leased, competition.share(one) or 0.0, competition.entitled(one))
+            for one in holding
+            if one.channel != channel.channel
+        ]
+        return replace(held, takers=tuple(takers[:TAKERS]))
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contention:
-    """The channels of a queue that wait longest and those that hold most messages, and figures of all channels.
-
-    Attributes:
-        queue: Name of the queue.
-        channels: Those channels, the longest wait first; channels without a ready message come last. Some that have
-            scheduled messages alone are among them.
-        waiting: How many channels of the queue have ready messages.
-        rivals: How many channels compete: those with messages out, and those with ready messages that are not paused,
-            at their own limit or held back by their rate.
-        rival_weight: The weights of the channels that compete, together.
-        leased: Messages of the queue that consumers hold.
-        served_cost: What the attempts of all channels that ended lately cost: in the last five minutes, or since the
-            oldest of the last 2,000 attempts. None: the queue shares by messages, or records no history.
-        waits: The median, the 90th and 99th percentile and the longest of the channels' waits. Empty: nothing is ready.
-
-    Example:
-        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
-        >>> contention = queue.admin.contention(engine)
-        >>> contention.waiting, contention.rivals, contention.leased
-        (1, 1, 0)
-    """
-
-    queue: str
-    channels: tuple[ChannelDemand, ...]
-    waiting: int
-    rivals: int
-    rival_weight: int
-    leased: int
-    waits: tuple[timedelta, ...]
-    served_cost: int | None = None
+    return tuple(replace(channel, wait=wait(channel)) for channel in channels)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerInfo:
-    """A consumer with a lease that has not expired, at the time of the call.
-
-    Attributes:
-        queue: Name of the queue.
-        consumer: Its name.
-        leased: Messages that it holds, those that wait for a handler too.
-        delivered_at: Since when it has held the first of them, in UTC. None: it holds none, or the queue records no
-            history.
-        message_id: The id of that message; without a history, the least id that it holds. None: it holds none.
-        kind: The kind of that message, or None.
-        channel: The channel of that message, or None.
-        expires_at: When its last lease expires unless it is extended, in UTC.
-        waiting_until: Until when it waits for work, in UTC. None: it does not wait.
-        stop_requested_at: When it was asked to stop (``queue.admin.stop_worker``), in UTC. None: it was not
-            within the last hour, or it took or waited for work more than ten seconds later, as a worker does
-            that started under the name after the request.
-        stop_requested_by: Who asked, or None.
-
-    Example:
-        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
-        >>> [delivery] = queue.dequeue(engine)
-        >>> [consumer] = queue.admin.consumers(engine)
-        >>> consumer.leased, consumer.channel, consumer.kind
-        (1, 'customer-7', 'parse')
-    """
-
-    queue: str
-    consumer: str
-    leased: int
-    delivered_at: datetime | None
-    message_id: int | None
-    kind: str | None
-    channel: str | None
-    expires_at: datetime
-    waiting_until: datetime | None
-    stop_requested_at: datetime | None = None
-    stop_requested_by: str | None = None
+def _holds(
+    queue: QueueCapacity, limits: Sequence[SharedLimit], channel: ChannelDemand, now: datetime
+) -> Iterator[Wait]:
+    """The reasons that hold a channel back, the first one first."""
+    checks = (
+        (Reason.QUEUE_PAUSED, queue.paused_at is not None, None),
+        (Reason.PAUSED, channel.paused_at is not None, None),
+        (Reason.NO_CONSUMER, not queue.consumers, None),
+        (Reason.OWN_LIMIT, _is_full(channel.current_concurrency, channel.max_concurrency), None),
+        (Reason.RATE, _is_later(channel.rate_allows_at, now), channel.rate_allows_at),
+        (Reason.QUEUE_LIMIT, _is_full(queue.current_concurrency or 0, queue.max_concurrency), None),
+        (Reason.QUEUE_RATE, _is_later(queue.rate_allows_at, now), queue.rate_allows_at),
+    )
+    yield from (Wait(reason, until) for reason, holds, until in checks if holds)
+    full = (one for one in limits if _is_full(one.current_concurrency, one.max_concurrency))
+    yield from (Wait(Reason.SHARED_LIMIT, None, (), one.name, _others(one, queue.queue)) for one in full)
+    late = (one for one in limits if _is_later(one.rate_allows_at, now))
+    yield from (Wait(Reason.SHARED_RATE, one.rate_allows_at, (), one.name, _others(one, queue.queue)) for one in late)
 
 
-@dataclass(frozen=True, slots=True)
-class Rival:
-    """A channel with messages out.
-
-    Attributes:
-        channel: Its name.
-        leased: Its messages that consumers hold.
-        weight: As in its policy.
-    """
-
-    channel: str
-    leased: int
-    weight: int
+def _is_later(instant: datetime | None, now: datetime) -> bool:
+    return instant is not None and instant > now
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contender:
-    """A channel beside those that it competes with.
-
-    Attributes:
-        channel: Its name.
-        leased: Its messages that consumers hold, among those that were counted.
-        weight: As in its policy.
-        paused_at: When the channel was paused, in UTC. None: it is not.
-        current_concurrency: How many messages count against max_concurrency.
-        max_concurrency: As in its policy.
-        rate: As in its policy.
-        rate_allows_at: When its rate allows the next delivery, in UTC. None: it has no rate.
-        served_cost: As of ChannelDemand.
-        backlog: Ready and scheduled messages.
-        oldest_ready_at: Since when the oldest of the ready messages waits, in UTC. None: nothing is ready.
-        last_dequeue_at: When it was last served, in UTC. None: never.
-    """
-
-    channel: str
-    leased: int
-    weight: int
-    paused_at: datetime | None
-    current_concurrency: int
-    max_concurrency: int | None
-    rate: Rate | None
-    rate_allows_at: datetime | None
-    served_cost: int | None
-    backlog: int
-    oldest_ready_at: datetime | None
-    last_dequeue_at: datetime | None
+def _is_full(current: int, most: int | None) -> bool:
+    return most is not None and current >= most
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelContention:
-    """The contention that one channel of a queue meets, read up to a bound, and the limits of the queue.
+def _others(limit: SharedLimit, queue: str) -> tuple[QueueTaker, ...]:
+    of_queues = zip(limit.queues, limit.leased, strict=True)
+    others = (QueueTaker(name, leased) for name, leased in of_queues if name != queue)
+    return tuple(sorted(others, key=lambda one: -one.leased))
 
-    Attributes:
-        queue: Name of the queue.
-        contender: The channel.
-        channels: The channels with the most messages out.
-        leased: Messages of the queue that consumers hold, up to the bound.
-        rival_weight: The weights of the channels that compete, together, up to the bound.
-        served_cost: As of Contention.
-        paused_at: When the queue was paused, in UTC. None: it is not.
-        current_concurrency: As of QueueStats.
-        max_concurrency: As of QueueStats.
-        rate_allows_at: As of QueueStats.
-        consumers: Whether a consumer has a lease that has not ended: 1 or 0.
-    """
 
-    queue: str
-    contender: Contender
-    channels: tuple[Rival, ...]
-    leased: int
-    rival_weight: int
-    served_cost: int | None
-    paused_at: datetime | None
-    current_concurrency: int | None
-    max_concurrency: int | None
-    rate_allows_at: datetime | None
-    consumers: int
+def _turn(competition: Competition, channel: ChannelDemand) -> Reason:
+    if competition.leased <= channel.leased:
+        # Consumers work for no other one.
+        return Reason.CAPACITY
+    used = competition.used(channel) or 0.0
+    return Reason.CAPACITY if used >= competition.entitled(channel) else Reason.TURN

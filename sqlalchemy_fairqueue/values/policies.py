@@ -49,7 +49,8 @@ UNSET: Final = Unset.UNSET
 """For arguments where None means something: leave it as it is."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Without slots: ChannelStats has two bases, of which one may have some.
+@dataclass(frozen=True, kw_only=True)
 class PolicyFields:
     """The fields of a policy, with the values of a policy without limits. :class:`ChannelPolicy` checks them."""
 

@@ -1,21 +1,47 @@
-"""Reports on a queue: its stats, those of its channels, its dead letters."""
+"""Reports on a queue: its stats, its channels and what they compete for, consumers, messages, dead letters."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from sqlalchemy_fairqueue.errors import PayloadError
 from sqlalchemy_fairqueue.values.policies import ChannelPolicy, PolicyFields, policy_fields
+from sqlalchemy_fairqueue.values.waits import Reason
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from sqlalchemy_fairqueue.values.rates import Rate
+    from sqlalchemy_fairqueue.values.waits import Wait
+
+_OWN_REASONS = frozenset({Reason.QUEUE_PAUSED, Reason.PAUSED, Reason.OWN_LIMIT, Reason.RATE, Reason.SCHEDULED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueStats:
+class QueueCapacity:
+    """What holds all channels of a queue back: the part of its stats that is known without counting its messages.
+
+    Attributes:
+        queue: Name of the queue.
+        paused_at: When the queue was paused, in UTC. None: it is not.
+        max_concurrency: Most messages of the whole queue that consumers hold at once. None: no limit.
+        current_concurrency: How many count against it. None: neither a limit nor a rate was ever set.
+        rate_allows_at: When its rate allows the next message, in UTC, or allowed it. None: no rate.
+        consumers: Consumers with a lease that has not ended; a bounded reading counts one at most.
+    """
+
+    queue: str
+    paused_at: datetime | None
+    max_concurrency: int | None
+    current_concurrency: int | None
+    rate_allows_at: datetime | None
+    consumers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueStats(QueueCapacity):
     """The state of a queue at the time of the call.
 
     Attributes:
@@ -46,7 +72,6 @@ class QueueStats:
         (1, 1, 0, 0)
     """
 
-    queue: str
     channels: int
     ready: int
     scheduled: int
@@ -54,13 +79,8 @@ class QueueStats:
     dead: int
     dropped: int
     oldest_ready_at: datetime | None
-    paused_at: datetime | None
-    max_concurrency: int | None
-    current_concurrency: int | None
     rate: Rate | None
-    rate_allows_at: datetime | None
     signals: int
-    consumers: int
     served_cost: int | None = None
     served_since: datetime | None = None
 
@@ -122,26 +142,71 @@ class PlanInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelStats(PolicyFields):
-    """The state of a channel at the time of the call.
-
-    It has the fields of the channel's policy too: max_concurrency and the others of
-    :class:`~sqlalchemy_fairqueue.ChannelPolicy`, with the same meaning.
+class ChannelDemand:
+    """A channel that waits for consumers or keeps them busy, at the time of the call.
 
     Attributes:
-        queue: Name of the queue.
         channel: Name of the channel.
         ready: Messages that could be delivered now, as far as time goes.
         scheduled: Messages that are due later.
         leased: Messages that consumers hold.
-        dead: Dead letters.
-        dropped: Messages that were dropped because the channel was full, ever.
         current_concurrency: How many messages count against max_concurrency.
-        backlog: Undelivered messages that count against max_backlog, as far as the dispatcher knows.
+        max_concurrency: As in its policy.
+        rate: As in its policy.
+        weight: As in its policy.
         paused_at: When the channel was paused, in UTC. None: it is not.
         oldest_ready_at: Since when the oldest of the ready messages waits, in UTC. None: nothing is ready.
         last_dequeue_at: When the channel was last served, in UTC. None: never.
         rate_allows_at: When its rate allows the next delivery, in UTC. None: it has no rate.
+        served_cost: What its attempts that ended lately cost. None: the queue shares by messages, or records no
+            history.
+        wait: Why it waits, if the reading asked for reasons. None: nothing of it waits, or the reading did not ask.
+
+    Example:
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
+        >>> [demand] = queue.admin.contention(engine).channels
+        >>> demand.channel, demand.ready, demand.leased, demand.weight
+        ('customer-7', 1, 0, 1)
+    """
+
+    channel: str
+    ready: int
+    scheduled: int
+    leased: int
+    current_concurrency: int
+    max_concurrency: int | None
+    rate: Rate | None
+    weight: int
+    paused_at: datetime | None
+    oldest_ready_at: datetime | None
+    last_dequeue_at: datetime | None
+    rate_allows_at: datetime | None
+    served_cost: int | None = None
+    wait: Wait | None = None
+
+    @property
+    def reason(self) -> Reason | None:
+        """The reason for which it waits, as of ``wait``."""
+        return self.wait.reason if self.wait else None
+
+    @property
+    def competes(self) -> bool:
+        """Whether it has messages out, or waits for what others have; its reason of waiting must be known."""
+        return self.leased > 0 or (self.wait is not None and self.wait.reason not in _OWN_REASONS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelStats(PolicyFields, ChannelDemand):
+    """The state of a channel at the time of the call: its demand, its policy, and what only a full reading counts.
+
+    It has the fields of :class:`ChannelDemand`, and those of the channel's policy: max_concurrency and the others of
+    :class:`~sqlalchemy_fairqueue.ChannelPolicy`, with the same meaning.
+
+    Attributes:
+        queue: Name of the queue.
+        dead: Dead letters.
+        dropped: Messages that were dropped because the channel was full, ever.
+        backlog: Undelivered messages that count against max_backlog, as far as the dispatcher knows.
         plan: The plan that the channel follows. None: none.
         overridden: The fields of its policy that were configured for it alone.
         served_cost: What its attempts that ended since *served_since* cost. None: the queue records no history.
@@ -158,21 +223,11 @@ class ChannelStats(PolicyFields):
     """
 
     queue: str
-    channel: str
-    ready: int
-    scheduled: int
-    leased: int
     dead: int
     dropped: int
-    current_concurrency: int
     backlog: int
-    paused_at: datetime | None
-    oldest_ready_at: datetime | None
-    last_dequeue_at: datetime | None
-    rate_allows_at: datetime | None = None
     plan: str | None = None
     overridden: tuple[str, ...] = ()
-    served_cost: int | None = None
     served_since: datetime | None = None
     problem: str | None = None
 
@@ -180,6 +235,112 @@ class ChannelStats(PolicyFields):
     def policy(self) -> ChannelPolicy:
         """The policy of the channel, as a value."""
         return ChannelPolicy(**{name: getattr(self, name) for name in policy_fields()})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Competition:
+    """Channels beside those that they compete with: the part of a contention that a bounded reading knows.
+
+    Attributes:
+        queue: Name of the queue.
+        channels: Channels, with those that have the most messages out among them.
+        rival_weight: The weights of the channels that compete, together.
+        leased: Messages of the queue that consumers hold.
+        served_cost: What the attempts of all channels that ended lately cost.
+    """
+
+    queue: str
+    channels: tuple[ChannelDemand, ...]
+    rival_weight: int
+    leased: int
+    served_cost: int | None = None
+
+    def share(self, channel: ChannelDemand) -> float | None:
+        """Return the channel's part of the messages that consumers hold, 0 to 1; None if they hold none."""
+        return channel.leased / self.leased if self.leased else None
+
+    def cost_share(self, channel: ChannelDemand) -> float | None:
+        """Return the channel's part of what lately ended attempts cost; None if the queue does not know of any."""
+        return (channel.served_cost or 0) / self.served_cost if self.served_cost else None
+
+    def used(self, channel: ChannelDemand) -> float | None:
+        """Return the part that the channel has of what the queue shares: of the cost, or else of the messages."""
+        cost_share = self.cost_share(channel)
+        return self.share(channel) if cost_share is None else cost_share
+
+    def entitled(self, channel: ChannelDemand) -> float:
+        """Return the part that its weight entitles the channel to beside those that compete now, 0 to 1."""
+        return channel.weight / max(self.rival_weight, channel.weight)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contention(Competition):
+    """The channels of a queue that wait longest and those that hold most messages, and figures of all channels.
+
+    Attributes:
+        queue: Name of the queue.
+        channels: Those channels, the longest wait first; channels without a ready message come last. Some that have
+            scheduled messages alone are among them.
+        waiting: How many channels of the queue have ready messages.
+        rivals: How many channels compete: those with messages out, and those with ready messages that are not paused,
+            at their own limit or held back by their rate.
+        rival_weight: The weights of the channels that compete, together.
+        leased: Messages of the queue that consumers hold.
+        served_cost: What the attempts of all channels that ended lately cost: in the last five minutes, or since the
+            oldest of the last 2,000 attempts. None: the queue shares by messages, or records no history.
+        waits: The median, the 90th and 99th percentile and the longest of the channels' waits. Empty: nothing is ready.
+
+    Example:
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
+        >>> contention = queue.admin.contention(engine)
+        >>> contention.waiting, contention.rivals, contention.leased
+        (1, 1, 0)
+    """
+
+    waiting: int
+    rivals: int
+    waits: tuple[timedelta, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerInfo:
+    """A consumer with a lease that has not expired, at the time of the call.
+
+    Attributes:
+        queue: Name of the queue.
+        consumer: Its name.
+        leased: Messages that it holds, those that wait for a handler too.
+        delivered_at: Since when it has held the first of them, in UTC. None: it holds none, or the queue records no
+            history.
+        message_id: The id of that message; without a history, the least id that it holds. None: it holds none.
+        kind: The kind of that message, or None.
+        channel: The channel of that message, or None.
+        expires_at: When its last lease expires unless it is extended, in UTC.
+        waiting_until: Until when it waits for work, in UTC. None: it does not wait.
+        stop_requested_at: When it was asked to stop (``queue.admin.stop_worker``), in UTC. None: it was not
+            within the last hour, or it took or waited for work more than ten seconds later, as a worker does
+            that started under the name after the request.
+        stop_requested_by: Who asked, or None.
+
+    Example:
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
+        >>> [delivery] = queue.dequeue(engine)
+        >>> [consumer] = queue.admin.consumers(engine)
+        >>> consumer.leased, consumer.channel, consumer.kind
+        (1, 'customer-7', 'parse')
+    """
+
+    queue: str
+    consumer: str
+    leased: int
+    delivered_at: datetime | None
+    message_id: int | None
+    kind: str | None
+    channel: str | None
+    expires_at: datetime
+    waiting_until: datetime | None
+    stop_requested_at: datetime | None = None
+    stop_requested_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,3 +399,167 @@ class DeadLetterInfo:
         if isinstance(self.decoded, PayloadError):
             raise self.decoded
         return self.decoded
+
+
+MessageState = Literal["leased", "scheduled", "ready"]
+MoveOutcome = Literal["moved", "unchanged", "leased", "duplicate", "missing"]
+RetryNowOutcome = Literal["due", "unchanged", "redriven", "leased", "duplicate", "missing"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageDetails:
+    """A message that is not settled, at the time of the call.
+
+    Attributes:
+        message_id: The message.
+        channel: Name of the channel.
+        kind: Which handler it is for. None: it cannot be read.
+        content: The beginning of the payload as it is stored.
+        content_size: Bytes of the whole payload. None: it cannot be read.
+        headers: Its headers as JSON, or None.
+        key: Its key, or None.
+        enqueued_at: When it was enqueued, in UTC.
+        due_at: From when on it may be delivered, in UTC.
+        delivered_at: When it was last delivered, in UTC. None: never, or its queue records no history.
+        returned_at: When it last came back undone, in UTC. None: never, or its queue records no history.
+        attempts: How many attempts were counted.
+        max_attempts: After how many it becomes a dead letter. The retry policy of its kind may allow fewer.
+        deliveries: How often it was handed out, ever.
+        cancelled: Whether it was cancelled while a consumer holds it.
+        consumer: Who holds it. None: nobody.
+        expires_at: When that consumer's lease expires unless it is extended, in UTC.
+        error: The last error, or None.
+        unreadable: Why it cannot be read. None: it can.
+        messages_ahead: How many messages of its channel come before it. None: 1,000 or more, or a consumer holds it,
+            or it is one of a page.
+        wait: Why it waits, if :meth:`~sqlalchemy_fairqueue.Queue.message` was asked. None: a consumer holds it, or it
+            was not asked.
+        history: The attempts that ended before, the first first, if :meth:`~sqlalchemy_fairqueue.Queue.message` was
+            asked: those that its queue recorded, the last 100.
+
+    Example:
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse").message_id
+        >>> message = queue.message(engine, message_id)
+        >>> message.kind, message.state(datetime.now(UTC)), message.messages_ahead
+        ('parse', 'ready', 0)
+    """
+
+    message_id: int
+    channel: str
+    kind: str | None
+    content: bytes = field(repr=False)
+    content_size: int | None
+    headers: str | None = field(repr=False)
+    key: str | None
+    enqueued_at: datetime
+    due_at: datetime
+    delivered_at: datetime | None
+    returned_at: datetime | None
+    attempts: int
+    max_attempts: int
+    deliveries: int
+    cancelled: bool
+    consumer: str | None
+    expires_at: datetime | None
+    error: str | None
+    unreadable: str | None
+    messages_ahead: int | None = None
+    wait: Wait | None = None
+    history: tuple[AttemptDetails, ...] = ()
+
+    def state(self, now: datetime) -> MessageState:
+        """Its state: "leased", a consumer holds it; "scheduled", it is due after *now*; "ready", it waits."""
+        if self.consumer is not None:
+            return "leased"
+        return "scheduled" if self.due_at > now else "ready"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptDetails:
+    """An attempt at a message that has ended without completing it, from the history of its queue.
+
+    Attributes:
+        attempt: Which attempt it was, as the message counted.
+        channel: The channel that the message was in.
+        consumer: Who held it. None: that is not known any more.
+        ready_at: Since when the message was ready before it, in UTC.
+        started_at: When it was delivered, in UTC.
+        finished_at: When the attempt ended, in UTC.
+        outcome: "retried", "released", "buried", "expired" (its lease ended) or "cancelled".
+        error: The beginning of its error, or None.
+
+    Example:
+        >>> queue.configure(engine, history=True)
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
+        >>> queue.retry(engine, queue.dequeue(engine), error="busy")
+        >>> [attempt] = queue.admin.attempts(engine, message_id)
+        >>> attempt.attempt, attempt.outcome, attempt.error
+        (1, 'retried', 'busy')
+    """
+
+    attempt: int
+    channel: str
+    consumer: str | None
+    ready_at: datetime
+    started_at: datetime
+    finished_at: datetime
+    outcome: str
+    error: str | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePage(Sequence[MessageDetails]):
+    """A page of messages, in order: a sequence of them.
+
+    Attributes:
+        messages: The messages. There may be none on a page that is not the last.
+        next: Where the next page begins: ``queue.messages(..., after=page.next)``. None: this is the last page.
+
+    Example:
+        >>> message_ids = [queue.enqueue(engine, channel="customer-7", payload=page).message_id for page in (1, 2, 3)]
+        >>> page = queue.messages(engine, channel="customer-7", limit=2)
+        >>> [message.message_id for message in page] == message_ids[:2]
+        True
+        >>> len(queue.messages(engine, channel="customer-7", limit=2, after=page.next))
+        1
+    """
+
+    messages: tuple[MessageDetails, ...]
+    next: str | None
+
+    @overload
+    def __getitem__(self, index: int) -> MessageDetails: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[MessageDetails]: ...
+    def __getitem__(self, index: int | slice) -> MessageDetails | Sequence[MessageDetails]:
+        """One message, or some of them."""
+        return self.messages[index]
+
+    def __len__(self) -> int:
+        """The number of its messages."""
+        return len(self.messages)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterGroup:
+    """Dead letters of a queue with the same kind, reason and error.
+
+    Attributes:
+        kind: Which handler they are for. None: they cannot be read.
+        reason: Why they died.
+        error: The last line of their error, numbers replaced by #; or None.
+        letters: How many they are.
+        channels: Of how many channels.
+        first_died_at: When the first of them died, in UTC.
+        last_died_at: When the last of them died, in UTC.
+        message_ids: The newest of them.
+    """
+
+    kind: str | None
+    reason: str | None
+    error: str | None
+    letters: int
+    channels: int
+    first_died_at: datetime
+    last_died_at: datetime
+    message_ids: tuple[int, ...] = field(repr=False)

@@ -1,26 +1,15 @@
-"""Waits: the reasons for which channels and messages wait, and who has what they wait for, decided in one place."""
+"""Reasons for which channels and messages wait, with who has what they wait for, and what drained workers leave."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from heapq import nsmallest
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
+
+from sqlalchemy_fairqueue.texts import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from datetime import datetime, timedelta
-
-    from sqlalchemy_fairqueue.values.contention import ChannelContention, ChannelDemand, Contender, Contention, Rival
-    from sqlalchemy_fairqueue.values.reports import ChannelStats, QueueStats, SharedLimit
-
-    WaitingChannel: TypeAlias = ChannelDemand | ChannelStats | Contender
-    HoldingChannel: TypeAlias = WaitingChannel | Rival
-    Competition: TypeAlias = Contention | ChannelContention
-    LimitedQueue: TypeAlias = QueueStats | ChannelContention
-
-TAKERS = 3
-"""Channels that a wait names."""
+    from datetime import datetime
 
 
 class Reason(StrEnum):
@@ -47,11 +36,6 @@ class Reason(StrEnum):
     messages out: what it lacks is a consumer that takes more."""
     TURN = "others' turn"
     SCHEDULED = "scheduled"
-
-
-OWN_REASONS = frozenset({Reason.QUEUE_PAUSED, Reason.PAUSED, Reason.OWN_LIMIT, Reason.RATE, Reason.SCHEDULED})
-"""Reasons of a channel that does not compete with others for consumers."""
-_OF_OTHERS = frozenset({Reason.QUEUE_LIMIT, Reason.QUEUE_RATE, Reason.SHARED_LIMIT, Reason.SHARED_RATE, Reason.TURN})
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,207 +114,75 @@ class Wait:
     queues: tuple[QueueTaker, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Tenant:
-    """A channel, and why it waits.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftoverReason:
+    """A reason for which messages of a queue wait, and how many do.
 
     Attributes:
-        demand: Its counts and limits.
-        wait: How long its oldest ready message waits. None: nothing is ready.
-        waits_for: Why it waits. None: it has neither ready nor scheduled messages.
-        share: Its messages that consumers hold as a part of all, 0 to 1. None: consumers hold none.
-        entitled: The part that its weight entitles it to beside the channels that compete now, 0 to 1. None: something
-            of its own holds it back.
-        cost_share: What its attempts that ended lately cost, as a part of all, 0 to 1. None: the queue shares by
-            messages, or knows of none.
+        reason: Why they wait.
+        messages: How many.
+        channels: In how many channels.
+        until: When the first of the channels is free of it at the latest. None: that is not known.
+        limit: The shared limit that holds them back, or None.
+
+    Example:
+        >>> @queue.handler
+        ... def greet(delivery: Delivery) -> None: ...
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
+        >>> queue.pause(engine, "customer-7")
+        >>> worker = Worker(engine, queue)
+        >>> worker.run(drain=True)
+        >>> [(str(one.reason), one.messages) for one in worker.leftovers()[0].reasons]
+        [('paused', 1)]
     """
 
-    demand: ChannelDemand | ChannelStats
-    wait: timedelta | None
-    waits_for: Wait | None
-    share: float | None
-    entitled: float | None
-    cost_share: float | None = None
+    reason: Reason
+    messages: int
+    channels: int
+    until: datetime | None = None
+    limit: str | None = None
 
-    @property
-    def used(self) -> float | None:
-        """The share that it uses of what the queue shares: by cost, or else by messages."""
-        return self.share if self.cost_share is None else self.cost_share
-
-    @property
-    def channel(self) -> str:
-        """The name of the channel."""
-        return self.demand.channel
-
-    @property
-    def reason(self) -> Reason | None:
-        """The reason for which it waits. None: it has neither ready nor scheduled messages."""
-        return self.waits_for.reason if self.waits_for else None
-
-    @property
-    def until(self) -> datetime | None:
-        """The time at which the reason ends at the latest. None: that is not known."""
-        return self.waits_for.until if self.waits_for else None
-
-    @property
-    def takers(self) -> tuple[Taker, ...]:
-        """The channels that take the capacity it waits for, the most first. Empty: the reason is its own."""
-        return self.waits_for.takers if self.waits_for else ()
+    def __str__(self) -> str:
+        """Its reason and counts, in a line."""
+        name = f"{self.reason} {clean(self.limit)}" if self.limit else str(self.reason)
+        channels = "1 channel" if self.channels == 1 else f"{self.channels:,} channels"
+        first = f"; the first may go at {self.until:%Y-%m-%d %H:%M:%S} UTC" if self.until else ""
+        return f"{name}: {self.messages:,} in {channels}{first}"
 
 
-def tenants_of(
-    stats: QueueStats, contention: Contention, limits: Sequence[SharedLimit], now: datetime
-) -> tuple[Tenant, ...]:
-    """The channels of a contention with the reasons of their waits, the longest wait first.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftovers:
+    """The messages that a drained worker leaves in one of its queues.
 
-    Args:
-        stats: The counts of the queue, of the same snapshot.
-        contention: The channels.
-        limits: The shared limits that the queue draws from.
-        now: The time of the snapshot.
+    ``str`` of it has a line for the queue and one for each reason.
+
+    Attributes:
+        queue: Name of the queue.
+        ready: Its messages that could be delivered now, as far as time goes.
+        scheduled: Its messages that are due later.
+        leased: Its messages that consumers hold.
+        reasons: Why the ready and the scheduled ones wait, the reason of the most messages first. They are of at most
+            1,000 channels, while the counts are of all.
+
+    Example:
+        >>> @queue.handler
+        ... def greet(delivery: Delivery) -> None: ...
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, delay=timedelta(hours=1))
+        >>> worker = Worker(engine, queue)
+        >>> worker.run(drain=True)
+        >>> print(*worker.leftovers())
+        left in queue documents...: 1 scheduled
+          scheduled: 1 in 1 channel
     """
-    holding = holding_most(contention)
-    return tuple(_tenant(stats, contention, limits, demand, now, holding=holding) for demand in contention.channels)
 
+    queue: str
+    ready: int
+    scheduled: int
+    leased: int
+    reasons: tuple[LeftoverReason, ...] = ()
 
-def tenant_of(
-    stats: QueueStats, contention: Contention, limits: Sequence[SharedLimit], channel: ChannelStats, now: datetime
-) -> Tenant:
-    """A channel with the reason of its wait, whether the contention lists it or not. Arguments as of wait_of."""
-    return _tenant(stats, contention, limits, channel, now, holding=holding_most(contention))
-
-
-def wait_of(
-    stats: QueueStats,
-    contention: Contention,
-    limits: Sequence[SharedLimit],
-    channel: ChannelDemand | ChannelStats,
-    now: datetime,
-    *,
-    holding: Sequence[HoldingChannel] | None = None,
-) -> Wait | None:
-    """The reason for which a channel waits. None: it has neither ready nor scheduled messages.
-
-    Args:
-        stats: The counts of its queue.
-        contention: The channels that wait longest and those with the most messages out.
-        limits: The shared limits that the queue draws from.
-        channel: The channel.
-        now: The time of all of these.
-        holding: The channels of the contention with the most messages out, where many are decided with it.
-    """
-    if channel.oldest_ready_at is None:
-        return Wait(Reason.SCHEDULED) if channel.scheduled else None
-    return _ready_wait(stats, contention, limits, channel, now, holding=holding)
-
-
-def wait_of_contender(found: ChannelContention, limits: Sequence[SharedLimit], now: datetime) -> Wait:
-    """The reason for which a channel waits that has a ready message.
-
-    Args:
-        found: What the channel competes with.
-        limits: The shared limits that its queue draws from.
-        now: The time of both.
-    """
-    return _ready_wait(found, found, limits, found.contender, now)
-
-
-def _ready_wait(
-    stats: LimitedQueue,
-    contention: Competition,
-    limits: Sequence[SharedLimit],
-    channel: WaitingChannel,
-    now: datetime,
-    *,
-    holding: Sequence[HoldingChannel] | None = None,
-) -> Wait:
-    held = next(_holds(stats, limits, channel, now), None) or Wait(_turn(contention, channel))
-    if held.reason not in _OF_OTHERS:
-        return held
-    most = holding_most(contention) if holding is None else holding
-    takers = [_taker(one, contention) for one in most if one.channel != channel.channel]
-    return Wait(held.reason, held.until, tuple(takers[:TAKERS]), held.limit, held.queues)
-
-
-def holding_most(contention: Competition) -> Sequence[HoldingChannel]:
-    """The channels with the most messages out, one more than a wait names: the channel itself may be among them."""
-    return nsmallest(TAKERS + 1, (one for one in contention.channels if one.leased), key=lambda one: -one.leased)
-
-
-def _holds(
-    stats: LimitedQueue, limits: Sequence[SharedLimit], channel: WaitingChannel, now: datetime
-) -> Iterator[Wait]:
-    """The reasons that hold a channel back, the first one first."""
-    checks = (
-        (Reason.QUEUE_PAUSED, stats.paused_at is not None, None),
-        (Reason.PAUSED, channel.paused_at is not None, None),
-        (Reason.NO_CONSUMER, not stats.consumers, None),
-        (Reason.OWN_LIMIT, _is_full(channel.current_concurrency, channel.max_concurrency), None),
-        (Reason.RATE, _is_later(channel.rate_allows_at, now), channel.rate_allows_at),
-        (Reason.QUEUE_LIMIT, _is_full(stats.current_concurrency or 0, stats.max_concurrency), None),
-        (Reason.QUEUE_RATE, _is_later(stats.rate_allows_at, now), stats.rate_allows_at),
-    )
-    yield from (Wait(reason, until) for reason, holds, until in checks if holds)
-    full = (one for one in limits if _is_full(one.current_concurrency, one.max_concurrency))
-    yield from (Wait(Reason.SHARED_LIMIT, None, (), one.name, _others(one, stats.queue)) for one in full)
-    late = (one for one in limits if _is_later(one.rate_allows_at, now))
-    yield from (Wait(Reason.SHARED_RATE, one.rate_allows_at, (), one.name, _others(one, stats.queue)) for one in late)
-
-
-def _is_later(instant: datetime | None, now: datetime) -> bool:
-    return instant is not None and instant > now
-
-
-def _is_full(current: int, most: int | None) -> bool:
-    return most is not None and current >= most
-
-
-def _others(limit: SharedLimit, queue: str) -> tuple[QueueTaker, ...]:
-    of_queues = zip(limit.queues, limit.leased, strict=True)
-    others = (QueueTaker(name, leased) for name, leased in of_queues if name != queue)
-    return tuple(sorted(others, key=lambda one: -one.leased))
-
-
-def _turn(contention: Competition, channel: WaitingChannel) -> Reason:
-    if contention.leased <= channel.leased:
-        # Consumers work for no other one.
-        return Reason.CAPACITY
-    used = _cost_share(channel, contention)
-    if used is None:
-        used = channel.leased / contention.leased
-    return Reason.CAPACITY if used >= _entitled(channel, contention) else Reason.TURN
-
-
-def _cost_share(channel: WaitingChannel, contention: Competition) -> float | None:
-    return (channel.served_cost or 0) / contention.served_cost if contention.served_cost else None
-
-
-def _tenant(
-    stats: QueueStats,
-    contention: Contention,
-    limits: Sequence[SharedLimit],
-    demand: ChannelDemand | ChannelStats,
-    now: datetime,
-    *,
-    holding: Sequence[HoldingChannel],
-) -> Tenant:
-    waits_for = wait_of(stats, contention, limits, demand, now, holding=holding)
-    competes = demand.leased > 0 or (waits_for is not None and waits_for.reason not in OWN_REASONS)
-    since = demand.oldest_ready_at
-    return Tenant(
-        demand,
-        max(now - since, now - now) if since else None,
-        waits_for,
-        demand.leased / contention.leased if contention.leased else None,
-        _entitled(demand, contention) if competes else None,
-        _cost_share(demand, contention),
-    )
-
-
-def _taker(demand: HoldingChannel, contention: Competition) -> Taker:
-    share = demand.leased / contention.leased if contention.leased else 0.0
-    return Taker(demand.channel, demand.leased, share, _entitled(demand, contention))
-
-
-def _entitled(channel: HoldingChannel, contention: Competition) -> float:
-    return channel.weight / max(contention.rival_weight, channel.weight)
+    def __str__(self) -> str:
+        """The counts and the reasons, in several lines."""
+        counts = (("ready", self.ready), ("scheduled", self.scheduled), ("leased", self.leased))
+        words = ", ".join(f"{count:,} {name}" for name, count in counts if count)
+        return "\n".join([f"left in queue {clean(self.queue)}: {words}", *(f"  {one}" for one in self.reasons)])

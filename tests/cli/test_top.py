@@ -164,8 +164,8 @@ def test_idle_channels(named: Database, cli: Cli, engine: Engine) -> None:
         second = take_sample(engine, None, [queue], first)
         third = take_sample(engine, None, [queue], second)
 
-    assert [one.stats.channel for one in first.channels] == ["gone"]
-    rates = {one.stats.channel: (one.rate or 0, one.change or 0) for one in second.channels}
+    assert [one.channel for one in first.channels] == ["gone"]
+    rates = {one.channel: (second.rate(one) or 0, second.change(one) or 0) for one in second.channels}
     assert rates.keys() == {"gone", "quick"}
     assert rates["gone"][1] < 0 == rates["quick"][1]
     assert rates["quick"][0] > 0

@@ -182,7 +182,7 @@ async def test_a_page_waits_for_no_reading_without_its_tenant(engine: Engine, mo
         assert await asyncio.to_thread(begun.wait, 60)
         second = await asyncio.wait_for(pages.tenant_row(queue, figures, "customer-8"), 60)
         assert second is not None
-        assert second.tenant.channel == "customer-8"
+        assert second.channel.channel == "customer-8"
         assert not first.done()
     finally:
         may_end.set()

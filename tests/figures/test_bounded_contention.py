@@ -8,13 +8,17 @@ from sqlalchemy import Connection, Engine
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database import Target
-from sqlalchemy_fairqueue.values import Contender, FairBy, Rival, wait_of, wait_of_contender
+from sqlalchemy_fairqueue.values import FairBy, with_waits
 from tests.cli.messages import QUEUE, enqueue, lease
 from tests.fixtures.database import Database
 
 TARGET = Target(None, QUEUE.name)
 CHANNELS = ("a", "b", "c", "d", "full", "late", "paused", "new")
 QUEUE_FIELDS = ("queue", "paused_at", "current_concurrency", "max_concurrency", "rate_allows_at")
+CHANNEL_FIELDS = (
+    "channel", "leased", "weight", "paused_at", "current_concurrency", "max_concurrency", "rate", "rate_allows_at",
+    "oldest_ready_at", "last_dequeue_at",
+)  # fmt: skip
 
 
 def _crowd(engine: Engine) -> None:
@@ -38,33 +42,28 @@ def _whole(connection: Connection, channel: str) -> tuple[Any, ...]:
     [stats] = database.channel_stats(connection, TARGET, [channel], limit=1)
     of_queue, contention = database.stats(connection, TARGET), database.contention(connection, TARGET, limit=100)
     holding = sorted((one for one in contention.channels if one.leased), key=lambda one: (-one.leased, one.channel))
-    names = (
-        "leased", "weight", "paused_at", "current_concurrency", "max_concurrency", "rate", "rate_allows_at",
-        "oldest_ready_at", "last_dequeue_at",
-    )  # fmt: skip
     return (
-        Contender(
-            channel=channel,
-            # What costs are served is told by the statistics also where the queue shares by messages.
-            served_cost=None if contention.served_cost is None else stats.served_cost,
-            backlog=stats.ready + stats.scheduled,
-            **{name: getattr(stats, name) for name in names},
-        ),
-        tuple(Rival(one.channel, one.leased, one.weight) for one in holding[:4]),
+        {name: getattr(stats, name) for name in CHANNEL_FIELDS},
+        stats.ready + stats.scheduled,
+        # What costs are served is told by the statistics also where the queue shares by messages.
+        None if contention.served_cost is None else stats.served_cost,
+        [(one.channel, one.leased, one.weight) for one in holding[:4]],
         (contention.leased, contention.rival_weight, contention.served_cost),
-        tuple(getattr(of_queue, name) for name in QUEUE_FIELDS),
+        {name: getattr(of_queue, name) for name in QUEUE_FIELDS},
         bool(of_queue.consumers),
     )
 
 
 def _bounded(connection: Connection, channel: str) -> tuple[Any, ...]:
-    found = database.channel_contention(connection, TARGET, channel)
+    capacity, found, [own] = database.competition(connection, TARGET, [channel])
     return (
-        found.contender,
-        found.channels,
+        {name: getattr(own, name) for name in CHANNEL_FIELDS},
+        own.ready + own.scheduled,
+        own.served_cost,
+        [(one.channel, one.leased, one.weight) for one in found.channels],
         (found.leased, found.rival_weight, found.served_cost),
-        tuple(getattr(found, name) for name in QUEUE_FIELDS),
-        found.consumers,
+        {name: getattr(capacity, name) for name in QUEUE_FIELDS},
+        bool(capacity.consumers),
     )
 
 
@@ -81,9 +80,11 @@ def test_up_to_the_bound_it_has_the_same_figures(engine: Engine, fair_by: FairBy
         for channel in CHANNELS:
             assert (channel, *_bounded(connection, channel)) == (channel, *_whole(connection, channel))
             [stats] = database.channel_stats(connection, TARGET, [channel], limit=1)
-            wait = wait_of_contender(database.channel_contention(connection, TARGET, channel), limits, now)
-            assert wait == wait_of(*whole, stats, now)
-            reasons.add(wait.reason)
+            capacity, found, own = database.competition(connection, TARGET, [channel])
+            [bounded] = with_waits(capacity, found, limits, own, now)
+            [exact] = with_waits(*whole, [stats], now)
+            assert bounded.wait == exact.wait
+            reasons.add(bounded.reason)
         assert len(reasons) >= 4
 
 
@@ -92,8 +93,8 @@ def test_an_idle_queue(engine: Engine) -> None:
     enqueue(engine, "a")
     with engine.connect() as connection:
         assert _bounded(connection, "a") == _whole(connection, "a")
-        found = database.channel_contention(connection, TARGET, "none")
-        assert (found.contender.weight, found.rival_weight, found.channels, found.consumers) == (1, 1, (), False)
+        capacity, found, own = database.competition(connection, TARGET, ["none"])
+        assert (own, found.rival_weight, found.channels, capacity.consumers) == ([], 1, (), 0)
 
 
 def test_slots_that_nobody_has_heard_of(engine: Engine) -> None:
@@ -111,7 +112,7 @@ def test_slots_that_nobody_has_heard_of(engine: Engine) -> None:
     with engine.connect() as connection:
         for channel in (*names, "other"):
             found, whole = _bounded(connection, channel), _whole(connection, channel)
-            assert found[2][1] == whole[2][1] == 1 + 1_000 + 1
+            assert found[4][1] == whole[4][1] == 1 + 1_000 + 1
 
 
 def test_beyond_the_bound_it_counts_so_many(engine: Engine) -> None:
@@ -121,8 +122,8 @@ def test_beyond_the_bound_it_counts_so_many(engine: Engine) -> None:
     enqueue(engine, *"ghijkl")
     assert lease(engine, 1) != []
     with engine.connect() as connection:
-        found = database.channel_contention(connection, TARGET, "l", scan=2, count=2)
-    assert (found.contender.channel, found.contender.leased, found.leased, len(found.channels)) == ("l", 0, 2, 2)
+        _, found, [own] = database.competition(connection, TARGET, ["l"], scan=2, count=2)
+    assert (own.channel, own.leased, found.leased, len(found.channels)) == ("l", 0, 2, 2)
     # Two that hold messages, two that are ready, and itself, which may be one of these.
     assert 4 <= found.rival_weight <= 5
 
@@ -135,20 +136,19 @@ def test_who_has_most_is_found_among_all_that_are_counted(engine: Engine) -> Non
     assert len(lease(engine, 4)) == 4
     enqueue(engine, "a")
     with engine.connect() as connection:
-        found = database.channel_contention(connection, TARGET, "a", scan=2)
+        _, found, [own] = database.competition(connection, TARGET, ["a"], scan=2)
     assert [(one.channel, one.leased) for one in found.channels[:2]] == [("whale", 3), ("f", 2)]
-    assert (found.contender.leased, found.leased, found.rival_weight) == (1, 10, 3)
+    assert (own.leased, found.leased, found.rival_weight) == (1, 10, 3)
 
 
 def test_several_channels_are_read_at_once(engine: Engine) -> None:
     """Each of several has the figures that it has alone; one that is not there is left out."""
     _crowd(engine)
     with engine.connect() as connection:
-        found = database.channel_contentions(connection, TARGET, [*CHANNELS, "nobody"], rivals=4)
-        assert {one.contender.channel: one for one in found} == {
-            channel: database.channel_contention(connection, TARGET, channel) for channel in CHANNELS
-        }
-        assert database.channel_contentions(connection, TARGET, ["nobody"], rivals=4) == []
+        capacity, found, own = database.competition(connection, TARGET, [*CHANNELS, "nobody"], rivals=4)
+        assert {one.channel for one in own} == set(CHANNELS)
+        for one in own:
+            assert database.competition(connection, TARGET, [one.channel]) == (capacity, found, [one])
 
 
 @pytest.mark.parametrize("arguments", ["0, 1, 1", "null, 1, 1", "1, 0, 1", "1, null, 1", "1, 1, 0", "1, 1, null"])

@@ -1,6 +1,7 @@
 """Each reason of a wait is produced on purpose, and named with those who take the capacity."""
 
 from datetime import timedelta
+from typing import NamedTuple
 
 import pytest
 from sqlalchemy import Engine
@@ -8,17 +9,49 @@ from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue import InvalidArgument, Queue
 from sqlalchemy_fairqueue.dashboard.words import reason_detail
-from sqlalchemy_fairqueue.figures import QueueTaker, Reason, SharedFigures, Tenant
+from sqlalchemy_fairqueue.figures import QueueFigures, SharedFigures
 from sqlalchemy_fairqueue.figures.leftovers import read_leftovers
-from sqlalchemy_fairqueue.values import FairBy
+from sqlalchemy_fairqueue.values import ChannelDemand, FairBy, QueueTaker, Reason, Taker, Wait
 from tests.cli.messages import QUEUE, enqueue, lease
 from tests.fixtures.database import Database
 
 
-def _tenant(engine: Engine, channel: str) -> Tenant:
-    figures = SharedFigures(engine).get().queues[QUEUE.name]
-    [found] = [tenant for tenant in figures.tenants if tenant.channel == channel]
-    return found
+class _Tenant(NamedTuple):
+    """A channel in the figures of its queue."""
+
+    queue: QueueFigures
+    channel: ChannelDemand
+
+    @property
+    def reason(self) -> Reason | None:
+        return self.channel.reason
+
+    @property
+    def wait(self) -> Wait:
+        assert self.channel.wait is not None
+        return self.channel.wait
+
+    @property
+    def takers(self) -> tuple[Taker, ...]:
+        return self.wait.takers
+
+    @property
+    def share(self) -> float | None:
+        return self.queue.contention.share(self.channel)
+
+    @property
+    def used(self) -> float | None:
+        return self.queue.contention.used(self.channel)
+
+    @property
+    def entitled(self) -> float:
+        return self.queue.contention.entitled(self.channel)
+
+
+def _tenant(engine: Engine, channel: str) -> _Tenant:
+    queue = SharedFigures(engine).get().queues[QUEUE.name]
+    [found] = [one for one in queue.contention.channels if one.channel == channel]
+    return _Tenant(queue, found)
 
 
 def _consume(engine: Engine, *channels: str) -> None:
@@ -32,7 +65,7 @@ def test_no_consumer(engine: Engine) -> None:
     enqueue(engine, "a")
     tenant = _tenant(engine, "a")
     assert (tenant.reason, tenant.takers, tenant.share, tenant.entitled) == (Reason.NO_CONSUMER, (), None, 1.0)
-    assert tenant.wait is not None
+    assert tenant.queue.waited(tenant.channel) is not None
 
 
 def test_own_limit(engine: Engine) -> None:
@@ -51,9 +84,9 @@ def test_rate(engine: Engine) -> None:
     enqueue(engine, "a")
     tenant = _tenant(engine, "a")
     assert tenant.reason is Reason.RATE
-    assert tenant.until is not None
-    assert tenant.demand.last_dequeue_at is not None
-    assert tenant.until - tenant.demand.last_dequeue_at > timedelta(minutes=59)
+    assert tenant.wait.until is not None
+    assert tenant.channel.last_dequeue_at is not None
+    assert tenant.wait.until - tenant.channel.last_dequeue_at > timedelta(minutes=59)
 
 
 def test_queue_limit(engine: Engine) -> None:
@@ -76,8 +109,8 @@ def test_queue_rate(engine: Engine) -> None:
     tenant = _tenant(engine, "a")
     assert tenant.reason is Reason.QUEUE_RATE
     assert [taker.channel for taker in tenant.takers] == ["b", "c"]
-    assert tenant.until is not None
-    assert tenant.until == QUEUE.stats(engine).rate_allows_at
+    assert tenant.wait.until is not None
+    assert tenant.wait.until == QUEUE.stats(engine).rate_allows_at
 
 
 def _shared(engine: Engine, **limit: object) -> Queue:
@@ -96,8 +129,7 @@ def _shared(engine: Engine, **limit: object) -> Queue:
 def test_shared_limit(engine: Engine) -> None:
     """A limit that other queues draw from too is used up: it is named, with the queues and channels that have it."""
     other = _shared(engine, max_concurrency=3)
-    wait = _tenant(engine, "a").waits_for
-    assert wait is not None
+    wait = _tenant(engine, "a").wait
     assert (wait.reason, wait.limit, wait.queues) == (Reason.SHARED_LIMIT, "api", (QueueTaker("summaries", 2),))
     assert [taker.channel for taker in wait.takers] == ["b"]
     [held, _] = other.messages(engine, channel="y")
@@ -109,8 +141,7 @@ def test_shared_limit(engine: Engine) -> None:
 def test_shared_rate(engine: Engine) -> None:
     """The rate of a shared limit allows the next message later; when is told."""
     _shared(engine, rate="1/h, burst 3")
-    wait = _tenant(engine, "a").waits_for
-    assert wait is not None
+    wait = _tenant(engine, "a").wait
     assert (wait.reason, wait.limit) == (Reason.SHARED_RATE, "api")
     assert wait.until is not None
     assert wait.until == QUEUE.limits.list(engine)[0].rate_allows_at
@@ -147,8 +178,7 @@ def test_a_message_has_the_reason_of_its_tenant(engine: Engine, reason: Reason) 
     assert found is not None
     assert found.wait is not None
     assert found.wait.reason is reason
-    expected = _tenant(engine, "a").waits_for
-    assert expected is not None
+    expected = _tenant(engine, "a").wait
     assert (found.wait.reason, found.wait.takers, found.wait.limit, found.wait.queues) == (
         expected.reason, expected.takers, expected.limit, expected.queues,
     )  # fmt: skip
@@ -186,7 +216,7 @@ def test_no_others(engine: Engine) -> None:
         assert found.wait is not None
         tenant = _tenant(engine, "a")
         assert (tenant.reason, tenant.takers, found.wait.reason) == (Reason.CAPACITY, (), Reason.CAPACITY)
-        assert reason_detail(tenant, SharedFigures(engine).get().queues[QUEUE.name]).startswith("no consumer has taken")
+        assert reason_detail(tenant.channel, tenant.queue).startswith("no consumer has taken")
 
 
 @pytest.mark.parametrize("fair_by", ["messages", "cost"])
@@ -235,7 +265,7 @@ def test_scheduled(engine: Engine) -> None:
     """Messages that are due later wait for their time."""
     enqueue(engine, "a", delay=timedelta(hours=1))
     tenant = _tenant(engine, "a")
-    assert (tenant.reason, tenant.wait) == (Reason.SCHEDULED, None)
+    assert (tenant.reason, tenant.queue.waited(tenant.channel)) == (Reason.SCHEDULED, None)
 
 
 def test_order_and_totals(engine: Engine) -> None:
@@ -244,7 +274,7 @@ def test_order_and_totals(engine: Engine) -> None:
         enqueue(engine, channel)
     QUEUE.pause(engine, "a")
     figures = SharedFigures(engine).get().queues[QUEUE.name]
-    assert [tenant.channel for tenant in figures.tenants] == ["c", "a", "b"]
+    assert [one.channel for one in figures.contention.channels] == ["c", "a", "b"]
     contention = figures.contention
     assert (contention.waiting, contention.rivals, contention.rival_weight, contention.leased) == (3, 2, 2, 0)
     assert list(contention.waits) == sorted(contention.waits)
@@ -343,8 +373,8 @@ def test_shares_by_cost(engine: Engine, fair_by: FairBy) -> None:
     assert len(lease(engine, 3)) == 3
     enqueue(engine, "dear", "cheap")
     dear, cheap = _tenant(engine, "dear"), _tenant(engine, "cheap")
-    assert (dear.cost_share, cheap.cost_share) == (0.9, 0.1)
+    assert [one.queue.contention.cost_share(one.channel) for one in (dear, cheap)] == [0.9, 0.1]
     assert (dear.used, dear.entitled, dear.reason) == (0.9, 0.5, Reason.CAPACITY)
     assert (cheap.used, cheap.entitled, cheap.reason) == (0.1, 0.5, Reason.TURN)
     QUEUE.configure(engine, fair_by="messages")
-    assert _tenant(engine, "dear").cost_share is None
+    assert _tenant(engine, "dear").queue.contention.served_cost is None

@@ -13,13 +13,15 @@ from sqlalchemy_fairqueue.cli.formats import plural
 from sqlalchemy_fairqueue.cli.stats import paused_text
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, cell, number_column, text_table
 from sqlalchemy_fairqueue.cli.waits import wait_cells, wait_document
+from sqlalchemy_fairqueue.figures import age
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from rich.console import RenderableType
 
-    from sqlalchemy_fairqueue.figures import ChannelSample, Sample
+    from sqlalchemy_fairqueue.figures import Sample
+    from sqlalchemy_fairqueue.values import ChannelStats
 
 
 class Sort(StrEnum):
@@ -34,23 +36,19 @@ class Sort(StrEnum):
     NAME = "name"
 
 
-_KEYS: dict[Sort, Callable[[ChannelSample], Any]] = {
-    Sort.READY: lambda channel: -channel.stats.ready,
-    Sort.SCHEDULED: lambda channel: -channel.stats.scheduled,
-    Sort.LEASED: lambda channel: -channel.stats.leased,
-    Sort.RATE: lambda channel: -(channel.rate or 0.0),
-    Sort.CHANGE: lambda channel: -(channel.change or 0.0),
-    Sort.OLDEST: lambda channel: -(channel.oldest or timedelta()),
-    Sort.NAME: lambda _: 0,
-}
-
-
-def sorted_channels(sample: Sample, sort: Sort, limit: int) -> Sequence[ChannelSample]:
+def sorted_channels(sample: Sample, sort: Sort, limit: int) -> Sequence[ChannelStats]:
     """The channels to show."""
-    key = _KEYS[sort]
-    return sorted(sample.channels, key=lambda channel: (key(channel), channel.stats.queue, channel.stats.channel))[
-        :limit
-    ]
+    keys: dict[Sort, Callable[[ChannelStats], Any]] = {
+        Sort.READY: lambda channel: -channel.ready,
+        Sort.SCHEDULED: lambda channel: -channel.scheduled,
+        Sort.LEASED: lambda channel: -channel.leased,
+        Sort.RATE: lambda channel: -(sample.rate(channel) or 0.0),
+        Sort.CHANGE: lambda channel: -(sample.change(channel) or 0.0),
+        Sort.OLDEST: lambda channel: -(age(channel.oldest_ready_at, sample.at) or timedelta()),
+        Sort.NAME: lambda _: 0,
+    }
+    key = keys[sort]
+    return sorted(sample.channels, key=lambda channel: (key(channel), channel.queue, channel.channel))[:limit]
 
 
 _COLUMNS = (
@@ -69,9 +67,9 @@ _COLUMNS = (
 
 def render(sample: Sample, sort: Sort, limit: int) -> RenderableType:
     """The sample as text."""
-    several = len({channel.stats.queue for channel in sample.channels}) > 1
+    several = len({channel.queue for channel in sample.channels}) > 1
     channels = sorted_channels(sample, sort, limit)
-    rows = [([cell(channel.stats.queue)] if several else []) + _row(channel) for channel in channels]
+    rows = [([cell(channel.queue)] if several else []) + _row(sample, channel) for channel in channels]
     columns = ((Column("queue"),) if several else ()) + _COLUMNS
     parts: list[RenderableType] = [_headline(sample), text_table(columns, rows)]
     if sample.total > len(channels):
@@ -79,18 +77,17 @@ def render(sample: Sample, sort: Sort, limit: int) -> RenderableType:
     return Group(*parts)
 
 
-def _row(channel: ChannelSample) -> list[Text]:
-    stats = channel.stats
+def _row(sample: Sample, channel: ChannelStats) -> list[Text]:
     return [
-        cell(stats.channel, "bold"),
-        cell(stats.ready),
-        cell(stats.scheduled),
-        cell(stats.leased),
-        _per_second(channel.rate),
-        _per_second(channel.change, sign="+"),
-        cell(channel.oldest),
+        cell(channel.channel, "bold"),
+        cell(channel.ready),
+        cell(channel.scheduled),
+        cell(channel.leased),
+        _per_second(sample.rate(channel)),
+        _per_second(sample.change(channel), sign="+"),
+        cell(age(channel.oldest_ready_at, sample.at)),
         *map(cell, wait_cells(channel.wait)),
-        paused_text(stats.paused_at),
+        paused_text(channel.paused_at),
     ]
 
 
@@ -102,10 +99,10 @@ def sample_document(sample: Sample, sort: Sort, limit: int) -> dict[str, Any]:
         "totals": _totals(sample),
         "channels": [
             {
-                "queue": channel.stats.queue, "channel": channel.stats.channel, "ready": channel.stats.ready,
-                "scheduled": channel.stats.scheduled, "leased": channel.stats.leased,
-                "completed_per_second": channel.rate, "change_per_second": channel.change,
-                "oldest_ready_seconds": channel.oldest, "paused_at": channel.stats.paused_at,
+                "queue": channel.queue, "channel": channel.channel, "ready": channel.ready,
+                "scheduled": channel.scheduled, "leased": channel.leased,
+                "completed_per_second": sample.rate(channel), "change_per_second": sample.change(channel),
+                "oldest_ready_seconds": age(channel.oldest_ready_at, sample.at), "paused_at": channel.paused_at,
                 **wait_document(channel.wait),
             }
             for channel in sorted_channels(sample, sort, limit)
@@ -114,15 +111,14 @@ def sample_document(sample: Sample, sort: Sort, limit: int) -> dict[str, Any]:
 
 
 def _totals(sample: Sample) -> dict[str, Any]:
-    rates = [channel.rate for channel in sample.channels if channel.rate is not None]
     return {
         "channels": sample.total,
-        "ready": sum(channel.stats.ready for channel in sample.channels),
-        "scheduled": sum(channel.stats.scheduled for channel in sample.channels),
-        "leased": sum(channel.stats.leased for channel in sample.channels),
-        "completed_per_second": sum(rates) if rates else None,
+        "ready": sum(channel.ready for channel in sample.channels),
+        "scheduled": sum(channel.scheduled for channel in sample.channels),
+        "leased": sum(channel.leased for channel in sample.channels),
+        "completed_per_second": sum(sample.rates.values()) if sample.rates else None,
         "oldest_ready_seconds": max(
-            (channel.oldest for channel in sample.channels if channel.oldest is not None), default=None
+            (sample.at - one.oldest_ready_at for one in sample.channels if one.oldest_ready_at), default=None
         ),
     }
 
