@@ -7,6 +7,11 @@ What an application rarely names is imported from modules: what queues answer wi
 from ``errors``, the mapped classes from ``models``, and the facets of a queue, for annotations, from ``queue``.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from sqlalchemy_fairqueue import first_process  # noqa: F401 - before what takes long to import
 from sqlalchemy_fairqueue.codecs import BytesCodec, Codec, JsonCodec
 from sqlalchemy_fairqueue.database.installation import install_fairqueue
@@ -29,8 +34,9 @@ from sqlalchemy_fairqueue.errors import (
     UnhandledKindWarning,
     UnknownMessage,
 )
-from sqlalchemy_fairqueue.models import RoleGrant, declare_grants, make_models
 from sqlalchemy_fairqueue.queue import Group, Job, Queue
+from sqlalchemy_fairqueue.queue.contexts import Context
+from sqlalchemy_fairqueue.queue.results import watching
 from sqlalchemy_fairqueue.values import (
     Batch,
     Bury,
@@ -45,7 +51,13 @@ from sqlalchemy_fairqueue.values import (
     Retry,
     RetryPolicy,
 )
-from sqlalchemy_fairqueue.worker import AsyncWorker, Context, Worker
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+    from sqlalchemy_fairqueue.models import RoleGrant, declare_grants, make_models
+    from sqlalchemy_fairqueue.queue.results import ResultWatch
+    from sqlalchemy_fairqueue.worker import AsyncWorker, Worker
 
 __all__ = [
     "AsyncWorker",
@@ -91,3 +103,36 @@ __all__ = [
     "install_fairqueue",
     "make_models",
 ]
+
+
+def _watch_of(engine: Engine) -> ResultWatch:
+    watch: ResultWatch = import_module("sqlalchemy_fairqueue.worker.results").watch_of(engine)
+    return watch
+
+
+watching.watch_of = _watch_of
+
+# Imported when a program asks for the first name: who only enqueues needs neither workers nor mapped classes.
+_LATER = {
+    "AsyncWorker": "worker",
+    "RoleGrant": "models",
+    "Worker": "worker",
+    "declare_grants": "models",
+    "make_models": "models",
+    "models": "",
+    "worker": "",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if not _LATER[name]:
+        return import_module(f"{__name__}.{name}")
+    found = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import TextClause, TextualSelect, column, text
-from sqlalchemy.dialects.postgresql.base import PGDialect
 
 from sqlalchemy_fairqueue.database.drivers import NumberedStatement
 from sqlalchemy_fairqueue.sql import quoted, signature
@@ -56,6 +55,9 @@ class Clause:
 
     def number(self, driver: Driver) -> Numbered:
         """Return the statement with numbered parameters, their names in order, and encoders by their positions."""
+        # An engine has imported it; before there is one, an import of this package need not take its time.
+        from sqlalchemy.dialects.postgresql.base import PGDialect  # noqa: PLC0415
+
         dialect: Any = PGDialect
         compiled: Any = self.statement.compile(dialect=dialect(paramstyle="numeric_dollar"))
         statement = NumberedStatement(str(compiled), str(compiled).encode())

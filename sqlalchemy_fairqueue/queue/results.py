@@ -91,7 +91,7 @@ class Watching:
 
 
 watching = Watching()
-"""Set by ``worker``, which this layer does not know."""
+"""Set by the package itself, which knows ``worker``; this layer does not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import timedelta  # noqa: TC003 - get_type_hints reads it
-from difflib import get_close_matches
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast
 
@@ -265,6 +264,9 @@ def check_field_names(where: str, given: Mapping[str, object]) -> None:
 
 
 def _advice(name: str, value: object, names: Sequence[str]) -> str:
+    # An error alone needs it, and it takes long to import.
+    from difflib import get_close_matches  # noqa: PLC0415
+
     close = [_MEANT[name]] if name in _MEANT else get_close_matches(name, names, n=1)
     if not close:
         return f"its fields are {', '.join(names)}"

@@ -82,7 +82,6 @@ Failures, and what the worker does then:
 """
 
 from sqlalchemy_fairqueue.queue.contexts import Context
-from sqlalchemy_fairqueue.worker import results  # noqa: F401 - it serves those who wait for results
 from sqlalchemy_fairqueue.worker.async_worker import AsyncWorker
 from sqlalchemy_fairqueue.worker.health import Health
 from sqlalchemy_fairqueue.worker.telemetry import WorkerStats

@@ -15,7 +15,6 @@ from weakref import WeakKeyDictionary
 
 from sqlalchemy import event
 
-from sqlalchemy_fairqueue.queue.results import watching
 from sqlalchemy_fairqueue.worker.notifications import Listening
 from sqlalchemy_fairqueue.worker.timings import Clock, Timings
 
@@ -110,7 +109,7 @@ _watches: WeakKeyDictionary[Engine, EngineWatch] = WeakKeyDictionary()
 _making = threading.Lock()
 
 
-def _watch_of(engine: Engine) -> EngineWatch:
+def watch_of(engine: Engine) -> EngineWatch:
     """The watch over the database of an engine. A forked child has its own."""
     with _making:
         watch = _watches.get(engine)
@@ -118,6 +117,3 @@ def _watch_of(engine: Engine) -> EngineWatch:
             watch = _watches[engine] = EngineWatch()
             event.listen(engine, "engine_disposed", lambda _: watch.close())
     return watch
-
-
-watching.watch_of = _watch_of
