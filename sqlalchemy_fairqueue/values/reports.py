@@ -191,7 +191,15 @@ class ChannelDemand:
 
     @property
     def competes(self) -> bool:
-        """Whether it has messages out, or waits for what others have; its reason of waiting must be known."""
+        """Whether it has messages out, or waits for what others have; its reason of waiting must be known.
+
+        Example:
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
+            >>> [delivery] = queue.dequeue(engine)
+            >>> [demand] = queue.admin.contention(engine).channels
+            >>> demand.competes, demand.reason
+            (True, None)
+        """
         return self.leased > 0 or (self.wait is not None and self.wait.reason not in _OWN_REASONS)
 
 
@@ -295,6 +303,13 @@ class Contention(Competition):
         >>> contention = queue.admin.contention(engine)
         >>> contention.waiting, contention.rivals, contention.leased
         (1, 1, 0)
+        >>> [delivery] = queue.dequeue(engine)
+        >>> contention = queue.admin.contention(engine)
+        >>> [channel] = contention.channels
+        >>> contention.share(channel), contention.used(channel), contention.entitled(channel)
+        (1.0, 1.0, 1.0)
+        >>> contention.cost_share(channel) is None
+        True
     """
 
     waiting: int
