@@ -30,7 +30,7 @@ from sqlalchemy_fairqueue.models.applications import (
     ScheduleMixin,
 )
 from sqlalchemy_fairqueue.models.base import FairqueueMixin, ReadOnlyModel
-from sqlalchemy_fairqueue.models.factory import DefaultBase, Models, default_models, make_models
+from sqlalchemy_fairqueue.models.factory import DefaultBase, Models, declare_grants, default_models, make_models
 from sqlalchemy_fairqueue.models.functions import (
     EpochMixin,
     ForgettingMixin,
@@ -49,7 +49,6 @@ from sqlalchemy_fairqueue.models.functions import (
     SignalMixin,
     StopRequestMixin,
 )
-from sqlalchemy_fairqueue.models.grants import declare_grants
 from sqlalchemy_fairqueue.models.types import Duration, Instant, RoleName, Xid8, interval, timestamp
 from sqlalchemy_fairqueue.sql import RoleGrant
 

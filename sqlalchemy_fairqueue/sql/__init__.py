@@ -29,7 +29,16 @@ from sqlalchemy_fairqueue.sql.files import (
     tables,
     versions,
 )
-from sqlalchemy_fairqueue.sql.grants import RoleGrant, grant_statements, revoke_statements
+from sqlalchemy_fairqueue.sql.grants import (
+    BOUND_BY_CHANNEL,
+    BOUND_BY_QUEUE,
+    KINDS,
+    RoleGrant,
+    function_roles,
+    grant_statements,
+    revoke_statements,
+    role_functions,
+)
 from sqlalchemy_fairqueue.sql.guards import (
     SCHEMA_MISMATCH,
     change_guard,
@@ -49,7 +58,6 @@ from sqlalchemy_fairqueue.sql.rights import (
     read_grants,
     read_privileges,
 )
-from sqlalchemy_fairqueue.sql.roles import BOUND_BY_CHANNEL, BOUND_BY_QUEUE, KINDS, function_roles, role_functions
 from sqlalchemy_fairqueue.sql.schema import (
     IS_UNRELEASED,
     UNRELEASED,

@@ -1,22 +1,66 @@
 """Grants: the statements that give a role a kind of work, take it back, and renew what the grants of all roles say.
 
 A grant is a row of ``fq_grant`` and the privileges that it stands for: ``execute`` on the functions of its kind, and
-``usage`` of the schema. Tables are granted to nobody.
+``usage`` of the schema. Tables are granted to nobody. ``vN/roles.toml`` is the only list of the functions of each kind;
+the one of a later version names what differs from the version before. ``doctor``, ``fairqueue roles`` and the tables of
+the page on roles are made from it too.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
-from sqlalchemy_fairqueue.sql.files import versions
+from sqlalchemy_fairqueue.sql.files import checked_version, folder, versions
 from sqlalchemy_fairqueue.sql.guards import grants_guard
-from sqlalchemy_fairqueue.sql.roles import BOUND_BY_CHANNEL, BOUND_BY_QUEUE, KINDS, role_functions
 from sqlalchemy_fairqueue.sql.schema import block, quoted_literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
+
+KINDS: Final = ("producer", "consumer", "monitor", "operator", "loader")
+"""The kinds of work, as they are granted."""
+BOUND_BY_QUEUE: Final = ("producer", "consumer", "operator", "loader")
+"""Kinds whose grants can be bound to named queues."""
+BOUND_BY_CHANNEL: Final = ("producer",)
+"""Kinds whose grants can be bound to named channels."""
+
+
+def function_roles(version: int) -> Mapping[str, tuple[str, ...]]:
+    """The kinds that may execute each function of a version; none for those that only other functions call.
+
+    Raises:
+        ValueError: The version is not known.
+    """
+    return _read(checked_version(version))
+
+
+def role_functions(version: int, kind: str) -> tuple[str, ...]:
+    """The functions that a kind of work may execute, by name.
+
+    Raises:
+        ValueError: The version or the kind is not known.
+    """
+    if kind not in KINDS:
+        problem = f"there is no kind of work {kind!r}; give one of {', '.join(KINDS)}"
+        raise ValueError(problem)
+    return tuple(sorted(name for name, kinds in function_roles(version).items() if kind in kinds))
+
+
+@cache
+def _read(version: int) -> Mapping[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for step in range(1, version + 1):
+        file = folder(step) / "roles.toml"
+        if file.is_file():
+            read = tomllib.loads(file.read_text(encoding="utf-8"))
+            found |= {name: tuple(kinds) for name, kinds in read["functions"].items()}
+    return MappingProxyType(dict(sorted(found.items())))
+
 
 _MAX_ROLE_BYTES = 63
 _MAX_NAME_BYTES = 512

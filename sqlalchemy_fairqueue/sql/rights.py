@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import text
 
 from sqlalchemy_fairqueue.sql.files import functions, tables, versions
-from sqlalchemy_fairqueue.sql.grants import RoleGrant
-from sqlalchemy_fairqueue.sql.roles import role_functions
+from sqlalchemy_fairqueue.sql.grants import RoleGrant, role_functions
 from sqlalchemy_fairqueue.sql.schema import quoted
 
 if TYPE_CHECKING:

@@ -83,10 +83,14 @@ from sqlalchemy_fairqueue.values.reports import (
     SharedLimit,
 )
 from sqlalchemy_fairqueue.values.schedules import (
+    CatchUp,
+    Plan,
     Recurrence,
     RecurrenceWords,
     ScheduleInfo,
     ScheduleState,
+    Timing,
+    planned,
     schedule_state,
     timing_of,
 )
@@ -99,7 +103,6 @@ from sqlalchemy_fairqueue.values.settings import (
     QueueSettings,
     setting_changes,
 )
-from sqlalchemy_fairqueue.values.slots import CatchUp, Plan, Timing, planned
 from sqlalchemy_fairqueue.values.waits import LeftoverReason, Leftovers, QueueTaker, Reason, Taker, Wait
 
 __all__ = [

@@ -5,7 +5,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from sqlalchemy_fairqueue.sql import latest_version
-from sqlalchemy_fairqueue.sql.roles import function_roles
+from sqlalchemy_fairqueue.sql.grants import function_roles
 from tests.sql.client import Kernel
 
 pytestmark = pytest.mark.installed
