@@ -1,5 +1,6 @@
 """Thousands of queues: pages of them, and reads that do not grow with their number."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import httpx
@@ -92,5 +93,6 @@ def test_statements_of_figures(engine: Engine, read: list[str]) -> None:
             of = Queue(name)
             contention = of.admin.contention(connection, limit=200)
             assert queue.stats == of.stats(connection)
-            assert (queue.contention.channels, queue.contention.waiting) == (contention.channels, contention.waiting)
+            channels = tuple(replace(one, wait=None) for one in queue.contention.channels)
+            assert (channels, queue.contention.waiting) == (contention.channels, contention.waiting)
             assert list(queue.consumers) == list(of.admin.consumers(connection))
