@@ -19,6 +19,7 @@ from alembic_ext.operations import (
     RepairFairqueueOp,
     UpgradeFairqueueOp,
 )
+from sqlalchemy_fairqueue.models import types as _types  # noqa: F401 - registers the types of our columns
 
 __all__ = [
     "CreateFairqueueOp",
