@@ -111,3 +111,21 @@ def test_duplicates_need_no_room(queue: Queue, engine: Engine, connect: Connect)
     assert enqueue().message_id == first
     assert enqueue(on_duplicate="replace").message_id == first
     connection.commit()
+
+
+def test_a_replacement_counts_only_its_own_channel(queue: Queue, engine: Engine, database: Database) -> None:
+    """What replaces a message that is out takes the last place, also if the same call adds to channels after it."""
+    queue.configure_channel(engine, "a", ChannelPolicy(max_backlog=1))
+    queue.enqueue(engine, channel="a", payload=1, key="k")
+    assert len(queue.dequeue(engine)) == 1
+
+    receipts = queue.enqueue_many(
+        engine,
+        [
+            Enqueue(channel="a", payload=2, key="k", on_duplicate="replace"),
+            Enqueue(channel="b", payload=3),
+        ],
+    )
+
+    assert [receipt.outcome for receipt in receipts] == ["created", "created"]
+    assert database.value("select count(*) from fq_message where lease_id is null") == 2

@@ -98,7 +98,9 @@ begin
         v_later[i] := case when v_added.outcome = 'later' then r.key end;
       end if;
       if v_later[i] is not null then
+        -- Each of these, so that all arrays begin at 1.
         ids[i] := null;
+        created[i] := false;
         -- what is known of it: with a period it may be a duplicate
         outcomes[i] := case when r.on_duplicate = 'replace' and r.unique_for is null then 'replaced' end;
       else
