@@ -49,11 +49,11 @@ class Codec(Protocol):
     """
 
     def encode(self, payload: Any) -> bytes:
-        """The payload as bytes. Raises PayloadError when it cannot be kept without loss."""
+        """Encode a payload as bytes. Raises PayloadError if a value would be lost."""
         ...
 
     def decode(self, content: bytes) -> Any:
-        """The payload again. Raises PayloadError when the content is not this codec's."""
+        """Decode a payload. Raises PayloadError if this codec did not write the content."""
         ...
 
 
@@ -78,7 +78,7 @@ class JsonCodec:
         self._default = default
 
     def encode(self, payload: Any) -> bytes:
-        """The payload as JSON. Raises PayloadError with the path of the first value that cannot be kept."""
+        """Encode a payload as JSON. Raises PayloadError with the path of the first value that would be lost."""
         try:
             if _are_plain((payload,)):
                 return _plain_encoder()(payload)
@@ -92,7 +92,7 @@ class JsonCodec:
             raise PayloadError("it is nested too deeply or contains itself; flatten it") from None
 
     def decode(self, content: bytes) -> Any:
-        """The payload of a content. Raises PayloadError when it is not JSON in UTF-8."""
+        """Decode a payload. Raises PayloadError if the content is not JSON in UTF-8."""
         try:
             return _decode(content.decode())
         except (ValueError, RecursionError) as error:
@@ -138,7 +138,7 @@ class JsonCodec:
 
 
 def _are_plain(values: Iterable[Any]) -> bool:  # noqa: C901, PLR0911, PLR0912 - in place it takes a third of the time
-    """Whether JSON keeps values as they are, and msgspec writes what json would, if no lone surrogate is in them."""
+    """Return whether JSON keeps these values as they are, and msgspec writes them as json, lone surrogates aside."""
     for value in values:
         kind = type(value)
         if kind is str:
@@ -173,7 +173,7 @@ def _plain_encoder() -> Callable[[Any], bytes]:
 
 
 def encode_texts(fields: Mapping[str, str]) -> str:
-    """Texts by their names as JSON, in a tenth of the time of a codec. They hold no NUL character."""
+    """Encode named texts, without a NUL character, as a JSON object, ten times as fast as a codec."""
     return _plain_encoder()(fields).decode()
 
 
@@ -229,18 +229,18 @@ class BytesCodec:
     """
 
     def encode(self, payload: Any) -> bytes:
-        """The payload itself. Raises PayloadError when it is not bytes, bytearray or memoryview."""
+        """Return the payload as it is. Raises PayloadError if it is not bytes, bytearray or memoryview."""
         if not isinstance(payload, (bytes, bytearray, memoryview)):
             raise PayloadError(f"BytesCodec got a {type(payload).__name__}; give it bytes, or the queue another codec")
         return bytes(payload)
 
     def decode(self, content: bytes) -> bytes:
-        """The content itself."""
+        """Return the content as it is."""
         return content
 
 
 def decoded(codec: Codec, content: bytes) -> Any:
-    """The payload, or the PayloadError that asking for it is to raise: one bad content must not cost the others."""
+    """Return the payload, or the PayloadError to raise when it is read, so that a bad content costs no other."""
     try:
         return codec.decode(content)
     except PayloadError as error:
@@ -254,7 +254,7 @@ def decoded(codec: Codec, content: bytes) -> Any:
 
 
 def headers_of(stored: str | None) -> tuple[Any, PayloadError | None]:
-    """The headers as they were enqueued; where nobody can read them, None and the PayloadError that says so.
+    """Return the headers as they were enqueued; None and a PayloadError if they cannot be read.
 
     The database takes numbers and depths that Python does not.
     """

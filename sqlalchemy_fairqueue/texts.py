@@ -16,7 +16,7 @@ _ADDED = re.compile(
 
 
 def said(error: BaseException, most: int = _MOST) -> str:
-    """The text of any exception, on one line, cut after so many characters. It never raises.
+    """Return the text of any exception on one line, cut after *most* characters. It never raises.
 
     Of a statement that failed it is the server's message alone, also where another exception quotes it.
     """
@@ -29,12 +29,12 @@ def said(error: BaseException, most: int = _MOST) -> str:
 
 
 def logged(error: BaseException) -> str:
-    """The text of any exception for a record of the log: short, and without what a statement was given."""
+    """Return the text of any exception for the log: short, and without the parameters of a statement."""
     return said(error, _MOST_LOGGED)
 
 
 def traced(error: BaseException) -> BaseException | None:
-    """The exception whose traceback a record of the log may have. None: it would quote a statement."""
+    """Return the exception if the log may show its traceback; None if that would quote a statement."""
     seen: set[int] = set()
     left: list[BaseException | None] = [error]
     while left:
@@ -58,13 +58,13 @@ def _text(error: BaseException) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """The text on one line, cut after so many characters."""
+    """Return the text on one line, cut after *most* characters."""
     line = " ".join(text[:most].split())
     return line if len(text) <= most else f"{line} ... ({len(text):,} characters)"
 
 
 def last_line(error: str | None) -> str | None:
-    """The last line of an error, which names the exception; not the address that SQLAlchemy writes below its own."""
+    """Return the line of an error that names the exception, without the link that SQLAlchemy writes below it."""
     if error is None:
         return None
     lines = error.strip().splitlines()
@@ -73,7 +73,7 @@ def last_line(error: str | None) -> str | None:
 
 
 def clean(text: str) -> str:
-    r"""The text with everything that a terminal does not show, or obeys, written as an escape: ``\n``, ``\x1b``."""
+    r"""Escape everything in a text that a terminal does not show, or obeys: ``\n``, ``\x1b``."""
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape", "backslashreplace").decode()
         for character in text

@@ -26,13 +26,13 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|[smhdw])", re.ASCII)
 
 
 def microseconds(duration: timedelta) -> int:
-    """A duration as whole microseconds."""
+    """Convert a duration to whole microseconds."""
     # As timedelta itself divides: a subclass of the application's may do it in its own way.
     return timedelta.__floordiv__(duration, _MICROSECOND)
 
 
 def instant_microseconds(instant: datetime) -> int:
-    """An aware datetime as microseconds since the epoch.
+    """Convert an aware datetime to microseconds since the epoch.
 
     Raises:
         ValueError: The datetime is naive, so that it names no instant.
@@ -44,12 +44,12 @@ def instant_microseconds(instant: datetime) -> int:
 
 
 def instant(value: int) -> datetime:
-    """Microseconds since the epoch as a datetime in UTC."""
+    """Convert microseconds since the epoch to a datetime in UTC."""
     return _EPOCH + timedelta(0, 0, value)
 
 
 def any_instant(value: int) -> datetime:
-    """As :func:`instant`, with a time beyond the calendar as the first or last one in it."""
+    """As :func:`instant`, but a time beyond the calendar becomes the first or last time in it."""
     return instant(min(max(value, _FIRST), _LAST))
 
 
@@ -59,12 +59,12 @@ def earlier(instant: datetime, by: timedelta) -> datetime:
 
 
 def duration(value: int) -> timedelta:
-    """Microseconds as a timedelta."""
+    """Convert microseconds to a timedelta."""
     return timedelta(microseconds=value)
 
 
 def parsed_duration(text: str, *, seconds: bool = False) -> timedelta:
-    """A duration as people write it: ``30s``, ``250ms``, ``1h30m``, ``7d``.
+    """Parse a duration as people write it: ``30s``, ``250ms``, ``1h30m``, ``7d``.
 
     Args:
         text: What they wrote.

@@ -248,7 +248,7 @@ class Link:
         return connection.get_transaction() or connection.begin()
 
     def can_commit_with(self) -> bool:
-        """Whether statements can travel with the COMMIT of the transaction, which is a plain one.
+        """Return whether statements can travel with the COMMIT of the transaction, which is not a two-phase one.
 
         Nobody else may have work to do right before the COMMIT, nor execute statements or commit in a way of their own.
         """
@@ -388,7 +388,7 @@ def note_failures(connection: Connection, note: Note) -> None:
 
 
 def executes_itself(dialect: Dialect) -> bool:
-    """Whether nobody else executes the statements of a dialect in a way of their own."""
+    """Return whether no listener or subclass replaces how a dialect executes statements."""
     for listener in dialect.dispatch.do_execute:
         if listener is not _do_execute:
             return False
@@ -397,7 +397,7 @@ def executes_itself(dialect: Dialect) -> bool:
 
 
 def is_in_autocommit(connection: Connection) -> bool:
-    """Whether the connection commits each statement by itself."""
+    """Return whether the connection is in AUTOCOMMIT."""
     # What SQLAlchemy puts around an asyncio driver's connection knows it, where that itself does not.
     return bool(getattr(connection.connection.dbapi_connection, "autocommit", False))
 
@@ -417,12 +417,12 @@ def _do_execute(cursor: DBAPICursor, statement: str, parameters: Any, context: E
 
 
 def named(queues: Sequence[str]) -> str:
-    """Queues as an error names them: ``queue 'documents'``, ``3 queues``."""
+    """Name queues for an error: ``queue 'documents'``, or ``3 queues``."""
     return f"queue {queues[0]!r}" if len(queues) == 1 else f"{len(queues):,} queues"
 
 
 def may_notify(connection: Connection, notify: bool) -> bool:  # noqa: FBT001 - passed on from the keyword
-    """Whether a transaction that is allowed to notify can: PREPARE TRANSACTION refuses one that has."""
+    """Return whether a transaction may notify; PREPARE TRANSACTION refuses one that has."""
     return notify and not isinstance(connection.get_transaction(), TwoPhaseTransaction)
 
 

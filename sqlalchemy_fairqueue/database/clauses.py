@@ -39,7 +39,7 @@ class Clause:
     numbered: dict[str, Numbered] = field(default_factory=dict)
 
     def encoded(self, driver: Driver, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Parameters as a driver sends them."""
+        """Encode parameters for a driver."""
         encoders = self._encoders.get(driver.name)
         if encoders is None:
             found = driver.encoders
@@ -146,12 +146,12 @@ def clause_of(schema: str | None, function: str, shape: Shape = ALL) -> Clause:
 
 
 def qualifier(schema: str | None) -> str:
-    """The schema as it stands before a name of ours; nothing where the search_path finds it."""
+    """Return the schema with a dot, to put before a name; an empty text if the search_path finds it."""
     # text() takes :word for a parameter, also in quotes.
     return "" if schema is None else quoted(schema).replace(":", "\\:") + "."
 
 
 def argument(name: str, type_: str, *, alone: bool = False) -> str:
-    """A parameter of its type. *alone*: the one element of an array."""
+    """Write a parameter with its type. *alone*: it is the only element of an array."""
     one = f"cast(:{name} as {type_})"
     return f"array[{one}]" if alone else one

@@ -161,7 +161,7 @@ def _named(target: Target, channel: str | None) -> str:
 
 
 def queue_settings(connection: Connection, schema: str | None, queue: str | None = None) -> dict[str, QueueSettings]:
-    """The settings of a queue, or of all that are configured, by name."""
+    """Return the settings of a queue, or of all configured queues, by name."""
     doing = "read the settings of the queues" if queue is None else f"read the settings of queue {queue!r}"
     rows = call(schema, "fq_queue_settings", doing, queue=queue).rows(connection)
     return {row.queue: QueueSettings.of_columns(row._asdict()) for row in rows}
@@ -179,7 +179,7 @@ def configure_plan(connection: Connection, target: Target, name: str, changes: P
 
 
 def plans(connection: Connection, target: Target, name: str | None) -> list[PlanInfo]:
-    """The plans of a queue by name, or only that one."""
+    """Return the plans of a queue by name; with *name* only that plan."""
     doing = f"list the plans of queue {target.queue!r}"
     rows = target.read(connection, "fq_plans", doing, name=name)
     return [PlanInfo(policy=ChannelPolicy(**policy_values(row.pop("policy"))), **row) for row in rows]
@@ -214,7 +214,7 @@ class Follower:
 def plan_channels(
     connection: Connection, target: Target, name: str, *, after: int | None = None, limit: int
 ) -> list[Follower]:
-    """The channels that follow a plan, by their ids.
+    """Return a page of the channels that follow a plan, in the order of their ids.
 
     Args:
         connection: Where to ask.

@@ -41,7 +41,7 @@ class DeadLetterFilter:
     until: datetime | None = None
 
     def parameters(self) -> dict[str, Any]:
-        """As all of the functions take them."""
+        """Return the parameters that all functions of dead letters take."""
         return {"ids": self.ids, "channel": self.channel, "kind": self.kind}
 
 
@@ -100,7 +100,7 @@ def purge_dead(connection: Connection, target: Target, which: DeadLetterFilter, 
 
 
 def dead_letter_groups(connection: Connection, target: Target, *, limit: int, ids: int) -> list[DeadLetterGroup]:
-    """The newest *limit* dead letters by kind, reason and error, the largest group first, with *ids* ids of each."""
+    """Group the newest *limit* dead letters by kind, reason and error, the largest first, with *ids* ids each."""
     doing = f"read the dead letters of queue {target.queue!r}"
     rows = target.read(connection, "fq_dead_letter_groups", doing, limit=limit, ids=ids)
     return [DeadLetterGroup(message_ids=tuple(row.pop("message_ids")), **row) for row in rows]

@@ -235,7 +235,7 @@ def hear(connection: Connection, target: Target) -> bool:
 
 
 def is_about_data(error: BaseException) -> bool:
-    """Whether a dequeue failed over a row: not over a lock, the connection, a timeout or a privilege."""
+    """Return whether a dequeue failed because of a row, not of a lock, the connection, a timeout or a privilege."""
     if not isinstance(error, DBAPIError) or error.connection_invalidated:
         return False
     return sqlstate_of(error).startswith(_ABOUT_DATA)
@@ -313,20 +313,20 @@ def end_leases(connection: Connection, target: Target, lease_ids: Sequence[int])
 
 
 def held(connection: Connection, target: Target, lease_id: int) -> list[Token]:
-    """The tokens of what is held under a lease, in the order of the message ids."""
+    """Return the tokens of the deliveries under a lease, in the order of the message ids."""
     found = call(target.schema, "fq_held", f"find what is held under lease {lease_id}", lease_id=lease_id)
     return [Token(row.message_id, row.row_id, lease_id, row.deliveries) for row in found.rows(connection)]
 
 
 def holder(connection: Connection, target: Target, message_id: int) -> str | None:
-    """The consumer that holds a message now, if any does."""
+    """Return the consumer that holds a message now, if any does."""
     found = call(target.schema, "fq_holder", f"find who holds message {message_id}", message_id=message_id)
     return found.value(connection)
 
 
 @cache
 def _settling(*, refusing: bool, costs: bool, alone: bool) -> Shape:
-    """The shape of a call that returns what was not settled as asked.
+    """Return the shape of a call whose rows are the deliveries that were not settled as asked.
 
     *refusing*: it returns nothing, and fails if a delivery is lost. *costs*: ``fq_correct_costs`` has to see the
     messages before they are settled, in the same transaction. *alone*: of one delivery.
@@ -360,7 +360,7 @@ def settlement(
     costs: Sequence[int | None] = (),
     refusing: bool = False,
 ) -> Call:
-    """The call that settles deliveries, at least one, with what its verb takes of each.
+    """Return the call that settles one or more deliveries by a verb, with the arguments of each.
 
     It returns the ids of messages that were not settled as asked, each with its outcome: "lost": its token is not valid
     any more; "buried": a retry found it out of attempts.
@@ -403,7 +403,7 @@ def settlement(
 
 
 def lock_deliveries(target: Target, tokens: Sequence[Token]) -> Call:
-    """The call that locks the messages of valid tokens, in the order of their ids."""
+    """Return the call that locks the messages of valid tokens, in the order of their ids."""
     arrays = dict(zip(_TOKEN, map(list, zip(*tokens, strict=True)), strict=True))
     doing = f"lock {len(tokens)} messages of queue {target.queue!r}"
     return target.call("fq_lock_deliveries", doing, _LOCK, **arrays)
@@ -417,7 +417,7 @@ def lock_messages(connection: Connection, target: Target, message_ids: Iterable[
 
 
 def leased_without_slot(connection: Connection, target: Target, channels: Sequence[str] | None) -> list[int]:
-    """The leased messages that a new limit of these channels, or with None of the queue, will count."""
+    """Return the leased messages that a new limit of the channels (None: of the queue) will count."""
     return target.call(
         "fq_leased_without_slot",
         f"find the leased messages of queue {target.queue!r}",

@@ -235,7 +235,7 @@ def read_again(read: Callable[[], R]) -> R:
 
 
 async def aread_again(read: Callable[[], Awaitable[R]]) -> R:
-    """As :func:`read_again`, for what is awaited."""
+    """As :func:`read_again`, for a coroutine."""
     try:
         return await read()
     except DBAPIError as error:
@@ -256,7 +256,7 @@ def run_transaction(engine: Engine, work: Callable[[Connection], R]) -> R:
 
 @contextmanager
 def own_transaction(engine: Engine) -> Iterator[Connection]:
-    """A READ COMMITTED transaction on an engine, for several statements, which is committed at the end.
+    """Open a READ COMMITTED transaction on an engine for several statements, and commit it at the end.
 
     It is for calls that refuse AUTOCOMMIT: an engine in AUTOCOMMIT stays in it.
     """
@@ -281,7 +281,7 @@ def set_time_limit(connection: Connection, limit: timedelta) -> None:
 def refused(
     where: Any, wanted: str = "a session, a connection or an engine", otherwise: str | None = None
 ) -> InvalidArgument:
-    """The error for an argument that no queue work can be done on.
+    """Return the error for an argument that is no session, connection or engine.
 
     Args:
         where: The argument.

@@ -58,7 +58,7 @@ class Refusal(NamedTuple):
 
 
 def sqlstate_of(error: BaseException | None) -> str:
-    """The SQLSTATE of SQLAlchemy's error or of a driver's; "": the server did not refuse anything."""
+    """Return the SQLSTATE of an error of SQLAlchemy or a driver; empty if it did not come from the server."""
     error = getattr(error, "orig", error)
     # psycopg and, by SQLAlchemy, asyncpg; psycopg2.
     return str(getattr(error, "sqlstate", None) or getattr(error, "pgcode", None) or "")
@@ -94,7 +94,7 @@ def _is_of_driver(module: object) -> bool:
 
 
 def refusal_of(error: BaseException) -> Refusal:
-    """The words of the server, from SQLAlchemy's error or a driver's."""
+    """Read the server's message, detail and hint from an error of SQLAlchemy or a driver."""
     original = getattr(error, "orig", None) or error
     sqlstate = sqlstate_of(original)
     said = getattr(original, "diag", None)
@@ -122,7 +122,7 @@ def hide_row(error: BaseException) -> None:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """SQLAlchemy's error, the driver's as SQLAlchemy has it, and what that was made of."""
+    """Yield SQLAlchemy's error, the driver's error in it, and the causes of that."""
     yield error
     original = getattr(error, "orig", None)
     if original is not None:
@@ -149,7 +149,7 @@ def refuse(error: StatementError, doing: str) -> NoReturn:
 
 
 def translated(error: DBAPIError, doing: str) -> FairQueueError | None:
-    """The error of this package for what the database refused; None if its SQLSTATE has no class."""
+    """Translate a refusal of the database into an error of this package; None if its SQLSTATE has no class."""
     refusal = refusal_of(error)
     kind = FairQueueError.of_sqlstate.get(refusal.sqlstate)
     if kind is None:
@@ -181,7 +181,7 @@ def to_repair() -> str:
 
 
 def too_old(version: int, schema: str | None) -> str | None:
-    """The words for a version that is older than this library needs; None: this library can use it."""
+    """Return the error text for a version that is too old for this library; None if the library can use it."""
     if version >= NEEDED_VERSION:
         return None
     if version == UNRELEASED:
@@ -193,7 +193,7 @@ def too_old(version: int, schema: str | None) -> str | None:
 
 
 def to_upgrade(version: int, schema: str | None) -> str:
-    """The operation that brings an installation to the version that this library needs, or makes it anew."""
+    """Return the operation of Alembic that brings an installation to the version that this library needs."""
     if version == UNRELEASED:
         return f"op.create_fairqueue(version={latest_version()}{schema_argument(schema)})"
     return f"op.upgrade_fairqueue({version}, {NEEDED_VERSION}{schema_argument(schema)})"

@@ -56,7 +56,7 @@ def make_group(
     on_failure: EncodedMessage | None,
     policy: ChannelPolicy,
 ) -> Call:
-    """The call that makes a group with the messages that may follow it."""
+    """Return the call that makes a group and keeps the messages that may follow it."""
     followups = [one for one in (then, on_failure) if one is not None]
     return target.call(
         "fq_make_group",
@@ -69,7 +69,7 @@ def make_group(
 
 
 def join_group(target: Target, group_id: UUID, added: int, by: Token | None = None) -> Call:
-    """The call that counts messages that the transaction added to a group, in the same transaction.
+    """Return the call that counts the messages which the same transaction has added to a group.
 
     It returns "joined", "lost", "cancelled" or "stranger".
 
@@ -87,7 +87,7 @@ def join_group(target: Target, group_id: UUID, added: int, by: Token | None = No
 
 
 def group_status(connection: Connection, target: Target, group_id: UUID) -> GroupStatus | None:
-    """The counts of a group. None: there is no such group."""
+    """Return the counts of a group; None if there is no such group."""
     doing = f"read group {group_id}"
     rows = target.read(connection, "fq_group_status", doing, group_id=str(group_id))
     return _status(group_id, **rows[0]) if rows else None
@@ -101,7 +101,7 @@ def groups(
     before: GroupStatus | None = None,
     limit: int = 1000,
 ) -> list[GroupStatus]:
-    """Groups of a queue, the newest first, with the counts of this moment.
+    """Return groups of a queue, the newest first, with their present counts.
 
     Only those that are open, or with False only those that are finished; after *before*, the last of another page.
     """
@@ -123,7 +123,7 @@ def _status(group_id: UUID | str, added: int, **row: Any) -> GroupStatus:
 
 
 def group_members(connection: Connection, target: Target, group_id: UUID, *, limit: int) -> list[Member]:
-    """Members of a group that have not ended, in the order of their ids; any *limit* of them, if there are more."""
+    """Return the members of a group that have not ended, by id; if there are more than *limit*, any of them."""
     parameters = {"group_id": str(group_id), "limit": limit}
     rows = target.read(connection, "fq_group_members", f"list the members of group {group_id}", **parameters)
     return sorted((Member(**row) for row in rows), key=lambda member: member.message_id)

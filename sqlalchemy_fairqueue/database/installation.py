@@ -49,7 +49,7 @@ _READ_ONLY = text("select pg_catalog.current_setting('transaction_read_only')")
 
 
 def version(connection: Connection, schema: str | None) -> int:
-    """The version that a schema holds.
+    """Return the version that a schema holds.
 
     Raises:
         SchemaMismatch: It holds none.

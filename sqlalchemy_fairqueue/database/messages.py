@@ -99,7 +99,7 @@ class EnqueuedMessages(NamedTuple):
 
     @classmethod
     def of_rows(cls, rows: Sequence[Sequence[Any]], count: int) -> EnqueuedMessages:
-        """Those of so many messages, from what :func:`enqueue` returns."""
+        """Read the outcomes of *count* messages from the rows of :func:`enqueue`."""
         [row] = rows
         if count == 1:
             message_id, outcome = row
@@ -167,7 +167,7 @@ class FoundResult:
 
 @cache
 def _enqueuing(*, alone: bool, refusing: bool) -> Shape:
-    """The shape of an enqueue. *alone*: of one message. *refusing*: it fails for what a caller must raise."""
+    """Return the shape of an enqueue. *alone*: of one message. *refusing*: it fails for what a caller raises."""
     outcome = "outcome"
     if refusing:
         channel, on_duplicate = (
@@ -202,7 +202,7 @@ def enqueue(
     refusing: bool = False,
     counts_members: bool = False,
 ) -> Call:
-    """The call that adds messages to a queue; :class:`EnqueuedMessages` reads its rows.
+    """Return the call that adds messages to a queue; :class:`EnqueuedMessages` reads its rows.
 
     Args:
         connection: In a transaction.
@@ -229,13 +229,13 @@ def enqueue(
 
 
 def _shared(values: Sequence[Any]) -> list[Any]:
-    """A list of one value, if all messages have the same; else the values as they are."""
+    """Return a list of the one value that all messages share, or else all values."""
     first = values[0]
     return [first] if values.count(first) == len(values) else list(values)
 
 
 def _elements(encoded: EncodedMessage) -> dict[str, Any]:
-    """The elements of a message in the function's arrays; null for what most have."""
+    """Return the elements of a message in the function's arrays; null for the usual values."""
     message, membership = encoded.message, encoded.membership
     return {
         "channels": message.channel,
@@ -256,7 +256,7 @@ def _elements(encoded: EncodedMessage) -> dict[str, Any]:
 
 
 def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
-    """The function's arrays of many messages, as :func:`_elements` has one; null if an optional one has only nulls."""
+    """Return the function's arrays for many messages, as :func:`_elements` does for one; null for an array of nulls."""
     wanted, contents, headers, max_attempts, memberships = zip(*map(_of_encoded, messages), strict=True)
     channels, kinds, priorities, keys, delays, ats, on_duplicates, costs, unique_fors, unique_froms = zip(
         *map(_of_message, wanted), strict=True
@@ -283,7 +283,7 @@ def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
 
 
 def followup_values(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
-    """The arrays of messages that a group keeps until its members have ended; null without any."""
+    """Return the arrays of the messages that a group keeps until its members have ended; null without messages."""
     # No driver writes an empty array of contents.
     rows = list(map(_elements, messages))
     return {name: [row[name] for row in rows] or None for name in _OF_FOLLOWUPS}
@@ -298,7 +298,7 @@ def find_messages(
     limit: int,
     scan: int,
 ) -> tuple[list[int], MessagePosition | None]:
-    """The ids of a page of messages, in order, and where the next page begins; None: this is the last.
+    """Return the ids of a page of messages, in order, and where the next page begins; None after the last page.
 
     It looks at *scan* messages at most, from where the page before has ended.
     """
@@ -324,7 +324,7 @@ def find_messages(
 
 
 def messages_ahead(connection: Connection, target: Target, message_id: int, *, most: int) -> int | None:
-    """The number of messages before a message in its channel, counted up to *most*; None: it does not wait."""
+    """Count the messages before a message in its channel, up to *most*; None if it does not wait."""
     doing = f"count messages of queue {target.queue!r}"
     found = target.call("fq_messages_ahead", doing, message_id=message_id, most=most)
     return found.value(connection)
@@ -363,7 +363,7 @@ def message_details(
     limit: int = 20,
     content_bytes: int = 65_536,
 ) -> list[MessageDetails]:
-    """Messages that are not settled: those with the ids, or the first of a channel, those that consumers hold before.
+    """Return unsettled messages: those with the ids, or the first ones of a channel, leased messages first.
 
     *limit* is of those that consumers hold, and of those that nobody holds.
     """
@@ -390,7 +390,7 @@ def message_details(
 def message_attempts(
     connection: Connection, target: Target, message_id: int, *, limit: int = 100, chars: int = 10_000
 ) -> list[AttemptDetails]:
-    """The last attempts at a message that have ended without completing it, the oldest first."""
+    """Return the last attempts at a message that did not complete it, the oldest first."""
     rows = target.read(
         connection,
         "fq_message_attempts",
@@ -416,7 +416,7 @@ def cancel(
 
 
 def results(connection: Connection, target: Target, message_ids: Sequence[int]) -> list[FoundResult]:
-    """The ends of messages, in their order."""
+    """Return how messages ended, in the order of *ids*."""
     doing = f"read results of queue {target.queue!r}"
     rows = target.read(connection, "fq_results", doing, ids=list(message_ids))
     return [FoundResult(**{name: row[name] for name in row if name != "message_id"}) for row in rows]
@@ -441,7 +441,7 @@ def end_result_wait(connection: Connection, target: Target, message_id: int, wai
 
 
 def wake_results(connection: Connection, target: Target, message_ids: Sequence[int]) -> Call | None:
-    """The call that notifies those who wait for results of messages. None: the transaction cannot notify."""
+    """Return the call that wakes those who wait for results of messages; None if the transaction cannot notify."""
     if not may_notify(connection, notify=True):
         return None
     doing = f"wake those who wait in queue {target.queue!r}"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def channel_changes_json(changes: PolicyChanges, plan: str | Unset | None, reset: Collection[str]) -> str:
-    """Changes of a channel: fields of its policy, its plan, and the fields that the plan decides again."""
+    """Write changes of a channel as JSON: fields of its policy, its plan, fields that the plan decides again."""
     members = column_values(POLICY, changes)
     if plan is not UNSET:
         members["plan"] = plan
@@ -26,36 +26,36 @@ def channel_changes_json(changes: PolicyChanges, plan: str | Unset | None, reset
 
 
 def policy_json(values: Mapping[str, object]) -> str:
-    """Fields of a policy as the functions take them: by the names of their columns, durations in microseconds."""
+    """Write fields of a policy as JSON, by the names of their columns, with durations in microseconds."""
     return json.dumps(column_values(POLICY, values))
 
 
 @lru_cache(maxsize=256)
 def new_policy_json(policy: ChannelPolicy) -> str | None:
-    """The whole policy for channels that are new. None for one without limits, which the functions take for granted."""
+    """Write the whole policy of new channels as JSON; None for the initial policy, which the functions know."""
     if policy == ChannelPolicy():
         return None
     return policy_json({name: getattr(policy, name) for name in POLICY})
 
 
 def field_columns(names: Iterable[str]) -> list[str]:
-    """The columns of fields."""
+    """Return the columns of fields."""
     return [column for name in names for column in POLICY[name].columns(name)]
 
 
 def fields_of_columns(columns: Iterable[str]) -> tuple[str, ...]:
-    """The fields that have one of the columns, in their order."""
+    """Return the fields that have one of the columns, in the order of their definition."""
     found = set(columns)
     return tuple(name for name, definition in POLICY.items() if found.intersection(definition.columns(name)))
 
 
 def policy_columns() -> frozenset[str]:
-    """The names of a policy's columns."""
+    """Return the names of a policy's columns."""
     return frozenset(field_columns(POLICY))
 
 
 def column_values(definitions: Mapping[str, Definition], values: Mapping[str, object]) -> dict[str, object]:
-    """What the columns of fields keep of their values."""
+    """Return the values of columns from the values of fields."""
     columns: dict[str, object] = {}
     for name, value in values.items():
         columns |= definitions[name].column_values(name, value)

@@ -120,7 +120,7 @@ def schedules(
     after: ScheduleInfo | None = None,
     limit: int = 1000,
 ) -> list[ScheduleInfo]:
-    """Schedules of a queue, or of a channel, or by a name, in the order of both; *after* is the last one before."""
+    """Return schedules of a queue, a channel or a name; *after* is the last one of the page before."""
     rows = target.call(
         "fq_schedules",
         f"read the schedules of queue {target.queue!r}",
@@ -195,7 +195,7 @@ def due_schedules(
     ahead: timedelta,
     limit: int,
 ) -> list[DueSchedule]:
-    """The schedules of queues that are due now or within *ahead*, up to *limit* of each queue.
+    """Return the schedules of queues that are due now or within *ahead*, up to *limit* of each queue.
 
     *in_code*: queue, channel and name of those that the caller's code declares.
     """

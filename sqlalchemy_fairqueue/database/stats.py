@@ -64,12 +64,12 @@ class SampleContext:
 
 
 def now(connection: Connection, schema: str | None) -> datetime:
-    """The time by the queue's clock, which is the database's."""
+    """Return the time by the database's clock."""
     return instant(call(schema, "fq_now", "read the clock of the queues").value(connection))
 
 
 def sample_context(connection: Connection, schema: str | None) -> SampleContext:
-    """The clock and the snapshot of the transaction. For one snapshot, the transaction is REPEATABLE READ."""
+    """Return the clock and the snapshot of the transaction; run it in REPEATABLE READ, for one snapshot."""
     [row] = call(schema, "fq_now", "read the clock of the queues", _SAMPLE).rows(connection)
     return SampleContext(instant(row.now), row.snapshot)
 
@@ -84,7 +84,7 @@ def completions(
 
 
 def queues(connection: Connection, schema: str | None) -> list[str]:
-    """The names of all queues that have channels or are configured."""
+    """Return the names of all queues that have channels or are configured."""
     return [queue for (queue,) in call(schema, "fq_queues", "list the queues").rows(connection)]
 
 
@@ -113,7 +113,7 @@ def channel_stats(
     after: str | None = None,
     busy: bool = False,
 ) -> list[ChannelStats]:
-    """The counts and policies of channels after a name, by name. *busy*: only of those with messages."""
+    """Return the stats of channels, by name, from the one after *after*. *busy*: only of channels with messages."""
     rows = target.read(
         connection,
         "fq_channel_stats",
@@ -256,7 +256,7 @@ def consumers_by_queue(
 
 
 def _asked(consumer: ConsumerInfo, request: StopRequest | None) -> ConsumerInfo:
-    """A consumer with the request to stop, unless it has begun something since that a worker that stops does not."""
+    """Add a request to stop to a consumer, unless it took or awaited work since, as no stopping worker does."""
     if request is None:
         return consumer
     heard_at = request.requested_at + HEARD
@@ -276,7 +276,7 @@ def request_stop(connection: Connection, target: Target, consumer: str, by: str 
 def stop_requests(
     connection: Connection, schema: str | None, queues: Sequence[str], consumer: str
 ) -> list[StopRequest]:
-    """The requests that stand for a consumer of these queues."""
+    """Return the requests to stop for a consumer of these queues."""
     doing = f"look for requests to {consumer!r} to stop"
     rows = read(connection, schema, "fq_stop_requests", doing, queues=list(queues), consumer=consumer)
     return [StopRequest(**row) for row in rows]

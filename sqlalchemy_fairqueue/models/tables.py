@@ -92,7 +92,7 @@ def of_table(
 
 @cache
 def _of(table: str, kind: str) -> list[tuple[str, Mapping[str, str]]]:
-    """The objects of a kind that belong to a table, by their names in it."""
+    """Return the objects of a kind that belong to a table, by their names in the catalog without the table's."""
     begin = f"{kind} {table}."
     catalog = expected_catalog(NEEDED_VERSION)
     return [(name.removeprefix(begin), facts) for name, facts in catalog.items() if name.startswith(begin)]

@@ -43,7 +43,7 @@ _MICROSECOND = literal_column("interval '1 microsecond'", Interval())
 
 
 def timestamp(instant: SQLColumnExpression[Any]) -> ColumnElement[datetime]:
-    """A column of instants as PostgreSQL's timestamptz, for its functions and operators.
+    """Cast a column of instants to PostgreSQL's timestamptz, for its functions and operators.
 
     ``func.now() - timestamp(Message.enqueued_at)`` is an interval. Conditions find no index by it: there compare the
     column itself, ``Message.enqueued_at < func.now()``.
@@ -59,7 +59,7 @@ def timestamp(instant: SQLColumnExpression[Any]) -> ColumnElement[datetime]:
 
 
 def interval(duration: SQLColumnExpression[Any]) -> ColumnElement[timedelta]:
-    """A column of durations as PostgreSQL's interval, for its functions: ``func.avg(interval(History.wait))``.
+    """Cast a column of durations to PostgreSQL's interval, for its functions: ``func.avg(interval(History.wait))``.
 
     Example:
         >>> queue.configure(engine, history=True)
@@ -74,7 +74,7 @@ def interval(duration: SQLColumnExpression[Any]) -> ColumnElement[timedelta]:
 
 
 def _kind(value: Any) -> TypeEngine[Any] | None:
-    """The type of an expression, without a TypeDecorator of the application; None for a value of Python."""
+    """Return the type of an expression, without an application's TypeDecorator; None for a value of Python."""
     element = value.__clause_element__() if hasattr(value, "__clause_element__") else value
     if not isinstance(element, ColumnElement):
         return None
@@ -85,7 +85,7 @@ def _kind(value: Any) -> TypeEngine[Any] | None:
 
 
 def _to_microseconds(value: Any) -> Any:
-    """PostgreSQL's own times and intervals as microseconds, as the columns hold them; anything else unchanged."""
+    """Convert times and intervals of PostgreSQL to the microseconds of our columns; return anything else unchanged."""
     kind = _kind(value)
     if isinstance(kind, (DateTime, Date)):
         # As PostgreSQL compares a timestamp with a timestamptz: in the connection's time zone.
@@ -110,7 +110,7 @@ class _Comparator(TypeDecorator.Comparator[Any]):
         return self._typed(op, [other], super().reverse_operate(op, other, **given))
 
     def _typed(self, op: OperatorType, others: list[Any], result: Any) -> Any:
-        """The difference of two instants is a duration."""
+        """Type the difference of two instants as a duration."""
         if op is not sub or not isinstance(self.type, Instant):
             return result
         length = isinstance(others[0], timedelta) or isinstance(_kind(others[0]), Duration)
@@ -132,7 +132,7 @@ class Instant(TypeDecorator[datetime]):
     comparator_factory = _Comparator
 
     def process_bind_param(self, value: object, dialect: Dialect) -> int | None:
-        """The instant as microseconds since the epoch."""
+        """Convert an instant to microseconds since the epoch."""
         if value is None:
             return None
         if not isinstance(value, datetime):
@@ -141,11 +141,11 @@ class Instant(TypeDecorator[datetime]):
         return instant_microseconds(value)
 
     def coerce_compared_value(self, op: OperatorType | None, value: Any) -> TypeEngine[Any]:
-        """An instant; a timedelta that is added to one is a duration."""
+        """Type what is compared with an instant as an instant, and what is added to one as a duration."""
         return Duration() if isinstance(value, timedelta) else self
 
     def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
-        """Microseconds since the epoch as an instant."""
+        """Convert microseconds since the epoch to an instant."""
         return None if value is None else instant(value)
 
     @property
@@ -166,7 +166,7 @@ class Duration(TypeDecorator[timedelta]):
     comparator_factory = _Comparator
 
     def process_bind_param(self, value: object, dialect: Dialect) -> int | None:
-        """The duration as microseconds."""
+        """Convert a duration to microseconds."""
         if value is None:
             return None
         if not isinstance(value, timedelta):
@@ -175,7 +175,7 @@ class Duration(TypeDecorator[timedelta]):
         return microseconds(value)
 
     def process_result_value(self, value: int | Decimal | None, dialect: Dialect) -> timedelta | None:
-        """Microseconds as a duration; a sum of them comes as Decimal."""
+        """Convert microseconds, which are a Decimal in a sum, to a duration."""
         return None if value is None else duration(int(value))
 
     @property
@@ -191,15 +191,15 @@ class Xid8(UserDefinedType[int]):
     render_bind_cast = True
 
     def get_col_spec(self, **given: Any) -> str:
-        """Its name in PostgreSQL."""
+        """Return the type's name in PostgreSQL."""
         return "xid8"
 
     def bind_processor(self, dialect: Dialect) -> Callable[[int | None], str | None]:
-        """Converts an int to PostgreSQL's text."""
+        """Convert an int to PostgreSQL's text."""
         return lambda value: None if value is None else str(value)
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], int | None]:
-        """Converts PostgreSQL's text to an int."""
+        """Convert PostgreSQL's text to an int."""
         return lambda value: None if value is None else int(value)
 
     @property
@@ -215,7 +215,7 @@ class Xid8Array(TypeDecorator[list[int]]):
     cache_ok = True
 
     def column_expression(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
-        """The ids as numbers, because not every driver reads an array of xid8."""
+        """Read the ids as numbers, because not every driver reads an array of xid8."""
         return cast(cast(column, ARRAY(Text)), ARRAY(BigInteger))
 
 
@@ -225,7 +225,7 @@ class Xid(Xid8):
     cache_ok = True
 
     def get_col_spec(self, **given: Any) -> str:
-        """Its name in PostgreSQL."""
+        """Return the type's name in PostgreSQL."""
         return "xid"
 
 
@@ -236,7 +236,7 @@ class RoleName(UserDefinedType[str]):
     render_bind_cast = True
 
     def get_col_spec(self, **given: Any) -> str:
-        """Its name in PostgreSQL."""
+        """Return the type's name in PostgreSQL."""
         return "regrole"
 
     @property

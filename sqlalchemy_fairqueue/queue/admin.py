@@ -110,7 +110,7 @@ class Admin(Facet[QueueBase]):
 
     @verb
     def attempts(self, where: Where, message_id: int | None, *, limit: int = 100) -> tuple[AttemptDetails, ...]:
-        """The attempts of a message that ended without completing it, the first first, also of one that is dead.
+        """Return the attempts that did not complete a message, the oldest first; the message may be dead.
 
         A queue records them after ``queue.configure(where, history=True)``, and keeps them for its retention. An
         attempt that a worker did not end shows as "expired", when its lease was found to be over. It costs O(log n) and
@@ -174,7 +174,7 @@ class Admin(Facet[QueueBase]):
 
     @verb
     def consumers(self, where: Where, *, limit: int = 100) -> list[ConsumerInfo]:
-        """The consumers with a lease that has not expired, and what each holds, the most messages first.
+        """Return the consumers whose lease has not expired, and what each holds, the most messages first.
 
         Args:
             where: A session, connection or engine.
@@ -192,7 +192,7 @@ class Admin(Facet[QueueBase]):
 
     @verb
     def contention(self, where: Where, *, limit: int = 100) -> Contention:
-        """The channels that wait longest and those with the most messages out, with what decides whose turn it is.
+        """Return the channels that wait longest and those with the most messages out, with what decides the turn.
 
         It costs about what ``queue.stats`` costs.
 

@@ -150,7 +150,7 @@ class Facet(Generic[Q]):
 
 
 def schema_of(queues: Sequence[QueueBase]) -> str | None:
-    """The schema of the queues that something is made for: that of the first.
+    """Return the schema of the first of several queues.
 
     Raises:
         InvalidArgument: One of them is no queue.

@@ -320,7 +320,7 @@ class Plans(Facet[QueueBase]):
 
     @verb
     def list(self, where: Where, name: str | None = None) -> builtins.list[PlanInfo]:
-        """The plans of the queue by name, with how many channels follow each.
+        """Return the plans of the queue by name, with the number of channels that follow each.
 
         Args:
             where: As for the class; answered at once.
@@ -408,7 +408,7 @@ class Limits(Facet[QueueBase]):
 
     @verb
     def list(self, where: Where, name: str | None = None) -> builtins.list[SharedLimit]:
-        """The shared limits of the queue's schema, by name: what they allow, what is out, which queues draw from them.
+        """Return the shared limits of the queue's schema by name, with the queues and messages that use them.
 
         Args:
             where: As for the class.

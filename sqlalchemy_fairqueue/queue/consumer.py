@@ -91,7 +91,7 @@ class Consumer:
         return self._leases[0][1] if self._leases else None
 
     def lease_ids(self) -> list[int]:
-        """The leases that dequeues may use again."""
+        """Return the leases that dequeues may use again."""
         return [lease_id for _, lease_id in self._leases]
 
     def forget_leases(self, *lease_ids: int) -> None:
@@ -110,7 +110,7 @@ class Consumer:
                 return
 
     def dequeue(self, connection: Connection, limit: int, lease: timedelta, max_bytes: int | None = None) -> Batch:
-        """One dequeue, committed when it returns."""
+        """Dequeue once, and commit before it returns."""
         if self._process != os.getpid():
             self._forget()
         database.check_installed(connection, self._target.schema)

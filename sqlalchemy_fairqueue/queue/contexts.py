@@ -133,7 +133,7 @@ class Context:
         return self._resources
 
     def resource(self, kind: type[T]) -> T:
-        """The one resource that is an instance of this class.
+        """Return the only resource that is an instance of this class.
 
         Raises:
             InvalidArgument: None is, or several are; then ask ``resources`` by name.
@@ -246,11 +246,11 @@ class Context:
         return self._held.timed_out
 
     def with_session(self, session: Any) -> Context:
-        """The same with another session."""
+        """Return a copy of the context with another session."""
         return Context(self._held, session, self._resources)
 
     def with_resources(self, resources: Mapping[str, Any]) -> Context:
-        """The same with these resources."""
+        """Return a copy of the context with these resources."""
         return Context(self._held, self._session, resources)
 
     def check(self) -> None:
@@ -279,7 +279,7 @@ def called(context: Context, function: Callable[[], Any]) -> Any:
 
 
 async def acalled(context: Context, function: Callable[[], Awaitable[Any]]) -> Any:
-    """As :func:`called`, of an async handler."""
+    """As :func:`called`, for an async handler."""
     before = handling.get()
     handling.set(context.delivery)
     try:

@@ -47,7 +47,7 @@ class DeadLetters(Facet[QueueBase]):
         limit: int = 100,
         after: DeadLetterInfo | None = None,
     ) -> builtins.list[DeadLetterInfo]:
-        """The messages that will not be tried again, the oldest death first.
+        """Return dead letters, the oldest first.
 
         It reads what it returns, by an index, also of a channel or a kind. An error has no index: with one it reads the
         dead letters of the channel or kind between *since* and *until*, after *after*, until it has found *limit*. Of
@@ -188,7 +188,7 @@ def _filter(  # noqa: PLR0917 - as list has them
 
 
 def checked_ids(message_ids: int | Iterable[int]) -> list[int]:
-    """Ids of messages, one or several, as a list.
+    """Return one or several ids of messages as a list, checked.
 
     Raises:
         InvalidArgument: They are none.

@@ -54,7 +54,7 @@ class DeliveryMethods(QueueBase):
         self._consumers: WeakKeyDictionary[Engine, Consumer] = WeakKeyDictionary()
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but what dequeue remembers: a copy, and a process that is given the queue, have leases of their own."""
+        """Return all but the leases that dequeues remember: a copy has leases of its own."""
         return {name: value for name, value in vars(self).items() if name != "_consumers"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -75,7 +75,7 @@ class AddedHeaders:
         """The headers of messages that have no others, as JSON."""
 
     def with_own(self, own: Mapping[str, Any]) -> bytes:
-        """The headers of a message that has some of its own, as JSON.
+        """Add the headers of a message to those of the queue, and write them as JSON.
 
         Raises:
             PayloadError, TypeError, ValueError: A value of theirs is nothing for JSON.

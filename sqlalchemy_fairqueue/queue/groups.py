@@ -52,7 +52,7 @@ class _Job(Protocol[P]):
         ...
 
     def prepare(self, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Enqueue:
-        """The message of a call."""
+        """Return the message of a call, without enqueueing it."""
         ...
 
 
@@ -219,7 +219,7 @@ class MemberGroup(_Members):
         self.id = group_id
 
     def within(self, session: AnySession) -> MemberGroup:
-        """The same with a session of the handler's own, which it commits before it returns.
+        """Return the group for a session that the handler makes, and commits before it returns.
 
         Example:
             >>> @queue.handler("split")
@@ -344,7 +344,7 @@ class Groups(Facet[QueueBase]):
 
     @verb
     def status(self, where: Where, group_id: UUID | str) -> GroupStatus:
-        """The counts of a group, at once. It reads what workers have not counted yet, of the last second or so.
+        """Return the present counts of a group, including members that ended within the last second.
 
         Groups are kept for seven days after they are finished.
 
@@ -369,7 +369,7 @@ class Groups(Facet[QueueBase]):
     def list(
         self, where: Where, *, is_open: bool | None = None, limit: int = 1000, before: GroupStatus | None = None
     ) -> builtins.list[GroupStatus]:
-        """Groups of the queue, the newest first, with the counts of this moment.
+        """Return groups of the queue, the newest first, with their present counts.
 
         It reads what workers have not counted yet, of the last second or so.
 

@@ -214,12 +214,12 @@ class HandlerMethods(LifespanMethods):
 
 
 def handlers_of(queue: HandlerMethods) -> Mapping[str, Handler]:
-    """The handlers that were declared so far, by kind."""
+    """Return the handlers that were declared so far, by kind."""
     return queue._handlers  # noqa: SLF001 - for workers alone
 
 
 def session_type_of(queues: Iterable[HandlerMethods], base: type[S]) -> type[S]:
-    """The class that handlers' sessions need: the most special one among the annotations of their ``session``.
+    """Return the most derived class among the annotations of handlers' ``session`` parameters.
 
     Args:
         queues: The queues of the handlers.
@@ -253,7 +253,7 @@ def _check_options(retry: object, timeout: object, isolation: object) -> None:
 
 
 def _wanted(function: object, known: Mapping[str, LifespanFunction]) -> tuple[set[str], dict[str, str]]:
-    """The parameters of a function besides the delivery: session and context, and resources by their parameters."""
+    """Return the parameters that a function takes beside the delivery: session, context, and resources by parameter."""
     if not callable(function):
         raise InvalidArgument(f"handler is {function!r:.80}; give a function")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):

@@ -40,11 +40,11 @@ class Instrumentation(Protocol):
         ...
 
     def settling(self, queue: str, verb: str, deliveries: Sequence[Delivery]) -> AbstractContextManager[object]:
-        """A block in which a worker settles deliveries by one statement."""
+        """Return a block in which a worker settles deliveries by one statement."""
         ...
 
     def settled(self, verb: str, deliveries: Sequence[Delivery]) -> None:
-        """A worker's deliveries were settled; verb is complete, retry, release or bury."""
+        """Note that a worker's deliveries were settled; *verb* is complete, retry, release or bury."""
         ...
 
 
@@ -62,7 +62,7 @@ installed: _Installed = _Installed()
 
 
 def settling(queue: str, verb: str, deliveries: Callable[[], Sequence[Delivery]]) -> AbstractContextManager[object]:
-    """A block in which deliveries are settled; nothing is told of it where none of them is given."""
+    """Return a block in which deliveries are settled; instrumentation hears of it if there is at least one."""
     instrumentation = installed.instrumentation
     if instrumentation is None or not (found := deliveries()):
         return nullcontext()

@@ -84,7 +84,7 @@ class Job(Generic[C, P, R_co]):
         return getattr(self, "__qualname__", self.kind)
 
     def options(self, **options: Unpack[EnqueueOptions]) -> Job[C, P, R_co]:
-        """The same job, whose messages are enqueued with these options: ``parse.options(delay=...).enqueue(...)``.
+        """Return a copy of the job that enqueues with these options: ``parse.options(delay=...).enqueue(...)``.
 
         Args:
             options: Arguments of ``Queue.enqueue``: delay, at, priority, key, headers, max_attempts, on_duplicate,
@@ -113,7 +113,7 @@ class Job(Generic[C, P, R_co]):
         return job
 
     def prepare(self, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Enqueue:
-        """The message of a call, for ``Queue.enqueue_many``.
+        """Return the message of a call, for ``Queue.enqueue_many``.
 
         Args:
             channel: Which channel, usually the tenant.
@@ -245,7 +245,7 @@ class Job(Generic[C, P, R_co]):
     def result(
         self, where: Any, message_id: int | None, *, channel: str | None = None, timeout: timedelta | None = None
     ) -> Any:
-        """The value of a call, as ``Queue.result`` reads or waits for it, of the type that the function returns.
+        """Return the value of a call as the type that the function returns, by ``Queue.result``.
 
         Args:
             where: A session, Connection or Engine; to wait an Engine alone.
@@ -315,7 +315,7 @@ class _Declare:
     @overload
     def __call__(self, function: Callable[P, R], /) -> Job[P, P, R]: ...
     def __call__(self, function: Callable[..., Any], /) -> Any:
-        """The job of a function."""
+        """Make the job of a function."""
         return self._declare(function)
 
 
@@ -432,7 +432,7 @@ def _name(function: object) -> str:
 
 
 def _parameters(kind: str, function: Callable[..., Any]) -> tuple[tuple[str, ...], list[inspect.Parameter]]:
-    """The names of context and session as far as the function takes them, and its further parameters."""
+    """Return the names of a function's parameters for context and session, and its other parameters."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise InvalidArgument(f"job {kind!r} is a generator, which nobody would run; do not yield")
     parameters, hints = parameters_of(function), hints_of(function)
@@ -459,7 +459,7 @@ def _parameters(kind: str, function: Callable[..., Any]) -> tuple[tuple[str, ...
 
 
 def _is_given(parameter: inspect.Parameter, name: str, hints: Mapping[str, Any]) -> bool:
-    """Whether a worker gives this parameter: it has the name, or is annotated as that."""
+    """Return whether a worker passes this parameter, by its name or its annotation."""
     classes = (Context,) if name == "context" else (Session, AsyncSession)
     annotation = hints.get(parameter.name, parameter.annotation)
     if isinstance(annotation, str):

@@ -140,14 +140,14 @@ class LifespanMethods(QueueBase):
 
 
 def lifespan_of(queue: LifespanMethods) -> tuple[tuple[LifespanFunction, ...], tuple[LifespanFunction, ...]]:
-    """The functions of on_start and of on_stop of a queue, in the order of their declaration."""
+    """Return the on_start and the on_stop functions of a queue, in the order of their declaration."""
     return tuple(queue._starts.values()), tuple(queue._stops.values())  # noqa: SLF001 - for workers alone
 
 
 def resources_taken(
     function: Callable[..., Any], parameters: Iterable[inspect.Parameter], known: Mapping[str, LifespanFunction]
 ) -> dict[str, str]:
-    """The resources for the parameters of a function: names of parameters, each with the name of the resource.
+    """Return the names of the resources that a function takes, by its parameters.
 
     Raises:
         InvalidArgument: Several resources have the type of a parameter.
@@ -168,7 +168,7 @@ def resources_taken(
 
 
 def resource_of_type(wanted: Any, known: Mapping[str, LifespanFunction], whose: str) -> str | None:
-    """The name of the resource that is declared with this very type. None: no resource is.
+    """Return the name of the resource that is declared with exactly this type, if any.
 
     Raises:
         InvalidArgument: Several resources are.

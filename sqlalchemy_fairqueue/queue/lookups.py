@@ -48,7 +48,7 @@ class LookupMethods(QueueBase):
 
     @verb
     def stats(self, where: Where) -> QueueStats:
-        """The numbers of ready, scheduled, leased and dead messages, who works on them, and what holds them up.
+        """Return the numbers of ready, scheduled, leased and dead messages, who works on them, and what holds them up.
 
         It reads a little of each channel that has messages (10 us), and what is scheduled, prioritised, leased and
         dead, but neither the ready messages nor the state of idle channels.
@@ -70,7 +70,7 @@ class LookupMethods(QueueBase):
         after: str | None = None,
         busy: bool = False,
     ) -> list[ChannelStats]:
-        """The state of each channel: its counts, its policy, when it was last served.
+        """Return the state of each channel: its counts, its policy, when it was last served.
 
         Args:
             where: As for the class.
@@ -103,7 +103,7 @@ class LookupMethods(QueueBase):
     def message(
         self, where: Where, message_id: int | None = None, *, channel: str | None = None, key: str | None = None
     ) -> MessageDetails | None:
-        """One message that is not settled, by its id, or by its channel and key, with its whole content.
+        """Return one unsettled message with its whole content, by its id, or by its channel and key.
 
         ``queue.codec.decode(found.content)`` is its payload. Dead letters are found by ``queue.dead_letters``. Its
         ``wait`` says why it waits and who has what it waits for: other channels, and with a shared limit other queues.
@@ -178,7 +178,7 @@ class LookupMethods(QueueBase):
         after: str | None = None,
         scan: int = _SCAN,
     ) -> MessagePage:
-        """A page of messages that are not settled, with the first 65,536 bytes of each content.
+        """Return a page of unsettled messages, with the first 65,536 bytes of each content.
 
         Those of a channel come as they are delivered: first those that consumers hold, by id, then those that wait, in
         the order of their delivery. Those of the whole queue come by their ids, so in the order of their enqueues.
@@ -239,7 +239,7 @@ class LookupMethods(QueueBase):
 
 
 def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wait | None:
-    """The reason for which a message that nobody holds waits."""
+    """Return why a message waits that no consumer holds."""
     now = database.sample_context(connection, target.schema).at
     if message.due_at > now:
         return Wait(Reason.SCHEDULED, message.due_at)
@@ -251,7 +251,7 @@ def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wa
 
 
 def _position(after: object, which: MessageFilter) -> MessagePosition:
-    """The end of the page before, as it says itself."""
+    """Read the position at which the page before ended, from its ``next``."""
     try:
         step, at, message_id = map(int, after.split(".")) if isinstance(after, str) else (0, 0, 0)
     except ValueError:

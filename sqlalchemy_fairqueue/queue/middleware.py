@@ -97,12 +97,12 @@ def check_middleware(function: object) -> None:
 
 
 def middleware_of(queue: MiddlewareMethods, outer: Sequence[AnyMiddleware] = ()) -> list[AnyMiddleware]:
-    """The middleware of a queue behind that of its worker, outermost first."""
+    """Return the middleware of a worker and then of a queue, outermost first."""
     return [*outer, *queue._middleware]  # noqa: SLF001 - a queue's part shows it to nobody else
 
 
 def middleware_for(handler: Handler, middleware: Sequence[AnyMiddleware]) -> tuple[AnyMiddleware, ...]:
-    """Those that go around a handler.
+    """Return the middleware that goes around a handler: async for an async one.
 
     Raises:
         WorkerError: There are some, and none for handlers of its kind, plain or async.
@@ -123,7 +123,7 @@ def call_of(
     context: Context,
     function: Callable[..., Any] | None = None,
 ) -> Callable[[], Any]:
-    """The call of a handler, with what it takes, and with middleware around it.
+    """Bind a handler to its arguments, and put middleware around it.
 
     Args:
         handler: The handler.

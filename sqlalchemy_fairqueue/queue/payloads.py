@@ -68,7 +68,7 @@ class PayloadSchema:
             _check_type(kind, name, annotation)
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """The payload of a call: the arguments that were given, as plain values.
+        """Convert the arguments of a call to the plain values of a payload.
 
         Raises:
             TypeError: An argument is missing, or is none of the function's.
@@ -101,7 +101,7 @@ class PayloadSchema:
         return payload
 
     def plain(self, name: str, value: Any) -> Any:
-        """One argument as a plain value.
+        """Convert one argument to a plain value.
 
         Raises:
             PayloadError: Nothing converts it.
@@ -115,7 +115,7 @@ class PayloadSchema:
         raise PayloadError(f"argument {name!r} of job {self.kind!r} is {value!r:.80}: {problem}", f"$.{name}")
 
     def decode(self, payload: Any) -> dict[str, Any]:
-        """The arguments of a payload. What it does not have is left to the function's defaults.
+        """Convert a payload to the arguments of a call. The function's defaults stand for what it lacks.
 
         Raises:
             PayloadError: It does not fit the function.
@@ -168,7 +168,7 @@ class ResultSchema:
         self._type = _result_type(function)
 
     def plain(self, value: Any) -> Any:
-        """A returned value as plain values.
+        """Convert a returned value to plain values.
 
         Raises:
             PayloadError: Nothing converts it, it is not what the annotation says, or it would not come back equal and
@@ -186,7 +186,7 @@ class ResultSchema:
         return plain
 
     def value(self, plain: Any) -> Any:
-        """The kept value as the type that the function is annotated with.
+        """Convert a kept value to the type that the function is annotated with.
 
         Raises:
             PayloadError: It does not fit the annotation: another version of the function returned it.
@@ -207,7 +207,7 @@ _UNKNOWN: Any = object()
 
 
 def _result_type(function: Callable[..., Any]) -> Any:
-    """The returned type of a function besides outcomes, by its annotation, if it can be converted."""
+    """Return the type of a function's results by its annotation, without outcomes, if it can be converted."""
     plain = inspect.unwrap(function)
     annotation = annotations_of(plain).get("return", _UNKNOWN)
     if annotation is _UNKNOWN:
@@ -236,7 +236,7 @@ def _is_outcome(annotation: Any) -> bool:
 
 
 def _types(kind: str, function: Callable[..., Any], parameters: list[inspect.Parameter]) -> dict[str, Any]:
-    """The types of the parameters, by name. Other annotations of the function need not be defined."""
+    """Resolve the types of the parameters, by name. Other annotations of the function need not be defined."""
     for one in parameters:
         if one.annotation is _KINDS.empty:
             raise InvalidArgument(
@@ -267,7 +267,7 @@ def _check_type(kind: str, name: str, annotation: Any) -> None:
 
 
 def _unsupported(info: Any, seen: set[Any]) -> str | None:
-    """The problem of a type that nothing converts, anywhere within a type."""
+    """Return the problem of the first type within a type that nothing converts."""
     if isinstance(info, msgspec.inspect.CustomType):
         return None if _is_model(info.cls) else f"{info.cls!r} is no type that msgspec or pydantic knows"
     if cls := getattr(info, "cls", None):
@@ -286,14 +286,14 @@ def _is_model(cls: Any) -> bool:
 
 
 def _plain_model(value: Any) -> Any:
-    """A pydantic model as plain values."""
+    """Convert a pydantic model to plain values."""
     if not _is_model(type(value)):
         raise TypeError(f"a {type(value).__name__} cannot be converted")
     return value.model_dump(mode="json", by_alias=True, round_trip=True)
 
 
 def _model(cls: Any, value: Any) -> Any:
-    """A pydantic model again. As JSON: a strict model takes a date only from there."""
+    """Make a pydantic model of plain values, by way of JSON, since a strict model takes a date only from JSON."""
     if not _is_model(cls):
         raise TypeError(f"a {cls.__name__} cannot be converted")
     if type(value) is cls:
@@ -305,7 +305,7 @@ def _model(cls: Any, value: Any) -> Any:
 
 
 def _problems(error: ValueError) -> str:
-    """The words of pydantic about a value, in one line."""
+    """Return pydantic's problems with a value, on one line."""
     errors = getattr(error, "errors", None)
     if errors is None:
         return said(error)

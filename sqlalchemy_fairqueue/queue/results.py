@@ -118,7 +118,7 @@ class ResultQuestion:
             object.__setattr__(self, "timeout", check_duration("timeout", self.timeout))
 
     def answer(self, connection: Connection, target: Target) -> FoundResult:
-        """The end of the message. One that is not known to be of the channel is unknown."""
+        """Return how the message ended; "unknown" if it is not in this channel."""
         [found] = database.results(connection, target, [self.message_id])
         return found if self.channel in {None, found.channel} else FoundResult(state="unknown")
 
@@ -130,7 +130,7 @@ class ResultMethods(HandlerMethods):
     def result(
         self, where: Where, message_id: int | None, *, channel: str | None = None, timeout: timedelta | None = None
     ) -> Any:
-        """The value that a handler returned, if ``configure(where, result_retention=...)`` lets the queue keep it.
+        """Return what a handler returned, if ``configure(where, result_retention=...)`` lets the queue keep it.
 
         It is decoded as payloads are. Of a kind that is a job of this queue it has the type that the job's function is
         annotated with.
@@ -307,7 +307,7 @@ class _Wait:
             self._watch.join(AsyncEngine(engine) if engine.dialect.is_async else engine, asked.message_id, wake)
 
     def poll(self, connection: Connection) -> FoundResult:
-        """The end of the message, read after the wait is registered."""
+        """Return how the message ended, read after the wait is registered."""
         if self._watch is not None and monotonic() >= self._register_at:
             self._register_at = monotonic() + _REGISTERED.total_seconds() / 2
             # First: a task may be cancelled when the database has registered it.
@@ -326,7 +326,7 @@ class _Wait:
         return self._asked.answer(connection, self._target)
 
     def seconds(self) -> float | None:
-        """The time to wait for a notification before the next poll. None: the time is over."""
+        """Return the seconds to wait for a notification before the next poll; None if the time is over."""
         left = self._over_at - monotonic()
         if left <= 0:
             return None
@@ -354,7 +354,7 @@ class UnkeptValue:
 
 
 def encoded_result(codec: Codec, schema: PayloadSchema | None, value: object) -> EncodedResult:
-    """The result to keep of a value that a handler returned. It never raises: the handler has done its work."""
+    """Encode the result of a handler. It never raises, since the handler has done its work."""
     if value is None:
         return EncodedResult()
     if isinstance(value, UnkeptValue):
@@ -367,7 +367,7 @@ def encoded_result(codec: Codec, schema: PayloadSchema | None, value: object) ->
 
 
 def given_result(codec: Codec, value: object) -> EncodedResult:
-    """The result to keep of a value that a call gives.
+    """Encode a result that the application gives.
 
     Raises:
         PayloadError: It cannot be encoded, or is too large.

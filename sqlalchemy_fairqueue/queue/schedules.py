@@ -274,7 +274,7 @@ class Schedules(Facet[ScheduleMethods]):
         limit: int = 1000,
         after: ScheduleInfo | None = None,
     ) -> builtins.list[ScheduleInfo]:
-        """The schedules of the queue, in the order of channel and name. What a session has recorded is not seen.
+        """Return the schedules of the queue by channel and name. What a session has recorded is not seen.
 
         Args:
             where: As for the class.
@@ -316,7 +316,7 @@ def _message(
     headers: Mapping[str, Any] | None,
     max_attempts: int | None,
 ) -> Enqueue:
-    """The message of a schedule."""
+    """Return the message of a schedule."""
     if job is None:
         if channel is None:
             raise InvalidArgument("there is no channel; give channel=..., usually the tenant")

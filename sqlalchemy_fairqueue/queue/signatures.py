@@ -31,18 +31,18 @@ else:
 
 
 def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The parameters of a function, in their order."""
+    """Return the parameters of a function, in their order."""
     found = _signature(function).parameters.values()
     return [one.replace(annotation=_text(one.annotation)) for one in found]
 
 
 def annotations_of(function: object) -> dict[str, Any]:
-    """The annotations of a function by name, ``return`` among them; none of what has none."""
+    """Return the annotations of a function by name, including ``return``; empty if it has none."""
     return {name: _text(annotation) for name, annotation in _annotations(function).items()}
 
 
 def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """The types of a function's annotations, as far as they can be resolved."""
+    """Return the types of a function's annotations, as far as they can be resolved."""
     plain = inspect.unwrap(function)
     annotations = annotations_of(plain)
     hints: dict[str, Any] = {}
@@ -57,7 +57,7 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def class_of(hint: Any) -> type | None:
-    """The class that a type is, or that ``X | None`` has beside None. None: it is neither."""
+    """Return the class that a type is, or the X of ``X | None``; None for anything else."""
     if get_origin(hint) in {Union, UnionType}:
         [hint, *others] = [one for one in get_args(hint) if one is not NoneType]
         if others:
@@ -70,12 +70,12 @@ def _text(annotation: Any) -> Any:
 
 
 def is_asynchronous(function: Callable[..., Any]) -> bool:
-    """Whether what a function returns is to be awaited."""
+    """Return whether the result of a function must be awaited."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - asks for the method
 
 
 def frames_of_this_package() -> int:
-    """The ``stacklevel`` with which the caller's warning points at the code that called this package."""
+    """Return the ``stacklevel`` with which the caller's warning points at the code that called this package."""
     level, frame = 1, inspect.currentframe()
     frame = None if frame is None else frame.f_back
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("sqlalchemy_fairqueue."):

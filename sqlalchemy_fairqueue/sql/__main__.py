@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def script(arguments: list[str]) -> str:
-    """The script that the arguments ask for.
+    """Return the SQL script that the arguments ask for.
 
     Raises:
         ValueError: A version is not known, or PostgreSQL cannot keep the schema's name.

@@ -207,7 +207,7 @@ _QUERIES = {
 
 
 def read_catalog(connection: Connection, schema: str) -> Catalog:
-    """Every object in the schema that has the name of one of fairqueue's, of any version, and what belongs to it.
+    """Read the objects of a schema that have names of fairqueue's, of any version, and what belongs to them.
 
     Partitions are their table's affair and are left out. Nothing is locked, and nothing but the catalog is read.
     """
@@ -228,7 +228,7 @@ def read_catalog(connection: Connection, schema: str) -> Catalog:
 
 @contextmanager
 def _plain(connection: Connection) -> Iterator[None]:
-    """Settings in which the catalog's texts are the same everywhere, and no function but PostgreSQL's own is called.
+    """Set what makes the catalog's texts the same everywhere, and lets no function but PostgreSQL's own be called.
 
     They are as they were when this ends. Where a statement failed, its transaction's end does that.
     """
@@ -247,7 +247,7 @@ def _plain(connection: Connection) -> Iterator[None]:
 
 
 def expected_catalog(version: int) -> Mapping[str, Mapping[str, str]]:
-    """The result of :func:`read_catalog` where a version is installed; not to be changed.
+    """Return what :func:`read_catalog` reads of a correct installation of a version; do not change it.
 
     Each ``vN/catalog.json`` has what differs from the version before.
 
@@ -265,7 +265,7 @@ def _frozen(version: int) -> Catalog:
 
 
 def changed_catalog(version: int, catalog: Catalog) -> dict[str, dict[str, str] | None]:
-    """What ``vN/catalog.json`` has: the objects that differ from the version before; None: one that is gone."""
+    """Return what ``vN/catalog.json`` holds: what differs from the version before; None for what is gone."""
     before = _before(version)
     return {name: facts for name, facts in catalog.items() if before.get(name) != facts} | {
         name: None for name in before if name not in catalog

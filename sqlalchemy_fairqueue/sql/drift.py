@@ -61,7 +61,7 @@ class Difference:
 
 
 def installed_version(connection: Connection, schema: str | None = None) -> int | None:
-    """The version of the schema that is installed, which this library may not know; None where there is none.
+    """Return the installed version of the schema, which this library may not know; None if nothing is installed.
 
     Of an installation from before the first release it is :data:`UNRELEASED`.
     """
@@ -75,7 +75,7 @@ def installed_version(connection: Connection, schema: str | None = None) -> int 
 
 
 def recognised_version(connection: Connection, schema: str | None = None) -> int | None:
-    """The installed version, and where ``fq_version()`` is gone the one that the rest of the installation looks like.
+    """Return the installed version; without ``fq_version()``, the one that the other objects look like.
 
     None where there is none.
     """
@@ -90,7 +90,7 @@ def recognised_version(connection: Connection, schema: str | None = None) -> int
 
 
 def find_drift(connection: Connection, schema: str | None = None) -> list[Difference]:
-    """The changes besides the migrations, by name.
+    """Find the changes that no migration made, by name.
 
     That is functions and tables, and the columns, indexes, constraints, triggers and rules of our tables. Triggers
     and rules that no version has are unexpected: they may keep rows from the functions, or change them.
@@ -172,7 +172,7 @@ def _differences(want: Mapping[str, Mapping[str, str]], have: Mapping[str, Mappi
 
 
 def _grant_differences(connection: Connection, schema: str, version: int) -> Iterator[Difference]:
-    """Rights on functions that are not those of the grants; none where the role may not read the grants."""
+    """Compare rights on functions with the grants; return no difference if the role may not read the grants."""
     if not may_read_grants(connection, schema):
         return
     # What PUBLIC may execute is a fact of the function.

@@ -59,17 +59,17 @@ class Signature(NamedTuple):
 
 
 def versions() -> range:
-    """Every version of the schema that this library can install, oldest first."""
+    """Return every version of the schema that this library can install, oldest first."""
     return range(1, len(FOLDERS) + 1)
 
 
 def latest_version() -> int:
-    """The newest version of the schema that this library can install."""
+    """Return the newest version of the schema that this library can install."""
     return len(FOLDERS)
 
 
 def folder(version: int) -> Traversable:
-    """The folder of a version.
+    """Return the folder of a version.
 
     Raises:
         ValueError: The version is not known.
@@ -78,7 +78,7 @@ def folder(version: int) -> Traversable:
 
 
 def functions(version: int) -> Mapping[str, str]:
-    """The functions of a version: ``create function`` by name, with the literal qualifier ``fairqueue.``.
+    """Return the ``create function`` statements of a version by name, with the literal qualifier ``fairqueue.``.
 
     Those that roles and triggers call have the settings of all of them, unless their files name a search path and what
     else they need; what they call runs with theirs.
@@ -95,7 +95,7 @@ def functions(version: int) -> Mapping[str, str]:
 
 @cache
 def signature(function: str) -> Signature:
-    """The signature of a function in the version that this library needs; no other file is read for it.
+    """Return the signature of a function in the version that this library needs; it reads only the function's file.
 
     Raises:
         ValueError: There is no such function.
@@ -125,7 +125,7 @@ def _signature(function: str, text: str) -> Signature:
 
 
 def tables(version: int) -> Mapping[str, tuple[str, ...]]:
-    """The tables of a version as they were first made: the statements that make the table and its indexes, in order.
+    """Return the statements that first made each table of a version and its indexes, in order.
 
     What a later step does to a table of an earlier one is in :func:`upgrade_step`.
 
@@ -138,31 +138,31 @@ def tables(version: int) -> Mapping[str, tuple[str, ...]]:
 
 
 def new_tables(step: int) -> Mapping[str, tuple[str, ...]]:
-    """The tables that a version brings: the statements that make the table and its indexes, by table, in order."""
+    """Return the statements that make each table that a version adds, and its indexes, in order."""
     return MappingProxyType(
         {name: _statements_of(text) for name, text in _texts(checked_version(step), "tables").items()}
     )
 
 
 def upgrade_step(step: int) -> tuple[str, ...]:
-    """The statements that change the tables of the version before into those of this one; its new tables exist."""
+    """Return the statements that change the tables of the version before; the new tables exist already."""
     return _statements_of(_text(checked_version(step), "upgrade.sql"))
 
 
 def downgrade_step(step: int) -> tuple[str, ...]:
-    """The statements that change this version's tables back. They come first; its new tables are dropped at the end."""
+    """Return the statements that change this version's tables back; its new tables are dropped after them."""
     return _statements_of(_text(checked_version(step), "downgrade.sql"))
 
 
 def triggers(step: int) -> Mapping[str, str]:
-    """The triggers that a version brings, by name. They are made when its functions are there."""
+    """Return the triggers that a version adds, by name. They are made after its functions."""
     return MappingProxyType(
         {name: text.removesuffix(";") for name, text in _texts(checked_version(step), "triggers").items()}
     )
 
 
 def relations(version: int) -> tuple[str, ...]:
-    """Every name that the tables of a version take in their schema: tables, indexes, indexes of constraints."""
+    """Return every name that the tables of a version take in their schema: tables, indexes, indexes of constraints."""
     steps = range(1, checked_version(version) + 1)
     made = [statement for statements in tables(version).values() for statement in statements]
     made += [statement for step in steps for statement in upgrade_step(step)]
@@ -170,7 +170,7 @@ def relations(version: int) -> tuple[str, ...]:
 
 
 def checked_version(version: int) -> int:
-    """The version itself.
+    """Return the version, checked.
 
     Raises:
         ValueError: The version is not known.

@@ -31,7 +31,7 @@ BOUND_BY_CHANNEL: Final = ("producer",)
 
 
 def function_roles(version: int) -> Mapping[str, tuple[str, ...]]:
-    """The kinds that may execute each function of a version; none for those that only other functions call.
+    """Return the kinds of work that may execute each function of a version; none if only other functions call it.
 
     Raises:
         ValueError: The version is not known.
@@ -40,7 +40,7 @@ def function_roles(version: int) -> Mapping[str, tuple[str, ...]]:
 
 
 def role_functions(version: int, kind: str) -> tuple[str, ...]:
-    """The functions that a kind of work may execute, by name.
+    """Return the functions that a kind of work may execute, by name.
 
     Raises:
         ValueError: The version or the kind is not known.
@@ -224,7 +224,7 @@ _TAKE_USAGE = """\
 
 
 def grant_statements(grant: RoleGrant, schema: str | None) -> Iterator[str]:
-    """Statements that give a role a kind of work, or change the bounds of what it has: a guard, one block.
+    """Return the guard and the block that give a role a kind of work, or change the bounds of its grant.
 
     Raises:
         ValueError: PostgreSQL cannot keep the schema's name.
@@ -237,7 +237,7 @@ def grant_statements(grant: RoleGrant, schema: str | None) -> Iterator[str]:
 
 
 def revoke_statements(role: str, kind: str | None, schema: str | None) -> Iterator[str]:
-    """Statements that take a kind of work from a role, None: all kinds. Nothing is changed where it has none.
+    """Return statements that take a kind of work (None: all) from a role. They change nothing if it has none.
 
     Raises:
         ValueError: The role's name or the kind cannot be granted, or PostgreSQL cannot keep the schema's name.
@@ -254,7 +254,7 @@ def revoke_statements(role: str, kind: str | None, schema: str | None) -> Iterat
 
 
 def renew_grants(before: int, after: int, schema: str | None) -> str:
-    """A block that gives every role the functions that its grants stand for in a version, and takes those of another.
+    """Return a block that gives every role the functions that its grants mean in a version, instead of another's.
 
     What was granted by hand stays.
     """
@@ -266,7 +266,7 @@ def renew_grants(before: int, after: int, schema: str | None) -> str:
 
 
 def take_usage(schema: str | None) -> str:
-    """A block that takes back the usage of the schema that came with grants."""
+    """Return a block that takes back the usage of the schema that came with grants."""
     return _block([_TAKE_USAGE], schema)
 
 

@@ -161,17 +161,17 @@ _GRANTABLE = (
 
 
 def install_guard(version: int, schema: str | None) -> str:
-    """A block that raises unless the schema exists and every name that the version needs in it is free."""
+    """Return a block that raises unless the schema exists and every name that the version needs in it is free."""
     return _block(_INSTALL.replace("{taken}", _taken(_names(version))), schema)
 
 
 def installed_guard(version: int, schema: str | None) -> str:
-    """A block that raises unless the schema holds exactly this version."""
+    """Return a block that raises unless the schema holds exactly this version."""
     return _block(_INSTALLED.replace("{version}", str(version)), schema)
 
 
 def repair_guard(version: int, schema: str | None) -> str:
-    """A block that raises unless the schema holds exactly this version, or no ``fq_version()`` and its tables."""
+    """Return a block that raises unless the schema holds this version, or its tables without ``fq_version()``."""
     checks = _REPAIRABLE.replace("{known}", _array(tables(latest_version()))).replace(
         "{tables}", _array(tables(version))
     )
@@ -179,12 +179,12 @@ def repair_guard(version: int, schema: str | None) -> str:
 
 
 def grants_guard(schema: str | None) -> str:
-    """A block that raises unless the schema holds a version that this library knows."""
+    """Return a block that raises unless the schema holds a version that this library knows."""
     return _block(_GRANTABLE.replace("{versions}", ", ".join(map(str, versions()))), schema)
 
 
 def change_guard(before: int, after: int, schema: str | None) -> str:
-    """A block that raises unless the schema holds exactly one version, and names that the other adds are free in it.
+    """Return a block that raises unless the schema holds one version, and the names that the other adds are free.
 
     And unless the transaction sees what others commit: an installation has nothing yet, and needs no such transaction.
     """
@@ -195,7 +195,7 @@ def change_guard(before: int, after: int, schema: str | None) -> str:
 
 
 def same_transaction_guard(refusal: str) -> str:
-    """A block, to follow one of the others, that raises unless it is in the same transaction."""
+    """Return a block that raises unless it runs in the transaction of the guard before it."""
     return _SAME_TRANSACTION.format(body=BODY, refusal=quoted_literal(refusal))
 
 

@@ -75,16 +75,16 @@ _CLOSE = """\
 
 
 def close_functions(functions: Iterable[str], schema: str | None) -> str:
-    """A block that takes functions away from PUBLIC, and gives those that another role made to the tables' owner."""
+    """Return a block that revokes functions from PUBLIC, and makes the tables' owner theirs."""
     names = ", ".join(map(quoted_literal, functions))
     return block(_CLOSE.format(functions=names), schema, {"v_made": "record"})
 
 
 def note_privileges(functions: Iterable[str], schema: str | None) -> str:
-    """A block that writes down who may call the functions."""
+    """Return a block that writes down who may call the functions."""
     return block(_NOTE.format(grants=_GRANTS, names=", ".join(map(quoted_literal, functions))), schema)
 
 
 def give_back_privileges(schema: str | None) -> str:
-    """A block that grants what was written down in the transaction, and no more."""
+    """Return a block that grants exactly what was written down in the transaction."""
     return block(_GIVE_BACK.format(grants=_GRANTS), schema, {"v_function": "record", "v_grant": "record"})

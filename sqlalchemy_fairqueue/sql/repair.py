@@ -89,7 +89,7 @@ _TRIGGER_VARIABLES = {"v_trigger": "record", "v_timeout": "text := current_setti
 
 
 def repair_statements(version: int, schema: str | None) -> Iterator[str]:
-    """Statements that make every function and trigger what the version has, and the stages' schema.
+    """Return statements that make every function, every trigger and the stages' schema anew, as the version has them.
 
     Columns, indexes and constraints are left alone.
 

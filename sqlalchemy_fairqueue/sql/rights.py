@@ -150,19 +150,19 @@ class RoleRights:
 
 
 def may_read_grants(connection: Connection, schema: str) -> bool:
-    """Whether the role may read the grants of an installation."""
+    """Return whether the role may read the grants of an installation."""
     return bool(connection.scalar(text(_MAY_READ), {"schema": schema}))
 
 
 def read_grants(connection: Connection, schema: str) -> list[HeldGrant]:
-    """The grants of an installation, by role and kind."""
+    """Return the grants of an installation, by role and kind."""
     statement = f"select role, role_exists, kind, queues, channels from {quoted(schema)}.fq_grants()"  # noqa: S608 - quoted
     rows = connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
     return [HeldGrant(RoleGrant(role, kind, queues, channels), exists) for role, exists, kind, queues, channels in rows]
 
 
 def read_privileges(connection: Connection, schema: str) -> list[Privilege]:
-    """The privileges of all roles on what is fairqueue's in a schema, but for the owners'."""
+    """Return the privileges of all roles on fairqueue's objects in a schema, except the owners'."""
     names = {
         "schema": schema,
         "functions": sorted({name for version in versions() for name in functions(version)}),
@@ -173,7 +173,7 @@ def read_privileges(connection: Connection, schema: str) -> list[Privilege]:
 
 
 def compared_rights(version: int, grants: Iterable[HeldGrant], privileges: Iterable[Privilege]) -> list[RoleRights]:
-    """The rights of every role that has any: what it was granted beside what it has, by role.
+    """Compare what each role was granted with what it has.
 
     ``usage`` of the schema is not compared: by itself it gives nothing.
     """

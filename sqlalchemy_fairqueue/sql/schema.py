@@ -22,7 +22,7 @@ _MAX_BYTES = 63
 
 
 def quoted(schema: str) -> str:
-    """The name as an identifier, always in quotes: ``My "odd" name`` becomes ``"My ""odd"" name"``.
+    """Quote a name as an identifier: ``My "odd" name`` becomes ``"My ""odd"" name"``.
 
     Raises:
         ValueError: PostgreSQL cannot keep the name as it is.
@@ -31,12 +31,12 @@ def quoted(schema: str) -> str:
 
 
 def quoted_literal(text: str) -> str:
-    """The text as an SQL string."""
+    """Quote a text as an SQL string."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def named_schema(schema: str | None) -> str:
-    """The schema in the words of a message: ``schema 'jobs'``."""
+    """Name the schema for a message: ``schema 'jobs'``."""
     return "the connection's default schema" if schema is None else f"schema {schema!r}"
 
 
@@ -54,7 +54,7 @@ VERSION_COLUMN = (
 
 
 def schema_argument(schema: str | None) -> str:
-    """The schema as the last argument of a call in a message: ``, schema='jobs'``, or nothing for the default one."""
+    """Write the schema as the last argument of a call in a message: ``, schema='jobs'``, or nothing for None."""
     return "" if schema is None else f", schema={schema!r}"
 
 
@@ -64,7 +64,7 @@ def schema_expression(schema: str | None) -> str:
 
 
 def in_schema(statement: str, schema: str | None) -> str:
-    """The statement for the schema, verbatim apart from the qualifier and the quotes of a body.
+    """Put the schema into a statement; only the qualifier and the quotes of a body change.
 
     It is to be sent as it is: it may hold percent signs and colons, and none of them stands for a parameter.
     """
@@ -80,7 +80,7 @@ def in_schema(statement: str, schema: str | None) -> str:
 
 
 def block(body: str, schema: str | None, variables: Mapping[str, str] | None = None) -> str:
-    """A block of plpgsql in which ``v_schema`` is the name of the target schema.
+    """Return a block of plpgsql in which ``v_schema`` is the name of the target schema.
 
     In it names are looked for in pg_catalog alone: who may create a function in some schema of the search_path could
     otherwise have it called by the migrating role. Afterwards the search_path is what it was, ``v_path``.

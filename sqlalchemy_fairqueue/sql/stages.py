@@ -71,12 +71,12 @@ _DROP = """\
 
 
 def make_stage_schema(schema: str | None) -> str:
-    """A block that makes the schema of the stages where it is missing, and warns where the role may not."""
+    """Return a block that makes the schema of the stages if it is missing, and warns if the role may not."""
     return block(_MAKE.format(name=SCHEMA_NAME.format("v_schema")), schema, _VARIABLES)
 
 
 def drop_stage_schema(schema: str | None) -> str:
-    """A block that drops every staging table, and their schema unless it holds something else."""
+    """Return a block that drops every staging table, and their schema unless it holds something else."""
     columns = f"array[{', '.join(quoted_literal(column) for column in sorted(COLUMNS))}]"
     name = SCHEMA_NAME.format("v_schema")
     return block(_DROP.format(schema=name, name=quoted_literal(f"^{NAME}$"), columns=columns), schema, _VARIABLES)

@@ -34,7 +34,7 @@ _CALLED = re.compile(r"fairqueue\.(\w+)\(")
 
 
 def install_statements(version: int, schema: str | None) -> Iterator[str]:
-    """Statements that install a version into an existing schema: a guard, tables, functions, the stages' schema.
+    """Return the statements that install a version: a guard, tables, functions, the stages' schema.
 
     PUBLIC may execute none of the functions.
 
@@ -51,7 +51,7 @@ def install_statements(version: int, schema: str | None) -> Iterator[str]:
 
 
 def upgrade_statements(old: int, new: int, schema: str | None) -> Iterator[str]:
-    """Statements that make a newer version of an installed one, and keep what is in it: tables, functions, triggers.
+    """Return the statements that upgrade an installed version and keep its rows: tables, functions, triggers.
 
     A function that is called as before is replaced where it is; others are dropped and made again. Both keep their
     privileges. Roles get the functions that their grants stand for in the newer version.
@@ -72,7 +72,7 @@ def upgrade_statements(old: int, new: int, schema: str | None) -> Iterator[str]:
 
 
 def downgrade_statements(new: int, old: int, schema: str | None) -> Iterator[str]:
-    """Statements that make an older version of an installed one: triggers, functions, then tables.
+    """Return the statements that downgrade an installed version: triggers, functions, then tables.
 
     Messages are kept; what only the newer version can keep is lost.
 
@@ -94,7 +94,7 @@ def downgrade_statements(new: int, old: int, schema: str | None) -> Iterator[str
 
 
 def drop_statements(version: int, schema: str | None) -> Iterator[str]:
-    """Statements that take a version away with everything in it: a guard, what loads left behind, tables, functions.
+    """Return the statements that drop a version with all its rows: a guard, what loads left behind, tables, functions.
 
     Nothing is cascaded: where an object of the user's depends on one of ours, PostgreSQL refuses.
 
@@ -117,7 +117,7 @@ def drop_statements(version: int, schema: str | None) -> Iterator[str]:
 
 
 def in_order(texts: Mapping[str, str]) -> Mapping[str, str]:
-    """The functions in an order to make them in: one in SQL after those that it calls, which PostgreSQL looks for."""
+    """Order functions so that a function in SQL comes after those that it calls, because PostgreSQL checks them."""
     ordered: dict[str, str] = {}
 
     def add(name: str) -> None:
@@ -134,7 +134,7 @@ def in_order(texts: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def signature(function: str) -> str:
-    """The signature and the result of a function, from its text. PostgreSQL replaces it only while this is the same.
+    """Return signature and result of a function from its text; PostgreSQL replaces only a function with the same.
 
     Raises:
         ValueError: The text does not begin with ``create function ...`` followed by a line ``language ...``.
@@ -147,7 +147,7 @@ def signature(function: str) -> str:
 
 
 def replacing(function: str) -> str:
-    """The text with ``create or replace``."""
+    """Return the text with ``create or replace``."""
     return re.sub(r"^create function ", "create or replace function ", function, count=1, flags=re.MULTILINE)
 
 

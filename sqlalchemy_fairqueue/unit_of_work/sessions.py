@@ -102,7 +102,7 @@ class _State:
 
 
 def session_of(candidate: object) -> Session | None:
-    """The Session behind a Session, AsyncSession, scoped_session or async_scoped_session; None for anything else."""
+    """Return the Session behind a session, sync or async, scoped or not; None for anything else."""
     found: Any = candidate
     if isinstance(found, (scoped_session, async_scoped_session)):
         found = found()
@@ -117,7 +117,7 @@ def guard(session: Session, check: Guard | None) -> None:
 
 
 def transactions(session: Session) -> tuple[SessionTransaction, SessionTransaction]:
-    """The session's outermost and innermost transaction, begun if it has none.
+    """Return the session's outermost and innermost transaction; begin one if it has none.
 
     Raises:
         InvalidRequestError: It has none and may not begin one by itself.
@@ -160,7 +160,7 @@ def transactions(session: Session) -> tuple[SessionTransaction, SessionTransacti
 
 
 def connection_of(session: Session, target: Target) -> Connection:
-    """The session's connection to the database that holds the queue.
+    """Return the session's connection to the database that holds the queue.
 
     Raises:
         FairQueueError: The session has several engines or none, and the queue does not say which.
@@ -183,7 +183,7 @@ def connection_of(session: Session, target: Target) -> Connection:
 
 
 def joined(session: Session, target: Target) -> Connection:
-    """The session's connection for work that is done at once, and counts in the lock order of its transaction.
+    """Return the session's connection for work that is done at once, and note it in the transaction's lock order.
 
     Raises:
         UnsentWork: As :func:`record`.
@@ -258,7 +258,7 @@ def send_recorded(session: Session) -> None:
 
 
 def recorded(session: Session) -> list[Operation]:
-    """The work that the session's transaction and its open savepoints hold, to be sent at their COMMIT."""
+    """Return the operations that the session's transaction and open savepoints hold for their COMMIT."""
     # The outermost first: its work was recorded before that of the savepoints within.
     return [operation for ours in reversed(list(_records(session))) for operation in ours.work]
 
@@ -270,7 +270,7 @@ def discard(session: Session, group_id: UUID) -> None:
 
 
 def _records(session: Session) -> Iterator[_Record]:
-    """The records of a session's open transactions, the innermost first."""
+    """Yield the records of a session's open transactions, the innermost first."""
     state: _State | None = session.__dict__.get(_STATE)
     transaction = session.get_nested_transaction() or session.get_transaction()
     while state is not None and transaction is not None:
@@ -280,7 +280,7 @@ def _records(session: Session) -> Iterator[_Record]:
 
 
 def is_committing(transaction: SessionTransaction) -> bool:
-    """Whether commit() or prepare() of this very transaction is under way, and statements can still be sent in it."""
+    """Return whether commit() or prepare() of this transaction is under way and can still send statements."""
     doing = getattr(transaction, "_current_fn", None)
     return getattr(doing, "__name__", None) in {"commit", "_prepare_impl"} and transaction.is_active
 
@@ -361,7 +361,7 @@ def _before_outermost_commit(session: Session) -> None:
 
 
 def _collected(session: Session, ours: _Record) -> Work:
-    """The recorded work once nothing is left to flush: its hooks may record more."""
+    """Flush until nothing is left, and return the recorded work: hooks of a flush may record more."""
     work = Work(partial(connection_of, session))
     for _ in range(_FLUSHES):
         session.flush()
@@ -378,7 +378,7 @@ def _collected(session: Session, ours: _Record) -> Work:
 
 
 def _committed_next(session: Session, root: SessionTransaction) -> Connection | None:
-    """The connection whose COMMIT is all that the session's commit still has to send after our listener.
+    """Return the connection whose COMMIT is all that the session's commit sends after our listener, if so.
 
     None: there are several connections or none, somebody else's transaction was joined, two phases, or hooks that come
     after ours. The session has nothing left to flush.

@@ -191,5 +191,5 @@ def _lost(settles: Sequence[Settle], lost: Sequence[int], holder: str | None) ->
 
 
 def token_of(delivery: Delivery) -> Token:
-    """The token of a delivery."""
+    """Return the token of a delivery."""
     return Token(delivery.message_id, delivery.row_id, delivery.lease.id, delivery.deliveries)

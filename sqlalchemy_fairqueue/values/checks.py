@@ -52,7 +52,7 @@ def check_name(what: str, value: object, most: int = NAME_BYTES) -> None:
 
 
 def _as_text(value: object) -> str:
-    """An example of the text for what is often given in its place."""
+    """Return an example of the text for a value that is often given in its place."""
     if isinstance(value, Enum) and isinstance(value.value, str):
         return f", such as {value.value!r:.80}"
     is_number = isinstance(value, int) and not isinstance(value, bool)
@@ -66,7 +66,7 @@ def check_count(what: str, value: object, least: int, most: int) -> None:
 
 
 def check_message_id(value: object) -> int:
-    """The id of a message, as a call of an application gives it.
+    """Check the id of a message that an application gives.
 
     Raises:
         InvalidArgument: It is None, as a receipt has it before its commit, or nothing that a message can have.
@@ -84,7 +84,7 @@ def check_message_id(value: object) -> int:
 
 
 def check_text(what: str, value: object) -> str:
-    """The text as PostgreSQL can keep it: the text of an error must never keep its attempt from being settled.
+    """Return the text without what PostgreSQL cannot store: an error's text must not prevent its settlement.
 
     Raises:
         InvalidArgument: It is not a str.

@@ -60,7 +60,7 @@ def with_waits(
 def _holds(
     queue: QueueCapacity, limits: Sequence[SharedLimit], channel: ChannelDemand, now: datetime
 ) -> Iterator[Wait]:
-    """The reasons that hold a channel back, the first one first."""
+    """Yield the reasons that hold a channel back, the strongest first."""
     checks = (
         (Reason.QUEUE_PAUSED, queue.paused_at is not None, None),
         (Reason.PAUSED, channel.paused_at is not None, None),

@@ -40,7 +40,7 @@ class Lease:
         return False
 
     def lost_for(self, delivery: Delivery) -> bool:  # noqa: ARG002 - for those that know
-        """Whether the holder knows already that a delivery is not its own any more. Only a worker's leases know."""
+        """Return whether the holder knows that it has lost a delivery. Only the leases of a worker know."""
         return False
 
 
@@ -54,7 +54,7 @@ class Once:
         self._value: Any = None
 
     def value(self) -> Any:
-        """The value that it makes; from several threads at once perhaps made more than once."""
+        """Return the value, made at the first call; several threads at once may make it more than once."""
         make = self._make
         if make is not None:
             self._value = make()
@@ -136,7 +136,7 @@ class Delivery:
 
 
 def delivery_of(fields: dict[str, Any], decoded: Any) -> Delivery:
-    """A delivery of its other fields, which it keeps, for dequeues of many messages. Nothing is checked.
+    """Make a delivery that keeps *fields* as its own, without checks, for dequeues of many messages.
 
     It takes a fifth of the time: a frozen dataclass sets its fields one by one.
     """

@@ -157,11 +157,11 @@ class Duration(Definition):
         return "".join(parts) or "0s"
 
     def column_values(self, name: str, value: Any) -> dict[str, object]:
-        """Durations are kept in microseconds."""
+        """Convert durations, which columns hold in microseconds."""
         return {name: None if value is None else microseconds(value)}
 
     def value_of(self, name: str, columns: Mapping[str, Any]) -> timedelta | None:
-        """Durations are kept in microseconds."""
+        """Convert durations, which columns hold in microseconds."""
         return None if columns[name] is None else duration(columns[name])
 
 
@@ -178,17 +178,17 @@ class RateOf(Definition):
         return Rate.parse(words)
 
     def columns(self, name: str) -> tuple[str, ...]:
-        """The interval, which is 0 without a rate, and the burst."""
+        """Return the names of the columns: the interval, which is 0 without a rate, and the burst."""
         return f"{name}_interval", f"{name}_burst"
 
     def column_values(self, name: str, value: Any) -> dict[str, object]:
-        """The interval in microseconds, and the burst."""
+        """Return the interval in microseconds, and the burst."""
         rate = checked_rate(name, value)
         values = (0, 1) if rate is None else (microseconds(rate.interval), rate.burst)
         return dict(zip(self.columns(name), values, strict=True))
 
     def value_of(self, name: str, columns: Mapping[str, Any]) -> Rate | None:
-        """The rate of an interval in microseconds, and a burst."""
+        """Return the rate of an interval in microseconds and a burst."""
         interval, burst = (columns[column] for column in self.columns(name))
         return Rate.of(duration(interval), burst)
 

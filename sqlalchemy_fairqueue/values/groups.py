@@ -98,7 +98,7 @@ class GroupCancellation(NamedTuple):
 
 
 def checked_group_id(group_id: object) -> UUID:
-    """The id of a group, given as a UUID or as its text.
+    """Return the id of a group, given as a UUID or as its text.
 
     Raises:
         InvalidArgument: It is none.
@@ -114,7 +114,7 @@ def checked_group_id(group_id: object) -> UUID:
 
 
 def group_of_headers(headers: Mapping[str, Any] | None) -> UUID | None:
-    """The group that a message says it is a member of."""
+    """Return the group whose member a message is, by its headers."""
     try:
         return checked_group_id((headers or {}).get(GROUP_HEADER))
     except InvalidArgument:
@@ -122,7 +122,7 @@ def group_of_headers(headers: Mapping[str, Any] | None) -> UUID | None:
 
 
 def counts_of_headers(headers: Mapping[str, Any] | None) -> GroupCounts | None:
-    """The group that a message follows."""
+    """Return the counts of the group that a message follows, by its headers."""
     found: Any = (headers or {}).get(AFTER_GROUP_HEADER)
     try:
         counts = [int(found[name]) for name in ("total", "done", "failed", "cancelled")]

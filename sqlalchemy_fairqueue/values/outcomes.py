@@ -195,7 +195,7 @@ class RetryPolicy:
                     )
 
     def delay(self, attempt: int, chance: Callable[[], float] = random.random) -> timedelta:
-        """The wait after attempt number *attempt*.
+        """Return the wait after attempt number *attempt*.
 
         Args:
             attempt: From 1.

@@ -190,17 +190,17 @@ class PolicyChanges(TypedDict, total=False):
 
 
 def policy_fields() -> tuple[str, ...]:
-    """The names of a policy's fields."""
+    """Return the names of a policy's fields."""
     return tuple(POLICY)
 
 
 def policy_values(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a policy from columns of a row, or members of a JSON object, that may have others too."""
+    """Return the fields of a policy from a row or a JSON object, which may have other members too."""
     return {name: definition.value_of(name, columns) for name, definition in POLICY.items()}
 
 
 def policy_changes(where: str, policy: object, changes: Mapping[str, Any]) -> PolicyChanges:
-    """The fields to change: all those of a policy, or else the named ones.
+    """Return the fields to change: all fields of a policy, or the named ones.
 
     Args:
         where: The name of the call, for errors.
@@ -235,7 +235,7 @@ def policy_changes(where: str, policy: object, changes: Mapping[str, Any]) -> Po
 
 
 def reset_fields(where: str, reset: object) -> tuple[str, ...]:
-    """The fields of a policy that a plan decides again, in their order.
+    """Return the fields of a policy that a plan shall decide again, in the order of their definition.
 
     Raises:
         InvalidArgument: It is neither a collection of names nor ``"all"``.

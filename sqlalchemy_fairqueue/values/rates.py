@@ -93,7 +93,7 @@ class Rate:
 
     @classmethod
     def parse(cls, text: str) -> Rate:
-        """A rate as people write it: ``10/s``, ``100/min``, ``1/30s``, ``50/s, burst 10``.
+        """Parse a rate as people write it: ``10/s``, ``100/min``, ``1/30s``, ``50/s, burst 10``.
 
         The time is a unit (``us``, ``ms``, ``s``, ``m``, ``h``, ``d``, ``w``), its word (``sec``, ``second``, ``min``,
         ``minute``, ``hour``, ``day``, ``week``) or a duration such as ``30s``.
@@ -116,11 +116,11 @@ class Rate:
 
     @classmethod
     def of(cls, interval: timedelta, burst: int) -> Rate | None:
-        """The rate with that time between two messages; None where it is zero or less, which is no limit."""
+        """Return the rate with this time between two messages; None, no limit, if the time is zero or less."""
         return cls(1, interval, burst) if interval > timedelta() else None
 
     def per_time(self) -> str:
-        """The rate without its burst, in the smallest unit that has at least one message: ``50/s``, ``1/30d``."""
+        """Write the rate without its burst, in the smallest unit that has at least one message: ``50/s``, ``1/30d``."""
         for unit in ("s", "m", "h", "d"):
             if UNITS[unit] >= self.interval:
                 return f"{UNITS[unit] / self.interval:.6g}/{unit}"
@@ -144,7 +144,7 @@ class Rate:
 
 
 def checked_rate(what: str, value: object) -> Rate | None:
-    """A rate that is given as one, or as text; None: no limit.
+    """Return a rate, given as such or as text; None means no limit.
 
     Raises:
         InvalidArgument: It is something else, or cannot be kept.

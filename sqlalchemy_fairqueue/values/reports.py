@@ -483,7 +483,7 @@ class MessageDetails:
     history: tuple[AttemptDetails, ...] = ()
 
     def state(self, now: datetime) -> MessageState:
-        """Its state: "leased", a consumer holds it; "scheduled", it is due after *now*; "ready", it waits."""
+        """Return "leased" if a consumer holds it, "scheduled" if it is due after *now*, else "ready"."""
         if self.consumer is not None:
             return "leased"
         return "scheduled" if self.due_at > now else "ready"

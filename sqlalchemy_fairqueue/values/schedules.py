@@ -41,17 +41,17 @@ class Timing(Protocol):
     """The slots of a schedule, without beginning and end."""
 
     def after(self, moment: int) -> Iterator[int]:
-        """The slots that are later than a moment, in order."""
+        """Yield the slots that are later than a moment, in order."""
         ...
 
     def last(self, after: int, until: int) -> int | None:
-        """The latest slot that is later than *after* and not later than *until*."""
+        """Return the latest slot that is later than *after* and not later than *until*, if any."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CronTiming:
-    """The slots of a cron expression in a time zone.
+    """Return the slots of a cron expression in a time zone.
 
     Attributes:
         expression: Five fields.
@@ -62,7 +62,7 @@ class CronTiming:
     zone: ZoneInfo
 
     def after(self, moment: int) -> Iterator[int]:
-        """The slots that are later than a moment, in order; those of the next 50 years."""
+        """Yield the slots of the next 50 years that are later than a moment, in order."""
         minute, hour, *_ = self.expression.split()
         if minute.startswith("*") or hour.startswith("*"):
             return self._by_elapsed_time(moment // _SECOND)
@@ -96,7 +96,7 @@ class CronTiming:
         return offset // timedelta(seconds=1)
 
     def _change(self, after: int, until: int, offset: int) -> int | None:
-        """The first second in (after, until] that has another offset."""
+        """Return the first second in (after, until] that has another offset than *after*."""
         while after < until:
             step = min(after + _STEP, until)
             if self._offset(step) != offset:
@@ -108,7 +108,7 @@ class CronTiming:
         return None
 
     def last(self, after: int, until: int) -> int | None:
-        """The latest slot in (after, until]."""
+        """Return the latest slot in (after, until], if any."""
         for window in _WINDOWS:
             start = max(after, until - microseconds(window))
             found = None
@@ -132,14 +132,14 @@ class IntervalTiming:
     anchor: int
 
     def after(self, moment: int) -> Iterator[int]:
-        """The slots that are later than a moment, in order."""
+        """Yield the slots that are later than a moment, in order."""
         slot = self.anchor + max((moment - self.anchor) // self.every + 1, 1) * self.every
         while True:
             yield slot
             slot += self.every
 
     def last(self, after: int, until: int) -> int | None:
-        """The latest slot in (after, until]."""
+        """Return the latest slot in (after, until], if any."""
         count = (until - self.anchor) // self.every
         slot = self.anchor + count * self.every
         return slot if count >= 1 and slot > after else None
@@ -163,7 +163,7 @@ class Plan:
 
 
 def planned(timing: Timing, catch_up: CatchUp, done_until: int, now: int, most: int) -> Plan:
-    """The slots to run of those that are later than *done_until* and not later than *now*.
+    """Return the slots to run among those that are later than *done_until* and not later than *now*.
 
     Slots on time all run. Of those that are late, "all" runs each, "skip" none, and "last" the newest one if no slot
     came after it.
@@ -186,7 +186,7 @@ def planned(timing: Timing, catch_up: CatchUp, done_until: int, now: int, most: 
 
 
 def cron_timing(expression: str, timezone: str) -> CronTiming:
-    """The slots of a cron expression in a time zone.
+    """Return the slots of a cron expression in a time zone.
 
     Raises:
         InvalidArgument: The expression is none, or the time zone is not known here.
@@ -209,7 +209,7 @@ def cron_timing(expression: str, timezone: str) -> CronTiming:
 
 
 def named_zone(timezone: str) -> ZoneInfo:
-    """The time zone of a name.
+    """Return the time zone with a name.
 
     Raises:
         InvalidArgument: It is not known here.
@@ -295,7 +295,7 @@ class Recurrence:
             raise InvalidArgument(f"cron is {self.cron!r:.80}, which has no slot in the next 50 years; correct it")
 
     def words(self) -> RecurrenceWords:
-        """Its arguments."""
+        """Return the arguments of the recurrence as text."""
         return {
             "cron": self.cron,
             "every": self.every,
@@ -310,7 +310,7 @@ class Recurrence:
         return None if self.cron is None else self.timezone or "UTC"
 
     def timing(self, anchor: int) -> Timing:
-        """Its slots. *anchor*: when the schedule was made, in microseconds.
+        """Return the slots. *anchor*: when the schedule was made, in microseconds.
 
         Raises:
             InvalidArgument: The expression or the time zone is not known here.
@@ -319,7 +319,7 @@ class Recurrence:
 
 
 def timing_of(cron: str | None, timezone: str | None, every: int | None, anchor: int) -> Timing:
-    """The slots of a schedule as the database keeps it.
+    """Return the slots of a schedule as the database keeps it.
 
     Raises:
         InvalidArgument: The expression or the time zone is not known here.
@@ -390,7 +390,7 @@ class ScheduleInfo:
 
 
 def schedule_state(*, paused: bool, problem: bool, due_at: int | None, now: int) -> ScheduleState:
-    """The state of a schedule."""
+    """Return the state of a schedule."""
     if paused:
         return "paused"
     if problem:

@@ -72,7 +72,7 @@ class Names(Definition):
         return ", ".join(value) or "none"
 
     def value_of(self, name: str, columns: Mapping[str, Any]) -> tuple[str, ...]:
-        """The names; none: an empty tuple."""
+        """Return the names; an empty tuple for none."""
         return tuple(columns[name] or ())
 
 
@@ -83,7 +83,7 @@ class DurationByKind(Duration):
     metavar: ClassVar[str] = "[KIND=]DURATION"
 
     def checked(self, name: str, value: object) -> Any:
-        """A time, or a dict of kinds."""
+        """Check a time, or a dict of times by kind."""
         if not isinstance(value, Mapping):
             return Duration.checked(self, name, value)
         for kind, time in value.items():
@@ -99,11 +99,11 @@ class DurationByKind(Duration):
         return {kind: time} if equals else time
 
     def columns(self, name: str) -> tuple[str, ...]:
-        """The time of all kinds, and those of single ones."""
+        """Return the columns: the time of all kinds, and the times of single kinds."""
         return name, f"{name}_by_kind"
 
     def column_values(self, name: str, value: Any) -> dict[str, object]:
-        """The time of all kinds, if it is changed, and those of the kinds that are."""
+        """Return the time of all kinds and those of single kinds, as far as they change."""
         kinds = dict(value) if isinstance(value, Mapping) else {None: value}
         times = {kind: None if time is None else microseconds(time) for kind, time in kinds.items()}
         columns: dict[str, object] = {name: times.pop(None)} if None in times else {}
@@ -115,7 +115,7 @@ class PolicyOf(Definition):
     """A policy, whole or only the fields that change, kept as an object of its columns."""
 
     def checked(self, name: str, value: object) -> PolicyChanges:
-        """The fields to change."""
+        """Check the fields to change."""
         if isinstance(value, ChannelPolicy):
             return policy_changes(name, value, {})
         if not isinstance(value, Mapping):
@@ -126,7 +126,7 @@ class PolicyOf(Definition):
         raise ValueError(f"{words!r:.80} is no policy")
 
     def value_of(self, name: str, columns: Mapping[str, Any]) -> ChannelPolicy | None:
-        """The policy; None: none was configured."""
+        """Return the policy; None if none was configured."""
         return None if columns[name] is None else ChannelPolicy(**policy_values(columns[name]))
 
 

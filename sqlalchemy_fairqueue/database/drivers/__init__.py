@@ -40,7 +40,7 @@ DRIVERS = _Drivers({("postgresql", driver.name): driver for driver in (Psycopg()
 
 
 def driver_of(bind: Engine | Connection) -> Driver:
-    """The driver under an engine or connection.
+    """Return the driver under an engine or connection.
 
     Raises:
         InvalidArgument: Another database or driver than those that the queue works on.

@@ -65,7 +65,7 @@ class Driver(ABC):
         return False
 
     def can_commit_with(self, connection: Connection) -> bool:  # noqa: ARG002 - for others
-        """Whether the connection can send statements and COMMIT in one round trip now."""
+        """Return whether the connection can send statements and COMMIT in one round trip now."""
         return False
 
     def commit_with(
@@ -119,15 +119,15 @@ class Driver(ABC):
 
     @abstractmethod
     def fileno(self, connection: Any) -> int:
-        """The file of the socket under a driver's connection."""
+        """Return the file descriptor of the socket under a driver's connection."""
 
     @abstractmethod
     def database_key(self, connection: Any) -> tuple[object, ...]:
-        """The server, database and user of a driver's connection: equal where a notification reaches both of two."""
+        """Return server, database and user of a driver's connection; equal keys get the same notifications."""
 
     @abstractmethod
     def listener(self, connection: Any, run: RunInLoop) -> Listener:
-        """A listener over a driver's connection, which is used for nothing else from now on.
+        """Make a listener of a driver's connection, which nobody uses for anything else afterwards.
 
         Args:
             connection: In AUTOCOMMIT.
@@ -155,7 +155,7 @@ class Listener(ABC):
         self._listen()
 
     def commits_notify(self) -> bool | None:
-        """Whether commits notify: the server's notification queue has room. None: the connection does not listen.
+        """Return whether the server's notification queue has room; None if the connection does not listen.
 
         Raises:
             ConnectionError: The server takes no writes: it was the primary until a failover.
@@ -176,7 +176,7 @@ class Listener(ABC):
 
     @abstractmethod
     def received(self) -> list[str]:
-        """The payloads of the notifications that have come since the last call. It does not wait."""
+        """Return the payloads of the notifications since the last call, without waiting."""
 
     @abstractmethod
     def _execute(self, sql: str) -> list[str]:
@@ -221,7 +221,7 @@ class _Contents(str):
 
 
 def texts(values: Iterable[str | None]) -> str:
-    """Texts as a literal."""
+    """Write texts as the literal of an array."""
     values = list(values)
     words = {value: _word(value) for value in set(values)}
     return f"{{{','.join(map(words.__getitem__, values))}}}"
@@ -237,7 +237,7 @@ def _word(value: str | None) -> str:
 
 
 def contents(values: Sequence[bytes | None]) -> str:
-    """Contents as a literal, in hexadecimal."""
+    """Write contents as the literal of an array, in hexadecimal."""
     try:
         return _Contents('{"\\\\x' + '","\\\\x'.join(map(bytes.hex, cast("Sequence[bytes]", values))) + '"}')
     except TypeError:
@@ -247,12 +247,12 @@ def contents(values: Sequence[bytes | None]) -> str:
 
 
 def integers(numbers: Iterable[int | None]) -> str:
-    """Integers as a literal."""
+    """Write integers as the literal of an array."""
     return f"{{{','.join(map(str, numbers))}}}".replace("None", "null")
 
 
 def booleans(values: Iterable[bool | None]) -> str:
-    """Booleans as a literal."""
+    """Write booleans as the literal of an array."""
     return f"{{{','.join('null' if value is None else str(value).lower() for value in values)}}}"
 
 

@@ -46,7 +46,7 @@ _status, _name = attrgetter("status"), attrgetter("name")
 
 @cache
 def names() -> SimpleNamespace:
-    """What is used of psycopg, imported once: an import costs much of a call, and an application may have another."""
+    """Import what is used of psycopg, once; an application may use another driver."""
     from psycopg import AsyncConnection, AsyncCursor, AsyncRawCursor, Connection, Cursor, Error, RawCursor, generators
     from psycopg.adapt import Transformer
     from psycopg.errors import error_from_result, lookup
@@ -85,7 +85,7 @@ class OnLibpq(Driver):
         return give_up(connection.connection.driver_connection)
 
     def can_commit_with(self, connection: Connection) -> bool:
-        """As for Driver: by libpq's pipeline mode, which libpq 14 and later have."""
+        """As for Driver: it needs the pipeline mode of libpq 14."""
         driver: Any = connection.connection.driver_connection
         return _has_pipelines() and bool(driver.pgconn.pipeline_status == NO_PIPELINE)
 
@@ -152,7 +152,7 @@ class OnLibpq(Driver):
 
 
 def is_plain(driver: Any) -> bool:
-    """Whether a connection is psycopg's own, with its own cursors, in UTF-8, and no pipeline: nobody else wraps it."""
+    """Return whether a connection is a plain one of psycopg, with its own cursors, in UTF-8 and outside a pipeline."""
     found = names()
     cursors = driver.cursor_factory
     if type(driver) not in found.connections or cursors not in found.cursors:
@@ -168,7 +168,7 @@ def is_plain(driver: Any) -> bool:
 
 
 def is_connected(pgconn: Any) -> bool:
-    """Whether nothing has told yet that a connection is lost or closed."""
+    """Return whether libpq does not know yet that the connection is lost or closed."""
     return bool(pgconn.status == _OK)
 
 
@@ -185,7 +185,7 @@ def give_up(driver: Any) -> bool:
 
 
 def raw_cursor(driver: Any) -> Any:
-    """A cursor of psycopg's for statements with numbered parameters."""
+    """Make a cursor of psycopg for statements with numbered parameters."""
     found = names()
     kind = found.raw_cursor if type(driver) is found.connections[0] else found.raw_async_cursor
     return kind(driver, row_factory=found.tuple_row)
@@ -204,13 +204,13 @@ class Given(NamedTuple):
     formats: list[int]
 
     def for_cursor(self) -> list[Any]:
-        """The parameters as a cursor of psycopg takes them."""
+        """Return the parameters as a cursor of psycopg takes them."""
         both = zip(self.parameters, self.formats, strict=True)
         return [value.decode() if value is not None and format_ == _TEXT else value for value, format_ in both]
 
 
 def given(known: Any, statement: NumberedStatement, values: Values) -> Given | None:
-    """A statement to be sent, *known* being what psycopg has prepared. None: a value has no text here.
+    """Return a statement to send; *known*: what psycopg has prepared. None if a value has no text form here.
 
     Raises:
         UnicodeEncodeError: A text has no bytes in UTF-8.
@@ -284,7 +284,7 @@ def last_words(pgconn: Any, statements: int) -> list[Any]:
 
 
 def failure_of(results: Sequence[Any], driver: Any) -> Exception | None:
-    """The error of psycopg for the first result that is one, if any is."""
+    """Return psycopg's error for the first result that is an error, if any."""
     for result in results:
         if result.status not in _FINE:
             error: Exception = names().error(result, encoding=driver.info.encoding)
@@ -293,7 +293,7 @@ def failure_of(results: Sequence[Any], driver: Any) -> Exception | None:
 
 
 def begin_statement(connection: Any) -> bytes | None:
-    """What psycopg would send to begin a transaction on a connection; None: it is in one."""
+    """Return the BEGIN that psycopg would send on a connection; None if it is in a transaction."""
     if connection.pgconn.transaction_status != _IDLE:
         return None
     words = ["begin"]
@@ -307,14 +307,14 @@ def begin_statement(connection: Any) -> bytes | None:
 
 
 def awaited_on(connection: Connection, coroutine: Awaitable[T]) -> T:
-    """The result of a coroutine of a connection's driver, which SQLAlchemy waits for as for a statement."""
+    """Wait for a coroutine of a connection's driver as SQLAlchemy waits for a statement; return its result."""
     adapted: Any = connection.connection.dbapi_connection
     result: T = adapted.run_async(lambda _: coroutine)
     return result
 
 
 def _waited(connection: Connection, driver: Any, answers: Generator[Any, Any, T]) -> T:
-    """The end of what psycopg has to wait for, in its way: with signals, and a cancel on Ctrl-C or of the task."""
+    """Wait as psycopg does, so that signals, Ctrl-C and the cancel of a task interrupt it; return the result."""
     if connection.dialect.is_async:
         return awaited_on(connection, _awaited(driver, answers))
     with driver.lock:

@@ -27,7 +27,7 @@ class Psycopg(libpq.OnLibpq):
 
     @contextmanager
     def bytes_results(self, connection: Connection) -> Iterator[None]:
-        """Values come as they are, where text would make a content twice as long.
+        """Ask for results in binary format, for as text a content would be twice as long.
 
         Its cursors are asked for them one by one, and SQLAlchemy makes the cursors: so the connection makes such
         cursors for as long as one statement takes. An application's own cursors stay what they are.
@@ -134,12 +134,12 @@ class _Pipeline:
         self.failure: BaseException | None = None
 
     def cursor(self) -> Any:
-        """A cursor for the next statement."""
+        """Make a cursor for the next statement."""
         self._cursors.append(self._cursor(self.driver))
         return self._cursors[-1]
 
     def answered(self, statements: int) -> list[Any]:
-        """The cursors of so many statements, as far as the server executed them."""
+        """Return the cursors of the first *statements* that the server executed."""
         return [cursor for cursor in self._cursors[:statements] if cursor.pgresult is not None]
 
     def fail(self, error: BaseException) -> None:
@@ -148,7 +148,7 @@ class _Pipeline:
             self.failure = error
 
     def is_stuck(self) -> bool:
-        """Whether the connection cannot leave pipeline mode, since the server ended before it answered all.
+        """Return whether the connection cannot leave pipeline mode: the server ended before its last answer.
 
         SQLAlchemy takes an error for a disconnect only if the connection is closed.
         """
@@ -253,7 +253,7 @@ async def _ended(answer: Any) -> Any:
 
 @cache
 def _binary_results() -> tuple[tuple[type, ...], Any]:
-    """The classes of cursors that put parameters into a statement, which have text results only; the other format."""
+    """Return psycopg's cursor classes that only give results as text, and the binary format."""
     # The application need not have this driver to have another. Once, for an import costs much of a call.
     from psycopg import AsyncClientCursor, ClientCursor
     from psycopg.pq import Format

@@ -27,7 +27,7 @@ class Psycopg2(Driver):
 
     @contextmanager
     def bytes_results(self, connection: Connection) -> Iterator[None]:
-        """Contents are bytes, not memoryviews, by the cursors of this statement alone."""
+        """Let the cursors of this statement return contents as bytes instead of memoryviews."""
         driver: Any = connection.connection.driver_connection
         factory = driver.cursor_factory
         driver.cursor_factory = partial(_cursor, factory)
