@@ -230,11 +230,11 @@ class OutsideGroupWarning(FairQueueWarning):
 
 @dataclass(eq=False, repr=False)
 class LockOrderError(FairQueueError):
-    """An enqueue that takes effect at once came out of the lock order. Nothing was sent: the transaction is usable.
+    """An enqueue that takes effect at once breaks the lock order. Nothing was sent: the transaction is usable.
 
     Attributes:
         sent: What the transaction has sent before: (schema, queue, channel, key), or "completion".
-        refused: What came after it although it sorts before it.
+        refused: The enqueue, which sorts before what was sent already.
 
     Example:
         >>> with Session(engine) as session:
@@ -286,7 +286,7 @@ class UnsentWork(FairQueueError):
 
     There are two ways to get here. An earlier commit failed while it sent the work: only a rollback is possible then.
     Or the call came when the transaction had already been committed, prepared or rolled back: from a hook that runs so
-    late, or after a failed flush whose error was caught. That error is the cause. Nothing was recorded.
+    late, or after a failed flush whose error was caught, and is the cause of this one. Nothing was recorded.
 
     Example:
         >>> with Session(engine) as session:

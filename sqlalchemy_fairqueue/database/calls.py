@@ -53,9 +53,9 @@ usable_schemas: WeakKeyDictionary[Pool, set[str | None]] = WeakKeyDictionary()
 """The schemas that are known to hold what is needed. By pool: an engine with other execution options shares it."""
 
 _notes: WeakKeyDictionary[Connection, Note] = WeakKeyDictionary()
-# Those that call _handle_error.
+# Dialects that call _handle_error.
 _telling: WeakSet[Dialect] = WeakSet()
-# Those that call _do_execute. An engine with other execution options has the same.
+# Dialects that call _do_execute. Engines that differ only in execution options share one.
 _listening: WeakSet[Dialect] = WeakSet()
 
 
@@ -128,7 +128,7 @@ class Call(NamedTuple):
     def tuples(self, connection: Connection, *, as_bytes: bool = False) -> Sequence[Sequence[Any]]:
         """Send it as :meth:`rows`, past SQLAlchemy where nobody watches, in half of the time; the rows have no names.
 
-        That is on a connection with :data:`ALONE`. Its errors are those that SQLAlchemy raises.
+        Only a connection with :data:`ALONE` is used so. Errors are raised as SQLAlchemy raises them.
         """
         rows: list[Sequence[Any]] = []
         try:

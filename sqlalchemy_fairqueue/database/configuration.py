@@ -54,7 +54,7 @@ def configure_channel(
     reset: Collection[str] = (),
     notify: bool,
 ) -> None:
-    """Change the policy of a channel. One that is new starts with the queue's defaults, or else with *policy*.
+    """Change the policy of a channel. A new channel starts with the queue's defaults, or else with *policy*.
 
     Args:
         connection: In a transaction.

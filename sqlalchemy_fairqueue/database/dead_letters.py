@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterFilter:
-    """Dead letters of a queue that are concerned. What is given must all be met; None restricts nothing.
+    """A filter of dead letters. All fields that are not None must be met.
 
     Attributes:
         ids: Only these messages.

@@ -151,7 +151,7 @@ class EncodedResult(NamedTuple):
     """The result to keep of a message that is completed.
 
     Attributes:
-        content: What its handler returned, encoded. None: None.
+        content: What its handler returned, encoded; None for None.
         problem: Why that is not kept. None: it is.
     """
 
@@ -255,7 +255,7 @@ def set_aside(
     Args:
         connection: Where it is the only statement of its transaction. The caller commits.
         target: The queue.
-        limit: That of the dequeue that failed.
+        limit: The limit of the dequeue that failed.
         lease_id: The lease that the messages are held under.
         message_ids: Messages that the caller could not read. None: find what makes dequeues fail.
         reason: Why the caller could not read them.
@@ -375,7 +375,7 @@ def settlement(
         reasons: For bury.
         results: For complete: what is kept of each. None: nothing. Empty: nothing of all of them.
         notify: Whether those are woken who wait for messages, or for results.
-        costs: What they cost in truth. None, or none given: as charged.
+        costs: What they really cost. None: as charged.
         refusing: It fails if one is lost, to be sent together with COMMIT.
     """
     told = costs.count(None) < len(costs)

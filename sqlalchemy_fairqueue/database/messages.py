@@ -55,7 +55,7 @@ class Content(bytes):
 
 
 class Membership(Protocol):
-    """What messages have that are added to one group together."""
+    """A group to which messages are added together."""
 
     group_id: UUID
 
@@ -77,7 +77,7 @@ class EncodedMessage(Protocol):
 
     @property
     def max_attempts(self) -> int:
-        """Its own or the queue's."""
+        """The most attempts: its own, or the queue's."""
 
     @property
     def membership(self) -> Membership | None:
@@ -125,7 +125,7 @@ class MessagePosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MessageFilter:
-    """Messages of a queue that are not settled. What is given must all be met; None restricts nothing.
+    """A filter of unsettled messages. All fields that are not None must be met.
 
     Attributes:
         channel: Only those of this channel.
@@ -148,7 +148,7 @@ class FoundResult:
         state: What; see ``fq_results``.
         channel: Its channel. None: that is not known.
         kind: Its kind. None: that is not known.
-        content: What its handler returned, encoded. None: None, or nothing is kept.
+        content: What its handler returned, encoded; None for None, or if nothing is kept.
         reason: If the message is completed, why nothing is kept of it; if it died, why.
         error: The last error of a dead letter.
         finished_at: When it ended, in UTC.

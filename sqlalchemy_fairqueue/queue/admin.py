@@ -70,7 +70,7 @@ class Admin(Facet[QueueBase]):
     def retry_now(self, where: Where, message_id: int | None) -> RetryNowOutcome:
         """Let a message be tried at once: one that waits for its time, or for its next attempt, or that is dead.
 
-        One that waits is due now, and stands in its channel as if it had been enqueued without a delay. Its attempts
+        A waiting message is due now, and stands in its channel as if it had been enqueued without a delay. Its attempts
         stay counted. A dead letter is redriven, as by ``queue.dead_letters.redrive``. Limits, rates and pauses hold as
         ever.
 

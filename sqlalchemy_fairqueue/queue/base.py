@@ -153,7 +153,7 @@ def schema_of(queues: Sequence[QueueBase]) -> str | None:
     """Return the schema of the first of several queues.
 
     Raises:
-        InvalidArgument: One of them is no queue.
+        InvalidArgument: An element is no queue.
     """
     for queue in queues:
         if not isinstance(queue, QueueBase):

@@ -49,7 +49,7 @@ class ConfigurationMethods(QueueBase):
 
     @recorded
     def configure(self, where: RecordedWhere, **settings: Unpack[QueueChanges]) -> None:
-        """Set what is the queue's own. What is not given stays as it is.
+        """Set the queue's settings and defaults. Arguments that are not given stay as they are.
 
         Args:
             where: As for the class.
@@ -77,8 +77,8 @@ class ConfigurationMethods(QueueBase):
                 before the defaults. Channels that exist keep their plan, or none. None: none.
             forget_channels_after: Housekeeping of workers deletes channels that have been idle for so long, without
                 messages and dead letters: their names, and how much they had dropped. The next enqueue makes such a
-                channel anew. One that is paused, or that configure_channel has set, stays. None: all stay. Before it is
-                set: 30 days.
+                channel anew. Channels that are paused or that configure_channel has set stay. None: all stay. Before
+                it is set: 30 days.
             fair_by: What is shared equally, by weight, among channels that stay backlogged. "messages": their number;
                 so it is until this is set. "cost": the sum of costs, as ``enqueue(cost=)`` declared and settlements
                 corrected them. "seconds": the time that handlers of workers took.
@@ -114,7 +114,7 @@ class ConfigurationMethods(QueueBase):
 
         Args:
             where: As for the class.
-            channel: The channel. One that is new is made, and starts with the queue's configured defaults, or else with
+            channel: The channel. A new one is made, and starts with the queue's configured defaults, or else with
                 ``Queue(defaults=...)``.
             policy: A policy that replaces all of the channel's, its plan and what was configured for it alone included:
                 it follows no plan then.
@@ -177,7 +177,7 @@ class ConfigurationMethods(QueueBase):
 
     @recorded
     def resume(self, where: RecordedWhere, channel: str | None = None) -> None:
-        """Go on serving a channel, or with channel None the queue. What is not paused stays as it is.
+        """Go on serving a channel, or with channel None the queue. It is no error if it is not paused.
 
         It takes effect on the next dequeue after the commit. Locks and errors as :meth:`pause`.
 
@@ -238,7 +238,7 @@ class ConfigurationMethods(QueueBase):
 class Plans(Facet[QueueBase]):
     """Plans of a queue, as ``queue.plans``: policies with a name, which channels follow.
 
-    What changes one is recorded on a session, sent at once on a connection or engine.
+    Changes are recorded on a session, and sent at once on a connection or engine.
 
     Example:
         >>> queue.plans.configure(engine, "gold", weight=5)
@@ -304,7 +304,7 @@ class Plans(Facet[QueueBase]):
 
     @recorded
     def remove(self, where: RecordedWhere, name: str) -> None:
-        """Remove a plan that no channel follows, and that is no default. One that does not exist is no error.
+        """Remove a plan that no channel follows, and that is no default. It is no error if there is none.
 
         Raises:
             InvalidArgument: A bad name, or the plan is in use. On a session that comes from the COMMIT.
@@ -339,7 +339,7 @@ class Plans(Facet[QueueBase]):
 class Limits(Facet[QueueBase]):
     """Shared limits, as ``queue.limits``, which several queues draw from.
 
-    What changes one is recorded on a session, sent at once on a connection or engine.
+    Changes are recorded on a session, and sent at once on a connection or engine.
 
     Example:
         >>> queue.limits.configure(engine, "mail", max_concurrency=3)
@@ -392,7 +392,7 @@ class Limits(Facet[QueueBase]):
 
     @recorded
     def remove(self, where: RecordedWhere, name: str) -> None:
-        """Remove a shared limit, from which no queue may draw any more. One that does not exist is no error.
+        """Remove a shared limit from which no queue draws any more. It is no error if there is none.
 
         Raises:
             InvalidArgument: A bad name, or queues draw from it. On a session that comes from the COMMIT.

@@ -152,7 +152,7 @@ class Consumer:
 
     def _call(self, connection: Connection, limit: int, lease: timedelta, max_bytes: int | None) -> Batch:
         sent_at = monotonic()
-        # One that was made for longer would keep from others for longer what is taken under it.
+        # A longer lease would keep what is taken under it from others for longer.
         lease_id = next((known for made_for, known in self._leases if made_for == lease), None)
         dequeued = database.dequeue(
             connection,

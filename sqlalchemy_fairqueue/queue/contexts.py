@@ -202,7 +202,7 @@ class Context:
     def max_attempts(self) -> int:
         """After so many attempts the message becomes a dead letter.
 
-        That is its own limit (``delivery.max_attempts``) or the policy's, whichever is lower.
+        The number is its own limit (``delivery.max_attempts``) or the policy's, whichever is lower.
         """
         return self._held.max_attempts
 

@@ -26,7 +26,7 @@ class DeadLetters(Facet[QueueBase]):
     """Dead letters of a queue, as ``queue.dead_letters``: all is done at once, since they return what they found.
 
     On a session or connection they are part of its transaction, and what a session has recorded but not sent is not
-    seen; on an engine they have one of their own. What is given restricts: ids, channel and kind must all be met.
+    seen; on an engine they have one of their own. Of ids, channel and kind all that are given must be met.
 
     Example:
         >>> queue.dead_letters.list(engine)

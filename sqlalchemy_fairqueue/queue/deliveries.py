@@ -120,7 +120,7 @@ class DeliveryMethods(QueueBase):
         Args:
             where: As for the class.
             deliveries: One or several.
-            cost: What each of them cost in truth, 0 to 1,000,000,000 in the unit of ``enqueue(cost=)``: its channel is
+            cost: What each of them really cost, 0 to 1,000,000,000 in the unit of ``enqueue(cost=)``: its channel is
                 charged the difference, or gets it back. None: as it was charged.
             result: What :meth:`result` returns for each of them, where the queue keeps results.
 
@@ -273,7 +273,7 @@ class DeliveryMethods(QueueBase):
             settled = [one for one in operations if one.delivery.message_id not in error.message_ids]
             raise
         finally:
-            # What was not lost is settled, and not every engine commits each statement by itself.
+            # The deliveries that were not lost are settled, and not every engine commits each statement by itself.
             connection.commit()
             name = verb.value
             for one in settled:

@@ -60,7 +60,7 @@ class AddedHeaders:
     """Headers that all messages of a call get besides their own, encoded once.
 
     Args:
-        carried: Those of an instrumentation. A message that has one of them itself gets none of them, and neither does
+        carried: The headers of an instrumentation. A message that has one of them itself gets none, and neither does
             one whose own are large: a trace never makes headers too long for the database.
         membership: The group of the messages, which is a header too. None: they are in none.
     """

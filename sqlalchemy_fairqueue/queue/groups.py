@@ -42,7 +42,7 @@ R = TypeVar("R")
 
 
 class _Job(Protocol[P]):
-    """What a group asks of a job."""
+    """The part of a job that a group uses."""
 
     kind: str
 
@@ -248,7 +248,7 @@ class GroupMethods(EnqueueMethods):
 
         When the last member has ended, a worker of any queue of the installation enqueues *then*, exactly once, within
         a second or so; without members, at once. A member has ended when it is completed, a dead letter, cancelled or
-        purged. One that is retried, or whose worker dies, has not. A dead letter that is redriven later is delivered
+        purged. A retry, or the death of a worker, does not end it. A dead letter that is redriven later is delivered
         outside of the group. A member whose key another message replaces stays a member, with the other's content.
 
         The follow-up has the counts as ``context.after_group``, in the header ``after_group``. While its channel is
@@ -257,7 +257,7 @@ class GroupMethods(EnqueueMethods):
         Only ``group.enqueue`` and ``group.enqueue_many`` add members. Another enqueue of the queue within the block
         gives an :class:`~sqlalchemy_fairqueue.errors.OutsideGroupWarning`.
 
-        Nothing of a group is a row that its members update: they do not wait for each other.
+        Members do not wait for each other: no row of the group is updated by all of them.
 
         Args:
             session: A session; on an AsyncSession it is a plain ``with``, too, since all is recorded.

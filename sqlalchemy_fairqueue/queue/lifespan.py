@@ -32,7 +32,7 @@ class LifespanFunction:
         function: The function.
         name: Its name, which is that of its resource.
         takes: The resources that it takes: names of parameters, each with the name of the resource.
-        resource_type: What it returns or yields, by its annotation. None: that is not known.
+        resource_type: The annotated type that it returns or yields; None without an annotation.
         asynchronous: Whether it is to be awaited.
         generator: Whether it yields: what follows the yield runs at the stop.
     """
@@ -71,7 +71,7 @@ class LifespanMethods(QueueBase):
         ``isolation="process"`` takes none: its child process runs no such functions.
 
         The functions run in the order of their declaration, those of the first queue of the worker first, after the
-        schemas were checked and before the first message is taken. One that several queues of a worker declare runs
+        schemas were checked and before the first message is taken. A function of several queues of a worker runs
         once, for all of them. In a Worker they run in the thread that starts it. In an AsyncWorker all of them run in
         one task, plain ones in threads; only an AsyncWorker calls async ones.
 
@@ -117,7 +117,7 @@ class LifespanMethods(QueueBase):
         returned or was left behind, and after all deliveries are settled: those that were declared last first, then
         what follows the yields of on_start functions, also in reverse order. They run whenever all on_start functions
         of the queue have run, however the worker ends, unless its process is killed; an error is logged, and the others
-        still run. One that several queues of a worker declare runs once.
+        still run. A function that several queues of a worker declare runs once.
 
         Returns:
             The function itself.

@@ -117,7 +117,7 @@ class LookupMethods(QueueBase):
             where: A session, Connection or Engine.
             message_id: The message.
             channel: Instead of the id, with *key*: its channel.
-            key: The key that it holds. One that was cancelled while a consumer holds it has no key any more.
+            key: The key that it holds. A message that was cancelled while a consumer holds it has no key any more.
 
         Returns:
             The message; None: it is done, dead, withdrawn, or never was.
@@ -180,9 +180,9 @@ class LookupMethods(QueueBase):
     ) -> MessagePage:
         """Return a page of unsettled messages, with the first 65,536 bytes of each content.
 
-        Those of a channel come as they are delivered: first those that consumers hold, by id, then those that wait, in
-        the order of their delivery. Those of the whole queue come by their ids, so in the order of their enqueues.
-        What is given restricts: all of it must be met.
+        Messages of a channel come in the order of delivery: first those that consumers hold, by id, then others in
+        their order of delivery. Messages of the whole queue come by their ids, in the order of their enqueues.
+        All filters that are given must be met.
 
         ``page.next`` says where the next page begins, and is None on the last one. A message whose rank in the order
         does not change is on one page and no other, whatever else is enqueued or settled meanwhile; one that is
@@ -196,7 +196,7 @@ class LookupMethods(QueueBase):
 
         Args:
             where: A session, Connection or Engine.
-            channel: Only those of this channel. One that does not exist has no messages.
+            channel: Only messages of this channel. A channel that does not exist has none.
             state: Only those that are "leased", "ready" or "scheduled" now.
             kind: Only those of this kind.
             key: Only the one that holds this key in the channel, which must be given.
@@ -231,7 +231,7 @@ class LookupMethods(QueueBase):
             if ids:
                 details = database.message_details(connection, self._target, ids, content_bytes=_BEGINNING)
                 found = {one.message_id: one for one in details}
-            # One that was settled in between is left out.
+            # A message that was settled in between is left out.
             messages = tuple(found[message_id] for message_id in ids if message_id in found)
             return MessagePage(messages, None if end is None else ".".join(map(str, end)))
 

@@ -127,7 +127,7 @@ def call_of(
 
     Args:
         handler: The handler.
-        middleware: What goes around it, outermost first.
+        middleware: The functions that go around it, outermost first.
         context: The context of its delivery, with the session that it takes.
         function: To be called in place of its function.
     """

@@ -38,7 +38,7 @@ class PayloadSchema:
     Args:
         kind: The job's kind, for errors.
         function: The function, which has the annotations.
-        parameters: Those of its parameters that the payload has.
+        parameters: Its parameters that the payload has.
         former: Names of arguments that it had once, and that are ignored.
 
     Raises:

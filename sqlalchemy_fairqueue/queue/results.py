@@ -96,7 +96,7 @@ watching = Watching()
 
 @dataclass(frozen=True, slots=True)
 class ResultQuestion:
-    """What somebody asks about the end of a message.
+    """A question about how a message ended.
 
     Attributes:
         message_id: The message.
@@ -336,7 +336,7 @@ class _Wait:
         return min(poll, left)
 
     def unregister(self, connection: Connection) -> None:
-        """Nobody needs to notify any more."""
+        """End the wait: nobody needs to notify any more."""
         database.end_result_wait(connection, self._target, self._asked.message_id, self._waiter)
 
     def end(self) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., Any]")
 _NONE = timedelta()
-# What a schedule says itself, or cannot keep.
+# Options of a message that a schedule says itself, or cannot keep.
 _OWN = ("delay", "at", "priority", "key")
 
 
@@ -117,7 +117,7 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
 class Schedules(Facet[ScheduleMethods]):
     """Schedules of a queue, as ``queue.schedules``: messages that recur.
 
-    What changes one is recorded on a session, sent at once on a connection or engine.
+    Changes are recorded on a session, and sent at once on a connection or engine.
 
     Example:
         >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *")
@@ -198,7 +198,7 @@ class Schedules(Facet[ScheduleMethods]):
 
     @recorded
     def remove(self, where: RecordedWhere, name: str, *, channel: str) -> None:
-        """Remove a schedule. One that does not exist is removed already. Messages that it enqueued stay.
+        """Remove a schedule. It is no error if there is none. Messages that it enqueued stay.
 
         Locks it until the transaction ends; waits for a worker that runs a slot of it, which is short.
 
@@ -215,7 +215,7 @@ class Schedules(Facet[ScheduleMethods]):
 
     @recorded
     def pause(self, where: RecordedWhere, name: str, *, channel: str) -> None:
-        """Stop the slots of a schedule. Those that come while it is paused are passed over, whatever its catch_up.
+        """Pause a schedule. Slots that come while it is paused are passed over, whatever its catch_up.
 
         Messages that it enqueued are delivered; to stop these, pause the channel. Locks as :meth:`remove`.
 

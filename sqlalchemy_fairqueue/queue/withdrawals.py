@@ -19,9 +19,9 @@ class WithdrawalMethods(QueueBase):
 
     @recorded
     def cancel(self, where: RecordedWhere, message_id: int | None) -> CancelReceipt:
-        """Withdraw a message. One that is done, dead or unknown is left alone.
+        """Withdraw a message. If it is done, dead or unknown, nothing happens.
 
-        One that a consumer holds may still be completed; however else it is settled, it is gone. Its key is free
+        A message that a consumer holds may still be completed; settled in any other way, it is gone. Its key is free
         at once, and its worker learns of it at the next heartbeat.
 
         In one transaction enqueues are sent first, so that the key of a message that it cancels still stands for them:
@@ -50,7 +50,7 @@ class WithdrawalMethods(QueueBase):
     def purge(self, where: RecordedWhere, channel: str) -> PurgeReceipt:
         """Delete the messages of a channel that no consumer holds, ready and scheduled, for good.
 
-        Those that are out stay, and so do those that another transaction has locked or not committed. In one
+        Messages that are out stay, and so do those that another transaction has locked or not committed. In one
         transaction enqueues are sent first, so that what it enqueues to the channel is deleted as well. A channel that
         does not exist has nothing to delete.
 

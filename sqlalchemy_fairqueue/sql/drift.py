@@ -42,7 +42,7 @@ class Difference:
             the staging tables); ``installation`` where there is none.
         name: Its name: ``fq_dequeue``, ``fq_message.kind``.
         state: Missing, changed, or one that the version does not have.
-        detail: What is changed, from what the version has to what is there.
+        detail: The change, from what the version has to what is there.
     """
 
     kind: str
@@ -92,7 +92,7 @@ def recognised_version(connection: Connection, schema: str | None = None) -> int
 def find_drift(connection: Connection, schema: str | None = None) -> list[Difference]:
     """Find the changes that no migration made, by name.
 
-    That is functions and tables, and the columns, indexes, constraints, triggers and rules of our tables. Triggers
+    It compares functions and tables, and the columns, indexes, constraints, triggers and rules of our tables. Triggers
     and rules that no version has are unexpected: they may keep rows from the functions, or change them.
 
     The version is the one that is installed, whichever it is; where ``fq_version()`` is gone, the one that the rest

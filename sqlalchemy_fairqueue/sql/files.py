@@ -80,7 +80,7 @@ def folder(version: int) -> Traversable:
 def functions(version: int) -> Mapping[str, str]:
     """Return the ``create function`` statements of a version by name, with the literal qualifier ``fairqueue.``.
 
-    Those that roles and triggers call have the settings of all of them, unless their files name a search path and what
+    Functions that roles and triggers call get the pinned settings, unless their files name a search path and what
     else they need; what they call runs with theirs.
 
     Raises:

@@ -195,7 +195,7 @@ _REVOKE = """\
     end if;
   end if;"""
 
-# What no row of a role stands for: the functions of what was taken away, but for those that other kinds have too.
+# The functions of the kinds that were taken away, except those that another kind of the role has too.
 _TAKE = """\
   for v_grant in
     execute format('select distinct p.oid::regprocedure as function, a.grantee::regrole as role '

@@ -26,7 +26,7 @@ _NOTE = """\
     where n.nspname = v_schema
       and p.proname = any (array[{names}]))::text, '[]'), true);"""
 
-# One that was made again has what the database's default privileges say by now, which nobody has decided about it.
+# A function that was made again has the database's default privileges, which nobody has decided about it.
 _GIVE_BACK = """\
   for v_function in
     select p.oid::regprocedure as signature, noted.grants as wanted, {grants} as found

@@ -99,7 +99,7 @@ class HeldGrant:
 
     Attributes:
         grant: The role, its kind of work and the bounds.
-        role_exists: Whether the role is still there. One that was dropped is named by its number.
+        role_exists: Whether the role is still there. A dropped role is named by its number.
     """
 
     grant: RoleGrant

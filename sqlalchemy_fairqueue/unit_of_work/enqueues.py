@@ -28,7 +28,7 @@ _membership = attrgetter("membership")
 
 
 class Membership:
-    """What messages have that are added to one group together.
+    """A group to which messages are added together.
 
     Attributes:
         group_id: The group.

@@ -61,7 +61,7 @@ class LockOrder:
         """Refuse enqueues that sort before what the transaction has sent.
 
         Raises:
-            LockOrderError: One of them does; nothing was sent.
+            LockOrderError: An operation comes out of order; nothing was sent.
         """
         least = min(keys, default=None) if self.settled or self.furthest is not None else None
         if least is None:

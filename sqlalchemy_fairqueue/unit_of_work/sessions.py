@@ -87,7 +87,7 @@ class Guard(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _State:
-    """What is known of a session that has had queue work, or shall be watched.
+    """The state of a session that has had queue work, or shall be watched.
 
     Attributes:
         records: The records of its transactions that are not over; each is made when it is needed.
@@ -168,7 +168,7 @@ def connection_of(session: Session, target: Target) -> Connection:
     try:
         return session.connection(bind_arguments=dict(target.bind_arguments or {}))
     except AssertionError as error:
-        # That of a ShardedSession, which says nothing.
+        # A ShardedSession says nothing of its engine.
         if not hasattr(session, "shard_chooser"):
             raise
         raise FairQueueError(

@@ -149,7 +149,7 @@ def _verb_steps(
             "delays": [one.delay for one in ordered],
             "errors": [one.error for one in ordered],
             "reasons": [one.reason for one in ordered],
-            # What is kept of a message that is completed. None: nothing.
+            # The result to keep of a completed message, if any.
             "results": [one.result or EncodedResult() if one.delivery.keeps_result else None for one in ordered],
             "notify": all(map(notifies, ordered)),
         }

@@ -82,7 +82,7 @@ class Delivery:
         channel: Name of the channel.
         kind: Which handler it is for.
         content: The payload as it is stored.
-        headers: What was enqueued as headers, or None; None too where they are nothing that Python can read.
+        headers: The headers as they were enqueued; None without any, or if Python cannot read them.
         attempt: Which attempt this is, from 1; a release is not counted.
         max_attempts: After so many the message becomes a dead letter.
         enqueued_at: When it was enqueued, in UTC.

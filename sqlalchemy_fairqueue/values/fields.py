@@ -35,7 +35,7 @@ class Definition(ABC):
     Attributes:
         help: What it does, in one sentence.
         example: A value as text, other than the default.
-        none: What None means. None: the field must have a value.
+        none: What None means; None if the field must have a value.
         holds: From when on a change holds.
         refuses: Whether it refuses messages, of which a history then has no record.
     """
@@ -195,7 +195,7 @@ class RateOf(Definition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice(Definition):
-    """One of a few words.
+    """A field whose value is one of a few words.
 
     Attributes:
         words: The words.

@@ -13,7 +13,7 @@ from sqlalchemy_fairqueue.times import UNITS, parsed_duration
 from sqlalchemy_fairqueue.values.checks import check_count, check_duration
 
 _SECOND: Final = timedelta(seconds=1)
-# What a consumer may come late without a loss, unless the burst is given.
+# How late a consumer may come without a loss, unless the burst is given.
 _LATE = timedelta(milliseconds=100)
 _MOST_BURST = 1_000_000
 # The units that people write behind "per", beside those of durations.
@@ -38,7 +38,7 @@ class Rate:
 
     Attributes:
         count: Messages in a time of *per*; a fraction is fine.
-        per: That time. per / count is from 1 microsecond to 365 days, and is rounded to microseconds.
+        per: The time. per / count is from 1 microsecond to 365 days, and is rounded to microseconds.
         burst: Messages that may come in a row before the rate applies, up to a million. None: those of a tenth of a
             second, and at least 1. A smaller burst costs throughput: the channel loses each moment in which a consumer
             comes late (with a burst of 1: 4 % at 10 messages/s, 16 % at 50).

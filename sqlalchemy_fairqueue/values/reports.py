@@ -368,7 +368,7 @@ class DeadLetterInfo:
         channel: Name of the channel.
         kind: Which handler it is for.
         content: The payload as it is stored.
-        headers: What was enqueued as headers, or None.
+        headers: The headers as they were enqueued, or None.
         key: Its key, or None.
         enqueued_at: When it was enqueued, in UTC.
         attempts: How many attempts were counted.
@@ -441,7 +441,7 @@ class MessageDetails:
         max_attempts: After how many it becomes a dead letter. The retry policy of its kind may allow fewer.
         deliveries: How often it was handed out, ever.
         cancelled: Whether it was cancelled while a consumer holds it.
-        consumer: Who holds it. None: nobody.
+        consumer: Who holds it, if anybody.
         expires_at: When that consumer's lease expires unless it is extended, in UTC.
         error: The last error, or None.
         unreadable: Why it cannot be read. None: it can.
@@ -496,7 +496,7 @@ class AttemptDetails:
     Attributes:
         attempt: Which attempt it was, as the message counted.
         channel: The channel that the message was in.
-        consumer: Who held it. None: that is not known any more.
+        consumer: Who held it; None if that is not known any more.
         ready_at: Since when the message was ready before it, in UTC.
         started_at: When it was delivered, in UTC.
         finished_at: When the attempt ended, in UTC.

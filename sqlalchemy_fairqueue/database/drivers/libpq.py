@@ -157,7 +157,7 @@ def is_plain(driver: Any) -> bool:
     cursors = driver.cursor_factory
     if type(driver) not in found.connections or cursors not in found.cursors:
         return False
-    # Nobody has put a method of their own in the place of psycopg's, whatever name they gave it.
+    # Whether a subclass replaces one of psycopg's methods, whatever its name.
     execute, pgconn = cursors.execute, driver.pgconn
     return (
         type(execute) is FunctionType
