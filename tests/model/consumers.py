@@ -147,7 +147,9 @@ class Consuming(Spoiling):
         self._turns_served(batch, {name: offer for name, offer in offered.items() if name not in hidden})
         put_off(self.books, offered, self.world.now())
         if meanwhile is None:
-            check_due_in(batch, limit, self.books, others, now, has_room=self._has_room(now))
+            # A queue that waited for its part when the call began may have given up by now.
+            has_room = not shared.contended and self._has_room(now)
+            check_due_in(batch, limit, self.books, others, now, has_room=has_room)
         self.given = [*self.given, *batch][-30:]
         return batch
 
