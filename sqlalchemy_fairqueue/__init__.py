@@ -112,27 +112,27 @@ def _watch_of(engine: Engine) -> ResultWatch:
 
 watching.watch_of = _watch_of
 
-# Imported when a program asks for the first name: who only enqueues needs neither workers nor mapped classes.
-_LATER = {
-    "AsyncWorker": "worker",
-    "RoleGrant": "models",
-    "Worker": "worker",
-    "declare_grants": "models",
-    "make_models": "models",
-    "models": "",
-    "worker": "",
-}
+if not TYPE_CHECKING:
+    # Type checkers would take any name for granted.
+    _LATER = {
+        "AsyncWorker": "worker",
+        "RoleGrant": "models",
+        "Worker": "worker",
+        "declare_grants": "models",
+        "make_models": "models",
+        "models": "",
+        "worker": "",
+    }
 
+    def __getattr__(name: str) -> Any:
+        """Import a name when a program asks for it: who only enqueues needs neither workers nor mapped classes."""
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if not _LATER[name]:
+            return import_module(f"{__name__}.{name}")
+        found = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+        globals()[name] = found
+        return found
 
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if not _LATER[name]:
-        return import_module(f"{__name__}.{name}")
-    found = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_LATER})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_type
 
+import sqlalchemy_fairqueue
 from sqlalchemy_fairqueue import Batch, Delivery, Queue
 from sqlalchemy_fairqueue.reports import CancelReceipt, ChannelStats, QueueStats
 from sqlalchemy_fairqueue.testing import assert_enqueued
@@ -54,3 +55,8 @@ async def awaited(engine: AsyncEngine, connection: AsyncConnection, session: Asy
     queue.stats(engine)  # WRONG: the await is forgotten
     queue.pause(engine, "a")  # WRONG: the await is forgotten
     queue.complete(connection, delivery)  # WRONG: the await is forgotten
+
+
+def unknown_name() -> None:
+    """A name that the package does not have, though it imports some only when they are asked for."""
+    sqlalchemy_fairqueue.Wroker()  # WRONG: no such name
