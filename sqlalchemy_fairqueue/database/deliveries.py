@@ -40,17 +40,22 @@ _NUMBERS = (
     " cast(cast(is_timed as integer) as bigint), cast(cast(keeps_results as integer) as bigint),"
     " cast(cast(is_held as integer) as bigint)] end as numbers"
 )
-_DEQUEUE = Shape(
+_TEXTS = (
+    # The driver reads no binary tid.
+    "cast(row_id as text) as row_id",
+    # Headers not as the driver reads JSON: one that it cannot read would cost the whole batch. Texts as bytes:
+    # neither does one that the connection's encoding lacks.
+    "pg_catalog.convert_to(channel, 'UTF8') as channel",
+    "pg_catalog.convert_to(kind, 'UTF8') as kind",
+    "content",
+    "pg_catalog.convert_to(cast(headers as text), 'UTF8') as headers",
+)
+_DEQUEUE = Shape((_NUMBERS, *_TEXTS))
+_TAKE_MORE = Shape(
     (
-        _NUMBERS,
-        # The driver reads no binary tid.
-        "cast(row_id as text) as row_id",
-        # Headers not as the driver reads JSON: one that it cannot read would cost the whole batch. Texts as bytes:
-        # neither does one that the connection's encoding lacks.
-        "pg_catalog.convert_to(channel, 'UTF8') as channel",
-        "pg_catalog.convert_to(kind, 'UTF8') as kind",
-        "content",
-        "pg_catalog.convert_to(cast(headers as text), 'UTF8') as headers",
+        "array[message_id, enqueued_at, cast(attempt as bigint), cast(max_attempts as bigint),"
+        " cast(deliveries as bigint)] as numbers",
+        *_TEXTS,
     )
 )
 _HEAR = Shape(("has_more",))
@@ -191,13 +196,7 @@ def dequeue(
         max_bytes=max_bytes,
     ).tuples(connection, as_bytes=True)
     used_lease_id, expires_at, due_in, holds_slots, is_timed, keeps_results, is_held = about[0]
-    messages: list[DeliveredMessage] = []
-    unreadable: list[tuple[int, str]] = []
-    for row in rows:
-        try:
-            messages.append(_delivered(row))
-        except (ValueError, OverflowError, TypeError) as error:
-            unreadable.append((row[0][0], said(error)))
+    messages, unreadable = _all_delivered(rows)
     return Dequeued(
         messages=messages,
         unreadable=unreadable,
@@ -209,6 +208,48 @@ def dequeue(
         is_held=is_held == 1,
         due_in=None if due_in is None else duration(due_in),
     )
+
+
+def take_more(
+    connection: Connection, target: Target, first: Token, *, limit: int, max_cost: int, max_bytes: int | None
+) -> tuple[list[DeliveredMessage], list[tuple[int, str]]]:
+    """Take messages that follow a message in its channel, under its lease. The caller commits.
+
+    Args:
+        connection: Where it is the only statement of its transaction.
+        target: The queue.
+        first: The message.
+        limit: Most messages to take.
+        max_cost: Most that they may cost together.
+        max_bytes: Most bytes of their contents and headers. None: any number.
+
+    Returns:
+        The messages, in order; and those that cannot be read, with what is wrong.
+    """
+    return _all_delivered(
+        target.call(
+            "fq_take_more",
+            f"take what follows message {first.message_id} of queue {target.queue!r}",
+            _TAKE_MORE,
+            message_id=first.message_id,
+            lease_id=first.lease_id,
+            deliveries=first.deliveries,
+            limit=limit,
+            max_cost=max_cost,
+            max_bytes=max_bytes,
+        ).tuples(connection, as_bytes=True)
+    )
+
+
+def _all_delivered(rows: Sequence[Sequence[Any]]) -> tuple[list[DeliveredMessage], list[tuple[int, str]]]:
+    messages: list[DeliveredMessage] = []
+    unreadable: list[tuple[int, str]] = []
+    for row in rows:
+        try:
+            messages.append(_delivered(row))
+        except (ValueError, OverflowError, TypeError) as error:
+            unreadable.append((row[0][0], said(error)))
+    return messages, unreadable
 
 
 def _delivered(row: Sequence[Any]) -> DeliveredMessage:

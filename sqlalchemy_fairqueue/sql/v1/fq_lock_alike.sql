@@ -1,0 +1,51 @@
+-- fq_lock_alike: lock the first messages of a channel that are due, from its head on: up to p_limit of a kind, whose costs
+-- are at most p_max_cost together (p_by_cost: what they name, else 1 each). Returns how many.
+-- Guarantees: none of them was tried before, and between them is none that was, that has another kind, or that somebody
+-- has locked. What was heard before the caller has locked the channel is seen.
+-- Locks: messages, for no key update, skip locked. Index: fq_message_ready_ix; rows by ctid. Errors: none.
+create function fairqueue.fq_lock_alike(
+  p_channel_id bigint, p_kind text, p_head_at bigint, p_head_id bigint, p_limit integer, p_max_cost bigint,
+  p_by_cost boolean, p_now bigint
+)
+returns integer
+language plpgsql
+volatile
+as $$
+declare
+  v_count integer;
+begin
+  with read as materialized (
+    select m.row, m.id, m.dequeue_at, bool_and(m.kind = p_kind and m.attempts = 0) over line as is_alike,
+      sum(case when p_by_cost then greatest(0, coalesce(m.cost, 1)) else 1 end) over line as cost
+    from (
+      select x.ctid as row, x.*
+      from fairqueue.fq_message x
+      where x.channel_id = p_channel_id
+        and x.lease_id is null
+        and (x.dequeue_at, x.id) >= (p_head_at, p_head_id)
+        and x.dequeue_at <= p_now
+      order by x.channel_id, x.dequeue_at, x.id
+      limit p_limit
+    ) m
+    window line as (order by m.dequeue_at, m.id)
+  ),
+  locked as materialized (
+    select x.id
+    from read f
+    join fairqueue.fq_message x
+      on x.ctid = f.row
+      and x.id is not distinct from f.id
+      and num_nulls(x.lease_id) = 1
+    where f.is_alike
+      and f.cost <= p_max_cost
+    for no key update of x skip locked
+  )
+  select count(*) filter (where t.is_whole) into v_count
+  from (
+    select bool_and(k.id is not null) over (order by f.dequeue_at, f.id) as is_whole
+    from read f
+    left join locked k on k.id = f.id
+  ) t;
+  return v_count;
+end
+$$;

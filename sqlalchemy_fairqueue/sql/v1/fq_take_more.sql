@@ -1,0 +1,130 @@
+-- fq_take_more: lease messages that follow in the channel of a message to the consumer that holds it, for handlers of
+-- batches: up to p_limit more of the same kind, whose costs are at most p_max_cost together, and their contents and
+-- headers at most p_max_bytes (null: any). p_message_id, p_lease_id, p_deliveries: the token of the message.
+-- Guarantees: they are the first ones of the channel, in order, up to one of another kind, one that was tried before, or
+-- one that somebody has locked. Limits, rates and costs count each of them, as in fq_dequeue; only the order between
+-- channels does not hold them back: the channel pays for them with its next turns. None, if the message itself was tried
+-- before, if its token is not the newest one or its lease has ended, or if another call has the channel or, in a queue
+-- with a limit, attends to the queue.
+-- Returns and transaction: as fq_dequeue, without the row about the call.
+-- Locks: as fq_dequeue: it waits for none. Index: fq_message_pkey, fq_channel_state_newest_ix, fq_message_ready_ix, and
+-- those of its steps. Errors: as fq_dequeue.
+create function fairqueue.fq_take_more(
+  p_queue text, p_message_id bigint, p_lease_id bigint, p_deliveries integer, p_limit integer, p_max_cost bigint,
+  p_max_bytes bigint
+)
+returns table (
+  message_id bigint, row_id tid, channel_id bigint, channel text, kind text, content bytea, headers jsonb,
+  enqueued_at bigint, attempt integer, max_attempts integer, deliveries integer
+)
+language plpgsql
+volatile
+security definer
+as $$
+#variable_conflict use_column
+declare
+  v_now bigint := fairqueue.fq_check_dequeue(p_queue, p_limit, 1::bigint, ''::text, p_max_bytes);
+  v_first record;
+  v_state record;
+  l record;
+  r record;
+  c record;
+  v_is_changed boolean;
+  v_room integer := p_limit;
+begin
+  select m.channel_id, m.kind into v_first
+  from fairqueue.fq_message m
+  join fairqueue.fq_channel n on n.id = m.channel_id
+  where m.id = p_message_id
+    and m.lease_id = p_lease_id
+    and m.deliveries = p_deliveries
+    and m.attempts = 1
+    and n.queue = p_queue;
+  l := fairqueue.fq_look(p_queue, v_now);
+  if v_first is null or l.is_paused or (l.state).queue is null or l.epoch is null then
+    return;
+  end if;
+  if l.is_limited then
+    l := fairqueue.fq_attend(p_queue, p_limit, l, v_now);
+    r := fairqueue.fq_queue_room(p_queue, p_limit, l, v_now);
+    v_room := r.room;
+  end if;
+  if coalesce(v_room, 0) = 0 or l.is_limited and l.row_id is null then
+    return;
+  end if;
+  c := fairqueue.fq_lease_for(p_queue, p_lease_id, 1::bigint, ''::text, l, v_now);
+  if c.id is distinct from p_lease_id then
+    return;
+  end if;
+
+  -- A row that changed since the snapshot fails the join on row_version, as in fq_choose_one.
+  select s.ctid as row, s.* into v_state
+  from (
+    select n.ctid as row, n.row_version
+    from fairqueue.fq_channel_state n
+    where n.channel_id = v_first.channel_id
+    order by n.channel_id desc, n.row_version desc
+    limit 1
+  ) newest
+  join fairqueue.fq_channel_state s
+    on s.ctid = newest.row
+    and s.row_version is not distinct from newest.row_version
+  where s.head_message_id is not null
+    and s.paused_at is null
+  for no key update of s skip locked;
+  if v_state.row is null then
+    return;
+  end if;
+  if l.plans then
+    select f.followed + f.deferred > 0 into v_is_changed
+    from fairqueue.fq_follow_plans(p_queue, array[v_first.channel_id]::bigint[], (l.row_id is not null)::boolean) f;
+    if v_is_changed then
+      return;
+    end if;
+  end if;
+  v_room := least(
+    v_room, v_state.max_concurrency - v_state.current_concurrency,
+    fairqueue.fq_rate_room(
+      v_now, v_state.rate_at::bigint, v_state.rate_interval::bigint, v_state.rate_burst::integer
+    )
+  );
+
+  v_room := fairqueue.fq_lock_alike(
+    v_first.channel_id::bigint, v_first.kind::text, v_state.head_dequeue_at::bigint, v_state.head_message_id::bigint,
+    v_room, p_max_cost, l.by_cost::boolean, v_now
+  );
+  if v_room = 0 then
+    return;
+  end if;
+  c := fairqueue.fq_cut_batch(
+    array[v_first.channel_id]::bigint[], array[v_state.head_dequeue_at]::bigint[],
+    array[v_state.head_message_id]::bigint[], array[v_room]::integer[], array[v_state.tag]::bigint[],
+    array[v_state.tag_rest]::bigint[], array[v_state.weight]::integer[], l.by_cost::boolean, null::bigint, v_room,
+    v_room, p_max_bytes, false::boolean, '{}'::bigint[], v_now
+  );
+  if c.rows is null then
+    return;
+  end if;
+  return query
+  update fairqueue.fq_message m
+  set lease_id = p_lease_id,
+    attempts = m.attempts + 1,
+    deliveries = m.deliveries + 1,
+    slots = case when v_state.max_concurrency is null then 0 else 1 end + case when l.is_limited then 2 else 0 end,
+    delivered_at = case when l.history then v_now end
+  from unnest(c.rows) u(row)
+  where m.ctid = u.row
+  returning m.id, m.ctid, m.channel_id, (select n.name from fairqueue.fq_channel n where n.id = m.channel_id),
+    m.kind, m.content, m.headers, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries;
+  perform fairqueue.fq_charge(
+    p_queue, array[v_state.row]::tid[], c.givers::integer[], c.gots::integer[], c.charges::bigint[], c.next_heads_at::bigint[],
+    c.next_head_ids::bigint[], v_now, l.state::fairqueue.fq_queue_state, (l.row_id is not null)::boolean
+  );
+  if l.is_limited then
+    perform
+    from fairqueue.fq_report(
+      p_queue, p_limit, l, r.room::integer, r.is_drawn::boolean, cardinality(c.rows), null::text, v_now
+    );
+  end if;
+end
+$$;

@@ -1,0 +1,147 @@
+"""fq_take_more: what follows a message in its channel joins it, in order and within all limits."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.sql.answers import Hand
+from tests.sql.client import HOUR, Kernel, OpenKernel, policy_json
+
+pytestmark = pytest.mark.usefixtures("balanced")
+
+
+def _more(kernel: Kernel, first: Hand, limit: int = 10, *, cost: int = 1000, size: int | None = None) -> list[int]:
+    rows = kernel.rows(
+        "select message_id from fq_take_more(%(queue)s, %(id)s, %(lease_id)s, %(deliveries)s, %(limit)s, %(cost)s,"
+        " %(size)s::bigint)",
+        queue=kernel.queue,
+        id=first.id,
+        lease_id=first.lease_id,
+        deliveries=first.deliveries,
+        limit=limit,
+        cost=cost,
+        size=size,
+    )
+    return [row["message_id"] for row in rows]
+
+
+def _leased(kernel: Kernel) -> int:
+    leased: int = kernel.value("select count(*) from fq_message where lease_id is not null")
+    return leased
+
+
+def test_it_takes_those_that_follow(kernel: Kernel) -> None:
+    """They are the channel's next ones, as many as are asked for, under the lease; they are settled as others are."""
+    kernel.enqueue("a", "b", *["a"] * 4)
+    first = next(hand for hand in kernel.dequeue(2).hands if hand.channel == "a")
+
+    assert _more(kernel, first, 2) == [3, 4]
+    rows = kernel.rows("select id, lease_id, attempts, deliveries from fq_message where id in (3, 4)")
+    assert [(row["lease_id"], row["attempts"], row["deliveries"]) for row in rows] == [(first.lease_id, 1, 1)] * 2
+    assert _more(kernel, first) == [5, 6]
+    assert _more(kernel, first) == []
+    assert kernel.complete(replace(first, id=3, row=None)) == {}
+    assert kernel.dequeue(9).hands == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param({"kinds": ["work", "work", "else", "work"]}, id="another kind"),
+        pytest.param({"costs": [1, 4, 5, 1]}, id="the cost"),
+        pytest.param({"contents": [b"1", b"22", b"3" * 20, b"4"]}, id="the bytes"),
+        pytest.param({"delays": [None, None, HOUR, HOUR]}, id="one that is not due"),
+    ],
+)
+def test_it_ends_where_one_does_not_fit(kernel: Kernel, other: dict[str, list[object]]) -> None:
+    """What follows one that does not fit is left for its own turn, in order."""
+    kernel.rows("select fq_set_queue('q', '{\"fair_by\": \"cost\"}')")
+    kernel.enqueue("a", "a", "a", "a", **other)  # type: ignore[arg-type]
+    [first] = kernel.dequeue().hands
+
+    assert _more(kernel, first, cost=8, size=10) == [2]
+    later = kernel.value("select count(*) from fq_message where lease_id is null and dequeue_at <= fq_now()")
+    assert kernel.dequeue(9).ids == [3, 4][:later]
+
+
+def test_one_that_was_tried_before_comes_alone(kernel: Kernel) -> None:
+    """A message that has failed, or whose consumer died, joins no others: it may be what kills them."""
+    kernel.enqueue("a", "a", "a")
+    kernel.retry(kernel.dequeue(2).hands[1], delay=1)
+    kernel.enqueue("a")
+    kernel.ready()
+    [third] = kernel.dequeue().hands
+    assert (third.id, _more(kernel, third)) == (3, [])
+    [second] = kernel.dequeue().hands
+    assert (second.id, second.attempt, _more(kernel, second)) == (2, 2, [])
+    kernel.release(third)
+    kernel.ready()
+    [third] = kernel.dequeue().hands
+    assert (third.id, third.attempt, third.deliveries, _more(kernel, third)) == (3, 1, 2, [4])
+
+
+@pytest.mark.parametrize("limit", ["the channel's", "the channel's rate", "the queue's", "a shared one"])
+def test_limits_count_each(kernel: Kernel, limit: str) -> None:
+    """No more are out together than a limit allows, and what they free is free for others."""
+    kernel.enqueue(*["a"] * 6)
+    if limit == "a shared one":
+        kernel.rows("select fq_configure_limit('mail', %(it)s)", it=policy_json(max_concurrency=3))
+        kernel.rows("select fq_limit_queue('q', %(it)s)", it=policy_json(limits=["mail"]))
+    elif limit == "the queue's":
+        kernel.rows("select fq_limit_queue('q', %(it)s)", it=policy_json(max_concurrency=3))
+    else:
+        it = {"max_concurrency": 3} if limit == "the channel's" else {"rate_interval": HOUR, "rate_burst": 3}
+        kernel.rows("select fq_configure_channel('q', 'a', %(it)s)", it=policy_json(**it))
+    kernel.ready()
+    [first] = kernel.dequeue().hands
+
+    assert _more(kernel, first) == [2, 3]
+    assert _more(kernel, first) == []
+    assert kernel.dequeue(9).hands == []
+    if "rate" not in limit:
+        kernel.complete(first)
+        assert kernel.dequeue(9).ids == [4]
+
+
+def test_nothing_follows_what_is_not_held(kernel: Kernel) -> None:
+    """An old token, a lease that has ended, another queue: nothing is taken."""
+    kernel.enqueue("a", "a", "a")
+    [first] = kernel.dequeue().hands
+    for wrong in replace(first, deliveries=2), replace(first, lease_id=first.lease_id + 1), replace(first, id=2):
+        assert _more(kernel, wrong) == []
+    assert _more(replace(kernel, queue="other"), first) == []
+    kernel.rows("update fq_lease set expires_at = fq_now() - 1")
+    assert _more(kernel, first) == []
+    assert _leased(kernel) == 1
+
+
+def test_a_paused_channel_gives_no_more(kernel: Kernel) -> None:
+    """A pause holds, as for a dequeue that begins after it was heard."""
+    kernel.enqueue("a", "a")
+    [first] = kernel.dequeue().hands
+    kernel.rows("select fq_pause('q', 'a')")
+    kernel.hear()
+    assert _more(kernel, first) == []
+
+
+def test_what_others_have_locked_is_not_waited_for(kernel: Kernel, open_kernel: OpenKernel) -> None:
+    """A message that somebody has locked ends what follows; a channel that somebody serves gives nothing now."""
+    kernel.enqueue("a", "a", "a", "a")
+    [first] = kernel.dequeue().hands
+    other = open_kernel()
+    other.rows("select from fq_message where id = 3 for update")
+    assert _more(kernel, first) == [2]
+    other.rollback()
+    other.rows("select from fq_channel_state for update")
+    assert _more(kernel, first) == []
+    other.rollback()
+    assert _more(kernel, first) == [3, 4]
+
+
+def test_the_channel_pays_with_its_next_turns(kernel: Kernel) -> None:
+    """A channel that has given more than its turn is passed by until the others had as much."""
+    kernel.enqueue(*["a"] * 8, *["b"] * 8)
+    first = next(hand for hand in kernel.dequeue(2).hands if hand.channel == "a")
+    assert len(_more(kernel, first, 3)) == 3
+    assert kernel.dequeue(3).channels == ["b"] * 3
+    assert sorted(kernel.dequeue(4).channels) == ["a", "a", "b", "b"]
