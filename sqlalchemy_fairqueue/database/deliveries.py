@@ -32,10 +32,11 @@ _ABOUT_DATA = ("22", "23", "54", "XX")
 _TOKEN = ("ids", "rows", "lease_ids", "deliveries")
 # Numbers come in one array, since each column of a result costs the client about 2 us: for a message the first ones,
 # for the call the others.
+_OF_MESSAGE = (
+    "array[message_id, enqueued_at, cast(attempt as bigint), cast(max_attempts as bigint), cast(deliveries as bigint)]"
+)
 _NUMBERS = (
-    "case when message_id is not null"
-    " then array[message_id, enqueued_at, cast(attempt as bigint), cast(max_attempts as bigint),"
-    " cast(deliveries as bigint)]"
+    f"case when message_id is not null then {_OF_MESSAGE}"
     " else array[lease_id, lease_expires_at, due_in, cast(cast(holds_slots as integer) as bigint),"
     " cast(cast(is_timed as integer) as bigint), cast(cast(keeps_results as integer) as bigint),"
     " cast(cast(is_held as integer) as bigint)] end as numbers"
@@ -53,8 +54,7 @@ _TEXTS = (
 _DEQUEUE = Shape((_NUMBERS, *_TEXTS))
 _TAKE_MORE = Shape(
     (
-        "array[message_id, enqueued_at, cast(attempt as bigint), cast(max_attempts as bigint),"
-        " cast(deliveries as bigint)] as numbers",
+        f"{_OF_MESSAGE} as numbers",
         *_TEXTS,
     )
 )
@@ -211,7 +211,7 @@ def dequeue(
 
 
 def take_more(
-    connection: Connection, target: Target, first: Token, *, limit: int, max_cost: int, max_bytes: int | None
+    connection: Connection, target: Target, first: Token, *, limit: int, max_cost: int | None, max_bytes: int | None
 ) -> tuple[list[DeliveredMessage], list[tuple[int, str]]]:
     """Take messages that follow a message in its channel, under its lease. The caller commits.
 
@@ -220,7 +220,7 @@ def take_more(
         target: The queue.
         first: The message.
         limit: Most messages to take.
-        max_cost: Most that they may cost together.
+        max_cost: Most that they may cost together. None: any.
         max_bytes: Most bytes of their contents and headers. None: any number.
 
     Returns:

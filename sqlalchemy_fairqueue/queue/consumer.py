@@ -19,17 +19,18 @@ from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.codecs import decoded, headers_of
-from sqlalchemy_fairqueue.database.deliveries import is_about_data
+from sqlalchemy_fairqueue.database.deliveries import Token, is_about_data, take_more
 from sqlalchemy_fairqueue.texts import clean, logged, shortened
-from sqlalchemy_fairqueue.values import Batch, Once, delivery_of
+from sqlalchemy_fairqueue.values import Deliveries, Once, delivery_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.codecs import Codec
     from sqlalchemy_fairqueue.database import Dequeued, SetAside, Target
+    from sqlalchemy_fairqueue.database.deliveries import DeliveredMessage
     from sqlalchemy_fairqueue.values import Delivery, Lease
 
 log = logging.getLogger("sqlalchemy_fairqueue.queue")
@@ -109,7 +110,7 @@ class Consumer:
             if not has_more:
                 return
 
-    def dequeue(self, connection: Connection, limit: int, lease: timedelta, max_bytes: int | None = None) -> Batch:
+    def dequeue(self, connection: Connection, limit: int, lease: timedelta, max_bytes: int | None = None) -> Deliveries:
         """Dequeue once, and commit before it returns."""
         if self._process != os.getpid():
             self._forget()
@@ -131,6 +132,45 @@ class Consumer:
             self._forget()
             raise
 
+    def take_more(
+        self, connection: Connection, first: Delivery, *, limit: int, max_cost: int | None, max_bytes: int
+    ) -> list[Delivery]:
+        """Take messages that follow a delivery in its channel, under its lease, and commit before it returns.
+
+        Args:
+            connection: As for :meth:`dequeue`.
+            first: The delivery.
+            limit: Most messages to take.
+            max_cost: Most that they may cost together. None: any.
+            max_bytes: Most bytes of their contents and headers.
+        """
+        token = Token(first.message_id, first.row_id, first.lease.id, first.deliveries)
+        messages, unreadable = take_more(
+            connection, self._target, token, limit=limit, max_cost=max_cost, max_bytes=max_bytes
+        )
+        connection.commit()
+        self._set_unreadable_aside(connection, limit, first.lease.id, unreadable)
+        shared = {
+            "queue": first.queue,
+            "lease": first.lease,
+            "holds_slot": first.holds_slot,
+            "is_timed": first.is_timed,
+            "keeps_result": first.keeps_result,
+        }
+        return self._deliveries(messages, shared)
+
+    def _set_unreadable_aside(
+        self, connection: Connection, limit: int, lease_id: int | None, unreadable: list[tuple[int, str]]
+    ) -> None:
+        if unreadable:
+            problem = unreadable[0][1]
+            ids = [message_id for message_id, _ in unreadable]
+            found = database.set_aside(
+                connection, self._target, limit=limit, lease_id=lease_id, message_ids=ids, reason=problem
+            )
+            connection.commit()
+            self._log(found, problem)
+
     def _set_aside(self, connection: Connection, limit: int, error: DBAPIError) -> list[SetAside]:
         connection.rollback()
         found = database.set_aside(connection, self._target, limit=limit)
@@ -150,7 +190,7 @@ class Consumer:
                 extra={"queue": self._target.queue, "message_id": one.message_id, "channel_id": one.channel_id},
             )
 
-    def _call(self, connection: Connection, limit: int, lease: timedelta, max_bytes: int | None) -> Batch:
+    def _call(self, connection: Connection, limit: int, lease: timedelta, max_bytes: int | None) -> Deliveries:
         sent_at = monotonic()
         # A longer lease would keep what is taken under it from others for longer.
         lease_id = next((known for made_for, known in self._leases if made_for == lease), None)
@@ -167,19 +207,12 @@ class Consumer:
         self._remember(lease, dequeued.lease_id, lease_id)
         self.is_held_up = dequeued.is_held
         held = dequeued.lease
-        if dequeued.unreadable:
-            problem = dequeued.unreadable[0][1]
-            ids = [message_id for message_id, _ in dequeued.unreadable]
-            found = database.set_aside(
-                connection, self._target, limit=limit, lease_id=dequeued.lease_id, message_ids=ids, reason=problem
-            )
-            connection.commit()
-            self._log(found, problem)
+        self._set_unreadable_aside(connection, limit, dequeued.lease_id, dequeued.unreadable)
         if held is None or not dequeued.messages:
-            return Batch([], timedelta() if dequeued.unreadable else dequeued.due_in)
+            return Deliveries([], timedelta() if dequeued.unreadable else dequeued.due_in)
         if self._keep is not None:
             held = self._keep(held, sent_at)
-        return Batch(self._deliveries(dequeued, held), dequeued.due_in)
+        return Deliveries(self.deliveries(dequeued, held), dequeued.due_in)
 
     def _remember(self, lease: timedelta, lease_id: int | None, asked: int | None) -> None:
         leases = self._leases
@@ -189,7 +222,8 @@ class Consumer:
         others = tuple(one for one in leases if one[0] != lease)[: _LEASES - 1]
         self._leases = others if lease_id is None else ((lease, lease_id), *others)
 
-    def _deliveries(self, dequeued: Dequeued, lease: Lease) -> list[Delivery]:
+    def deliveries(self, dequeued: Dequeued, lease: Lease) -> list[Delivery]:
+        """Return the deliveries of a dequeue, under a lease."""
         shared = {
             "queue": self._target.queue,
             "lease": lease,
@@ -197,8 +231,11 @@ class Consumer:
             "is_timed": dequeued.is_timed,
             "keeps_result": dequeued.keeps_results,
         }
+        return self._deliveries(dequeued.messages, shared)
+
+    def _deliveries(self, messages: Iterable[DeliveredMessage], shared: dict[str, Any]) -> list[Delivery]:
         deliveries: list[Delivery] = []
-        for message in dequeued.messages:
+        for message in messages:
             # They become the delivery itself: a copy would cost as much as the rest.
             fields, refused = cast("dict[str, Any]", message), None
             fields.update(shared)

@@ -12,13 +12,22 @@ from sqlalchemy_fairqueue.database.asynchronous import AsyncSession, async_scope
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.groups import MemberGroup
 from sqlalchemy_fairqueue.unit_of_work import session_of
-from sqlalchemy_fairqueue.values import MOST_COST, check_count, counts_of_headers, group_of_headers
+from sqlalchemy_fairqueue.values import (
+    MOST_COST,
+    Bury,
+    Release,
+    Retry,
+    check_count,
+    counts_of_headers,
+    group_of_headers,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from datetime import timedelta
 
     from sqlalchemy_fairqueue.queue.groups import GroupMethods
-    from sqlalchemy_fairqueue.values import Delivery, GroupCounts
+    from sqlalchemy_fairqueue.values import Delivery, GroupCounts, Outcome
 
 
 T = TypeVar("T")
@@ -34,6 +43,12 @@ class HeldState(Protocol):
     stopping: bool
     max_attempts: int
     cost: int | None
+    outcomes: dict[int, Outcome]
+
+    @property
+    def batch(self) -> Sequence[HeldState]:
+        """The deliveries of the call, this one first."""
+        ...
 
     @property
     def delivery(self) -> Delivery:
@@ -96,6 +111,51 @@ class Context:
             attempt 2 of 5
         """
         return self._held.delivery
+
+    @property
+    def deliveries(self) -> list[Delivery]:
+        """The deliveries of the call, in order: several, if the handler is declared with ``batch``."""
+        return [held.delivery for held in self._held.batch]
+
+    def retry(self, delivery: Delivery, *, delay: timedelta | None = None, error: str | None = None) -> None:
+        """Let one delivery of a batch be tried again, however the others end. It counts as an attempt.
+
+        Like :meth:`release` and :meth:`bury` it holds if the handler returns: the worker settles the delivery so, in
+        the handler's transaction if it takes a session. If the handler raises, all deliveries have failed.
+
+        Args:
+            delivery: A delivery of the call.
+            delay: As of :class:`~sqlalchemy_fairqueue.Retry`.
+            error: As of :class:`~sqlalchemy_fairqueue.Retry`.
+
+        Raises:
+            InvalidArgument: A bad argument, or a delivery of another call.
+
+        Example:
+            >>> @queue.handler("embed", batch=Batch(max_messages=50))
+            ... def embed(deliveries: list[Delivery], context: Context) -> None:
+            ...     for delivery in deliveries:
+            ...         if not delivery.payload:
+            ...             context.bury(delivery, "an empty text")
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload="", kind="embed")
+            >>> Worker(engine, queue, concurrency=1).run(drain=True)
+            >>> [letter.reason for letter in queue.dead_letters.list(engine)]
+            ['an empty text']
+        """
+        self._settle(delivery, Retry(delay=delay, error=error))
+
+    def release(self, delivery: Delivery, *, delay: timedelta | None = None) -> None:
+        """Give one delivery of a batch back, uncounted, however the others end. As :meth:`retry`."""
+        self._settle(delivery, Release(delay=delay))
+
+    def bury(self, delivery: Delivery, reason: str) -> None:
+        """Make a dead letter of one delivery of a batch, however the others end. As :meth:`retry`."""
+        self._settle(delivery, Bury(reason))
+
+    def _settle(self, delivery: Delivery, outcome: Outcome) -> None:
+        if all(delivery is not held.delivery and delivery != held.delivery for held in self._held.batch):
+            raise InvalidArgument(f"delivery is {delivery!r:.80}, not of this call; give one of its deliveries")
+        self._held.outcomes[delivery.message_id] = outcome
 
     @property
     def session(self) -> Any:

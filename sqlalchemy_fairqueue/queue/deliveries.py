@@ -18,7 +18,7 @@ from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.queue.results import given_result
 from sqlalchemy_fairqueue.queue.verbs import on_engine, recorded
 from sqlalchemy_fairqueue.unit_of_work import Settle, Verb, session_of, settle, token_of
-from sqlalchemy_fairqueue.values import MOST_COST, Batch, Delivery, check_count, check_duration, check_text
+from sqlalchemy_fairqueue.values import MOST_COST, Deliveries, Delivery, check_count, check_duration, check_text
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database import EncodedResult
     from sqlalchemy_fairqueue.queue.verbs import RecordedWhere
 
-    Deliveries = Delivery | Iterable[Delivery]
+    Held = Delivery | Iterable[Delivery]
 
 LEASE = timedelta(seconds=30)
 MAX_BYTES = 64 * 1024 * 1024
@@ -63,7 +63,9 @@ class DeliveryMethods(QueueBase):
         self._consumers = WeakKeyDictionary()
 
     @on_engine
-    def dequeue(self, engine: Engine, *, limit: int = 1, lease: timedelta = LEASE, max_bytes: int = MAX_BYTES) -> Batch:
+    def dequeue(
+        self, engine: Engine, *, limit: int = 1, lease: timedelta = LEASE, max_bytes: int = MAX_BYTES
+    ) -> Deliveries:
         """Lease up to *limit* ready messages, taking channels in turn.
 
         The lease is committed when this returns, and ends *lease* from now or a little later. The caller owes each
@@ -96,7 +98,7 @@ class DeliveryMethods(QueueBase):
             raise self._no_engine(engine)
         lease = self._checked(limit, lease, max_bytes)
 
-        def dequeue(engine: Engine) -> Batch:
+        def dequeue(engine: Engine) -> Deliveries:
             consumer = self._consumer(engine)
             return run(
                 engine, lambda connection: consumer.dequeue(connection, limit, lease, max_bytes), calls_only=True
@@ -108,7 +110,7 @@ class DeliveryMethods(QueueBase):
     def complete(
         self,
         where: RecordedWhere,
-        deliveries: Deliveries,
+        deliveries: Held,
         *,
         cost: int | None = None,
         result: Any = None,
@@ -142,7 +144,7 @@ class DeliveryMethods(QueueBase):
     def retry(
         self,
         where: RecordedWhere,
-        deliveries: Deliveries,
+        deliveries: Held,
         *,
         delay: timedelta | None = None,
         error: str | None = None,
@@ -171,7 +173,7 @@ class DeliveryMethods(QueueBase):
         return self._settle(where, Verb.RETRY, deliveries, delay=delay, error=error, cost=cost)
 
     @recorded
-    def release(self, where: RecordedWhere, deliveries: Deliveries, *, delay: timedelta | None = None) -> None:
+    def release(self, where: RecordedWhere, deliveries: Held, *, delay: timedelta | None = None) -> None:
         """Give deliveries back untried: their attempt is not counted. Arguments and errors as :meth:`retry`.
 
         Example:
@@ -186,7 +188,7 @@ class DeliveryMethods(QueueBase):
     def bury(
         self,
         where: RecordedWhere,
-        deliveries: Deliveries,
+        deliveries: Held,
         *,
         reason: str | None = None,
         error: str | None = None,
@@ -205,7 +207,7 @@ class DeliveryMethods(QueueBase):
         return self._settle(where, Verb.BURY, deliveries, reason=reason, error=error, cost=cost)
 
     @on_engine
-    def extend(self, engine: Engine, deliveries: Deliveries, *, lease: timedelta = LEASE) -> datetime:
+    def extend(self, engine: Engine, deliveries: Held, *, lease: timedelta = LEASE) -> datetime:
         """Let the lease of deliveries run for *lease* from now, in a transaction of its own; it is never shortened.
 
         A lease covers all messages that its consumer was given under it: extending one extends them all.
@@ -252,7 +254,7 @@ class DeliveryMethods(QueueBase):
             expirations.append(expires_at)
         return min(expirations)
 
-    def _settle(self, where: RecordedWhere, verb: Verb, deliveries: Deliveries, **how: Any) -> None:
+    def _settle(self, where: RecordedWhere, verb: Verb, deliveries: Held, **how: Any) -> None:
         operations = self._operations(verb, deliveries, how)
         if not isinstance(where, (Engine, AsyncEngine)):
             return self._perform(where, list(operations), None)
@@ -279,7 +281,7 @@ class DeliveryMethods(QueueBase):
             for one in settled:
                 one.delivery.settled.append(name)
 
-    def _operations(self, verb: Verb, deliveries: Deliveries, how: dict[str, Any]) -> list[Settle]:
+    def _operations(self, verb: Verb, deliveries: Held, how: dict[str, Any]) -> list[Settle]:
         if how.get("delay") is not None:
             how["delay"] = check_duration("delay", how["delay"])
         if how.get("cost") is not None:
@@ -292,7 +294,7 @@ class DeliveryMethods(QueueBase):
     def _given_result(self, result: Any) -> dict[str, EncodedResult]:
         return {} if result is None else {"result": given_result(self.codec, result)}
 
-    def _deliveries(self, deliveries: Deliveries) -> list[Delivery]:
+    def _deliveries(self, deliveries: Held) -> list[Delivery]:
         if not isinstance(deliveries, (Delivery, Iterable)):
             raise InvalidArgument(f"deliveries is {deliveries!r:.80}; give a Delivery or several")
         found = [deliveries] if isinstance(deliveries, Delivery) else list(deliveries)

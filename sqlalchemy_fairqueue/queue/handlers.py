@@ -24,7 +24,7 @@ from sqlalchemy_fairqueue.queue.signatures import (
     is_asynchronous,
     parameters_of,
 )
-from sqlalchemy_fairqueue.values import RetryPolicy, check_duration, check_name
+from sqlalchemy_fairqueue.values import Batch, RetryPolicy, check_duration, check_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -54,6 +54,7 @@ class Handler:
         isolated: Whether it runs in a child process.
         schema: The payload that it takes, if it is a job's.
         resources: The resources that it takes: names of parameters, each with the name of the resource.
+        batch: How many deliveries it gets at once, or None: one.
     """
 
     kind: str
@@ -67,6 +68,7 @@ class Handler:
     schema: PayloadSchema | None = None
     resources: Mapping[str, str] = field(default_factory=dict)
     session_type: type | None = None
+    batch: Batch | None = None
 
 
 class HandlerMethods(LifespanMethods):
@@ -88,6 +90,7 @@ class HandlerMethods(LifespanMethods):
         retry: RetryPolicy | None = None,
         timeout: timedelta | None = None,
         isolation: Isolation = "none",
+        batch: Batch | None = None,
     ) -> Callable[[F], F]: ...
 
     def handler(
@@ -97,6 +100,7 @@ class HandlerMethods(LifespanMethods):
         retry: RetryPolicy | None = None,
         timeout: timedelta | None = None,
         isolation: Isolation = "none",
+        batch: Batch | None = None,
     ) -> Any:
         """Declare the function that workers call with the deliveries of a kind.
 
@@ -125,6 +129,11 @@ class HandlerMethods(LifespanMethods):
                 when its message is cancelled, and at the end of a stop's grace. For code that may hang or crash. The
                 function must be plain, take no ``session``, and stand at the top of a module that the child can import;
                 payload and headers must be picklable. Default: in the worker's process.
+            batch: The function gets a list of deliveries of one channel, in order: at least one, and as many as the
+                channel has ready, up to these numbers. They are settled together, in the transaction of its session if
+                it takes one; ``context.retry``, ``release`` and ``bury`` settle single ones in another way. If the
+                function raises, each has failed an attempt. A message that was tried before comes alone, so that only
+                the one that fails or crashes dies. Limits, rates and costs count each message.
 
         Raises:
             InvalidArgument: The kind has a handler already, or the function takes something else, or it cannot run in
@@ -139,9 +148,9 @@ class HandlerMethods(LifespanMethods):
             customer-7 a.pdf
         """
         if callable(kind):
-            return self.handler(retry=retry, timeout=timeout, isolation=isolation)(kind)
+            return self.handler(retry=retry, timeout=timeout, isolation=isolation, batch=batch)(kind)
         check_name("kind", kind)
-        _check_options(retry, timeout, isolation)
+        _check_options(retry, timeout, isolation, batch)
 
         def declare(function: F) -> F:
             wanted, resources = _wanted(function, self._starts)
@@ -155,6 +164,7 @@ class HandlerMethods(LifespanMethods):
                 retry=retry,
                 timeout=timeout,
                 isolation=isolation,
+                batch=batch,
             )
             return function
 
@@ -172,6 +182,7 @@ class HandlerMethods(LifespanMethods):
         retry: RetryPolicy | None,
         timeout: timedelta | None,
         isolation: Isolation,
+        batch: Batch | None = None,
     ) -> None:
         """Declare the handler of a kind: *function*, which calls the one that was *written*, or is it."""
         if kind in self._handlers:
@@ -195,6 +206,7 @@ class HandlerMethods(LifespanMethods):
             schema=schema,
             resources=resources,
             session_type=_session_type(written) if "session" in wanted else None,
+            batch=batch,
         )
 
     def _check_kind(self, kind: str) -> None:
@@ -243,7 +255,9 @@ def session_type_of(queues: Iterable[HandlerMethods], base: type[S]) -> type[S]:
     return found
 
 
-def _check_options(retry: object, timeout: object, isolation: object) -> None:
+def _check_options(retry: object, timeout: object, isolation: object, batch: object = None) -> None:
+    if batch is not None and not isinstance(batch, Batch):
+        raise InvalidArgument(f"batch is {batch!r:.80}; give a Batch, such as Batch(max_messages=50)")
     if retry is not None and not isinstance(retry, RetryPolicy):
         raise InvalidArgument(f"retry is {retry!r:.80}; give a RetryPolicy, such as RetryPolicy(max_attempts=5)")
     if timeout is not None:

@@ -138,7 +138,8 @@ def call_of(
         given["context"] = context
     for parameter, resource in handler.resources.items():
         given[parameter] = context.resources[resource]
-    plain: Callable[[], Any] = partial(function or handler.function, context.delivery, **given)
+    first = context.deliveries if handler.batch else context.delivery
+    plain: Callable[[], Any] = partial(function or handler.function, first, **given)
     call: Callable[[], Any] = partial(acalled if handler.asynchronous else called, context, plain)
     for one in reversed(middleware):
         call = partial(one, context, call)

@@ -279,7 +279,7 @@ def _deliveries(session: Session, queue: Queue, limit: int) -> Iterator[Delivery
                 f"more than {limit} messages are due in queue {queue.name!r}; a handler enqueues itself again and "
                 "again, or give drain a greater limit"
             )
-        yield from consumer._deliveries(dequeued, dequeued.lease)  # noqa: SLF001 - as dequeue does
+        yield from consumer.deliveries(dequeued, dequeued.lease)
 
 
 def _settle(session: Session, queue: Queue, handler: Handler, performed: Performed) -> None:

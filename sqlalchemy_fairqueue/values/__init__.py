@@ -19,6 +19,7 @@ from sqlalchemy_fairqueue.values.checks import (
 from sqlalchemy_fairqueue.values.contention import TAKERS, with_waits
 from sqlalchemy_fairqueue.values.deliveries import (
     Batch,
+    Deliveries,
     Delivery,
     Lease,
     Once,
@@ -133,6 +134,7 @@ __all__ = [
     "DeadLetterGroup",
     "DeadLetterInfo",
     "DeadLetterRetention",
+    "Deliveries",
     "Delivery",
     "Enqueue",
     "EnqueueOptions",

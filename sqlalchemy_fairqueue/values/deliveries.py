@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import PayloadError
+from sqlalchemy_fairqueue.values.checks import check_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -146,7 +147,40 @@ def delivery_of(fields: dict[str, Any], decoded: Any) -> Delivery:
     return made
 
 
-class Batch(list[Delivery]):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """How many messages one call of a handler gets: ``@queue.handler("embed", batch=Batch(max_messages=50))``.
+
+    Attributes:
+        max_messages: Most messages of a call, 2 to 1,000.
+        max_cost: Most that the messages of a call cost together, in the unit of ``enqueue(cost=)``; a single one may
+            cost more. None: any.
+
+    Raises:
+        InvalidArgument: A bad number.
+
+    Example:
+        >>> @queue.handler("embed", batch=Batch(max_messages=50, max_cost=8000))
+        ... def embed(deliveries: list[Delivery]) -> None:
+        ...     print(deliveries[0].channel, [delivery.payload for delivery in deliveries])
+        >>> receipts = queue.enqueue_many(
+        ...     engine, [Enqueue(channel="customer-7", payload=text, kind="embed") for text in ("one", "two")]
+        ... )
+        >>> Worker(engine, queue, concurrency=1).run(drain=True)
+        customer-7 ['one', 'two']
+    """
+
+    max_messages: int
+    max_cost: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        check_count("max_messages", self.max_messages, 2, 1000)
+        if self.max_cost is not None:
+            check_count("max_cost", self.max_cost, 1, 10**15)
+
+
+class Deliveries(list[Delivery]):
     """The deliveries of one dequeue, in the order of their start tags.
 
     Attributes:

@@ -9,9 +9,11 @@ when it has connected again, because another server may know of fewer settlement
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.queue.handlers import handlers_of
 from sqlalchemy_fairqueue.worker.decisions import RELEASE
 from sqlalchemy_fairqueue.worker.prefetch import Prefetch, shares
 from sqlalchemy_fairqueue.worker.telemetry import log
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.values import Batch
+    from sqlalchemy_fairqueue.values import Batch, Deliveries, Delivery
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.executors.base import Executor
     from sqlalchemy_fairqueue.worker.leases import LeaseRegistry
@@ -110,7 +112,8 @@ class Fetcher:
     def give_back(self) -> None:
         """Give back all deliveries in the buffer, uncounted."""
         while (held := self._executor.buffer.pop()) is not None:
-            self._settler.settle(held, RELEASE)
+            for one in held.batch:
+                self._settler.settle(one, RELEASE)
 
     def _round(self, now: float) -> float:
         """Take what there is room for. Returns how long to wait for the next round, at most."""
@@ -195,6 +198,7 @@ class Fetcher:
                 batch = self._connection.run(
                     lambda connection: consumer.dequeue(connection, limit, self._ask, max_bytes)
                 )
+                batches = self._batches(queue, batch, max_bytes)
             except BaseException:
                 self.unanswered[queue].add(lease_id)
                 raise
@@ -203,8 +207,8 @@ class Fetcher:
         self._stats.dequeues += 1
         due_in = None if batch.due_in is None else batch.due_in.total_seconds()
         if batch:
-            self._hand_on(queue, batch, now)
-            self._stats.taken += len(batch)
+            self._hand_on(queue, batches, now)
+            self._stats.taken += sum(map(len, batches))
             queue.polls.found(now, due_in, count=len(batch), full=len(batch) == limit)
             self._waits.after_work(queue)
         else:
@@ -212,8 +216,42 @@ class Fetcher:
             queue.polls.nothing(now, due_in, locked=consumer.is_held_up)
         return len(batch)
 
-    def _hand_on(self, queue: ServedQueue, batch: Batch, now: float) -> None:
-        self._executor.buffer.extend(self._leases.hold(queue, batch, now))
+    def _batches(self, queue: ServedQueue, taken: Deliveries, max_bytes: int) -> list[list[Delivery]]:
+        """Return what each call of a handler gets, with what follows for handlers that take several at once."""
+        batches: list[list[Delivery]] = []
+        unfilled: dict[tuple[str, str], tuple[Batch, list[Delivery]]] = {}
+        for delivery in taken:
+            handler = handlers_of(queue.queue).get(delivery.kind)
+            # One that was tried before comes alone: it may be what fails, or kills its process.
+            size = None if handler is None or delivery.attempt > 1 else handler.batch
+            key = delivery.channel, delivery.kind
+            if size is not None and key in unfilled and len(unfilled[key][1]) < size.max_messages:
+                unfilled[key][1].append(delivery)
+                continue
+            batches.append([delivery])
+            if size is not None and size.max_cost is None:
+                unfilled[key] = size, batches[-1]
+            elif size is not None:
+                # Only the database knows what they cost.
+                unfilled[delivery.channel, str(delivery.message_id)] = size, batches[-1]
+        for size, batch in unfilled.values():
+            if (room := size.max_messages - len(batch)) > 0:
+                take = partial(
+                    queue.consumer.take_more,
+                    first=batch[-1],
+                    limit=room,
+                    max_cost=size.max_cost,
+                    max_bytes=max_bytes,
+                )
+                batch.extend(self._connection.run(take))
+        return batches
+
+    def _hand_on(self, queue: ServedQueue, batches: list[list[Delivery]], now: float) -> None:
+        held = [self._leases.hold(queue, batch, now) for batch in batches]
+        for first, *followers in held:
+            for follower in followers:
+                follower.follow(first)
+        self._executor.buffer.extend(first for first, *_ in held)
         self._executor.begin()
 
 

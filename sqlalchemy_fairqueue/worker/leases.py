@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from sqlalchemy_fairqueue.queue import Queue
-    from sqlalchemy_fairqueue.values import Delivery
+    from sqlalchemy_fairqueue.values import Delivery, Outcome
+    from sqlalchemy_fairqueue.worker.decisions import Decision
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
     from sqlalchemy_fairqueue.worker.timings import Clock
 
@@ -99,16 +100,24 @@ class HeldDelivery:
         time_over_at: When the time of its handler is over, by the worker's clock; None: it has no limit.
         max_attempts: After so many attempts the message becomes a dead letter. Known when its handler begins.
         cost: What the attempt cost, as its handler says; None: as it was charged, or as long as the handler took.
+        first: The delivery whose handler gets this one, too: itself, unless it is in a batch behind another one.
+        followers: The deliveries of its batch behind it.
+        outcomes: What the handler asked for single deliveries of its batch, by message.
+        decided: How a follower is settled, once that is known.
     """
 
     __slots__ = (
         "_began_at",
         "cancelled",
         "cost",
+        "decided",
         "delivery",
+        "first",
+        "followers",
         "given_up",
         "lease",
         "max_attempts",
+        "outcomes",
         "queue",
         "stopping",
         "taken_at",
@@ -128,7 +137,21 @@ class HeldDelivery:
         self.timeout: timedelta | None = None
         self.time_over_at: float | None = None
         self.cost: int | None = None
+        self.first: HeldDelivery = self
+        self.followers: list[HeldDelivery] = []
+        self.outcomes: dict[int, Outcome] = {}
+        self.decided: Decision | None = None
         self._began_at: float | None = None
+
+    @property
+    def batch(self) -> tuple[HeldDelivery, ...]:
+        """All deliveries that its handler gets, in order."""
+        return (self, *self.followers)
+
+    def follow(self, first: HeldDelivery) -> None:
+        """Join the batch of another delivery, the last one so far."""
+        self.first = first
+        first.followers.append(self)
 
     def begin(self) -> None:
         """The handler is looked for, and begins."""
@@ -139,6 +162,7 @@ class HeldDelivery:
         content, codec = self.delivery.content, self.queue.queue.codec
         self.delivery = replace(self.delivery, headers=headers, decoded=Once(partial(decoded, codec, content)))
         self.cost = None
+        self.outcomes.clear()
 
     @property
     def began(self) -> bool:
@@ -155,7 +179,8 @@ class HeldDelivery:
         """The cost of the attempt: as the handler said, or in a queue that is fair by seconds its milliseconds."""
         if self.cost is not None or self._began_at is None or not self.delivery.is_timed:
             return self.cost
-        return min(max(1, math.ceil((self.lease.clock() - self._began_at) * 1000)), MOST_COST)
+        seconds = (self.lease.clock() - self._began_at) / (1 + len(self.first.followers))
+        return min(max(1, math.ceil(seconds * 1000)), MOST_COST)
 
     @property
     def lost(self) -> bool:
@@ -179,21 +204,24 @@ class HeldDelivery:
         self.time_over_at = None if timeout is None else self.lease.clock() + timeout.total_seconds()
 
     def give_up(self) -> None:
-        """The worker settles it without its handler, which cannot settle it any more."""
-        self.given_up = True
-        self.lease.given_up.add((self.delivery.message_id, self.delivery.deliveries))
+        """The worker settles its batch without the handler, which cannot settle it any more."""
+        for held in self.batch:
+            held.given_up = True
+            held.lease.given_up.add((held.delivery.message_id, held.delivery.deliveries))
 
     def returned(self) -> None:
         """Its handler has returned, after it was given up: only the database needs to refuse what comes now."""
-        self.lease.given_up.discard((self.delivery.message_id, self.delivery.deliveries))
+        for held in self.batch:
+            held.lease.given_up.discard((held.delivery.message_id, held.delivery.deliveries))
 
     def check(self) -> None:
         """Return if the handler may go on; else raise LeaseLost, MessageCancelled or HandlerTimeout."""
         if self.lease.lost or (self.given_up and not self.timed_out):
             lease = self.delivery.lease
             raise LeaseLost((self.delivery.message_id,), lease.id, lease.expires_at)
-        if self.cancelled:
-            raise MessageCancelled(self.delivery.message_id)
+        for held in self.batch:
+            if held.cancelled:
+                raise MessageCancelled(held.delivery.message_id)
         self.check_time()
 
     def check_time(self) -> None:

@@ -118,7 +118,7 @@ class Buffer:
     def size(self) -> int:
         """The bytes of the contents of the deliveries that wait."""
         # A copy, which is one step for other threads.
-        return sum(len(held.delivery.content) for _, _, held in self._waiting.copy())
+        return sum(len(one.delivery.content) for _, _, held in self._waiting.copy() for one in held.batch)
 
     def extend(self, deliveries: Iterable[HeldDelivery]) -> None:
         """Add deliveries, in the order in which the dequeue gave them."""

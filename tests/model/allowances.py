@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlalchemy_fairqueue import Batch
+from sqlalchemy_fairqueue import Deliveries
 from tests.model.books import POLL_AGAIN, Books, Message
 from tests.model.work import Effects
 
@@ -53,7 +53,7 @@ def _size_of(number: int, headers: Mapping[str, object] | None) -> int:
 
 
 def check_batch(
-    batch: Batch, least: int, limit: int, offered: dict[str, Offer], max_bytes: int
+    batch: Deliveries, least: int, limit: int, offered: dict[str, Offer], max_bytes: int
 ) -> tuple[dict[str, int], bool]:
     """Fail unless the batch is one that the offers allow: at most *limit*, and *least* if so many are ready.
 
@@ -102,7 +102,7 @@ def unhindered(books: Books, offered: dict[str, Offer]) -> dict[str, int]:
     }
 
 
-def check_due_in(batch: Batch, limit: int, books: Books, others: Effects, now: int, *, has_room: bool) -> None:
+def check_due_in(batch: Deliveries, limit: int, books: Books, others: Effects, now: int, *, has_room: bool) -> None:
     """Fail if an idle consumer would wait past something that it could have known of."""
     if len(batch) == limit:
         return

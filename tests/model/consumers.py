@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 from sqlalchemy import text
 
-from sqlalchemy_fairqueue import Batch, Delivery, LeaseLost
+from sqlalchemy_fairqueue import Deliveries, Delivery, LeaseLost
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
 from tests.model.allowances import Offer, check_batch, check_due_in, offers, put_off, unhindered
@@ -96,7 +96,7 @@ class Consuming(Spoiling):
         is_new: bool = False,
         max_bytes: int = MAX_BYTES,
         meanwhile: Callable[[], None] | None = None,
-    ) -> Batch:
+    ) -> Deliveries:
         """The same, in the course of something longer. *meanwhile* is called before the COMMIT."""
         self.wait_for_quiet()
         self.world.pass_by((one.expires_at for one in self.books.leases.values()), 8 * TICK)
@@ -177,7 +177,7 @@ class Consuming(Spoiling):
         if self.books.promote(now, others.messages):
             self.saw("a scheduled message got the position of its priority")
 
-    def _note_what_it_met(self, batch: Batch, limit: int, room: int, offered: dict[str, Offer]) -> None:
+    def _note_what_it_met(self, batch: Deliveries, limit: int, room: int, offered: dict[str, Offer]) -> None:
         if batch:
             note(f"    -> {[(one.channel, one.message_id) for one in batch]}")
         self.saw(f"dequeue gave {'nothing' if not batch else 'a full batch' if len(batch) == limit else 'some'}")
@@ -188,7 +188,7 @@ class Consuming(Spoiling):
         if len(batch) == room < limit:
             self.saw("dequeue came to the queue's limit")
 
-    def _turned_away(self, consumer: int, limit: int, lease: timedelta, now: int) -> Batch:
+    def _turned_away(self, consumer: int, limit: int, lease: timedelta, now: int) -> Deliveries:
         """Somebody is setting the queue's limit, or changing what it counts: what is found is left, and the next poll
         is soon.
         """
@@ -209,7 +209,9 @@ class Consuming(Spoiling):
         for lease_id, expires_at in self.world.rows("select id, expires_at from fq_lease where id = %(id)s", id=made):
             self.books.leases.setdefault(lease_id, Lease(consumer, expires_at))
 
-    def _check_lease(self, batch: Batch, consumer: int, kept: int | None, now: tuple[int, int], lease: int) -> None:
+    def _check_lease(
+        self, batch: Deliveries, consumer: int, kept: int | None, now: tuple[int, int], lease: int
+    ) -> None:
         """*now*: the first and the last instant at which the dequeue may have been."""
         if not batch:
             return

@@ -6,7 +6,7 @@ from functools import partial
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from sqlalchemy_fairqueue import Batch, Delivery, Rate
+from sqlalchemy_fairqueue import Deliveries, Delivery, Rate
 from tests.model.books import QueueLimits
 from tests.model.business import TRANSACTIONS
 from tests.model.machine import FairQueueMachine
@@ -134,7 +134,7 @@ class LimitsMachine(FairQueueMachine):
         assert list(self.rival.dequeue(self.world.engine)) == []
         super()._drain()
 
-    def _drained(self) -> Batch:
+    def _drained(self) -> Deliveries:
         """At a full limit consumers poll, and only a lease that expires makes room."""
         if self.shared_room().free == 0:
             out = [one.lease_id for one in self.books.messages.values() if one.lease_id is not None]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 from sqlalchemy import text
 
-from sqlalchemy_fairqueue import Batch
+from sqlalchemy_fairqueue import Deliveries
 from sqlalchemy_fairqueue.unit_of_work import Verb
 from tests.model.business import CHANNELS, TRANSACTIONS
 from tests.model.roles import Granted
@@ -98,7 +98,7 @@ class FairQueueMachine(Granted):
         assert not self.books.messages, f"forgotten: {self.books.messages}"
         assert not (left := self.world.left()), "\n".join(left)
 
-    def _drained(self) -> Batch:
+    def _drained(self) -> Deliveries:
         """The next batch, looked for when the last one said; empty when nothing is said to be scheduled any more.
 
         Where a lease holds the slots of a shared limit, the queue is told to look again soon: it looks less and less

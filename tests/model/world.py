@@ -11,7 +11,7 @@ from alembic.operations import Operations
 from psycopg.rows import namedtuple_row
 from sqlalchemy import Connection, NullPool, create_engine, event, text
 
-from sqlalchemy_fairqueue import Batch, Queue
+from sqlalchemy_fairqueue import Deliveries, Queue
 from sqlalchemy_fairqueue.queue.consumer import Consumer
 from tests.fixtures.clock import install_clock
 from tests.fixtures.database import Database
@@ -137,9 +137,9 @@ class World:
         finally:
             self.engine = self._owner
 
-    def dequeue(self, consumer: int, **how: Any) -> Batch:
+    def dequeue(self, consumer: int, **how: Any) -> Deliveries:
         """A dequeue of a consumer."""
-        batch: Batch = self.queues[consumer].dequeue(self._beside if consumer == BESIDE else self.engine, **how)
+        batch: Deliveries = self.queues[consumer].dequeue(self._beside if consumer == BESIDE else self.engine, **how)
         return batch
 
     @contextmanager

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_type
 
 import sqlalchemy_fairqueue
-from sqlalchemy_fairqueue import Batch, Delivery, Queue
+from sqlalchemy_fairqueue import Delivery, Queue
+from sqlalchemy_fairqueue.reports import Deliveries
 from sqlalchemy_fairqueue.reports import CancelReceipt, ChannelStats, QueueStats
 from sqlalchemy_fairqueue.testing import assert_enqueued
 
@@ -27,7 +28,7 @@ def plain(engine: Engine, connection: Connection, session: Session, delivery: De
     assert_type(queue.stats(engine), QueueStats)
     assert_type(queue.channels(session, "a", limit=3, busy=True), list[ChannelStats])
     assert_type(queue.cancel(connection, 1), CancelReceipt)
-    assert_type(queue.dequeue(engine, limit=3), Batch)
+    assert_type(queue.dequeue(engine, limit=3), Deliveries)
     queue.configure_channel(session, "a", weight=3, rate=None)
     queue.complete(session, delivery, cost=3)
     queue.channels(engine, limit="3")  # WRONG: it is no int
@@ -44,7 +45,7 @@ async def awaited(engine: AsyncEngine, connection: AsyncConnection, session: Asy
     assert_type(await queue.channels(session, "a", limit=3, busy=True), list[ChannelStats])
     assert_type(await queue.cancel(connection, 1), CancelReceipt)
     assert_type(queue.cancel(session, 1), CancelReceipt)
-    assert_type(await queue.dequeue(engine, limit=3), Batch)
+    assert_type(await queue.dequeue(engine, limit=3), Deliveries)
     await queue.configure_channel(engine, "a", weight=3, rate=None)
     queue.complete(session, delivery, cost=3)
     await assert_enqueued(session, queue, channel="a")

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlalchemy_fairqueue import (
-    Batch,
     Bury,
     ChannelPolicy,
+    Deliveries,
     Delivery,
     Enqueue,
     InvalidArgument,
@@ -319,7 +319,7 @@ def test_a_payload_that_is_decoded_when_it_is_asked_for() -> None:
 
 def test_batches() -> None:
     """A batch is a list that knows when to poll again, also after copy and pickle."""
-    batch = Batch([_delivery()], timedelta(seconds=1))
+    batch = Deliveries([_delivery()], timedelta(seconds=1))
     for again in (batch, copy.copy(batch), pickle.loads(pickle.dumps(batch))):  # noqa: S301 - our own
         assert again == [_delivery()]
         assert again.due_in == timedelta(seconds=1)

@@ -166,3 +166,12 @@ def wait_for_result(delivery: Delivery) -> Any:
         return Queue(delivery.queue).result(engine, delivery.payload["message_id"], timeout=timedelta(milliseconds=1))
     finally:
         engine.dispose()
+
+
+def die_of_poison(deliveries: list[Delivery], context: Context) -> None:
+    """Die if a payload says so; else bury what is bad."""
+    if any(delivery.payload == "poison" for delivery in deliveries):
+        os.kill(os.getpid(), signal.SIGKILL)
+    for delivery in deliveries:
+        if delivery.payload == "bad":
+            context.bury(delivery, f"bad among {len(deliveries)}")

@@ -12,7 +12,7 @@ from sqlalchemy_fairqueue import database as calls
 from sqlalchemy_fairqueue.database import Call, Target, Token
 from sqlalchemy_fairqueue.database.deliveries import SettlementVerb
 from sqlalchemy_fairqueue.queue.consumer import Consumer
-from sqlalchemy_fairqueue.values import Batch
+from sqlalchemy_fairqueue.values import Deliveries
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import is_empty, send, until
@@ -24,7 +24,7 @@ def lost(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     took: list[int] = []
     answer = Consumer.dequeue
 
-    def dequeue(consumer: Consumer, connection: Connection, *asked: Any) -> Batch:
+    def dequeue(consumer: Consumer, connection: Connection, *asked: Any) -> Deliveries:
         batch = answer(consumer, connection, *asked)
         if not took and any(delivery.payload == "lost" for delivery in batch):
             took.extend(delivery.message_id for delivery in batch)

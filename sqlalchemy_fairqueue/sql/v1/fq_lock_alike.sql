@@ -1,11 +1,11 @@
 -- fq_lock_alike: lock the first messages of a channel that are due, from its head on: up to p_limit of a kind, whose costs
--- are at most p_max_cost together (p_by_cost: what they name, else 1 each). Returns how many.
+-- are at most p_max_cost together (null: any). Returns how many.
 -- Guarantees: none of them was tried before, and between them is none that was, that has another kind, or that somebody
 -- has locked. What was heard before the caller has locked the channel is seen.
 -- Locks: messages, for no key update, skip locked. Index: fq_message_ready_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_lock_alike(
   p_channel_id bigint, p_kind text, p_head_at bigint, p_head_id bigint, p_limit integer, p_max_cost bigint,
-  p_by_cost boolean, p_now bigint
+  p_now bigint
 )
 returns integer
 language plpgsql
@@ -16,7 +16,7 @@ declare
 begin
   with read as materialized (
     select m.row, m.id, m.dequeue_at, bool_and(m.kind = p_kind and m.attempts = 0) over line as is_alike,
-      sum(case when p_by_cost then greatest(0, coalesce(m.cost, 1)) else 1 end) over line as cost
+      sum(coalesce(m.cost, 1)) over line as cost
     from (
       select x.ctid as row, x.*
       from fairqueue.fq_message x
@@ -37,7 +37,7 @@ begin
       and x.id is not distinct from f.id
       and num_nulls(x.lease_id) = 1
     where f.is_alike
-      and f.cost <= p_max_cost
+      and (f.cost <= p_max_cost) is not false
     for no key update of x skip locked
   )
   select count(*) filter (where t.is_whole) into v_count

@@ -1,6 +1,6 @@
 -- fq_take_more: lease messages that follow in the channel of a message to the consumer that holds it, for handlers of
--- batches: up to p_limit more of the same kind, whose costs are at most p_max_cost together, and their contents and
--- headers at most p_max_bytes (null: any). p_message_id, p_lease_id, p_deliveries: the token of the message.
+-- batches: up to p_limit more of the same kind, which cost at most p_max_cost together with it, and their contents and
+-- headers at most p_max_bytes (null: any number). p_message_id, p_lease_id, p_deliveries: the token of the message.
 -- Guarantees: they are the first ones of the channel, in order, up to one of another kind, one that was tried before, or
 -- one that somebody has locked. Limits, rates and costs count each of them, as in fq_dequeue; only the order between
 -- channels does not hold them back: the channel pays for them with its next turns. None, if the message itself was tried
@@ -32,7 +32,7 @@ declare
   v_is_changed boolean;
   v_room integer := p_limit;
 begin
-  select m.channel_id, m.kind into v_first
+  select m.channel_id, m.kind, p_max_cost - coalesce(m.cost, 1) as max_cost into v_first
   from fairqueue.fq_message m
   join fairqueue.fq_channel n on n.id = m.channel_id
   where m.id = p_message_id
@@ -91,7 +91,7 @@ begin
 
   v_room := fairqueue.fq_lock_alike(
     v_first.channel_id::bigint, v_first.kind::text, v_state.head_dequeue_at::bigint, v_state.head_message_id::bigint,
-    v_room, p_max_cost, l.by_cost::boolean, v_now
+    v_room, v_first.max_cost::bigint, v_now
   );
   if v_room = 0 then
     return;

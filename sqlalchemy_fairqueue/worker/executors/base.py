@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy_fairqueue.errors import HandlerTimeout
 from sqlalchemy_fairqueue.queue.results import encoded_result
 from sqlalchemy_fairqueue.unit_of_work import Verb
-from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, of_return
+from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, of_error, of_return
 from sqlalchemy_fairqueue.worker.executors.child_processes import ChildProcesses
 from sqlalchemy_fairqueue.worker.executors.handler_calls import (
     TimeLimits,
+    begin_handling,
     bound_call,
     call_in_session,
     decide_on_failure,
@@ -125,13 +126,13 @@ class Executor(ABC):
 
         One whose time is over has failed, and is settled so.
         """
-        given_up = []
+        given_up: list[HeldDelivery] = []
         for held in list(self.running):
             if held.timed_out:
                 self._expire(held)
             elif self.running.pop(held, None) is not None:
                 held.give_up()
-                given_up.append(held)
+                given_up.extend(held.batch)
             self._children.kill(held)
         return given_up
 
@@ -159,7 +160,28 @@ class Executor(ABC):
     def interrupt(self, deliveries: list[HeldDelivery]) -> None:
         """Interrupt the handlers of these deliveries, which are lost or cancelled. In a thread they cannot be."""
         for held in deliveries:
-            self._children.kill(held)
+            self._children.kill(held.first)
+
+    def _begin_handling(self, held: HeldDelivery) -> Handler:
+        """Begin to handle a delivery and those of its batch that can be handled; the others are settled.
+
+        Raises:
+            Exception: The first one cannot be handled, as of :func:`begin_handling`.
+        """
+        handler = begin_handling(held, self._retry)
+        followers, held.followers = held.followers, []
+        for follower in followers:
+            decision = self._without_call(follower)
+            if decision is None:
+                try:
+                    begin_handling(follower, self._retry)
+                except BaseException as error:  # noqa: BLE001 - it is about its message alone
+                    decision = decide_on_failure(follower, error, self._retry, self._name)
+                else:
+                    held.followers.append(follower)
+                    continue
+            self._settle(follower, decision)
+        return handler
 
     @staticmethod
     def _without_call(held: HeldDelivery) -> Decision | None:
@@ -189,9 +211,18 @@ class Executor(ABC):
         return self._decision(held, handler, call())
 
     def _decision(self, held: HeldDelivery, handler: Handler, result: object) -> Decision:
-        """The decision that a returned value asks for."""
-        decision = of_return(result, held.delivery, held.queue.policy(handler, self._retry))
-        if not held.delivery.keeps_result or decision is not COMPLETE:
+        """The decision that a returned value asks for, noted for each follower, too."""
+        for follower in held.followers:
+            follower.decided = self._decide(follower, handler, result)
+        return self._decide(held, handler, result)
+
+    def _decide(self, held: HeldDelivery, handler: Handler, result: object) -> Decision:
+        policy = held.queue.policy(handler, self._retry)
+        outcome = held.first.outcomes.get(held.delivery.message_id)
+        if outcome is not None:
+            return of_error(outcome, held.delivery, policy)
+        decision = of_return(result, held.delivery, policy)
+        if handler.batch is not None or not held.delivery.keeps_result or decision is not COMPLETE:
             return decision
         kept = encoded_result(held.queue.queue.codec, handler.schema, result)
         if kept.problem is not None:
@@ -203,6 +234,14 @@ class Executor(ABC):
         """The decision on a delivery whose handler raised."""
         if isinstance(error, HandlerTimeout) and not self._is_first_to_tell(held):
             return None
+        for follower in held.followers:
+            follower.decided = self._decide_on_failure(follower, error)
+        return self._decide_on_failure(held, error)
+
+    def _decide_on_failure(self, held: HeldDelivery, error: BaseException) -> Decision | None:
+        if held.first.followers and any(one.cancelled for one in held.first.batch):
+            # It is no failure of the others in the batch.
+            return COMPLETE if held.cancelled else RELEASE
         return decide_on_failure(held, error, self._retry, self._name)
 
     def _finish(self, held: HeldDelivery, decision: Decision | None, *, still_runs: bool = False) -> None:
@@ -222,9 +261,10 @@ class Executor(ABC):
             self.occupied.pop(held, None)
         if started is None:
             return
-        held.cost = held.measured_cost
-        self._measure(held)
-        self._settle(held, decision)
+        for one in held.batch:
+            one.cost = one.measured_cost
+            self._measure(one)
+            self._settle(one, decision if one is held else one.decided or self._without_call(one) or RELEASE)
         self._prefetch.observe(self._clock() - started)
         self._refill()
 
@@ -261,11 +301,12 @@ class Executor(ABC):
             held.give_up()
         self._stats.time_is_over()
         error = HandlerTimeout(held.delivery.message_id, held.delivery.kind, held.timeout)
-        decision = decide_on_failure(held, error, self._retry, self._name)
+        decisions = [decide_on_failure(one, error, self._retry, self._name) for one in held.batch]
         self._hang(held)
-        held.cost = held.measured_cost
-        self._measure(held)
-        self._settle(held, decision)
+        for one, decision in zip(held.batch, decisions, strict=True):
+            one.cost = one.measured_cost
+            self._measure(one)
+            self._settle(one, decision)
         self._prefetch.observe(self._clock() - started)
 
     def _is_first_to_tell(self, held: HeldDelivery) -> bool:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
 
-    Request = tuple[Callable[..., Any], Delivery, bool, int, timedelta | None]
+    Request = tuple[Callable[..., Any], list[Delivery], bool, bool, int, timedelta | None]
 
 CALL, STOPPING, END = b"c", b"s", b"e"
 """First bytes of what a worker says: a call follows, it stops, and the child is to end."""
@@ -59,7 +59,8 @@ class Answer:
         text: That exception, or the cause of the outcome, with its traceback.
         classes: The names of the class of that exception and of those that it is derived from.
         circumstance: Whether that exception is not the handler's doing.
-        settled: The verbs by which it has settled its delivery itself.
+        settled: The verbs by which it has settled its deliveries itself, of each.
+        outcomes: What it asked for single deliveries of a batch, by message.
         cost: What the attempt cost, as it says.
     """
 
@@ -71,7 +72,8 @@ class Answer:
     text: str | None = None
     classes: tuple[str, ...] = ()
     circumstance: bool = False
-    settled: list[str] = field(default_factory=list)
+    settled: list[list[str]] = field(default_factory=list)
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
     cost: int | None = None
 
 
@@ -94,15 +96,19 @@ def main(connection: Connection[Any, Any]) -> None:
 
 def _handle(listener: _Listener, connection: Connection[Any, Any], request: bytes) -> bytes:
     """Handle a delivery. It tells the worker when the handler begins, or could not; returns how it ended."""
-    delivery: Delivery | None = None
+    deliveries: list[Delivery] = []
     held: HeldDelivery | None = None
     has_begun = False
     try:
         # Imports the module of the handler.
-        function, delivery, takes_context, max_attempts, timeout = cast("Request", pickle.loads(request))  # noqa: S301 - the worker's
+        function, deliveries, is_batch, takes_context, max_attempts, timeout = cast("Request", pickle.loads(request))  # noqa: S301 - the worker's
         # Its lease is for the worker to watch, who kills this process.
-        lease = TrackedLease(delivery.lease.id, math.inf, monotonic)
-        held = HeldDelivery(delivery, lease, cast("ServedQueue", None), monotonic())
+        lease = TrackedLease(deliveries[0].lease.id, math.inf, monotonic)
+        held, *followers = (
+            HeldDelivery(delivery, lease, cast("ServedQueue", None), monotonic()) for delivery in deliveries
+        )
+        for follower in followers:
+            follower.follow(held)
         held.max_attempts = max_attempts
         listener.held = held
         held.stopping = listener.is_stopping
@@ -111,16 +117,18 @@ def _handle(listener: _Listener, connection: Connection[Any, Any], request: byte
         held.limit_time(timeout)
         context = Context(held)
         given = {"context": context} if takes_context else {}
-        result = called(context, partial(function, delivery, **given))
+        result = called(context, partial(function, deliveries if is_batch else deliveries[0], **given))
         outcome = returned_outcome(result)
-        answer = Answer(settled=delivery.settled, cost=held.cost)
+        outcomes = {message_id: cast("Outcome", _plain(one)["outcome"]) for message_id, one in held.outcomes.items()}
+        answer = Answer(settled=[one.settled for one in deliveries], cost=held.cost, outcomes=outcomes)
         if outcome is not None:
             return pickle.dumps(replace(answer, **_plain(outcome)))
-        return _with_value(answer, result) if delivery.keeps_result else pickle.dumps(answer)
+        keeps_result = deliveries[0].keeps_result and not is_batch
+        return _with_value(answer, result) if keeps_result else pickle.dumps(answer)
     except BaseException as error:  # noqa: BLE001 - the worker decides what becomes of the message
         if not has_begun:
             connection.send_bytes(b"begun")
-        return _raised(error, [] if delivery is None else delivery.settled, None if held is None else held.cost)
+        return _raised(error, [one.settled for one in deliveries], None if held is None else held.cost)
     finally:
         listener.held = None
 
@@ -150,7 +158,7 @@ def _plain(outcome: Outcome | MessageCancelled) -> dict[str, Any]:
     return {"outcome": outcome}
 
 
-def _raised(error: BaseException, settled: list[str], cost: int | None) -> bytes:
+def _raised(error: BaseException, settled: list[list[str]], cost: int | None) -> bytes:
     summary = f"{type(error).__name__}: {said(error)}"
     if isinstance(error, (Retry, Release, Bury, MessageCancelled)):
         try:

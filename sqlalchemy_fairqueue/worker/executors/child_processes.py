@@ -66,7 +66,11 @@ class ChildProcesses:
             WorkerError: No child could be made ready.
             BaseException: What the handler raised: an outcome, or a RemoteError.
         """
-        request = pickle.dumps((handler.function, held.delivery, handler.context, held.max_attempts, handler.timeout))
+        deliveries = [one.delivery for one in held.batch]
+        is_batch = handler.batch is not None
+        request = pickle.dumps(
+            (handler.function, deliveries, is_batch, handler.context, held.max_attempts, handler.timeout)
+        )
         child = self._begun(held, request)
         try:
             held.limit_time(handler.timeout)
@@ -81,8 +85,10 @@ class ChildProcesses:
             raise
         finally:
             self._release(child, held)
-        held.delivery.settled.extend(answer.settled)
+        for delivery, settled in zip(deliveries, answer.settled, strict=False):
+            delivery.settled.extend(settled)
         held.cost = answer.cost
+        held.outcomes = answer.outcomes
         return _outcome(answer)
 
     def kill(self, held: HeldDelivery) -> None:

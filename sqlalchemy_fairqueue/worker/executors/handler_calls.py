@@ -118,7 +118,7 @@ class SessionCalls:
 
     def __init__(self, held: HeldDelivery) -> None:
         self._held = held
-        self._headers = deepcopy(held.delivery.headers)
+        self._headers = [deepcopy(one.delivery.headers) for one in held.batch]
         self._left = _TRIES
 
     def begin_again(self, check: CommitCheck, error: Exception) -> bool:
@@ -126,7 +126,8 @@ class SessionCalls:
         self._left -= 1
         if not self._left or self._held.lost or not check.failed_by(error) or not is_serialization_failure(error):
             return False
-        self._held.begin_again(deepcopy(self._headers))
+        for one, headers in zip(self._held.batch, self._headers, strict=True):
+            one.begin_again(deepcopy(headers))
         return True
 
 
@@ -220,11 +221,17 @@ def call_in_session(
 
 
 def settle_in(session: Session, held: HeldDelivery, decision: Decision) -> Decision:
-    """Let the session's COMMIT settle the delivery, and say how it does.
+    """Let the session's COMMIT settle the delivery and those of its batch, and say how it does.
 
-    If the handler has settled it by a verb in this session itself, that counts; else *decision*, which its return value
-    asks for.
+    If the handler has settled one by a verb in this session itself, that counts; else *decision*, which its return
+    value asks for, or what was decided on a follower.
     """
+    for follower in held.followers:
+        follower.decided = _settle_one(session, follower, follower.decided or COMPLETE)
+    return _settle_one(session, held, decision)
+
+
+def _settle_one(session: Session, held: HeldDelivery, decision: Decision) -> Decision:
     delivery = held.delivery
     for operation in recorded(session):
         if isinstance(operation, Settle) and operation.delivery == delivery:

@@ -20,7 +20,6 @@ from sqlalchemy_fairqueue.worker.executors.base import Executor
 from sqlalchemy_fairqueue.worker.executors.handler_calls import (
     CommitCheck,
     SessionCalls,
-    begin_handling,
     bound_call,
     context_of,
     settle_in,
@@ -164,11 +163,12 @@ class TaskExecutor(Executor):
             self._check_leases_by(held.lease.deadline)
 
     def _cancel(self, deliveries: list[HeldDelivery]) -> None:
-        for held in deliveries:
+        for held in {one.first for one in deliveries}:
             task = self._tasks.get(held)
-            if task is not None and held not in self._interrupted and (held.lost or held.cancelled):
+            is_cancelled = any(one.cancelled for one in held.batch)
+            if task is not None and held not in self._interrupted and (held.lost or is_cancelled):
                 self._interrupted.add(held)
-                task.cancel("its message was cancelled" if held.cancelled else "its lease was lost")
+                task.cancel("its message was cancelled" if is_cancelled else "its lease was lost")
 
     def _check_leases_by(self, deadline: float) -> None:
         """Check the leases when the first may end: the loop's own timer does not depend on any thread."""
@@ -202,7 +202,7 @@ class TaskExecutor(Executor):
             return without_call
         _current.set(self)
         try:
-            handler = begin_handling(held, self._retry)
+            handler = self._begin_handling(held)
             if handler.isolated:
                 decided: Decision = await in_thread(lambda: self._call_in_child(held, handler))
                 return decided

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision
 from sqlalchemy_fairqueue.worker.executors.base import Executor
-from sqlalchemy_fairqueue.worker.executors.handler_calls import begin_handling
 from sqlalchemy_fairqueue.worker.operating_system import join
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ class ThreadExecutor(Executor):
 
     def _call(self, held: HeldDelivery) -> Decision | None:
         try:
-            handler = begin_handling(held, self._retry)
+            handler = self._begin_handling(held)
             if handler.isolated:
                 return self._call_in_child(held, handler)
             self._limit_time(held, handler)
@@ -119,6 +118,8 @@ class ThreadExecutor(Executor):
             result = self._call_plain(held, handler)
             if handler.timeout is not None:
                 held.check_time()
-            return COMPLETE if result is None else self._decision(held, handler, result)
+            if result is None and handler.batch is None and not held.outcomes:
+                return COMPLETE
+            return self._decision(held, handler, result)
         except BaseException as error:  # noqa: BLE001 - every exception of a handler is about its message
             return self._failed(held, error)

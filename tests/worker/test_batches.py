@@ -1,0 +1,315 @@
+"""Handlers of batches: they get what a channel has ready, and all of it is settled together."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, text
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import (
+    AsyncWorker,
+    Batch,
+    Context,
+    Delivery,
+    Enqueue,
+    InvalidArgument,
+    Queue,
+    Retry,
+    RetryPolicy,
+    Worker,
+)
+from sqlalchemy_fairqueue.testing import perform
+from tests.fixtures.database import Database
+from tests.fixtures.options import PATIENCE
+from tests.worker import isolated
+from tests.worker.conftest import StartWorker
+from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, held_of, is_empty, until
+
+_BATCH = Batch(max_messages=5)
+_LATER = RetryPolicy(first=timedelta(hours=1), cap=timedelta(hours=1), jitter=0)
+
+Drain = Callable[..., None]
+
+
+@pytest.fixture(params=["in threads", "in a loop"])
+def drain(request: pytest.FixtureRequest, queue: Queue, engine: Engine, async_engine: AsyncEngine) -> Drain:
+    """Let a worker of either class do all that is due."""
+
+    def run(**options: Any) -> None:
+        options = {"concurrency": 1, "housekeeping": False, "retry": _LATER, **options}
+        if request.param == "in threads":
+            Worker(engine, queue, **options).run(drain=True)
+        else:
+            asyncio.run(AsyncWorker(async_engine, queue, **options).run(drain=True))
+
+    return run
+
+
+def _send(queue: Queue, engine: Engine, payloads: Iterable[int], channel: str = "a", **how: Any) -> None:
+    queue.enqueue_many(engine, [Enqueue(channel=channel, payload=one, **how) for one in payloads])
+
+
+def test_a_call_gets_what_its_channel_has(queue: Queue, engine: Engine, database: Database, drain: Drain) -> None:
+    """Each message comes once, in the order of its channel, with no other channel's, and all are completed."""
+    calls: list[tuple[str, list[int]]] = []
+
+    @queue.handler(batch=_BATCH)
+    def handle(deliveries: list[Delivery]) -> None:
+        calls.append((deliveries[0].channel, [delivery.payload for delivery in deliveries]))
+        assert len({delivery.channel for delivery in deliveries}) == 1
+
+    _send(queue, engine, range(12), "a")
+    _send(queue, engine, range(3), "b")
+    drain()
+
+    assert [one for channel, some in calls if channel == "a" for one in some] == list(range(12))
+    assert [some for channel, some in calls if channel == "b"] == [[0, 1, 2]]
+    assert max(len(some) for _, some in calls) == 5
+    assert database.value("select count(*) from fq_message") == 0
+
+
+def test_what_it_costs(queue: Queue, engine: Engine, drain: Drain) -> None:
+    """A call gets no more than its cost, but one message in any case."""
+    calls: list[list[int]] = []
+
+    @queue.handler(batch=Batch(max_messages=9, max_cost=10))
+    def handle(deliveries: list[Delivery]) -> None:
+        calls.append([delivery.payload for delivery in deliveries])
+
+    for payload, cost in enumerate([4, 6, 1, 20, 5]):
+        _send(queue, engine, [payload], cost=cost)
+    drain()
+    assert calls == [[0, 1], [2], [3], [4]]
+
+
+def _settle_apart(deliveries: list[Delivery], context: Context) -> None:
+    assert [one.message_id for one in context.deliveries] == [one.message_id for one in deliveries]
+    context.retry(deliveries[1], delay=timedelta(hours=1), error="busy")
+    context.bury(deliveries[2], "bad")
+    context.release(deliveries[3], delay=timedelta(hours=1))
+
+
+_INSERT = text("insert into effect values (:message_id)")
+
+
+def _effects(deliveries: list[Delivery]) -> list[dict[str, int]]:
+    return [{"message_id": delivery.message_id} for delivery in deliveries]
+
+
+def _declare(queue: Queue, how: str) -> None:
+    """Declare a handler that settles some deliveries apart: without a session, with one, with an AsyncSession."""
+    if how == "plain":
+        queue.handler(batch=_BATCH)(_settle_apart)
+    elif how == "session":
+
+        @queue.handler(batch=_BATCH)
+        def write(deliveries: list[Delivery], context: Context, session: Session) -> None:
+            _settle_apart(deliveries, context)
+            session.execute(_INSERT, _effects(deliveries))
+
+    else:
+
+        @queue.handler(batch=_BATCH)
+        async def awrite(deliveries: list[Delivery], context: Context, session: AsyncSession) -> None:
+            _settle_apart(deliveries, context)
+            await session.execute(_INSERT, _effects(deliveries))
+
+
+@pytest.mark.usefixtures("effects")
+@pytest.mark.parametrize("how", ["plain", "session", "async session"])
+def test_single_ones_end_in_another_way(
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database, how: str
+) -> None:
+    """What the handler asks for one of them holds for it alone; the others are completed with what it wrote."""
+    _declare(queue, how)
+    _send(queue, engine, range(5))
+    options: Any = {"concurrency": 1, "housekeeping": False, "retry": _LATER}
+    if how == "async session":
+        asyncio.run(AsyncWorker(async_engine, queue, **options).run(drain=True))
+    else:
+        Worker(engine, queue, **options).run(drain=True)
+
+    left = "select convert_from(content, 'utf8'), attempts, error from fq_message order by id"
+    assert database.rows(left) == [("1", 1, "busy"), ("3", 0, None)]
+    assert database.value("select reason from fq_dead_letter") == "bad"
+    assert database.value("select count(*) from effect") == (0 if how == "plain" else 5)
+
+
+@pytest.mark.usefixtures("effects")
+@pytest.mark.parametrize("fails", ["raises", "commits nothing"])
+def test_only_the_poison_dies(queue: Queue, engine: Engine, database: Database, drain: Drain, fails: str) -> None:
+    """A failure costs each message an attempt, and nothing of it is committed; then they come one by one."""
+    calls: list[list[int]] = []
+
+    def check(deliveries: list[Delivery]) -> None:
+        calls.append([delivery.payload for delivery in deliveries])
+        if any(delivery.payload == 2 for delivery in deliveries):
+            raise ValueError("poison")
+
+    if fails == "raises":
+        queue.handler(batch=_BATCH, retry=RetryPolicy(first=timedelta(), cap=timedelta()))(check)
+        _send(queue, engine, range(5), max_attempts=3)
+        drain()
+    else:
+
+        @queue.handler(batch=_BATCH, retry=RetryPolicy(first=timedelta(), cap=timedelta()))
+        def write(deliveries: list[Delivery], session: Session) -> None:
+            session.execute(_INSERT, _effects(deliveries))
+            check(deliveries)
+
+        _send(queue, engine, range(5), max_attempts=3)
+        Worker(engine, queue, concurrency=1, housekeeping=False).run(drain=True)
+    first, *alone = calls
+    assert first == list(range(5))
+    assert all(len(some) == 1 for some in alone)
+    assert sorted({some[0] for some in alone}) == list(range(5))
+    assert database.value("select convert_from(content, 'utf8') from fq_dead_letter") == "2"
+    assert database.value("select count(*) from fq_message") == 0
+    assert database.value("select count(*) from effect") == (0 if fails == "raises" else 4)
+
+
+def test_a_crash_kills_only_the_poison(queue: Queue, engine: Engine, database: Database, drain: Drain) -> None:
+    """A batch whose child process dies has failed; its messages are then tried alone, and the others are done."""
+    retry = RetryPolicy(first=timedelta(), cap=timedelta())
+    queue.handler(batch=_BATCH, isolation="process", retry=retry)(isolated.die_of_poison)
+    for payload in "good", "poison", "good", "bad":
+        queue.enqueue(engine, channel="a", payload=payload, max_attempts=3)
+    drain()
+    letters = "select convert_from(content, 'utf8'), attempts, reason from fq_dead_letter order by message_id"
+    assert database.rows(letters) == [
+        ('"poison"', 3, "attempts exhausted"),
+        ('"bad"', 2, "bad among 1"),
+    ]
+    assert database.value("select count(*) from fq_message") == 0
+
+
+def test_in_a_child_process(queue: Queue, engine: Engine, database: Database, drain: Drain) -> None:
+    """A handler in a child process gets a batch, and settles single ones, too."""
+    queue.handler(batch=_BATCH, isolation="process")(isolated.die_of_poison)
+    for payload in "good", "bad", "good":
+        queue.enqueue(engine, channel="a", payload=payload)
+    drain()
+    assert database.rows("select reason from fq_dead_letter") == [("bad among 3",)]
+    assert database.value("select count(*) from fq_message") == 0
+
+
+def test_a_cancelled_message_takes_no_other_with_it(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker
+) -> None:
+    """If one message of a batch is cancelled meanwhile, it is gone, and the others are done again, uncounted."""
+    calls: list[list[int]] = []
+    begun, cancelled = threading.Event(), threading.Event()
+
+    @queue.handler(batch=_BATCH)
+    def handle(deliveries: list[Delivery], context: Context) -> None:
+        calls.append([delivery.payload for delivery in deliveries])
+        if len(deliveries) == 3:
+            begun.set()
+            assert cancelled.wait(PATIENCE.total_seconds())
+            until(lambda: context.cancelled or held_of(context).followers[0].cancelled, "the cancel is known")
+            context.check()
+
+    _send(queue, engine, range(3))
+    ids = [row[0] for row in database.rows("select id from fq_message order by id")]
+    start(queue, concurrency=1, lease=LONG_LEASE, timings=MANY_HEARTBEATS)
+    assert begun.wait(PATIENCE.total_seconds())
+    queue.cancel(engine, ids[1])
+    cancelled.set()
+    until(lambda: is_empty(database), "all is done")
+    assert calls[0] == [0, 1, 2]
+    assert sorted(one for some in calls[1:] for one in some) == [0, 2]
+    assert database.value("select count(*) from fq_dead_letter") == 0
+
+
+def test_a_stop_gives_all_back(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+    """What is still at work at the end of the grace is given back as a whole, uncounted."""
+    begun, end = threading.Event(), threading.Event()
+
+    @queue.handler(batch=_BATCH)
+    def handle(_: list[Delivery]) -> None:
+        begun.set()
+        end.wait(PATIENCE.total_seconds())
+
+    _send(queue, engine, range(4))
+    worker = start(queue, concurrency=1)
+    assert begun.wait(PATIENCE.total_seconds())
+    worker.stop(timedelta())
+    end.set()
+    assert database.rows("select attempts, lease_id from fq_message") == [(0, None)] * 4
+
+
+def test_a_timeout_fails_all(queue: Queue, engine: Engine, database: Database, drain: Drain) -> None:
+    """When the time of a call is over, each of its messages has failed an attempt."""
+
+    @queue.handler(batch=_BATCH, timeout=timedelta(milliseconds=50))
+    def handle(_: list[Delivery], context: Context) -> None:
+        until(lambda: context.timed_out, "its time is over")
+        context.check()
+
+    _send(queue, engine, range(4))
+    drain()
+    rows = database.rows("select attempts, error like '%HandlerTimeout%' from fq_message")
+    assert rows == [(1, True)] * 4
+
+
+def test_one_that_cannot_be_read_joins_none(queue: Queue, engine: Engine, database: Database, drain: Drain) -> None:
+    """A payload that is not the codec's becomes a dead letter, and the others are handled."""
+    calls: list[list[int]] = []
+
+    @queue.handler(batch=_BATCH)
+    def handle(deliveries: list[Delivery]) -> None:
+        calls.append([delivery.payload for delivery in deliveries])
+
+    _send(queue, engine, range(4))
+    database.execute("update fq_message set content = '\\xff' where content = '2'")
+    drain()
+    assert [one for some in calls for one in some] == [0, 1, 3]
+    assert str(database.value("select reason from fq_dead_letter")).startswith("its payload cannot be decoded")
+
+
+def test_a_test_performs_it(queue: Queue) -> None:
+    """Perform gives a handler of batches a batch of one."""
+
+    @queue.handler(batch=_BATCH)
+    def handle(deliveries: list[Delivery]) -> Retry:
+        [delivery] = deliveries
+        return Retry(error=f"got {delivery.payload}")
+
+    outcome = perform(queue, 7)
+    assert isinstance(outcome, Retry)
+    assert outcome.error == "got 7"
+
+
+@pytest.mark.parametrize(
+    "declare",
+    [
+        lambda _: Batch(max_messages=1),
+        lambda _: Batch(max_messages=2, max_cost=0),
+        lambda queue: queue.handler(batch=5),
+    ],
+)
+def test_bad_batches(queue: Queue, declare: Callable[[Queue], object]) -> None:
+    """They are refused when they are declared."""
+    with pytest.raises(InvalidArgument, match=r"^(max_messages|max_cost|batch) is"):
+        declare(queue)
+
+
+def test_a_delivery_of_another_call_is_refused(queue: Queue, engine: Engine) -> None:
+    """Only what the call got can be settled by its context."""
+    _send(queue, engine, range(2))
+    others = queue.dequeue(engine)
+    seen: list[str] = []
+
+    @queue.handler(batch=_BATCH)
+    def handle(_: list[Delivery], context: Context) -> None:
+        with pytest.raises(InvalidArgument) as caught:
+            context.bury(others[0], "mine")
+        seen.append(str(caught.value))
+
+    Worker(engine, queue, concurrency=1, housekeeping=False).run(drain=True)
+    assert len(seen) == 1
