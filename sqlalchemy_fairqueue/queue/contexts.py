@@ -114,7 +114,11 @@ class Context:
 
     @property
     def deliveries(self) -> list[Delivery]:
-        """The deliveries of the call, in order: several, if the handler is declared with ``batch``."""
+        """The deliveries of the call, in order; several, if the handler is declared with ``batch``.
+
+        See Also:
+            :meth:`retry`
+        """
         return [held.delivery for held in self._held.batch]
 
     def retry(self, delivery: Delivery, *, delay: timedelta | None = None, error: str | None = None) -> None:
@@ -145,11 +149,19 @@ class Context:
         self._settle(delivery, Retry(delay=delay, error=error))
 
     def release(self, delivery: Delivery, *, delay: timedelta | None = None) -> None:
-        """Give one delivery of a batch back, uncounted, however the others end. As :meth:`retry`."""
+        """Give one delivery of a batch back, uncounted, however the others end. As :meth:`retry`.
+
+        See Also:
+            :meth:`retry`
+        """
         self._settle(delivery, Release(delay=delay))
 
     def bury(self, delivery: Delivery, reason: str) -> None:
-        """Make a dead letter of one delivery of a batch, however the others end. As :meth:`retry`."""
+        """Make a dead letter of one delivery of a batch, however the others end. As :meth:`retry`.
+
+        See Also:
+            :meth:`retry`
+        """
         self._settle(delivery, Bury(reason))
 
     def _settle(self, delivery: Delivery, outcome: Outcome) -> None:

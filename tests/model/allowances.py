@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlalchemy_fairqueue import Deliveries
+from sqlalchemy_fairqueue.reports import Deliveries
 from tests.model.books import POLL_AGAIN, Books, Message
 from tests.model.work import Effects
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 from sqlalchemy import text
 
-from sqlalchemy_fairqueue import Deliveries, Delivery, LeaseLost
+from sqlalchemy_fairqueue import Delivery, LeaseLost
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES
+from sqlalchemy_fairqueue.reports import Deliveries
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
 from tests.model.allowances import Offer, check_batch, check_due_in, offers, put_off, unhindered
 from tests.model.books import Lease

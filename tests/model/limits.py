@@ -6,7 +6,8 @@ from functools import partial
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from sqlalchemy_fairqueue import Deliveries, Delivery, Rate
+from sqlalchemy_fairqueue import Delivery, Rate
+from sqlalchemy_fairqueue.reports import Deliveries
 from tests.model.books import QueueLimits
 from tests.model.business import TRANSACTIONS
 from tests.model.machine import FairQueueMachine

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 from sqlalchemy import text
 
-from sqlalchemy_fairqueue import Deliveries
+from sqlalchemy_fairqueue.reports import Deliveries
 from sqlalchemy_fairqueue.unit_of_work import Verb
 from tests.model.business import CHANNELS, TRANSACTIONS
 from tests.model.roles import Granted

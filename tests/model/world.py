@@ -11,8 +11,9 @@ from alembic.operations import Operations
 from psycopg.rows import namedtuple_row
 from sqlalchemy import Connection, NullPool, create_engine, event, text
 
-from sqlalchemy_fairqueue import Deliveries, Queue
+from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.queue.consumer import Consumer
+from sqlalchemy_fairqueue.reports import Deliveries
 from tests.fixtures.clock import install_clock
 from tests.fixtures.database import Database
 from tests.fixtures.drivers import DRIVER

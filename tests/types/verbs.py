@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, assert_type
 
 import sqlalchemy_fairqueue
 from sqlalchemy_fairqueue import Delivery, Queue
-from sqlalchemy_fairqueue.reports import Deliveries
-from sqlalchemy_fairqueue.reports import CancelReceipt, ChannelStats, QueueStats
+from sqlalchemy_fairqueue.reports import CancelReceipt, ChannelStats, Deliveries, QueueStats
 from sqlalchemy_fairqueue.testing import assert_enqueued
 
 if TYPE_CHECKING:

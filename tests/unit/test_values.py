@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from sqlalchemy_fairqueue import (
     Bury,
     ChannelPolicy,
-    Deliveries,
     Delivery,
     Enqueue,
     InvalidArgument,
@@ -21,6 +20,7 @@ from sqlalchemy_fairqueue import (
     Release,
     Retry,
 )
+from sqlalchemy_fairqueue.reports import Deliveries
 from sqlalchemy_fairqueue.times import duration, instant, instant_microseconds, microseconds
 from sqlalchemy_fairqueue.values import Once, Outcome
 
