@@ -7,7 +7,7 @@ work raises, or that the work would wait for another transaction. The machine ne
 from dataclasses import replace
 from typing import Literal
 
-from sqlalchemy_fairqueue import LeaseLost, MessageCancelled
+from sqlalchemy_fairqueue import ChannelPolicy, LeaseLost, MessageCancelled
 from sqlalchemy_fairqueue.errors import LockOrderError, UnknownGroup
 from sqlalchemy_fairqueue.unit_of_work import Verb
 from tests.model.administration_model import administer, hold
@@ -38,8 +38,9 @@ def plan(scene: Scene, own: Transaction, works: list[Work]) -> Plan:
     found.effects.grouped += [one for one in works if isinstance(one, Grouped)]
     held = hold(scene, works, found) if len(works) > 1 else None
     if wanted:
-        # Each channel that is made first looks at the clock.
-        scene = replace(scene, now=scene.now + TICK * len(found.effects.made))
+        # Each channel that is made first looks at the clock, and whoever writes its policy does again.
+        looks = sum(1 if policy == ChannelPolicy() else 2 for policy in found.effects.made.values())
+        scene = replace(scene, now=scene.now + TICK * looks)
         EnqueueModel(scene, found, wanted, later | (held or frozenset()), _cancelled(works)).run()
         if found.error is not None:
             return found
