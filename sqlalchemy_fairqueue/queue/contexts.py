@@ -248,14 +248,14 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Whether somebody withdrew the message. Then stop, as nothing of this attempt counts.
+        """Whether somebody withdrew a message of the call. Then stop, as nothing of this attempt counts.
 
         Example:
             >>> context = make_context(make_delivery(queue, 1), cancelled=True)
             >>> context.cancelled, context.stopping, context.lost, context.timed_out
             (True, False, False, False)
         """
-        return self._held.cancelled
+        return any(held.cancelled for held in self._held.batch)
 
     @cancelled.setter
     def cancelled(self, cancelled: bool) -> None:
@@ -280,12 +280,12 @@ class Context:
 
     @property
     def cost(self) -> int | None:
-        """The cost of this attempt to its channel, in the unit of ``enqueue(cost=)``, as in ``context.cost = 412``.
+        """The cost of this call to its channel, in the unit of ``enqueue(cost=)``, as in ``context.cost = 412``.
 
         The worker tells it when it settles the delivery, however the handler ends: the channel is charged what that is
         more than the message's declared cost, or gets back what it is less. None, as before it is set: the declared
         cost stands, or in a queue that is fair by seconds the milliseconds that the handler takes. A handler that
-        settles its delivery by a verb itself gives the cost there.
+        settles its delivery by a verb itself gives the cost there. The deliveries of a batch share the cost equally.
 
         Raises:
             InvalidArgument: It is set to something else than an int of 0 to 1,000,000,000, or None.

@@ -195,56 +195,65 @@ class Fetcher:
                 consumer.forget_leases()
             lease_id = consumer.lease_id
             try:
-                batch = self._connection.run(
+                taken = self._connection.run(
                     lambda connection: consumer.dequeue(connection, limit, self._ask, max_bytes)
                 )
-                batches = self._batches(queue, batch, max_bytes)
             except BaseException:
                 self.unanswered[queue].add(lease_id)
                 raise
             now = queue.heard_at = self._clock()
             self._prefetch.fetched(now - began)
+            batches, failure = self._batches(queue, taken, max_bytes)
         self._stats.dequeues += 1
-        due_in = None if batch.due_in is None else batch.due_in.total_seconds()
-        if batch:
+        due_in = None if taken.due_in is None else taken.due_in.total_seconds()
+        if taken:
             self._hand_on(queue, batches, now)
             self._stats.taken += sum(map(len, batches))
-            queue.polls.found(now, due_in, count=len(batch), full=len(batch) == limit)
+            queue.polls.found(now, due_in, count=len(taken), full=len(taken) == limit)
             self._waits.after_work(queue)
         else:
             self._stats.empty += 1
             queue.polls.nothing(now, due_in, locked=consumer.is_held_up)
-        return len(batch)
+        if failure is not None:
+            raise failure
+        return len(taken)
 
-    def _batches(self, queue: ServedQueue, taken: Deliveries, max_bytes: int) -> list[list[Delivery]]:
-        """Return what each call of a handler gets, with what follows for handlers that take several at once."""
+    def _batches(
+        self, queue: ServedQueue, taken: Deliveries, max_bytes: int
+    ) -> tuple[list[list[Delivery]], BaseException | None]:
+        """Return what each call of a handler gets, with what follows for handlers that take several at once.
+
+        What was taken is handled in any case: if the database does not give more, the failure is returned, too.
+        """
         batches: list[list[Delivery]] = []
-        unfilled: dict[tuple[str, str], tuple[Batch, list[Delivery]]] = {}
+        unfilled: dict[tuple[str, str | int], tuple[Batch, list[Delivery]]] = {}
         for delivery in taken:
             handler = handlers_of(queue.queue).get(delivery.kind)
             # One that was tried before comes alone: it may be what fails, or kills its process.
             size = None if handler is None or delivery.attempt > 1 else handler.batch
-            key = delivery.channel, delivery.kind
+            # Only the database knows what they cost.
+            key = delivery.channel, delivery.kind if size is None or size.max_cost is None else delivery.message_id
             if size is not None and key in unfilled and len(unfilled[key][1]) < size.max_messages:
                 unfilled[key][1].append(delivery)
                 continue
             batches.append([delivery])
-            if size is not None and size.max_cost is None:
+            if size is not None:
                 unfilled[key] = size, batches[-1]
-            elif size is not None:
-                # Only the database knows what they cost.
-                unfilled[delivery.channel, str(delivery.message_id)] = size, batches[-1]
+        spare = max_bytes - sum(len(delivery.content) for delivery in taken)
         for size, batch in unfilled.values():
-            if (room := size.max_messages - len(batch)) > 0:
-                take = partial(
-                    queue.consumer.take_more,
-                    first=batch[-1],
-                    limit=room,
-                    max_cost=size.max_cost,
-                    max_bytes=max_bytes,
-                )
-                batch.extend(self._connection.run(take))
-        return batches
+            room = size.max_messages - len(batch)
+            if not room or spare <= 0:
+                continue
+            first = batch[-1]
+            take = partial(queue.consumer.take_more, first=first, limit=room, max_cost=size.max_cost, max_bytes=spare)
+            try:
+                more = self._connection.run(take)
+            except BaseException as error:  # noqa: BLE001 - raised when what was taken is in the buffer
+                self.unanswered[queue].add(first.lease.id)
+                return batches, error
+            batch.extend(more)
+            spare -= sum(len(delivery.content) for delivery in more)
+        return batches, None
 
     def _hand_on(self, queue: ServedQueue, batches: list[list[Delivery]], now: float) -> None:
         held = [self._leases.hold(queue, batch, now) for batch in batches]

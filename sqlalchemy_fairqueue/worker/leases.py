@@ -176,10 +176,16 @@ class HeldDelivery:
 
     @property
     def measured_cost(self) -> int | None:
-        """The cost of the attempt: as the handler said, or in a queue that is fair by seconds its milliseconds."""
-        if self.cost is not None or self._began_at is None or not self.delivery.is_timed:
-            return self.cost
-        seconds = (self.lease.clock() - self._began_at) / (1 + len(self.first.followers))
+        """The cost of the attempt: as the handler said, or in a queue that is fair by seconds its milliseconds.
+
+        The deliveries of a batch share both.
+        """
+        told, count = self.first.cost, len(self.first.batch)
+        if told is not None:
+            return told // count + (told % count if self is self.first else 0)
+        if self._began_at is None or not self.delivery.is_timed:
+            return None
+        seconds = (self.lease.clock() - self._began_at) / count
         return min(max(1, math.ceil(seconds * 1000)), MOST_COST)
 
     @property

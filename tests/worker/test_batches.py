@@ -28,7 +28,7 @@ from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 from tests.worker import isolated
 from tests.worker.conftest import StartWorker
-from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, held_of, is_empty, until
+from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, is_empty, until
 
 _BATCH = Batch(max_messages=5)
 _LATER = RetryPolicy(first=timedelta(hours=1), cap=timedelta(hours=1), jitter=0)
@@ -211,7 +211,7 @@ def test_a_cancelled_message_takes_no_other_with_it(
         if len(deliveries) == 3:
             begun.set()
             assert cancelled.wait(PATIENCE.total_seconds())
-            until(lambda: context.cancelled or held_of(context).followers[0].cancelled, "the cancel is known")
+            until(lambda: context.cancelled, "the cancel is known")
             context.check()
 
     _send(queue, engine, range(3))
@@ -270,6 +270,36 @@ def test_one_that_cannot_be_read_joins_none(queue: Queue, engine: Engine, databa
     drain()
     assert [one for some in calls for one in some] == [0, 1, 3]
     assert str(database.value("select reason from fq_dead_letter")).startswith("its payload cannot be decoded")
+
+
+def test_it_shares_what_it_cost(queue: Queue, engine: Engine, database: Database, drain: Drain) -> None:
+    """A cost that the handler tells is shared by the messages of the call, to the last unit."""
+    queue.configure(engine, fair_by="cost", history=True)
+
+    @queue.handler(batch=_BATCH)
+    def handle(_: list[Delivery], context: Context) -> None:
+        context.cost = 11
+
+    _send(queue, engine, range(3))
+    drain()
+    assert [row[0] for row in database.rows("select cost from fq_history order by message_id")] == [5, 3, 3]
+
+
+def test_what_was_taken_is_handled_whatever_fails_then(
+    queue: Queue, engine: Engine, database: Database, drain: Drain, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If the database does not give more, the handler gets what was taken, and the worker tells and goes on."""
+    database.execute("drop function fq_take_more")
+    calls: list[int] = []
+
+    @queue.handler(batch=_BATCH)
+    def handle(deliveries: list[Delivery]) -> None:
+        calls.extend(delivery.payload for delivery in deliveries)
+
+    _send(queue, engine, range(3))
+    drain()
+    assert calls == [0, 1, 2]
+    assert "fq_take_more" in caplog.text
 
 
 def test_a_test_performs_it(queue: Queue) -> None:

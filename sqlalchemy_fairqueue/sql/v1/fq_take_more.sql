@@ -123,7 +123,7 @@ begin
   if l.is_limited then
     perform
     from fairqueue.fq_report(
-      p_queue, p_limit, l, r.room::integer, r.is_drawn::boolean, cardinality(c.rows), null::text, v_now
+      p_queue, p_limit, l, r.room::integer, r.is_drawn::boolean, cardinality(c.rows)::integer, null::text, v_now
     );
   end if;
 end

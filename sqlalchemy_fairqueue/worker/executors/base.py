@@ -261,8 +261,9 @@ class Executor(ABC):
             self.occupied.pop(held, None)
         if started is None:
             return
-        for one in held.batch:
-            one.cost = one.measured_cost
+        costs = [one.measured_cost for one in held.batch]
+        for one, cost in zip(held.batch, costs, strict=True):
+            one.cost = cost
             self._measure(one)
             self._settle(one, decision if one is held else one.decided or self._without_call(one) or RELEASE)
         self._prefetch.observe(self._clock() - started)
@@ -302,9 +303,10 @@ class Executor(ABC):
         self._stats.time_is_over()
         error = HandlerTimeout(held.delivery.message_id, held.delivery.kind, held.timeout)
         decisions = [decide_on_failure(one, error, self._retry, self._name) for one in held.batch]
+        costs = [one.measured_cost for one in held.batch]
         self._hang(held)
-        for one, decision in zip(held.batch, decisions, strict=True):
-            one.cost = one.measured_cost
+        for one, cost, decision in zip(held.batch, costs, decisions, strict=True):
+            one.cost = cost
             self._measure(one)
             self._settle(one, decision)
         self._prefetch.observe(self._clock() - started)
