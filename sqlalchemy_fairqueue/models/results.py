@@ -68,6 +68,5 @@ class ResultWaitMixin(FairqueueMixin):
         """Constraints and indexes under the names that the installation gives them."""
         return (
             PrimaryKeyConstraint("message_id", "waiter", name=conv("fq_result_wait_pkey")),
-            Index(conv("fq_result_wait_until_ix"), "waiting_until"),
             {"schema": cls.__fairqueue_schema__},
         )

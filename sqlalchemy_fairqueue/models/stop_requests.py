@@ -6,7 +6,7 @@ from __future__ import annotations
 from datetime import datetime  # noqa: TC003 - SQLAlchemy reads the annotations
 from typing import Any, ClassVar
 
-from sqlalchemy import CheckConstraint, Index, PrimaryKeyConstraint, Text
+from sqlalchemy import CheckConstraint, PrimaryKeyConstraint, Text
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column
 from sqlalchemy.sql.elements import conv
 
@@ -40,6 +40,5 @@ class StopRequestMixin(FairqueueMixin):
                 "and octet_length(requested_by) between 1 and 512 and requested_at between 0 and 253402300799999999",
                 name=conv("fq_stop_request_check"),
             ),
-            Index(conv("fq_stop_request_requested_ix"), "requested_at"),
             {"schema": cls.__fairqueue_schema__},
         )

@@ -205,9 +205,9 @@ def test_groups_are_listed_and_pruned(
     assert [one.id for one in queue.groups.list(engine, is_open=False)] == ids[:1]
     page = queue.groups.list(engine, limit=2)
     assert [one.id for one in queue.groups.list(engine, before=page[-1])] == ids[:1]
-    assert database.value("select fq_prune_groups(10000000, 100)") == 0
+    assert database.value("select deleted from fq_prune_expired(100)") == 0
     clock.advance(timedelta(days=8))
-    assert database.value("select fq_prune_groups(604800000000, 100)") == 1
+    assert database.value("select deleted from fq_prune_expired(100)") == 1
     assert [one.id for one in queue.groups.list(engine)] == ids[:0:-1]
 
 

@@ -214,7 +214,7 @@ def test_waits_that_a_process_left(out: Out, database: Database) -> None:
     assert database.value("select fq_wake_results('documents', array[:id]::bigint[])", id=delivery.message_id) is False
     database.execute(wait, id=delivery.message_id, wait=3_600_000_000)
     assert database.value("select fq_wake_results('documents', array[:id]::bigint[])", id=delivery.message_id) is True
-    database.execute("select fq_prune_expired(10)")
+    database.execute("select deleted from fq_prune_expired(10)")
     assert database.value(_WAITS) == 1
 
 

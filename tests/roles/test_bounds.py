@@ -201,15 +201,6 @@ def test_completions_of_an_operator(jobs: Installation) -> None:
         assert connection.exec_driver_sql(f"select {SCHEMA}.fq_completions('1:1:', array['mine'])").all() == []
 
 
-def test_records_that_are_kept_for_seven_days(jobs: Installation) -> None:
-    """Housekeeping under a grant deletes no younger groups and slots, of whatever queue; the owner may."""
-    calls = [f"fq_prune_{what}(604799999999, 10)" for what in ("groups", "slots")]
-    _assert_refused(bound(jobs, "consumer"), calls, "may delete .* after seven days")
-    with jobs.owner.connect() as connection:
-        for call in calls:
-            connection.exec_driver_sql(f"select {SCHEMA}.{call}")
-
-
 def _assert_refused(actor: Actor, calls: list[str], why: str) -> None:
     with actor.engine.connect() as connection:
         for call in calls:
