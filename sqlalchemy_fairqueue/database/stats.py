@@ -264,26 +264,20 @@ def consumers(connection: Connection, target: Target, *, limit: int) -> list[Con
 def consumers_by_queue(
     connection: Connection, schema: str | None, queues: Sequence[str], *, limit: int
 ) -> dict[str, list[ConsumerInfo]]:
-    """Return the same for queues, by two statements."""
+    """Return the same for queues, by one statement."""
     doing = f"read the consumers of {named(queues)}"
     found = read_by_queue(connection, schema, "fq_consumers", doing, queues, limit=limit)
-    requests = asked_to_stop(connection, schema, [queue for queue in queues if found[queue]])
-    return {
-        queue: [_asked(ConsumerInfo(queue=queue, **row), requests.get((queue, row["consumer"]))) for row in rows]
-        for queue, rows in found.items()
-    }
+    return {queue: [_asked(ConsumerInfo(queue=queue, **row)) for row in rows] for queue, rows in found.items()}
 
 
-def _asked(consumer: ConsumerInfo, request: StopRequest | None) -> ConsumerInfo:
+def _asked(consumer: ConsumerInfo) -> ConsumerInfo:
     """A consumer with the request to stop, unless it has begun something since that a worker that stops does not."""
-    if request is None:
+    if consumer.stop_requested_at is None:
         return consumer
-    heard_at = request.requested_at + HEARD
+    heard_at = consumer.stop_requested_at + HEARD
     took = consumer.delivered_at is not None and consumer.delivered_at > heard_at
     waits = consumer.waiting_until is not None and consumer.waiting_until > heard_at + LONGEST_WAIT
-    if took or waits:
-        return consumer
-    return replace(consumer, stop_requested_at=request.requested_at, stop_requested_by=request.requested_by)
+    return replace(consumer, stop_requested_at=None, stop_requested_by=None) if took or waits else consumer
 
 
 def request_stop(connection: Connection, target: Target, consumer: str, by: str | None) -> bool:
@@ -299,14 +293,3 @@ def stop_requests(
     doing = f"look for requests to {consumer!r} to stop"
     rows = read(connection, schema, "fq_stop_requests", doing, queues=list(queues), consumer=consumer)
     return [StopRequest(**row) for row in rows]
-
-
-def asked_to_stop(
-    connection: Connection, schema: str | None, queues: Sequence[str]
-) -> dict[tuple[str, str], StopRequest]:
-    """Return the requests of the last hour to consumers of queues, by the queue's and the consumer's name."""
-    if not queues:
-        return {}
-    doing = f"read the requests to consumers of {named(queues)} to stop"
-    found = read_by_queue(connection, schema, "fq_asked_to_stop", doing, queues)
-    return {(queue, row.pop("consumer")): StopRequest(queue, **row) for queue, rows in found.items() for row in rows}
