@@ -12,16 +12,12 @@ from sqlalchemy_fairqueue.database.deliveries import LONGEST_WAIT
 from sqlalchemy_fairqueue.database.policies import fields_of_columns
 from sqlalchemy_fairqueue.times import duration, instant
 from sqlalchemy_fairqueue.values import (
-    TAKERS,
-    ChannelContention,
     ChannelDemand,
     ChannelStats,
     ConsumerInfo,
-    Contender,
     Contention,
     QueueStats,
     Rate,
-    Rival,
     policy_values,
 )
 
@@ -157,103 +153,49 @@ def contention_by_queue(
 ) -> dict[str, Contention]:
     """Return the same for queues, by one statement."""
     doing = f"read the contention of {named(queues)}"
-    found = read_by_queue(connection, schema, "fq_contention", doing, queues, limit=limit)
+    bounds = dict.fromkeys(("channels", "scan", "count"))
+    found = read_by_queue(connection, schema, "fq_contention", doing, queues, limit=limit, **bounds)
     return {queue: _contention(queue, rows) for queue, rows in found.items()}
 
 
+def contention_of(
+    connection: Connection,
+    target: Target,
+    channels: Sequence[str],
+    *,
+    limit: int,
+    scan: int = COMPETING,
+    count: int = COUNTED,
+) -> Contention:
+    """Return those of these channels that are there, and up to *limit* of those with the most messages out.
+
+    It reads *scan* channels with messages out, ready channels and signals at most, and counts *count* messages out.
+    Scheduled messages count as ready.
+    """
+    parameters = {"channels": list(channels), "limit": limit, "scan": scan, "count": count}
+    doing = f"read what channels of queue {target.queue!r} compete with"
+    return _contention(target.queue, target.read(connection, "fq_contention", doing, **parameters))
+
+
 def _contention(queue: str, rows: Sequence[Row]) -> Contention:
-    whole: Row = rows[0] if rows else dict.fromkeys(("waiting", "rivals", "rival_weight", "messages_out"), 0)
+    whole = rows[0]
     return Contention(
         queue=queue,
-        channels=tuple(map(_demand, rows)),
-        waiting=whole["waiting"],
-        rivals=whole["rivals"],
-        rival_weight=whole["rival_weight"],
+        channels=tuple(_demand(row) for row in rows if row["channel"] is not None),
+        waits=tuple(duration(max(0, wait)) for wait in whole["waits"] if wait is not None),
         leased=whole["messages_out"],
-        waits=tuple(duration(max(0, wait)) for wait in whole.get("waits", ()) if wait is not None),
-        served_cost=whole.get("queue_cost"),
+        served_cost=whole["queue_cost"],
+        paused_at=whole["queue_paused_at"],
+        current_concurrency=whole["queue_concurrency"],
+        max_concurrency=whole["queue_max_concurrency"],
+        rate_allows_at=whole["queue_rate_allows_at"],
+        **{name: whole[name] for name in ("waiting", "rivals", "rival_weight", "consumers")},
     )
 
 
 def _demand(row: Row) -> ChannelDemand:
     rate = Rate.of(duration(row["rate_interval"]), row["rate_burst"])
     return ChannelDemand(rate=rate, **{name: row[name] for name in _DEMAND})
-
-
-def channel_contention(
-    connection: Connection, target: Target, channel: str, *, scan: int = COMPETING, count: int = COUNTED
-) -> ChannelContention:
-    """What a channel, which is there, competes with, and what else holds it back.
-
-    It reads *scan* channels with messages out, ready channels and signals at most, and counts *count* messages out.
-    """
-    # One more than a wait names: the channel itself may be among them.
-    rows = _channel_rows(connection, target, [channel], limit=TAKERS + 1, scan=scan, count=count)
-    return replace(_contention_with(target, rows), contender=replace(_contender(rows[0]), channel=channel))
-
-
-def channel_contentions(
-    connection: Connection, target: Target, channels: Sequence[str], *, rivals: int
-) -> list[ChannelContention]:
-    """The same for each of several channels that is there, by one reading, with up to so many rivals."""
-    rows = _channel_rows(connection, target, list(channels), limit=rivals)
-    found = [_contender(row) for row in rows if row["own"] and row["channel"] is not None]
-    if not found:
-        return []
-    # They compete with the same channels, so that these are made once.
-    first = _contention_with(target, rows)
-    return [replace(first, contender=one) for one in found]
-
-
-def _channel_rows(
-    connection: Connection,
-    target: Target,
-    channels: list[str],
-    *,
-    limit: int,
-    scan: int = COMPETING,
-    count: int = COUNTED,
-) -> Sequence[Row]:
-    parameters = {"channels": channels, "limit": limit, "scan": scan, "count": count}
-    doing = f"read what channels of queue {target.queue!r} compete with"
-    return target.read(connection, "fq_channel_contention", doing, **parameters)
-
-
-def _contender(row: Row) -> Contender:
-    return Contender(
-        channel=row["channel"] or "",
-        leased=row["leased"],
-        weight=row["weight"] or 1,
-        paused_at=row["paused_at"],
-        current_concurrency=row["current_concurrency"] or 0,
-        max_concurrency=row["max_concurrency"],
-        rate=Rate.of(duration(row["rate_interval"] or 0), row["rate_burst"]),
-        rate_allows_at=row["rate_allows_at"],
-        served_cost=row["served_cost"],
-        backlog=row["backlog"] or 0,
-        oldest_ready_at=row["oldest_ready_at"],
-        last_dequeue_at=row["last_dequeue_at"],
-    )
-
-
-def _contention_with(target: Target, rows: Sequence[Row]) -> ChannelContention:
-    """What the first row's channel competes with."""
-    whole = rows[0]
-    return ChannelContention(
-        queue=target.queue,
-        contender=_contender(whole),
-        channels=tuple(
-            Rival(row["channel"] or "", row["leased"], row["weight"] or 1) for row in rows if not row["own"]
-        ),
-        leased=whole["messages_out"],
-        rival_weight=whole["rival_weight"],
-        served_cost=whole["queue_cost"],
-        paused_at=whole["queue_paused_at"],
-        current_concurrency=whole["queue_concurrency"],
-        max_concurrency=whole["queue_max_concurrency"],
-        rate_allows_at=whole["queue_rate_allows_at"],
-        consumers=whole["consumers"],
-    )
 
 
 def consumers(connection: Connection, target: Target, *, limit: int) -> list[ConsumerInfo]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database import Target
-from sqlalchemy_fairqueue.values import ChannelDemand, holding_most, wait_of, wait_of_contender
+from sqlalchemy_fairqueue.values import holding_most, wait_of, wait_of_ready
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.figures.queues import QueueFigures
     from sqlalchemy_fairqueue.queue import Queue
-    from sqlalchemy_fairqueue.values import ChannelStats, Contender, QueueStats, Rival, Wait
+    from sqlalchemy_fairqueue.values import ChannelDemand, ChannelStats, QueueStats, Wait
 
 _RIVALS = 20
 """Channels among which those are found that have most of what a channel waits for."""
@@ -48,8 +48,9 @@ def channel_waits(
     limits = database.limits(connection, queue.schema, queue=queue.name)
     if stats is None and len(waiting) == 1 and waiting[0].oldest_ready_at is not None:
         [one] = waiting
-        found = database.channel_contention(connection, Target(queue.schema, queue.name), one.channel)
-        return {one.channel: wait_of_contender(found, limits, now)}
+        found = database.contention_of(connection, Target(queue.schema, queue.name), [one.channel], limit=_RIVALS)
+        demand = next((other for other in found.channels if other.channel == one.channel), one)
+        return {one.channel: wait_of_ready(found, found, limits, demand, now)}
     counts = queue.stats(connection) if stats is None else stats
     contention = queue.admin.contention(connection, limit=_RIVALS)
     holding = holding_most(contention)
@@ -74,65 +75,44 @@ def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, cha
     Returns:
         The figures with the limits of the queue, the channels that are named and those that have its messages.
     """
-    target = Target(queue.schema, queue.name)
-    found = database.channel_contentions(connection, target, list(channels), rivals=_RIVALS)
-    if not found:
+    names = list(channels)
+    found = database.contention_of(connection, Target(queue.schema, queue.name), names, limit=_RIVALS)
+    if not any(one.channel in names for one in found.channels):
         return figures
     now = database.sample_context(connection, queue.schema).at
     limits = database.limits(connection, queue.schema, queue=queue.name)
     before = {one.channel: one for one in figures.contention.channels}
-    whole, is_all = found[0], found[0].leased < database.COUNTED
-    demands = {one.contender.channel: _demand(one.contender, before, is_all=is_all) for one in found}
-    for rival in whole.channels:
-        demands.setdefault(rival.channel, _rival(rival, before, is_all=is_all))
+    is_all = found.leased < database.COUNTED
+    demands = {one.channel: _demand(one, before.get(one.channel), is_all=is_all) for one in found.channels}
     if not is_all:
         demands = before | demands
     contention = replace(
         figures.contention,
         channels=tuple(sorted(demands.values(), key=lambda one: (one.oldest_ready_at or now, one.channel))),
-        leased=whole.leased if is_all else max(whole.leased, figures.contention.leased),
-        rival_weight=max(whole.rival_weight, figures.contention.rival_weight)
+        leased=found.leased if is_all else max(found.leased, figures.contention.leased),
+        rival_weight=max(found.rival_weight, figures.contention.rival_weight)
         if figures.contention.rivals >= database.COMPETING
-        else whole.rival_weight,
-        served_cost=whole.served_cost,
+        else found.rival_weight,
+        served_cost=found.served_cost,
     )
     counts = replace(
         figures.stats,
-        paused_at=whole.paused_at,
-        max_concurrency=whole.max_concurrency,
-        current_concurrency=whole.current_concurrency,
-        rate_allows_at=whole.rate_allows_at,
-        consumers=max(figures.stats.consumers, 1) if whole.consumers else 0,
+        paused_at=found.paused_at,
+        max_concurrency=found.max_concurrency,
+        current_concurrency=found.current_concurrency,
+        rate_allows_at=found.rate_allows_at,
+        consumers=max(figures.stats.consumers, 1) if found.consumers else 0,
     )
     return replace(figures, at=now, stats=counts, limits=limits, contention=contention)
 
 
-def _demand(one: Contender, before: Mapping[str, ChannelDemand], *, is_all: bool) -> ChannelDemand:
-    known = before.get(one.channel)
-    scheduled = min(known.scheduled, one.backlog) if known else 0
-    ready = max(1, one.backlog - scheduled) if one.oldest_ready_at else 0
-    return ChannelDemand(
-        channel=one.channel,
+def _demand(one: ChannelDemand, known: ChannelDemand | None, *, is_all: bool) -> ChannelDemand:
+    """A channel of the bounded part, with what is known of its scheduled messages, and of those beyond the bound."""
+    scheduled = min(known.scheduled, one.ready) if known else 0
+    ready = max(1, one.ready - scheduled) if one.oldest_ready_at else 0
+    return replace(
+        one,
         ready=ready,
-        scheduled=scheduled if ready else one.backlog,
+        scheduled=scheduled if ready else one.ready,
         leased=one.leased if is_all or known is None else max(one.leased, known.leased),
-        **{name: getattr(one, name) for name in _KNOWN},
     )
-
-
-_KNOWN = (
-    "current_concurrency", "max_concurrency", "rate", "weight", "paused_at", "oldest_ready_at", "last_dequeue_at",
-    "rate_allows_at", "served_cost",
-)  # fmt: skip
-
-
-def _rival(one: Rival, before: Mapping[str, ChannelDemand], *, is_all: bool) -> ChannelDemand:
-    """A channel that has messages of the queue, of which nothing else is known if the figures do not list it."""
-    known = before.get(one.channel)
-    if known is not None:
-        return replace(known, weight=one.weight, leased=one.leased if is_all else max(one.leased, known.leased))
-    return ChannelDemand(
-        channel=one.channel, ready=0, scheduled=0, leased=one.leased, current_concurrency=one.leased,
-        max_concurrency=None, rate=None, weight=one.weight, paused_at=None, oldest_ready_at=None, last_dequeue_at=None,
-        rate_allows_at=None,
-    )  # fmt: skip

@@ -12,6 +12,7 @@ from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import QueueBase
 from sqlalchemy_fairqueue.queue.verbs import verb
 from sqlalchemy_fairqueue.values import (
+    TAKERS,
     MessagePage,
     MessageState,
     Reason,
@@ -20,7 +21,7 @@ from sqlalchemy_fairqueue.values import (
     check_count,
     check_message_id,
     check_name,
-    wait_of_contender,
+    wait_of_ready,
 )
 
 if TYPE_CHECKING:
@@ -243,8 +244,13 @@ def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wa
     now = database.sample_context(connection, target.schema).at
     if message.due_at > now:
         return Wait(Reason.SCHEDULED, message.due_at)
-    found = database.channel_contention(connection, target, message.channel)
-    return wait_of_contender(found, database.limits(connection, target.schema, queue=target.queue), now)
+    # One more than a wait names: the channel itself may be among them.
+    found = database.contention_of(connection, target, [message.channel], limit=TAKERS + 1)
+    demand = next((one for one in found.channels if one.channel == message.channel), None)
+    if demand is None:
+        # Its state is lost, and made anew by the next message.
+        return Wait(Reason.TURN)
+    return wait_of_ready(found, found, database.limits(connection, target.schema, queue=target.queue), demand, now)
 
 
 def _position(after: object, which: MessageFilter) -> MessagePosition:

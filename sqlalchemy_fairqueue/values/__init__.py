@@ -17,12 +17,9 @@ from sqlalchemy_fairqueue.values.checks import (
     check_text,
 )
 from sqlalchemy_fairqueue.values.contention import (
-    ChannelContention,
     ChannelDemand,
     ConsumerInfo,
-    Contender,
     Contention,
-    Rival,
 )
 from sqlalchemy_fairqueue.values.deliveries import (
     Batch,
@@ -114,7 +111,7 @@ from sqlalchemy_fairqueue.values.waits import (
     holding_most,
     tenant_of,
     wait_of,
-    wait_of_contender,
+    wait_of_ready,
 )
 
 __all__ = [
@@ -136,12 +133,10 @@ __all__ = [
     "CancelOutcome",
     "CancelReceipt",
     "CatchUp",
-    "ChannelContention",
     "ChannelDemand",
     "ChannelPolicy",
     "ChannelStats",
     "ConsumerInfo",
-    "Contender",
     "Contention",
     "DeadLetterGroup",
     "DeadLetterInfo",
@@ -184,7 +179,6 @@ __all__ = [
     "Retry",
     "RetryNowOutcome",
     "RetryPolicy",
-    "Rival",
     "ScheduleInfo",
     "ScheduleState",
     "SharedLimit",
@@ -216,5 +210,5 @@ __all__ = [
     "tenant_of",
     "timing_of",
     "wait_of",
-    "wait_of_contender",
+    "wait_of_ready",
 ]

@@ -11,13 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime, timedelta
 
-    from sqlalchemy_fairqueue.values.contention import ChannelContention, ChannelDemand, Contender, Contention, Rival
+    from sqlalchemy_fairqueue.values.contention import ChannelDemand, Contention
     from sqlalchemy_fairqueue.values.reports import ChannelStats, QueueStats, SharedLimit
 
-    WaitingChannel: TypeAlias = ChannelDemand | ChannelStats | Contender
-    HoldingChannel: TypeAlias = WaitingChannel | Rival
-    Competition: TypeAlias = Contention | ChannelContention
-    LimitedQueue: TypeAlias = QueueStats | ChannelContention
+    WaitingChannel: TypeAlias = ChannelDemand | ChannelStats
+    LimitedQueue: TypeAlias = QueueStats | Contention
 
 TAKERS = 3
 """Channels that a wait names."""
@@ -204,10 +202,10 @@ def wait_of(
     stats: QueueStats,
     contention: Contention,
     limits: Sequence[SharedLimit],
-    channel: ChannelDemand | ChannelStats,
+    channel: WaitingChannel,
     now: datetime,
     *,
-    holding: Sequence[HoldingChannel] | None = None,
+    holding: Sequence[WaitingChannel] | None = None,
 ) -> Wait | None:
     """The reason for which a channel waits. None: it has neither ready nor scheduled messages.
 
@@ -221,29 +219,19 @@ def wait_of(
     """
     if channel.oldest_ready_at is None:
         return Wait(Reason.SCHEDULED) if channel.scheduled else None
-    return _ready_wait(stats, contention, limits, channel, now, holding=holding)
+    return wait_of_ready(stats, contention, limits, channel, now, holding=holding)
 
 
-def wait_of_contender(found: ChannelContention, limits: Sequence[SharedLimit], now: datetime) -> Wait:
-    """The reason for which a channel waits that has a ready message.
-
-    Args:
-        found: What the channel competes with.
-        limits: The shared limits that its queue draws from.
-        now: The time of both.
-    """
-    return _ready_wait(found, found, limits, found.contender, now)
-
-
-def _ready_wait(
+def wait_of_ready(
     stats: LimitedQueue,
-    contention: Competition,
+    contention: Contention,
     limits: Sequence[SharedLimit],
     channel: WaitingChannel,
     now: datetime,
     *,
-    holding: Sequence[HoldingChannel] | None = None,
+    holding: Sequence[WaitingChannel] | None = None,
 ) -> Wait:
+    """The reason for which a channel waits that has a ready message; arguments as of wait_of."""
     held = next(_holds(stats, limits, channel, now), None) or Wait(_turn(contention, channel))
     if held.reason not in _OF_OTHERS:
         return held
@@ -252,7 +240,7 @@ def _ready_wait(
     return Wait(held.reason, held.until, tuple(takers[:TAKERS]), held.limit, held.queues)
 
 
-def holding_most(contention: Competition) -> Sequence[HoldingChannel]:
+def holding_most(contention: Contention) -> Sequence[WaitingChannel]:
     """The channels with the most messages out, one more than a wait names: the channel itself may be among them."""
     return nsmallest(TAKERS + 1, (one for one in contention.channels if one.leased), key=lambda one: -one.leased)
 
@@ -291,7 +279,7 @@ def _others(limit: SharedLimit, queue: str) -> tuple[QueueTaker, ...]:
     return tuple(sorted(others, key=lambda one: -one.leased))
 
 
-def _turn(contention: Competition, channel: WaitingChannel) -> Reason:
+def _turn(contention: Contention, channel: WaitingChannel) -> Reason:
     if contention.leased <= channel.leased:
         # Consumers work for no other one.
         return Reason.CAPACITY
@@ -301,7 +289,7 @@ def _turn(contention: Competition, channel: WaitingChannel) -> Reason:
     return Reason.CAPACITY if used >= _entitled(channel, contention) else Reason.TURN
 
 
-def _cost_share(channel: WaitingChannel, contention: Competition) -> float | None:
+def _cost_share(channel: WaitingChannel, contention: Contention) -> float | None:
     return (channel.served_cost or 0) / contention.served_cost if contention.served_cost else None
 
 
@@ -312,7 +300,7 @@ def _tenant(
     demand: ChannelDemand | ChannelStats,
     now: datetime,
     *,
-    holding: Sequence[HoldingChannel],
+    holding: Sequence[WaitingChannel],
 ) -> Tenant:
     waits_for = wait_of(stats, contention, limits, demand, now, holding=holding)
     competes = demand.leased > 0 or (waits_for is not None and waits_for.reason not in OWN_REASONS)
@@ -327,10 +315,10 @@ def _tenant(
     )
 
 
-def _taker(demand: HoldingChannel, contention: Competition) -> Taker:
+def _taker(demand: WaitingChannel, contention: Contention) -> Taker:
     share = demand.leased / contention.leased if contention.leased else 0.0
     return Taker(demand.channel, demand.leased, share, _entitled(demand, contention))
 
 
-def _entitled(channel: HoldingChannel, contention: Competition) -> float:
+def _entitled(channel: WaitingChannel, contention: Contention) -> float:
     return channel.weight / max(contention.rival_weight, channel.weight)

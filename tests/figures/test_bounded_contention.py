@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Engine
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database import Target
-from sqlalchemy_fairqueue.values import Contender, FairBy, Rival, wait_of, wait_of_contender
+from sqlalchemy_fairqueue.values import ChannelDemand, FairBy, wait_of, wait_of_ready
 from tests.cli.messages import QUEUE, enqueue, lease
 from tests.fixtures.database import Database
 
@@ -43,14 +43,15 @@ def _whole(connection: Connection, channel: str) -> tuple[Any, ...]:
         "oldest_ready_at", "last_dequeue_at",
     )  # fmt: skip
     return (
-        Contender(
+        ChannelDemand(
             channel=channel,
             # What costs are served is told by the statistics also where the queue shares by messages.
             served_cost=None if contention.served_cost is None else stats.served_cost,
-            backlog=stats.ready + stats.scheduled,
+            ready=stats.ready + stats.scheduled,
+            scheduled=0,
             **{name: getattr(stats, name) for name in names},
         ),
-        tuple(Rival(one.channel, one.leased, one.weight) for one in holding[:4]),
+        [(one.channel, one.leased, one.weight) for one in holding[:4]],
         (contention.leased, contention.rival_weight, contention.served_cost),
         tuple(getattr(of_queue, name) for name in QUEUE_FIELDS),
         bool(of_queue.consumers),
@@ -58,10 +59,12 @@ def _whole(connection: Connection, channel: str) -> tuple[Any, ...]:
 
 
 def _bounded(connection: Connection, channel: str) -> tuple[Any, ...]:
-    found = database.channel_contention(connection, TARGET, channel)
+    found = database.contention_of(connection, TARGET, [channel], limit=4)
+    [demand] = [one for one in found.channels if one.channel == channel]
+    holding = sorted((one for one in found.channels if one.leased), key=lambda one: (-one.leased, one.channel))
     return (
-        found.contender,
-        found.channels,
+        demand,
+        [(one.channel, one.leased, one.weight) for one in holding[:4]],
         (found.leased, found.rival_weight, found.served_cost),
         tuple(getattr(found, name) for name in QUEUE_FIELDS),
         found.consumers,
@@ -81,7 +84,9 @@ def test_up_to_the_bound_it_has_the_same_figures(engine: Engine, fair_by: FairBy
         for channel in CHANNELS:
             assert (channel, *_bounded(connection, channel)) == (channel, *_whole(connection, channel))
             [stats] = database.channel_stats(connection, TARGET, [channel], limit=1)
-            wait = wait_of_contender(database.channel_contention(connection, TARGET, channel), limits, now)
+            found = database.contention_of(connection, TARGET, [channel], limit=4)
+            [demand] = [one for one in found.channels if one.channel == channel]
+            wait = wait_of_ready(found, found, limits, demand, now)
             assert wait == wait_of(*whole, stats, now)
             reasons.add(wait.reason)
         assert len(reasons) >= 4
@@ -92,8 +97,8 @@ def test_an_idle_queue(engine: Engine) -> None:
     enqueue(engine, "a")
     with engine.connect() as connection:
         assert _bounded(connection, "a") == _whole(connection, "a")
-        found = database.channel_contention(connection, TARGET, "none")
-        assert (found.contender.weight, found.rival_weight, found.channels, found.consumers) == (1, 1, (), False)
+        found = database.contention_of(connection, TARGET, ["none"], limit=4)
+        assert (found.rival_weight, found.channels, found.consumers) == (1, (), False)
 
 
 def test_slots_that_nobody_has_heard_of(engine: Engine) -> None:
@@ -121,8 +126,9 @@ def test_beyond_the_bound_it_counts_so_many(engine: Engine) -> None:
     enqueue(engine, *"ghijkl")
     assert lease(engine, 1) != []
     with engine.connect() as connection:
-        found = database.channel_contention(connection, TARGET, "l", scan=2, count=2)
-    assert (found.contender.channel, found.contender.leased, found.leased, len(found.channels)) == ("l", 0, 2, 2)
+        found = database.contention_of(connection, TARGET, ["l"], limit=4, scan=2, count=2)
+    assert [(one.channel, one.leased) for one in found.channels if not one.leased] == [("l", 0)]
+    assert (found.leased, len(found.channels)) == (2, 3)
     # Two that hold messages, two that are ready, and itself, which may be one of these.
     assert 4 <= found.rival_weight <= 5
 
@@ -135,24 +141,25 @@ def test_who_has_most_is_found_among_all_that_are_counted(engine: Engine) -> Non
     assert len(lease(engine, 4)) == 4
     enqueue(engine, "a")
     with engine.connect() as connection:
-        found = database.channel_contention(connection, TARGET, "a", scan=2)
-    assert [(one.channel, one.leased) for one in found.channels[:2]] == [("whale", 3), ("f", 2)]
-    assert (found.contender.leased, found.leased, found.rival_weight) == (1, 10, 3)
+        found = database.contention_of(connection, TARGET, ["a"], limit=2, scan=2)
+    assert {one.channel: one.leased for one in found.channels} == {"whale": 3, "f": 2, "a": 1}
+    assert (found.leased, found.rival_weight) == (10, 3)
 
 
 def test_several_channels_are_read_at_once(engine: Engine) -> None:
     """Each of several has the figures that it has alone; one that is not there is left out."""
     _crowd(engine)
     with engine.connect() as connection:
-        found = database.channel_contentions(connection, TARGET, [*CHANNELS, "nobody"], rivals=4)
-        assert {one.contender.channel: one for one in found} == {
-            channel: database.channel_contention(connection, TARGET, channel) for channel in CHANNELS
-        }
-        assert database.channel_contentions(connection, TARGET, ["nobody"], rivals=4) == []
+        found = database.contention_of(connection, TARGET, [*CHANNELS, "nobody"], limit=4)
+        alone = [_bounded(connection, channel)[0] for channel in CHANNELS]
+        assert {one.channel: one for one in found.channels} == {one.channel: one for one in alone}
 
 
-@pytest.mark.parametrize("arguments", ["0, 1, 1", "null, 1, 1", "1, 0, 1", "1, null, 1", "1, 1, 0", "1, 1, null"])
+@pytest.mark.parametrize(
+    "arguments",
+    ["0, '{c}', 1, 1", "null, '{c}', 1, 1", "1, '{c}', 0, 1", "1, '{c}', null, 1", "1, '{c}', 1, 0", "1, null, 1, 1"],
+)
 def test_bounds_that_are_none(database: Database, arguments: str) -> None:
     """A limit and a bound below 1 are refused."""
-    with pytest.raises(Exception, match="fq_channel_contention has limit"):
-        database.rows(f"select * from fq_channel_contention('q', '{{c}}', {arguments})")
+    with pytest.raises(Exception, match="fq_contention has limit"):
+        database.rows(f"select * from fq_contention('q', {arguments})")

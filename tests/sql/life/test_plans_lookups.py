@@ -43,6 +43,14 @@ def _find(kernel: Kernel, **asked: object) -> list[dict[str, Any]]:
     return kernel.rows(call, **{name: asked.get(name) for name in names})
 
 
+def _make_ready(kernel: Kernel) -> None:
+    """Let the dispatcher know of the channels."""
+    kernel.rows(
+        "insert into fq_channel_state (channel_id, queue, head_dequeue_at, head_message_id, tag, ready_tag)"
+        " select id, 'q', 0, 0, id - 9000000000000000000, id - 9000000000000000000 from fq_channel where name like 'c%'"
+    )
+
+
 def test_a_page_reads_a_page(full: Kernel) -> None:
     """Whatever is asked for by index, the page costs what it has; what no index has, and a place, cost their bounds."""
     pages: list[dict[str, object]] = [
@@ -76,32 +84,31 @@ def test_a_page_reads_a_page(full: Kernel) -> None:
 
 def test_the_reason_of_a_wait_reads_a_bounded_part(full: Kernel) -> None:
     """With 2,000 ready channels, 1,000 messages out and as many signals, it reads so many of each as it may."""
-    full.rows(
-        "insert into fq_channel_state (channel_id, queue, head_dequeue_at, head_message_id, tag, ready_tag)"
-        " select id, 'q', 0, 0, id - 9000000000000000000, id - 9000000000000000000 from fq_channel where name like 'c%'"
-    )
+    _make_ready(full)
     full.rows("update fq_message m set lease_id = e.id from fq_lease e where m.id % 97 = 0 and m.lease_id is null")
     full.rows(
         "insert into fq_signal (queue, channel_id, dequeue_at, message_id, added)"
         " select 'q', m.channel_id, 0, m.id, 1 from fq_message m where m.id % 97 = 1"
     )
     found: list[dict[str, Any]] = []
-    call = "select * from fq_channel_contention('q', '{c1}', 4, 50, 50)"
+    call = "select * from fq_contention('q', 4, '{c1}', 50, 50)"
     assert_frugal(full, 3 * 50 + BOUND, lambda: found.extend(full.rows(call)))
-    assert (found[0]["channel"], found[0]["messages_out"], len(found)) == ("c1", 50, 1 + 4)
+    # It may be one of those with the most messages out.
+    assert (found[0]["channel"], found[0]["messages_out"], len(found) in {4, 5}) == ("c1", 50, True)
     assert found[0]["rival_weight"] <= 3 * 50 + 1
 
 
 def test_the_reasons_of_many_channels_do_not_multiply(full: Kernel) -> None:
     """Of 1,000 channels that are asked for and 1,000 messages out, none is compared with all of the others."""
+    _make_ready(full)
     full.rows("update fq_message m set lease_id = e.id from fq_lease e where m.id % 97 = 0 and m.lease_id is null")
     full.commit()
     full.rows("analyze")
     named = [f"c{number}" for number in range(1, 1001)]
-    call = partial(full.rows, "select * from fq_channel_contention('q', %(named)s, 4, 3000, 60000)", named=named)
+    call = partial(full.rows, "select * from fq_contention('q', 4, %(named)s, 3000, 60000)", named=named)
     found: list[dict[str, Any]] = []
     assert_frugal(full, 3 * 1000 + BOUND, lambda: found.extend(call()))
-    assert len(found) == 1000 + 4
+    assert 1000 <= len(found) <= 1000 + 4
     assert found[0]["messages_out"] > 1000
 
 
@@ -114,6 +121,6 @@ def test_leases_without_messages_are_bounded(kernel: Kernel) -> None:
         " select n + 1000, 'q', 'w' || n, fq_now() + 3600000000 + n from generate_series(1, 5000) n"
     )
     found: list[dict[str, Any]] = []
-    call = "select * from fq_channel_contention('q', '{a}', 4, 50, 50)"
+    call = "select * from fq_contention('q', 4, '{a}', 50, 50)"
     assert_frugal(kernel, 3 * 50 + BOUND, lambda: found.extend(kernel.rows(call)))
     assert found[0]["messages_out"] == 1

@@ -32,8 +32,16 @@ begin
   perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
   return query
   with busy as materialized (
-    select k.channel_id, k.backlog, k.head_dequeue_at as head, k.changed
-    from fairqueue.fq_busy_states(p_queue) k
+    select b.channel_id, s.backlog, s.head_dequeue_at as head,
+      (b.changed or s.head_dequeue_at < 0 or num_nonnulls(s.priority_aging) = 1) is true as changed
+    from fairqueue.fq_busy_channels(p_queue) b
+    cross join lateral (
+      select n.backlog, n.head_dequeue_at, n.priority_aging
+      from fairqueue.fq_channel_state n
+      where n.channel_id = b.channel_id
+      order by n.channel_id desc, n.row_version desc
+      limit 1
+    ) s
   ),
   counted as materialized (
     select sum(b.backlog) as backlog, sum(
