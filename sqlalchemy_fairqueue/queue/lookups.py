@@ -246,10 +246,7 @@ def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wa
         return Wait(Reason.SCHEDULED, message.due_at)
     # One more than a wait names: the channel itself may be among them.
     found = database.contention_of(connection, target, [message.channel], limit=TAKERS + 1)
-    demand = next((one for one in found.channels if one.channel == message.channel), None)
-    if demand is None:
-        # Its state is lost, and made anew by the next message.
-        return Wait(Reason.TURN)
+    [demand] = [one for one in found.channels if one.channel == message.channel]
     return wait_of_ready(found, found, database.limits(connection, target.schema, queue=target.queue), demand, now)
 
 

@@ -43,14 +43,6 @@ def _find(kernel: Kernel, **asked: object) -> list[dict[str, Any]]:
     return kernel.rows(call, **{name: asked.get(name) for name in names})
 
 
-def _make_ready(kernel: Kernel) -> None:
-    """Let the dispatcher know of the channels."""
-    kernel.rows(
-        "insert into fq_channel_state (channel_id, queue, head_dequeue_at, head_message_id, tag, ready_tag)"
-        " select id, 'q', 0, 0, id - 9000000000000000000, id - 9000000000000000000 from fq_channel where name like 'c%'"
-    )
-
-
 def test_a_page_reads_a_page(full: Kernel) -> None:
     """Whatever is asked for by index, the page costs what it has; what no index has, and a place, cost their bounds."""
     pages: list[dict[str, object]] = [
@@ -84,7 +76,10 @@ def test_a_page_reads_a_page(full: Kernel) -> None:
 
 def test_the_reason_of_a_wait_reads_a_bounded_part(full: Kernel) -> None:
     """With 2,000 ready channels, 1,000 messages out and as many signals, it reads so many of each as it may."""
-    _make_ready(full)
+    full.rows(
+        "insert into fq_channel_state (channel_id, queue, head_dequeue_at, head_message_id, tag, ready_tag)"
+        " select id, 'q', 0, 0, id - 9000000000000000000, id - 9000000000000000000 from fq_channel where name like 'c%'"
+    )
     full.rows("update fq_message m set lease_id = e.id from fq_lease e where m.id % 97 = 0 and m.lease_id is null")
     full.rows(
         "insert into fq_signal (queue, channel_id, dequeue_at, message_id, added)"
@@ -100,7 +95,6 @@ def test_the_reason_of_a_wait_reads_a_bounded_part(full: Kernel) -> None:
 
 def test_the_reasons_of_many_channels_do_not_multiply(full: Kernel) -> None:
     """Of 1,000 channels that are asked for and 1,000 messages out, none is compared with all of the others."""
-    _make_ready(full)
     full.rows("update fq_message m set lease_id = e.id from fq_lease e where m.id % 97 = 0 and m.lease_id is null")
     full.commit()
     full.rows("analyze")

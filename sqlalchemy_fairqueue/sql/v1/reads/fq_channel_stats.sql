@@ -30,6 +30,7 @@ set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
 set jit = off
+set work_mem = '64MB'
 as $$
 #variable_conflict use_column
 declare

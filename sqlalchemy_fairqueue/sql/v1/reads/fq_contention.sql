@@ -11,10 +11,10 @@
 -- those of fq_stats; consumers: whether there is one. What the dispatcher knows decides of channels that have no row,
 -- so that one whose head was cancelled, or is locked for long, may be counted as waiting. The bounded part counts up to
 -- its bounds, and scheduled messages as ready.
--- Cost: one state row a channel that fq_busy_channels finds, and four index probes a row of the answer and a channel
--- that has changed, with its scheduled and prioritised messages, of the latter up to p_scan. Locks: none.
--- Index: fq_channel_state_newest_ix, fq_channel_pkey, fq_message_ready_ix, fq_queue_pkey, fq_queue_state_newest_ix,
--- fq_lease_expires_ix; those of fq_busy_channels and fq_recent_costs. Errors: QF001 bad limit; QF007.
+-- Cost: that of fq_busy_channels, and four index probes a row of the answer and a channel that has changed, with its
+-- scheduled and prioritised messages, of the latter up to p_scan. Locks: none.
+-- Index: fq_channel_pkey, fq_message_ready_ix, fq_queue_pkey, fq_queue_state_newest_ix, fq_lease_expires_ix; those of
+-- fq_busy_channels and fq_recent_costs. Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_contention(
   p_queue text, p_limit integer default 100, p_channels text[] default null, p_scan integer default null,
   p_count integer default null
@@ -33,6 +33,7 @@ set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off
 set jit = off
+set work_mem = '64MB'
 as $$
 #variable_conflict use_column
 declare
@@ -47,38 +48,30 @@ begin
   end if;
   return query
   with busy as materialized (
-    select b.channel_id, s.max_concurrency, s.rate_interval, s.rate_burst, s.weight, s.paused_at,
-      nullif(s.last_dequeue_at, 0) as served_at, s.backlog + b.added as backlog, b.leased, b.queue_freed, b.named,
-      (s.current_concurrency - b.freed)::integer as used, s.head_dequeue_at as head,
-      least(s.head_dequeue_at, b.due_at) as due_at,
-      fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst) as allowed_at,
-      b.changed or s.head_dequeue_at < 0 or num_nonnulls(s.priority_aging) = 1 as changed
+    select b.channel_id, b.max_concurrency, b.rate_interval, b.rate_burst, b.weight, b.paused_at,
+      nullif(b.last_dequeue_at, 0) as served_at, b.backlog + b.added as backlog, b.leased, b.queue_freed, b.named,
+      (b.current_concurrency - b.freed)::integer as used, b.head_dequeue_at as head, b.due_at, b.changed,
+      fairqueue.fq_rate_allows_at(b.rate_at, b.rate_interval, b.rate_burst) as allowed_at
     from fairqueue.fq_busy_channels(p_queue, p_channels, p_scan, p_count) b
-    left join lateral (
-      select n.*
-      from fairqueue.fq_channel_state n
-      where n.channel_id = b.channel_id
-        and b.among
-      order by n.channel_id desc, n.row_version desc
-      limit 1
-    ) s on true
-    where num_nonnulls(s.channel_id) = 1
-      or not b.among
   ),
-  picked as materialized (
-    select r.*,
-      r.named or case
-        when p_scan is not null then r.leased > 0 and r.place <= p_limit
-        else r.changed or r.place <= case when r.head <= v_now then 2 else 1 end * p_limit::bigint
-      end as is_picked
-    from (
-      select b.*,
-        row_number() over (
-          partition by b.changed is true, p_scan is null and b.head <= v_now
-          order by case when p_scan is null then b.head else -b.leased end, b.channel_id
-        ) as place
-      from busy b
-    ) r
+  -- Their messages are looked at: with a bound, of those with the most of them out.
+  ranked as materialized (
+    (select h.channel_id from busy h where h.leased * p_scan > 0 order by h.leased desc, h.channel_id limit p_limit)
+    union all
+    (
+      select r.channel_id from busy r
+      where p_scan is null and not r.changed and r.head <= v_now order by r.head limit 2 * p_limit::bigint
+    )
+    union all
+    (
+      select l.channel_id from busy l
+      where p_scan is null and not l.changed and l.head > v_now order by l.head limit p_limit
+    )
+  ),
+  picked as (
+    select b.*,
+      b.named or p_scan is null and b.changed or b.channel_id in (select r.channel_id from ranked r) as is_picked
+    from busy b
   ),
   looked as materialized (
     select p.*, l.messages as scheduled, greatest(0, p.backlog - l.messages) as ready, w.since
@@ -93,21 +86,26 @@ begin
     ) l
     cross join lateral fairqueue.fq_waits_since(p.channel_id, v_now, p_scan::bigint) w
     where p.is_picked
-    union all
-    select p.*, 0, 0, case when p.due_at <= v_now then p.due_at end
-    from picked p
-    where p.is_picked is not true
   ),
   whole as materialized (
-    select count(l.since) as waiting, count(*) filter (where l.leased > 0 or c.competes) as rivals,
-      sum(l.weight) filter (where l.leased > 0 or c.competes) as rival_weight, sum(l.leased) as messages_out,
-      sum(l.queue_freed) as queue_freed,
-      percentile_disc(array[0.5, 0.1, 0.01, 0]) within group (order by v_now - l.since desc) as waits
-    from looked l
-    cross join lateral (
-      select l.since is not null and l.paused_at is null and (l.used < l.max_concurrency) is not false
-        and (l.allowed_at <= v_now) is not false as competes
-    ) c
+    select count(b.since) as waiting, count(*) filter (where b.leased > 0 or b.competes) as rivals,
+      sum(b.weight) filter (where b.leased > 0 or b.competes) as rival_weight, sum(b.leased) as messages_out,
+      sum(b.queue_freed) as queue_freed,
+      percentile_disc(array[0.5, 0.1, 0.01, 0]) within group (order by v_now - b.since desc) as waits
+    from (
+      select n.*,
+        n.since is not null and n.paused_at is null and (n.used < n.max_concurrency) is not false
+        and (n.allowed_at <= v_now) is not false as competes
+      from (
+        select l.weight, l.leased, l.queue_freed, l.paused_at, l.used, l.max_concurrency, l.allowed_at, l.since
+        from looked l
+        union all
+        select p.weight, p.leased, p.queue_freed, p.paused_at, p.used, p.max_concurrency, p.allowed_at,
+          case when p.due_at <= v_now then p.due_at end
+        from picked p
+        where not p.is_picked
+      ) n
+    ) b
   ),
   costs as materialized (
     select r.channel_id, r.cost
@@ -116,9 +114,9 @@ begin
     ) r
   ),
   shown as materialized (
-    (select l.* from looked l where l.is_picked and l.since is not null order by l.since, l.channel_id limit p_limit)
+    (select l.* from looked l where l.since is not null order by l.since, l.channel_id limit p_limit)
     union
-    (select l.* from looked l where l.is_picked and l.leased > 0 order by l.leased desc, l.channel_id limit p_limit)
+    (select l.* from looked l where l.leased > 0 order by l.leased desc, l.channel_id limit p_limit)
     union
     (select l.* from looked l where l.scheduled > 0 and l.since is null order by l.head, l.channel_id limit p_limit)
     union
@@ -127,7 +125,8 @@ begin
   select c.name, s.ready, s.scheduled, s.leased, s.used, s.max_concurrency, s.rate_interval, s.rate_burst, s.weight,
     s.paused_at, s.since, s.served_at, s.allowed_at, w.waiting, w.rivals, coalesce(w.rival_weight, 0),
     coalesce(w.messages_out, 0)::bigint, coalesce(w.waits, '{}'),
-    case when a.cost is not null then coalesce(u.cost, 0) end, a.cost, q.paused_at, (n.current_concurrency - coalesce(w.queue_freed, 0))::integer, q.max_concurrency,
+    case when a.cost is not null then coalesce(u.cost, 0) end, a.cost, q.paused_at,
+    (n.current_concurrency - coalesce(w.queue_freed, 0))::integer, q.max_concurrency,
     fairqueue.fq_rate_allows_at(n.rate_at, n.rate_interval, n.rate_burst),
     exists (select from fairqueue.fq_lease e where e.queue = p_queue and e.expires_at > v_now)
   from whole w

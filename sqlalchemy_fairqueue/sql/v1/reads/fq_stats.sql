@@ -24,6 +24,7 @@ set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off
 set jit = off
+set work_mem = '64MB'
 as $$
 #variable_conflict use_column
 declare
@@ -32,16 +33,8 @@ begin
   perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
   return query
   with busy as materialized (
-    select b.channel_id, s.backlog, s.head_dequeue_at as head,
-      (b.changed or s.head_dequeue_at < 0 or num_nonnulls(s.priority_aging) = 1) is true as changed
-    from fairqueue.fq_busy_channels(p_queue) b
-    cross join lateral (
-      select n.backlog, n.head_dequeue_at, n.priority_aging
-      from fairqueue.fq_channel_state n
-      where n.channel_id = b.channel_id
-      order by n.channel_id desc, n.row_version desc
-      limit 1
-    ) s
+    select k.channel_id, k.backlog, k.head_dequeue_at as head, k.changed
+    from fairqueue.fq_busy_channels(p_queue) k
   ),
   counted as materialized (
     select sum(b.backlog) as backlog, sum(
