@@ -12,9 +12,6 @@ returns text
 language plpgsql
 volatile
 security definer
-set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set enable_bitmapscan = off
 as $$
 declare
   v_channels text[] := case when p_channel is not null then array[p_channel] end;

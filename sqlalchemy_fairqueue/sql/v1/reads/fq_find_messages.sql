@@ -18,14 +18,7 @@ returns table (message_id bigint, step integer, at bigint, last_id bigint)
 language plpgsql
 stable
 security definer
-set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set enable_material = off
-set jit = off
 as $$
 #variable_conflict use_column
 declare

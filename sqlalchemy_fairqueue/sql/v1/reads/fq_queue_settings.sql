@@ -10,7 +10,6 @@ returns table (
 language plpgsql
 stable
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin
