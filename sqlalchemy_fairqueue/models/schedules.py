@@ -114,6 +114,5 @@ class ScheduleSlotMixin(FairqueueMixin):
                 "and ran_at between 0 and 253402300799999999",
                 name=conv("fq_schedule_slot_check"),
             ),
-            Index(conv("fq_schedule_slot_ran_ix"), "ran_at"),
             {"schema": cls.__fairqueue_schema__},
         )

@@ -7,7 +7,7 @@
 -- old. Every worker that had started when a request to stop was made has polled since, or is without the database for
 -- an hour. Several calls at once wait for none and delete nothing twice.
 -- Locks: the rows, skip locked. Index: fq_key_period_expires_ix, fq_result_expires_ix, fq_group_finished_ix,
--- fq_schedule_slot_ran_ix; waits, requests and schedules are few and read whole. Errors: QF001 bad limit.
+-- fq_schedule_slot_pkey; waits, requests, slots and schedules are few and read whole. Errors: QF001 bad limit.
 create function fairqueue.fq_prune_expired(p_limit integer)
 returns table (deleted bigint, schedules text[])
 language plpgsql

@@ -10,4 +10,3 @@ create table fairqueue.fq_schedule_slot (
     message_id > 0 and slot_at between 0 and 253402300799999999 and ran_at between 0 and 253402300799999999
   )
 );
-create index fq_schedule_slot_ran_ix on fairqueue.fq_schedule_slot (ran_at);
