@@ -8,7 +8,6 @@
 create function fairqueue.fq_configure_limit(p_name text, p_changes jsonb)
 returns void
 language plpgsql
-volatile
 security definer
 as $$
 declare

@@ -7,7 +7,6 @@
 create function fairqueue.fq_draw(p_queue text, p_limits text[], p_drawn integer, p_contends boolean)
 returns bigint
 language plpgsql
-volatile
 as $$
 declare
   c_patience constant bigint := 1000000;

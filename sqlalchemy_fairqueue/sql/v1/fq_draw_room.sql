@@ -11,7 +11,6 @@
 create function fairqueue.fq_draw_room(p_queue text, p_limits text[], p_wanted integer, p_out integer)
 returns integer
 language plpgsql
-volatile
 as $$
 declare
   v_now bigint := fairqueue.fq_now();

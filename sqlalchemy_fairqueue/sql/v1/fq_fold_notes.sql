@@ -8,9 +8,7 @@
 create function fairqueue.fq_fold_notes(p_limit integer, p_now bigint)
 returns bigint
 language plpgsql
-volatile
 as $$
-#variable_conflict use_column
 declare
   v_floor xid8;
   v_open xid8[];

@@ -18,7 +18,6 @@ create function fairqueue.fq_forget_channels(
   p_limit integer, out forgotten bigint, out more boolean, out waiting text[]
 )
 language plpgsql
-volatile
 security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan

@@ -7,7 +7,6 @@
 create function fairqueue.fq_give_slots(p_queue text, p_slot integer, p_channel_id bigint)
 returns integer
 language plpgsql
-volatile
 as $$
 declare
   v_given integer;

@@ -6,7 +6,6 @@ language plpgsql
 stable
 security definer
 as $$
-#variable_conflict use_column
 begin
   perform fairqueue.fq_check_grant(array['consumer']::text[], l.queue, null::text[])
   from fairqueue.fq_lease l

@@ -18,13 +18,11 @@
 create function fairqueue.fq_keep_history(p_ahead integer default 7)
 returns table (partition text, action text)
 language plpgsql
-volatile
 security definer
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '100ms'
 set timezone = 'UTC'
 as $$
-#variable_conflict use_column
 declare
   c_day constant bigint := 86400000000;
   v_now bigint := fairqueue.fq_now();

@@ -6,9 +6,7 @@
 create function fairqueue.fq_limit_members(p_limit text)
 returns table (queue text, row_id tid, tag bigint, contends_until bigint, messages_out bigint)
 language plpgsql
-volatile
 as $$
-#variable_conflict use_column
 declare
   v_now bigint := fairqueue.fq_now();
   v_virtual_time bigint;

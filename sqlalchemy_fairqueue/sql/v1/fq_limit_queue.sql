@@ -15,7 +15,6 @@
 create function fairqueue.fq_limit_queue(p_queue text, p_changes jsonb, p_notify boolean default true)
 returns void
 language plpgsql
-volatile
 security definer
 as $$
 declare

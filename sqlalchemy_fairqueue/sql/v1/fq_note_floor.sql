@@ -7,7 +7,6 @@ create function fairqueue.fq_note_floor(out floor_xid xid8, out open_xids xid8[]
 language plpgsql
 stable
 as $$
-#variable_conflict use_column
 begin
   select f.floor_xid, f.open_xids::text[]::xid8[] into floor_xid, open_xids
   from fairqueue.fq_group_fold f

@@ -11,10 +11,8 @@
 create function fairqueue.fq_prune_expired(p_limit integer)
 returns table (deleted bigint, schedules text[])
 language plpgsql
-volatile
 security definer
 as $$
-#variable_conflict use_column
 declare
   v_now bigint := fairqueue.fq_now();
   v_week bigint := v_now - 604800000000;

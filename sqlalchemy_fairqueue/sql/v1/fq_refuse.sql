@@ -10,7 +10,6 @@ create function fairqueue.fq_refuse(
 )
 returns text
 language plpgsql
-volatile
 security definer
 as $$
 declare

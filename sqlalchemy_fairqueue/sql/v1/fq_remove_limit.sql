@@ -6,7 +6,6 @@
 create function fairqueue.fq_remove_limit(p_name text)
 returns boolean
 language plpgsql
-volatile
 security definer
 as $$
 declare

@@ -5,7 +5,6 @@
 create function fairqueue.fq_remove_schedule(p_queue text, p_channel text, p_name text)
 returns boolean
 language plpgsql
-volatile
 security definer
 as $$
 begin

@@ -6,9 +6,7 @@
 create function fairqueue.fq_repair_signalled(p_queue text)
 returns table (channel_id bigint, reason text)
 language plpgsql
-volatile
 as $$
-#variable_conflict use_column
 declare
   v_problem text;
   v_found boolean := false;

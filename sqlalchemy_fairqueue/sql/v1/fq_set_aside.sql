@@ -11,10 +11,8 @@ create function fairqueue.fq_set_aside(
 )
 returns table (message_id bigint, channel_id bigint, outcome text, reason text)
 language plpgsql
-volatile
 security definer
 as $$
-#variable_conflict use_column
 declare
   v_now bigint := fairqueue.fq_now();
   v_row tid;

@@ -13,7 +13,6 @@ create function fairqueue.fq_set_schedule(
 )
 returns text
 language plpgsql
-volatile
 security definer
 as $$
 declare

@@ -12,10 +12,8 @@ create function fairqueue.fq_wait(
   out lease_id bigint, out topic text
 )
 language plpgsql
-volatile
 security definer
 as $$
-#variable_conflict use_column
 declare
   v_now bigint := fairqueue.fq_now();
 begin

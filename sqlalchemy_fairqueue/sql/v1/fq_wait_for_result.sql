@@ -8,7 +8,6 @@
 create function fairqueue.fq_wait_for_result(p_queue text, p_message_id bigint, p_waiter uuid, p_wait bigint)
 returns void
 language plpgsql
-volatile
 security definer
 as $$
 begin

@@ -15,7 +15,6 @@
 create function fairqueue.fq_wake(p_queue text)
 returns boolean
 language plpgsql
-volatile
 as $$
 declare
   v_now bigint := fairqueue.fq_now();

@@ -10,7 +10,6 @@
 create function fairqueue.fq_wake_results(p_queue text, p_ids bigint[])
 returns boolean
 language plpgsql
-volatile
 security definer
 as $$
 declare

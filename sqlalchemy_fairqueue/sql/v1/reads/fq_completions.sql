@@ -9,7 +9,6 @@ language plpgsql
 stable
 security definer
 as $$
-#variable_conflict use_column
 declare
   v_before pg_snapshot;
 begin

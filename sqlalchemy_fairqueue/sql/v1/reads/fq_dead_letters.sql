@@ -23,7 +23,6 @@ security definer
 set plan_cache_mode = force_custom_plan
 set enable_sort = off
 as $$
-#variable_conflict use_column
 declare
   v_found integer := 0;
   v_matches boolean;

@@ -20,7 +20,6 @@ stable
 security definer
 set plan_cache_mode = force_custom_plan
 as $$
-#variable_conflict use_column
 declare
   v_now bigint := fairqueue.fq_now();
   v_step integer := coalesce(p_step, 0);

@@ -16,7 +16,6 @@ language plpgsql
 stable
 security definer
 as $$
-#variable_conflict use_column
 declare
   v_floor xid8;
   v_open xid8[];

@@ -6,7 +6,6 @@
 create function fairqueue.fq_leased_without_slot(p_queue text, p_slot integer, p_channels text[])
 returns bigint[]
 language plpgsql
-volatile
 security definer
 as $$
 begin

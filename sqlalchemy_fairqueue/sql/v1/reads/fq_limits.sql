@@ -10,10 +10,8 @@ returns table (
   current_concurrency bigint, queues text[], leased bigint[]
 )
 language plpgsql
-volatile
 security definer
 as $$
-#variable_conflict use_column
 begin
   perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
   return query

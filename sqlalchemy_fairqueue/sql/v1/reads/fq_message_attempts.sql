@@ -12,7 +12,6 @@ language plpgsql
 stable
 security definer
 as $$
-#variable_conflict use_column
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   if p_limit is null or p_limit < 1 or p_chars is null or p_chars < 0 then

@@ -21,7 +21,6 @@ stable
 security definer
 set plan_cache_mode = force_custom_plan
 as $$
-#variable_conflict use_column
 declare
   v_id bigint;
 begin

@@ -11,7 +11,6 @@ language plpgsql
 stable
 security definer
 as $$
-#variable_conflict use_column
 begin
   perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[])
   where p_queue is not null;

@@ -16,7 +16,6 @@ language plpgsql
 stable
 security definer
 as $$
-#variable_conflict use_column
 begin
   if p_limit < 1 then
     raise exception 'fq_schedules has limit %', p_limit

@@ -26,7 +26,6 @@ set enable_bitmapscan = off
 set jit = off
 set work_mem = '64MB'
 as $$
-#variable_conflict use_column
 declare
   v_now bigint := fairqueue.fq_now();
 begin
