@@ -20,7 +20,7 @@ from sqlalchemy_fairqueue.models.grants import GrantMixin, declare_grants
 from sqlalchemy_fairqueue.models.groups import GroupFoldMixin, GroupFollowupMixin, GroupMixin, GroupNoteMixin
 from sqlalchemy_fairqueue.models.history import HistoryMixin, PrunedHistoryMixin
 from sqlalchemy_fairqueue.models.keys import KeyPeriodMixin
-from sqlalchemy_fairqueue.models.limits import LimitMixin, LimitShareMixin, LimitStateMixin
+from sqlalchemy_fairqueue.models.limits import LimitMixin, LimitShareMixin
 from sqlalchemy_fairqueue.models.loads import LoadMixin
 from sqlalchemy_fairqueue.models.messages import (
     DeadLetterMixin,
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
         Lease,
         Limit,
         LimitShare,
-        LimitState,
         Load,
         Message,
         Plan,
@@ -112,8 +111,6 @@ __all__ = [
     "LimitMixin",
     "LimitShare",
     "LimitShareMixin",
-    "LimitState",
-    "LimitStateMixin",
     "Load",
     "LoadMixin",
     "Message",

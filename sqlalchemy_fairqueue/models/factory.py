@@ -19,7 +19,7 @@ from sqlalchemy_fairqueue.models.grants import GrantMixin
 from sqlalchemy_fairqueue.models.groups import GroupFoldMixin, GroupFollowupMixin, GroupMixin, GroupNoteMixin
 from sqlalchemy_fairqueue.models.history import HistoryMixin, PrunedHistoryMixin
 from sqlalchemy_fairqueue.models.keys import KeyPeriodMixin
-from sqlalchemy_fairqueue.models.limits import LimitMixin, LimitShareMixin, LimitStateMixin
+from sqlalchemy_fairqueue.models.limits import LimitMixin, LimitShareMixin
 from sqlalchemy_fairqueue.models.loads import LoadMixin
 from sqlalchemy_fairqueue.models.messages import (
     DeadLetterMixin,
@@ -67,7 +67,6 @@ class Models:
         Lease: See :class:`LeaseMixin`.
         Limit: See :class:`LimitMixin`.
         LimitShare: See :class:`LimitShareMixin`.
-        LimitState: See :class:`LimitStateMixin`.
         Load: See :class:`LoadMixin`.
         Message: See :class:`MessageMixin`.
         Plan: See :class:`PlanMixin`.
@@ -103,7 +102,6 @@ class Models:
     Lease: type[LeaseMixin]
     Limit: type[LimitMixin]
     LimitShare: type[LimitShareMixin]
-    LimitState: type[LimitStateMixin]
     Load: type[LoadMixin]
     Message: type[MessageMixin]
     Plan: type[PlanMixin]
@@ -137,7 +135,6 @@ _MIXINS: dict[str, type[Any]] = {
     "Lease": LeaseMixin,
     "Limit": LimitMixin,
     "LimitShare": LimitShareMixin,
-    "LimitState": LimitStateMixin,
     "Load": LoadMixin,
     "Message": MessageMixin,
     "Plan": PlanMixin,

@@ -42,43 +42,11 @@ class LimitMixin(FairqueueMixin):
         )
 
 
-class LimitStateMixin(FairqueueMixin):
-    """The draws of the queues of a shared limit.
-
-    One row a limit is the key; the table has no unique index, by design.
-    """
-
-    __fairqueue_verbs__ = _WRITTEN_BY
-    __tablename__ = "fq_limit_state"
-
-    limit_name: Mapped[str] = mapped_column(Text(collation="C"))
-    row_version: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
-    rate_at: Mapped[datetime] = mapped_column(Instant, server_default=text("0"))
-    virtual_time: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
-
-    @declared_attr.directive
-    def __mapper_args__(cls) -> dict[str, Any]:
-        """The key of the mapping; the table itself has none."""
-        return {"primary_key": [cls.__table__.c.limit_name]}
-
-    @declared_attr.directive
-    def __table_args__(cls) -> tuple[Any, ...]:
-        """Indexes under the names that the installation gives them."""
-        return (
-            Index(conv("fq_limit_state_newest_ix"), "limit_name", "row_version"),
-            CheckConstraint(
-                "row_version between 0 and 4611686018427387903 and rate_at between 0 and 253402300799999999 "
-                "and virtual_time between 0 and 4611686018427387903",
-                name=conv("fq_limit_state_values_check"),
-            ),
-            {"schema": cls.__fairqueue_schema__},
-        )
-
-
 class LimitShareMixin(FairqueueMixin):
     """A queue of a shared limit: what it has drawn, in virtual time, and until when it counts as held back.
 
-    One row a limit and queue is the key; the table has no unique index, by design.
+    The row with queue ``''`` is that of the limit itself, with its rate. One row a limit and queue is the key; the
+    table has no unique index, by design.
     """
 
     __fairqueue_verbs__ = _WRITTEN_BY
@@ -88,6 +56,7 @@ class LimitShareMixin(FairqueueMixin):
     queue: Mapped[str] = mapped_column(Text(collation="C"))
     row_version: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     tag: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    rate_at: Mapped[datetime] = mapped_column(Instant, server_default=text("0"))
     contends_until: Mapped[datetime] = mapped_column(Instant, server_default=text("0"))
 
     @declared_attr.directive
@@ -102,7 +71,7 @@ class LimitShareMixin(FairqueueMixin):
             Index(conv("fq_limit_share_newest_ix"), "limit_name", "queue", "row_version"),
             CheckConstraint(
                 "row_version between 0 and 4611686018427387903 and tag between 0 and 4611686018427387903 "
-                "and contends_until between 0 and 253402300799999999",
+                "and rate_at between 0 and 253402300799999999 and contends_until between 0 and 253402300799999999",
                 name=conv("fq_limit_share_values_check"),
             ),
             {"schema": cls.__fairqueue_schema__},

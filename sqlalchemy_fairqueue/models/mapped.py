@@ -13,7 +13,7 @@ from sqlalchemy_fairqueue.models.grants import GrantMixin
 from sqlalchemy_fairqueue.models.groups import GroupFoldMixin, GroupFollowupMixin, GroupMixin, GroupNoteMixin
 from sqlalchemy_fairqueue.models.history import HistoryMixin, PrunedHistoryMixin
 from sqlalchemy_fairqueue.models.keys import KeyPeriodMixin
-from sqlalchemy_fairqueue.models.limits import LimitMixin, LimitShareMixin, LimitStateMixin
+from sqlalchemy_fairqueue.models.limits import LimitMixin, LimitShareMixin
 from sqlalchemy_fairqueue.models.loads import LoadMixin
 from sqlalchemy_fairqueue.models.messages import (
     DeadLetterMixin,
@@ -246,10 +246,6 @@ class Limit(LimitMixin, _Base):
 
 class LimitShare(LimitShareMixin, _Base):
     """See :class:`LimitShareMixin`."""
-
-
-class LimitState(LimitStateMixin, _Base):
-    """See :class:`LimitStateMixin`."""
 
 
 class Load(LoadMixin, _Base):

@@ -49,11 +49,10 @@ _TABLES = {
     "fq_limit": Table({"name": "'shared'"}, _POLICY | {"name": ("''", _LONG)}),
     "fq_limit_share": Table(
         {"limit_name": "'shared'", "queue": "'q'"},
-        {"row_version": ("-1", _MANY), "tag": ("-1", _MANY), "contends_until": ("-1", _LATER)},
-    ),
-    "fq_limit_state": Table(
-        {"limit_name": "'shared'"},
-        {"row_version": ("-1", _MANY), "virtual_time": ("-1", _MANY), "rate_at": ("-1", _LATER)},
+        {
+            "row_version": ("-1", _MANY), "tag": ("-1", _MANY), "rate_at": ("-1", _LATER),
+            "contends_until": ("-1", _LATER),
+        },
     ),
     "fq_load": Table(
         {"queue": "'q'", "job_id": "'j'", "committed_at": "0"}

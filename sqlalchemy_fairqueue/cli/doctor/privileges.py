@@ -31,7 +31,6 @@ ALL_TABLES = (
     "fq_lease",
     "fq_limit",
     "fq_limit_share",
-    "fq_limit_state",
     "fq_load",
     "fq_message",
     "fq_plan",

@@ -6,7 +6,7 @@
 -- Slots of queues that nobody consumes any more are taken back; bad rows of theirs are set aside.
 -- Locks: the states of the limits for no key update, and those of fq_reclaim, fq_lock_dispatcher, fq_set_leases_aside and fq_repair_queue, all skip locked: it
 -- waits for none.
--- Index: fq_limit_pkey, fq_limit_state_newest_ix, fq_lease_expires_ix; those of fq_limit_members. Errors: none.
+-- Index: fq_limit_pkey, fq_lease_expires_ix; those of fq_limit_members. Errors: none.
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996).
 create function fairqueue.fq_draw_room(p_queue text, p_limits text[], p_wanted integer, p_out integer)
 returns integer
@@ -27,12 +27,13 @@ begin
     from unnest(p_limits) l(name)
     cross join lateral (
       select n.ctid as row, n.row_version
-      from fairqueue.fq_limit_state n
+      from fairqueue.fq_limit_share n
       where n.limit_name = l.name
-      order by n.limit_name desc, n.row_version desc
+        and n.queue = ''
+      order by n.limit_name desc, n.queue desc, n.row_version desc
       limit 1
     ) newest
-    join fairqueue.fq_limit_state s on s.ctid = newest.row and s.row_version is not distinct from newest.row_version
+    join fairqueue.fq_limit_share s on s.ctid = newest.row and s.row_version is not distinct from newest.row_version
     for no key update of s skip locked
   ) held;
   if v_held < cardinality(p_limits) then
@@ -55,9 +56,10 @@ begin
       join fairqueue.fq_limit f on f.name = l.name
       cross join lateral (
         select s.rate_at
-        from fairqueue.fq_limit_state s
+        from fairqueue.fq_limit_share s
         where s.limit_name = f.name
-        order by s.limit_name desc, s.row_version desc
+          and s.queue = ''
+        order by s.limit_name desc, s.queue desc, s.row_version desc
         limit 1
       ) n
       cross join lateral (

@@ -117,7 +117,9 @@ begin
       and s.paused_at is null
       and not s.configured
       and s.current_concurrency = 0
-      and s.channel_id not in (select b.id from fairqueue.fq_busy_channels(v_queue) b(id))
+      and s.channel_id not in (
+        select b.channel_id from fairqueue.fq_busy_channels(v_queue, null::text[], null::integer, null::integer) b
+      )
       and not exists (select from fairqueue.fq_dead_letter d where d.channel_id = s.channel_id)
       and not exists (
         select

@@ -11,9 +11,7 @@
 -- Locks: none. Index: fq_channel_state_ready_ix, fq_channel_state_due_ix, and fq_channel_state_held_back_ix for those
 -- that are paused or at their limit; fq_channel_state_newest_ix, fq_signal_pkey, fq_lease_expires_ix,
 -- fq_message_lease_ix, fq_channel_queue_name_key. Errors: none.
-create function fairqueue.fq_busy_channels(
-  p_queue text, p_channels text[] default null, p_scan integer default null, p_count integer default null
-)
+create function fairqueue.fq_busy_channels(p_queue text, p_channels text[], p_scan integer, p_count integer)
 returns table (
   channel_id bigint, max_concurrency integer, rate_interval bigint, rate_burst integer, rate_at bigint, weight integer,
   paused_at bigint, last_dequeue_at bigint, backlog bigint, current_concurrency integer, head_dequeue_at bigint,

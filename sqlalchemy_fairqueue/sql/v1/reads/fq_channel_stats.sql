@@ -62,7 +62,7 @@ begin
     union all
     (
       select c.id, c.name
-      from fairqueue.fq_busy_channels(p_queue) b(id)
+      from fairqueue.fq_busy_channels(p_queue, null::text[], null::integer, null::integer) b(id)
       cross join lateral (
         select k.id, k.name
         from fairqueue.fq_channel k

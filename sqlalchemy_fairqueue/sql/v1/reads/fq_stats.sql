@@ -33,7 +33,7 @@ begin
   return query
   with busy as materialized (
     select k.channel_id, k.backlog, k.head_dequeue_at as head, k.changed
-    from fairqueue.fq_busy_channels(p_queue) k
+    from fairqueue.fq_busy_channels(p_queue, null::text[], null::integer, null::integer) k
   ),
   counted as materialized (
     select sum(b.backlog) as backlog, sum(
