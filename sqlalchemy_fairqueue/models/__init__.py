@@ -14,10 +14,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.models.base import FairqueueMixin
-from sqlalchemy_fairqueue.models.channels import ChannelMixin, ChannelStateMixin, ForgettingMixin
+from sqlalchemy_fairqueue.models.channels import ChannelMixin, ChannelStateMixin, RoundMixin
 from sqlalchemy_fairqueue.models.factory import Models, make_models
 from sqlalchemy_fairqueue.models.grants import GrantMixin, declare_grants
-from sqlalchemy_fairqueue.models.groups import GroupFoldMixin, GroupFollowupMixin, GroupMixin, GroupNoteMixin
+from sqlalchemy_fairqueue.models.groups import GroupFollowupMixin, GroupMixin, GroupNoteMixin
 from sqlalchemy_fairqueue.models.history import HistoryMixin, PrunedHistoryMixin
 from sqlalchemy_fairqueue.models.keys import KeyPeriodMixin
 from sqlalchemy_fairqueue.models.limits import LimitMixin, LimitShareMixin
@@ -45,11 +45,9 @@ if TYPE_CHECKING:
         ChannelState,
         DeadLetter,
         Epoch,
-        Forgetting,
         Gate,
         Grant,
         Group,
-        GroupFold,
         GroupFollowup,
         GroupNote,
         History,
@@ -66,6 +64,7 @@ if TYPE_CHECKING:
         QueueState,
         Result,
         ResultWait,
+        Round,
         Schedule,
         ScheduleSlot,
         Signal,
@@ -86,15 +85,11 @@ __all__ = [
     "Epoch",
     "EpochMixin",
     "FairqueueMixin",
-    "Forgetting",
-    "ForgettingMixin",
     "Gate",
     "GateMixin",
     "Grant",
     "GrantMixin",
     "Group",
-    "GroupFold",
-    "GroupFoldMixin",
     "GroupFollowup",
     "GroupFollowupMixin",
     "GroupMixin",
@@ -133,6 +128,8 @@ __all__ = [
     "ResultWaitMixin",
     "RoleGrant",
     "RoleName",
+    "Round",
+    "RoundMixin",
     "Schedule",
     "ScheduleMixin",
     "ScheduleSlot",

@@ -192,24 +192,24 @@ class ChannelStateMixin(FairqueueMixin):
         )
 
 
-class ForgettingMixin(FairqueueMixin):
-    """The round in which idle channels are forgotten, one row at most.
+class RoundMixin(FairqueueMixin):
+    """A duty of the housekeeping, whose lock lets one transaction do it at a time: 'fold', 'forget' or 'history'.
 
-    ``waiting`` are transactions that ran when the round began and may not have seen which channels it is about.
+    ``waiting`` are transactions that ran when the round in ``snapshot`` began.
     """
 
     __fairqueue_verbs__ = "housekeeping writes it, after queue.configure(session, forget_channels_after=...)"
-    __tablename__ = "fq_forgetting"
+    __tablename__ = "fq_round"
 
-    single: Mapped[int] = mapped_column(autoincrement=False, server_default=text("1"))
-    snapshot: Mapped[str] = mapped_column(Text)
-    waiting: Mapped[list[str]] = mapped_column(ARRAY(Text))
+    duty: Mapped[str] = mapped_column(Text(collation="C"))
+    snapshot: Mapped[str | None] = mapped_column(Text)
+    waiting: Mapped[list[str]] = mapped_column(ARRAY(Text), server_default=text("'{}'"))
 
     @declared_attr.directive
     def __table_args__(cls) -> tuple[Any, ...]:
         """Constraints under the names that the installation gives them."""
         return (
-            PrimaryKeyConstraint("single", name=conv("fq_forgetting_pkey")),
-            CheckConstraint("single = 1", name=conv("fq_forgetting_check")),
+            PrimaryKeyConstraint("duty", name=conv("fq_round_pkey")),
+            CheckConstraint("duty in ('fold', 'forget', 'history')", name=conv("fq_round_check")),
             {"schema": cls.__fairqueue_schema__},
         )

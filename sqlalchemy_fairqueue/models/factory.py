@@ -14,9 +14,9 @@ from weakref import WeakValueDictionary
 
 from sqlalchemy.orm import DeclarativeBase, registry
 
-from sqlalchemy_fairqueue.models.channels import ChannelMixin, ChannelStateMixin, ForgettingMixin
+from sqlalchemy_fairqueue.models.channels import ChannelMixin, ChannelStateMixin, RoundMixin
 from sqlalchemy_fairqueue.models.grants import GrantMixin
-from sqlalchemy_fairqueue.models.groups import GroupFoldMixin, GroupFollowupMixin, GroupMixin, GroupNoteMixin
+from sqlalchemy_fairqueue.models.groups import GroupFollowupMixin, GroupMixin, GroupNoteMixin
 from sqlalchemy_fairqueue.models.history import HistoryMixin, PrunedHistoryMixin
 from sqlalchemy_fairqueue.models.keys import KeyPeriodMixin
 from sqlalchemy_fairqueue.models.limits import LimitMixin, LimitShareMixin
@@ -55,11 +55,9 @@ class Models:
         ChannelState: See :class:`ChannelStateMixin`.
         DeadLetter: See :class:`DeadLetterMixin`.
         Epoch: See :class:`EpochMixin`.
-        Forgetting: See :class:`ForgettingMixin`.
         Gate: See :class:`GateMixin`.
         Grant: See :class:`GrantMixin`.
         Group: See :class:`GroupMixin`.
-        GroupFold: See :class:`GroupFoldMixin`.
         GroupFollowup: See :class:`GroupFollowupMixin`.
         GroupNote: See :class:`GroupNoteMixin`.
         History: See :class:`HistoryMixin`.
@@ -76,6 +74,7 @@ class Models:
         QueueState: See :class:`QueueStateMixin`.
         Result: See :class:`ResultMixin`.
         ResultWait: See :class:`ResultWaitMixin`.
+        Round: See :class:`RoundMixin`.
         Schedule: See :class:`ScheduleMixin`.
         ScheduleSlot: See :class:`ScheduleSlotMixin`.
         Signal: See :class:`SignalMixin`.
@@ -90,11 +89,9 @@ class Models:
     ChannelState: type[ChannelStateMixin]
     DeadLetter: type[DeadLetterMixin]
     Epoch: type[EpochMixin]
-    Forgetting: type[ForgettingMixin]
     Gate: type[GateMixin]
     Grant: type[GrantMixin]
     Group: type[GroupMixin]
-    GroupFold: type[GroupFoldMixin]
     GroupFollowup: type[GroupFollowupMixin]
     GroupNote: type[GroupNoteMixin]
     History: type[HistoryMixin]
@@ -111,6 +108,7 @@ class Models:
     QueueState: type[QueueStateMixin]
     Result: type[ResultMixin]
     ResultWait: type[ResultWaitMixin]
+    Round: type[RoundMixin]
     Schedule: type[ScheduleMixin]
     ScheduleSlot: type[ScheduleSlotMixin]
     Signal: type[SignalMixin]
@@ -123,11 +121,9 @@ _MIXINS: dict[str, type[Any]] = {
     "ChannelState": ChannelStateMixin,
     "DeadLetter": DeadLetterMixin,
     "Epoch": EpochMixin,
-    "Forgetting": ForgettingMixin,
     "Gate": GateMixin,
     "Grant": GrantMixin,
     "Group": GroupMixin,
-    "GroupFold": GroupFoldMixin,
     "GroupFollowup": GroupFollowupMixin,
     "GroupNote": GroupNoteMixin,
     "History": HistoryMixin,
@@ -144,6 +140,7 @@ _MIXINS: dict[str, type[Any]] = {
     "QueueState": QueueStateMixin,
     "Result": ResultMixin,
     "ResultWait": ResultWaitMixin,
+    "Round": RoundMixin,
     "Schedule": ScheduleMixin,
     "ScheduleSlot": ScheduleSlotMixin,
     "Signal": SignalMixin,

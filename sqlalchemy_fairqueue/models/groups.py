@@ -7,7 +7,7 @@ from datetime import datetime, timedelta  # noqa: TC003 - SQLAlchemy reads the a
 from typing import Any
 from uuid import UUID  # noqa: TC003 - SQLAlchemy reads the annotations
 
-from sqlalchemy import ARRAY, BigInteger, CheckConstraint, Index, LargeBinary, PrimaryKeyConstraint, Text, Uuid, text
+from sqlalchemy import BigInteger, Index, LargeBinary, PrimaryKeyConstraint, Text, Uuid, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column
 from sqlalchemy.sql.elements import conv
@@ -104,29 +104,5 @@ class GroupNoteMixin(FairqueueMixin):
         """Constraints under the names that the installation gives them."""
         return (
             PrimaryKeyConstraint("xid", "id", "group_id", name=conv("fq_group_note_pkey")),
-            {"schema": cls.__fairqueue_schema__},
-        )
-
-
-class GroupFoldMixin(FairqueueMixin):
-    """The one row whose lock lets a worker fold notes.
-
-    Those of transactions before ``floor_xid`` are folded, but for those of ``open_xids``, which were open at the last
-    fold.
-    """
-
-    __fairqueue_verbs__ = _VERBS
-    __tablename__ = "fq_group_fold"
-
-    single: Mapped[int] = mapped_column(autoincrement=False, server_default=text("1"))
-    floor_xid: Mapped[int] = mapped_column(Xid8)
-    open_xids: Mapped[list[int]] = mapped_column(ARRAY(BigInteger), server_default=text("'{}'"))
-
-    @declared_attr.directive
-    def __table_args__(cls) -> tuple[Any, ...]:
-        """Constraints under the names that the installation gives them."""
-        return (
-            PrimaryKeyConstraint("single", name=conv("fq_group_fold_pkey")),
-            CheckConstraint("single = 1", name=conv("fq_group_fold_check")),
             {"schema": cls.__fairqueue_schema__},
         )

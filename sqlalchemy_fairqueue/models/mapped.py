@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from sqlalchemy.orm import DeclarativeBase
 
-from sqlalchemy_fairqueue.models.channels import ChannelMixin, ChannelStateMixin, ForgettingMixin
+from sqlalchemy_fairqueue.models.channels import ChannelMixin, ChannelStateMixin, RoundMixin
 from sqlalchemy_fairqueue.models.grants import GrantMixin
-from sqlalchemy_fairqueue.models.groups import GroupFoldMixin, GroupFollowupMixin, GroupMixin, GroupNoteMixin
+from sqlalchemy_fairqueue.models.groups import GroupFollowupMixin, GroupMixin, GroupNoteMixin
 from sqlalchemy_fairqueue.models.history import HistoryMixin, PrunedHistoryMixin
 from sqlalchemy_fairqueue.models.keys import KeyPeriodMixin
 from sqlalchemy_fairqueue.models.limits import LimitMixin, LimitShareMixin
@@ -42,10 +42,6 @@ class QueueConfig(QueueConfigMixin, _Base):
         ...     print(session.get(QueueConfig, queue.name).max_concurrency)
         20
     """
-
-
-class Forgetting(ForgettingMixin, _Base):
-    """The round in which idle channels are forgotten, in the connection's default schema."""
 
 
 class Gate(GateMixin, _Base):
@@ -187,10 +183,6 @@ class GroupNote(GroupNoteMixin, _Base):
     """A note about members of a group, in the connection's default schema."""
 
 
-class GroupFold(GroupFoldMixin, _Base):
-    """The row that a worker locks to fold notes, in the connection's default schema."""
-
-
 class KeyPeriod(KeyPeriodMixin, _Base):
     """A key that stays taken for a period, in the connection's default schema.
 
@@ -266,6 +258,10 @@ class PrunedHistory(PrunedHistoryMixin, _Base):
         ...     print(session.scalars(select(PrunedHistory.finished_until)).all())
         []
     """
+
+
+class Round(RoundMixin, _Base):
+    """A duty of the housekeeping, in the connection's default schema."""
 
 
 class Schedule(ScheduleMixin, _Base):

@@ -136,7 +136,9 @@ class GateMixin(FairqueueMixin):
         """Constraints under the names that the installation gives them."""
         return (
             PrimaryKeyConstraint("queue", "part", name=conv("fq_gate_pkey")),
-            CheckConstraint("octet_length(queue) <= 512 and part between -1 and 63", name=conv("fq_gate_check")),
+            CheckConstraint(
+                "octet_length(queue) between 1 and 512 and part between -1 and 63", name=conv("fq_gate_check")
+            ),
             {"schema": cls.__fairqueue_schema__},
         )
 

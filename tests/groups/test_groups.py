@@ -62,7 +62,7 @@ def test_the_floor_of_another_server_hides_no_end(engine: Engine, database: Data
     group = make(1, 2)
     fold(database)
     # a row that this server has written, with an id that it has not reached
-    database.execute("update fq_group_fold set floor_xid = (pg_current_xact_id()::text::bigint + 20)::text::xid8")
+    database.execute("update fq_round set snapshot = pg_current_xact_id()::text::bigint + 20 where duty = 'fold'")
     queue.complete(engine, queue.dequeue(engine, limit=2))
     for _ in range(20):
         database.execute("select pg_current_xact_id()")

@@ -44,7 +44,6 @@ _TABLES = {
             "overridden": ("array_fill('x'::text, array[101])",),
         },
     ),
-    "fq_forgetting": Table({"snapshot": "'1:1:'", "waiting": "'{}'"}, {"single": ("0", "2")}),
     "fq_gate": Table({"queue": "'q'", "part": "0"}, {"queue": (_LONG,), "part": ("-2", "64")}),
     "fq_limit": Table({"name": "'shared'"}, _POLICY | {"name": ("''", _LONG)}),
     "fq_limit_share": Table(
@@ -83,6 +82,7 @@ _TABLES = {
             "dead_letter_retention_by_kind": ("'[]'",),
         },
     ),
+    "fq_round": Table({"duty": "'fold'"}, {"duty": ("''", "'other'")}),
     "fq_schedule_slot": Table(
         {"schedule_id": "1", "slot_at": "0", "ran_at": "0"},
         {"message_id": ("0",), "slot_at": ("-1", _LATER), "ran_at": ("-1", _LATER)},

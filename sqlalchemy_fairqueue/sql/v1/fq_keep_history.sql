@@ -49,21 +49,21 @@ begin
   join pg_namespace n on n.oid = c.relnamespace
   where t.oid = pg_typeof(null::fairqueue.fq_history);
   begin
-    insert into fairqueue.fq_gate (queue, part)
-    select '', 0
+    insert into fairqueue.fq_round (duty)
+    select 'history'
     where not exists (
       select
-      from fairqueue.fq_gate g
-      where g.queue = ''
+      from fairqueue.fq_round r
+      where r.duty = 'history'
     )
-    on conflict (queue, part) do nothing;
+    on conflict (duty) do nothing;
   exception
     when lock_not_available then
       return;
   end;
   perform
-  from fairqueue.fq_gate g
-  where g.queue = ''
+  from fairqueue.fq_round r
+  where r.duty = 'history'
   for update skip locked;
   if not found then
     return;
