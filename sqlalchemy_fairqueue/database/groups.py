@@ -89,8 +89,9 @@ def join_group(target: Target, group_id: UUID, added: int, by: Token | None = No
 def group_status(connection: Connection, target: Target, group_id: UUID) -> GroupStatus | None:
     """Return the counts of a group; None if there is no such group."""
     doing = f"read group {group_id}"
-    rows = target.read(connection, "fq_group_status", doing, group_id=str(group_id))
-    return _status(group_id, **rows[0]) if rows else None
+    page = {"open": None, "before_at": None, "before_id": None, "limit": 1}
+    rows = target.read(connection, "fq_groups", doing, group_id=str(group_id), **page)
+    return _status(**rows[0]) if rows else None
 
 
 def groups(
@@ -109,6 +110,7 @@ def groups(
         connection,
         "fq_groups",
         f"list the groups of queue {target.queue!r}",
+        group_id=None,
         open=is_open,
         before_at=None if before is None else instant_microseconds(before.created_at),
         before_id=None if before is None else str(before.id),

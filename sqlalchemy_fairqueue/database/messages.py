@@ -422,22 +422,15 @@ def results(connection: Connection, target: Target, message_ids: Sequence[int]) 
     return [FoundResult(**{name: row[name] for name in row if name != "message_id"}) for row in rows]
 
 
-def begin_result_wait(connection: Connection, target: Target, message_id: int, waiter: UUID, wait: timedelta) -> None:
-    """Register that somebody waits for so long for what becomes of a message. The caller commits."""
+def wait_for_result(connection: Connection, target: Target, message_id: int, waiter: UUID, wait: timedelta) -> None:
+    """Register that somebody waits for so long for what becomes of a message, with 0 no more. The caller commits."""
     target.call(
-        "fq_begin_result_wait",
+        "fq_wait_for_result",
         f"wait for the result of message {message_id}",
         message_id=message_id,
         waiter=str(waiter),
         wait=microseconds(wait),
     ).rows(connection)
-
-
-def end_result_wait(connection: Connection, target: Target, message_id: int, waiter: UUID) -> None:
-    """Somebody waits no more."""
-    doing = f"stop waiting for the result of message {message_id}"
-    parameters = {"message_id": message_id, "waiter": str(waiter)}
-    target.call("fq_end_result_wait", doing, **parameters).rows(connection)
 
 
 def wake_results(connection: Connection, target: Target, message_ids: Sequence[int]) -> Call | None:

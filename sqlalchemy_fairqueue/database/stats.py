@@ -156,21 +156,20 @@ def contention_by_queue(
 ) -> dict[str, Contention]:
     """Return the same for queues, by one statement."""
     doing = f"read the contention of {named(queues)}"
-    found = read_by_queue(connection, schema, "fq_contention", doing, queues, limit=limit)
+    bounds = dict.fromkeys(("channels", "scan", "count"))
+    found = read_by_queue(connection, schema, "fq_contention", doing, queues, limit=limit, **bounds)
     return {queue: _contention(queue, rows) for queue, rows in found.items()}
 
 
 def _contention(queue: str, rows: Sequence[Row]) -> Contention:
-    whole: Row = rows[0] if rows else dict.fromkeys(("waiting", "rivals", "rival_weight", "messages_out"), 0)
+    whole = rows[0]
     return Contention(
         queue=queue,
-        channels=tuple(map(_demand, rows)),
-        waiting=whole["waiting"],
-        rivals=whole["rivals"],
-        rival_weight=whole["rival_weight"],
+        channels=tuple(_demand(row) for row in rows if row["channel"] is not None),
+        waits=tuple(duration(max(0, wait)) for wait in whole["waits"] if wait is not None),
         leased=whole["messages_out"],
-        waits=tuple(duration(max(0, wait)) for wait in whole.get("waits", ()) if wait is not None),
-        served_cost=whole.get("queue_cost"),
+        served_cost=whole["queue_cost"],
+        **{name: whole[name] for name in ("waiting", "rivals", "rival_weight")},
     )
 
 
@@ -199,7 +198,7 @@ def competition(
     """
     rows = target.read(
         connection,
-        "fq_channel_contention",
+        "fq_contention",
         f"read what channels of queue {target.queue!r} compete with",
         channels=list(channels),
         limit=rivals,
@@ -215,26 +214,16 @@ def competition(
         rate_allows_at=whole["queue_rate_allows_at"],
         consumers=int(whole["consumers"]),
     )
+    demands = [_demand(row) for row in rows if row["channel"] is not None]
+    holding = (one for one in demands if one.leased)
     found = Competition(
         queue=target.queue,
-        channels=tuple(_competitor(row) for row in rows if not row["own"]),
+        channels=tuple(sorted(holding, key=lambda one: (-one.leased, one.channel))[:rivals]),
         rival_weight=whole["rival_weight"],
         leased=whole["messages_out"],
         served_cost=whole["queue_cost"],
     )
-    return capacity, found, [_competitor(row) for row in rows if row["own"] and row["channel"] is not None]
-
-
-def _competitor(row: Row) -> ChannelDemand:
-    # The columns of a channel that has just been deleted are null.
-    known = {"weight": 1, "current_concurrency": 0, "rate_interval": 0, "channel": "", "backlog": 0}
-    given = row | {name: value for name, value in known.items() if row[name] is None}
-    if not row["own"]:
-        # What waits in it was not looked at.
-        given |= {"backlog": 0, "oldest_ready_at": None}
-    is_ready = given["oldest_ready_at"] is not None
-    backlog = given["backlog"]
-    return _demand(given | {"ready": backlog if is_ready else 0, "scheduled": 0 if is_ready else backlog})
+    return capacity, found, [one for one in demands if one.channel in channels]
 
 
 def consumers(connection: Connection, target: Target, *, limit: int) -> list[ConsumerInfo]:
@@ -245,26 +234,20 @@ def consumers(connection: Connection, target: Target, *, limit: int) -> list[Con
 def consumers_by_queue(
     connection: Connection, schema: str | None, queues: Sequence[str], *, limit: int
 ) -> dict[str, list[ConsumerInfo]]:
-    """Return the same for queues, by two statements."""
+    """Return the same for queues, by one statement."""
     doing = f"read the consumers of {named(queues)}"
     found = read_by_queue(connection, schema, "fq_consumers", doing, queues, limit=limit)
-    requests = asked_to_stop(connection, schema, [queue for queue in queues if found[queue]])
-    return {
-        queue: [_asked(ConsumerInfo(queue=queue, **row), requests.get((queue, row["consumer"]))) for row in rows]
-        for queue, rows in found.items()
-    }
+    return {queue: [_asked(ConsumerInfo(queue=queue, **row)) for row in rows] for queue, rows in found.items()}
 
 
-def _asked(consumer: ConsumerInfo, request: StopRequest | None) -> ConsumerInfo:
-    """Add a request to stop to a consumer, unless it took or awaited work since, as no stopping worker does."""
-    if request is None:
+def _asked(consumer: ConsumerInfo) -> ConsumerInfo:
+    """Drop a request to stop if the consumer took or awaited work since, as no stopping worker does."""
+    if consumer.stop_requested_at is None:
         return consumer
-    heard_at = request.requested_at + HEARD
+    heard_at = consumer.stop_requested_at + HEARD
     took = consumer.delivered_at is not None and consumer.delivered_at > heard_at
     waits = consumer.waiting_until is not None and consumer.waiting_until > heard_at + LONGEST_WAIT
-    if took or waits:
-        return consumer
-    return replace(consumer, stop_requested_at=request.requested_at, stop_requested_by=request.requested_by)
+    return replace(consumer, stop_requested_at=None, stop_requested_by=None) if took or waits else consumer
 
 
 def request_stop(connection: Connection, target: Target, consumer: str, by: str | None) -> bool:
@@ -280,14 +263,3 @@ def stop_requests(
     doing = f"look for requests to {consumer!r} to stop"
     rows = read(connection, schema, "fq_stop_requests", doing, queues=list(queues), consumer=consumer)
     return [StopRequest(**row) for row in rows]
-
-
-def asked_to_stop(
-    connection: Connection, schema: str | None, queues: Sequence[str]
-) -> dict[tuple[str, str], StopRequest]:
-    """Return the requests of the last hour to consumers of queues, by the queue's and the consumer's name."""
-    if not queues:
-        return {}
-    doing = f"read the requests to consumers of {named(queues)} to stop"
-    found = read_by_queue(connection, schema, "fq_asked_to_stop", doing, queues)
-    return {(queue, row.pop("consumer")): StopRequest(queue, **row) for queue, rows in found.items() for row in rows}

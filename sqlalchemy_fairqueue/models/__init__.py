@@ -33,18 +33,16 @@ from sqlalchemy_fairqueue.models.base import FairqueueMixin, ReadOnlyModel
 from sqlalchemy_fairqueue.models.factory import DefaultBase, Models, declare_grants, default_models, make_models
 from sqlalchemy_fairqueue.models.functions import (
     EpochMixin,
-    ForgettingMixin,
     GateMixin,
     GrantMixin,
-    GroupFoldMixin,
     GroupFollowupMixin,
     GroupNoteMixin,
     LimitShareMixin,
-    LimitStateMixin,
     LoadMixin,
     PromotionMixin,
     QueueStateMixin,
     ResultWaitMixin,
+    RoundMixin,
     ScheduleSlotMixin,
     SignalMixin,
     StopRequestMixin,
@@ -69,18 +67,16 @@ if TYPE_CHECKING:
     Result = ResultMixin
     Schedule = ScheduleMixin
     Epoch: type[Any]
-    Forgetting: type[Any]
     Gate: type[Any]
     Grant: type[Any]
-    GroupFold: type[Any]
     GroupFollowup: type[Any]
     GroupNote: type[Any]
     LimitShare: type[Any]
-    LimitState: type[Any]
     Load: type[Any]
     Promotion: type[Any]
     QueueState: type[Any]
     ResultWait: type[Any]
+    Round: type[Any]
     ScheduleSlot: type[Any]
     Signal: type[Any]
     StopRequest: type[Any]
@@ -89,15 +85,15 @@ metadata = DefaultBase.metadata
 
 __all__ = [
     "Channel", "ChannelMixin", "ChannelPlan", "ChannelPlanMixin", "ChannelState", "ChannelStateMixin", "DeadLetter",
-    "DeadLetterMixin", "Duration", "Epoch", "EpochMixin", "FairqueueMixin", "Forgetting", "ForgettingMixin", "Gate",
-    "GateMixin", "Grant", "GrantMixin", "Group", "GroupFold", "GroupFoldMixin", "GroupFollowup", "GroupFollowupMixin",
-    "GroupMixin", "GroupNote", "GroupNoteMixin", "History", "HistoryMixin", "Instant", "KeyPeriod", "KeyPeriodMixin",
-    "Lease", "LeaseMixin", "Limit", "LimitMixin", "LimitShare", "LimitShareMixin", "LimitState", "LimitStateMixin",
-    "Load", "LoadMixin", "Message", "MessageMixin", "Models", "Plan", "PlanMixin", "Promotion", "PromotionMixin",
-    "PrunedHistory", "PrunedHistoryMixin", "QueueConfig", "QueueConfigMixin", "QueueState", "QueueStateMixin",
-    "ReadOnlyModel", "Result", "ResultMixin", "ResultWait", "ResultWaitMixin", "RoleGrant", "RoleName", "Schedule",
-    "ScheduleMixin", "ScheduleSlot", "ScheduleSlotMixin", "Signal", "SignalMixin", "StopRequest", "StopRequestMixin",
-    "Xid8", "declare_grants", "interval", "make_models", "metadata", "timestamp",
+    "DeadLetterMixin", "Duration", "Epoch", "EpochMixin", "FairqueueMixin", "Gate", "GateMixin", "Grant",
+    "GrantMixin", "Group", "GroupFollowup", "GroupFollowupMixin", "GroupMixin", "GroupNote", "GroupNoteMixin",
+    "History", "HistoryMixin", "Instant", "KeyPeriod", "KeyPeriodMixin", "Lease", "LeaseMixin", "Limit", "LimitMixin",
+    "LimitShare", "LimitShareMixin", "Load", "LoadMixin", "Message", "MessageMixin", "Models", "Plan", "PlanMixin",
+    "Promotion", "PromotionMixin", "PrunedHistory", "PrunedHistoryMixin", "QueueConfig", "QueueConfigMixin",
+    "QueueState", "QueueStateMixin", "ReadOnlyModel", "Result", "ResultMixin", "ResultWait", "ResultWaitMixin",
+    "RoleGrant", "RoleName", "Round", "RoundMixin", "Schedule", "ScheduleMixin", "ScheduleSlot", "ScheduleSlotMixin",
+    "Signal", "SignalMixin", "StopRequest", "StopRequestMixin", "Xid8", "declare_grants", "interval", "make_models",
+    "metadata", "timestamp",
 ]  # fmt: skip
 
 

@@ -40,11 +40,9 @@ class Models:
         ChannelState: See :class:`ChannelStateMixin`.
         DeadLetter: See :class:`DeadLetterMixin`.
         Epoch: See :class:`EpochMixin`.
-        Forgetting: See :class:`ForgettingMixin`.
         Gate: See :class:`GateMixin`.
         Grant: See :class:`GrantMixin`.
         Group: See :class:`GroupMixin`.
-        GroupFold: See :class:`GroupFoldMixin`.
         GroupFollowup: See :class:`GroupFollowupMixin`.
         GroupNote: See :class:`GroupNoteMixin`.
         History: See :class:`HistoryMixin`.
@@ -52,7 +50,6 @@ class Models:
         Lease: See :class:`LeaseMixin`.
         Limit: See :class:`LimitMixin`.
         LimitShare: See :class:`LimitShareMixin`.
-        LimitState: See :class:`LimitStateMixin`.
         Load: See :class:`LoadMixin`.
         Message: See :class:`MessageMixin`.
         Plan: See :class:`PlanMixin`.
@@ -62,6 +59,7 @@ class Models:
         QueueState: See :class:`QueueStateMixin`.
         Result: See :class:`ResultMixin`.
         ResultWait: See :class:`ResultWaitMixin`.
+        Round: See :class:`RoundMixin`.
         Schedule: See :class:`ScheduleMixin`.
         ScheduleSlot: See :class:`ScheduleSlotMixin`.
         Signal: See :class:`SignalMixin`.
@@ -76,11 +74,9 @@ class Models:
     ChannelState: type[applications.ChannelStateMixin]
     DeadLetter: type[applications.DeadLetterMixin]
     Epoch: type[Any]
-    Forgetting: type[Any]
     Gate: type[Any]
     Grant: type[Any]
     Group: type[applications.GroupMixin]
-    GroupFold: type[Any]
     GroupFollowup: type[Any]
     GroupNote: type[Any]
     History: type[applications.HistoryMixin]
@@ -88,7 +84,6 @@ class Models:
     Lease: type[applications.LeaseMixin]
     Limit: type[applications.LimitMixin]
     LimitShare: type[Any]
-    LimitState: type[Any]
     Load: type[Any]
     Message: type[applications.MessageMixin]
     Plan: type[applications.PlanMixin]
@@ -98,6 +93,7 @@ class Models:
     QueueState: type[Any]
     Result: type[applications.ResultMixin]
     ResultWait: type[Any]
+    Round: type[Any]
     Schedule: type[applications.ScheduleMixin]
     ScheduleSlot: type[Any]
     Signal: type[Any]

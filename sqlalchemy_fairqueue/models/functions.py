@@ -48,14 +48,6 @@ class QueueStateMixin(FairqueueMixin):
         queue_config: Mapped[Any]
 
 
-@of_table("fq_forgetting", "housekeeping writes it, after queue.configure(session, forget_channels_after=...)")
-class ForgettingMixin(FairqueueMixin):
-    """The round in which idle channels are forgotten, one row at most.
-
-    ``waiting`` are transactions that ran when the round began and may not have seen which channels it is about.
-    """
-
-
 @of_table(
     "fq_promotion",
     "queue.enqueue(session, ..., priority=..., at=...) and a retry with a delay make it",
@@ -82,16 +74,6 @@ class SignalMixin(FairqueueMixin):
 
 
 @of_table(
-    "fq_limit_state", "the dispatcher writes it; use queue.limits.configure(session, name, ...)", key=("limit_name",)
-)
-class LimitStateMixin(FairqueueMixin):
-    """The draws of the queues of a shared limit.
-
-    One row a limit is the key; the table has no unique index, by design.
-    """
-
-
-@of_table(
     "fq_limit_share",
     "the dispatcher writes it; use queue.limits.configure(session, name, ...)",
     key=("limit_name", "queue"),
@@ -113,15 +95,6 @@ class GroupNoteMixin(FairqueueMixin):
     """A note of a transaction that added members to a group or ended one, until a worker folds it.
 
     ``id`` is the message that ended, and 0 where members were added.
-    """
-
-
-@of_table("fq_group_fold", "queue.group makes groups, and workers finish them")
-class GroupFoldMixin(FairqueueMixin):
-    """The one row whose lock lets a worker fold notes.
-
-    Those of transactions before ``floor_xid`` are folded, but for those of ``open_xids``, which were open at the last
-    fold.
     """
 
 
@@ -182,4 +155,12 @@ class StopRequestMixin(FairqueueMixin):
         >>> with Session(engine) as session:
         ...     print(len(session.scalars(select(StopRequest).where(StopRequest.queue == queue.name)).all()))
         1
+    """
+
+
+@of_table("fq_round", "workers of the queue write it in their housekeeping", key=("duty",))
+class RoundMixin(FairqueueMixin):
+    """A duty of the housekeeping, whose lock lets one transaction do it at a time: 'fold', 'forget' or 'history'.
+
+    ``waiting`` are transactions that ran when the round in ``snapshot`` began.
     """

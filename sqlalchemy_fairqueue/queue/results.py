@@ -313,7 +313,7 @@ class _Wait:
             # First: a task may be cancelled when the database has registered it.
             self.is_registered = True
             try:
-                database.begin_result_wait(connection, self._target, self._asked.message_id, self._waiter, _REGISTERED)
+                database.wait_for_result(connection, self._target, self._asked.message_id, self._waiter, _REGISTERED)
                 connection.commit()
             except DBAPIError as error:
                 if sqlstate_of(error) != _READ_ONLY:
@@ -337,7 +337,7 @@ class _Wait:
 
     def unregister(self, connection: Connection) -> None:
         """End the wait: nobody needs to notify any more."""
-        database.end_result_wait(connection, self._target, self._asked.message_id, self._waiter)
+        database.wait_for_result(connection, self._target, self._asked.message_id, self._waiter, timedelta(0))
 
     def end(self) -> None:
         """Be woken no more."""

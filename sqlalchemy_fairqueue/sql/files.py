@@ -33,6 +33,8 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 set enable_material = off
 set jit = off"""
+# In a statement of PL/pgSQL, a name that is one of a column and of a result or a variable too is the column's.
+_COLUMNS_FIRST = "\n#variable_conflict use_column"
 # Of a parameter or a column: whether it comes out, its name without p_, its type.
 _ARGUMENT = re.compile(r"(?:^|,)\s*(out )?(?:p_)?(\w+) ([^,()]+?)(?= default |,|$)")
 _SIGNATURE = re.compile(
@@ -81,7 +83,7 @@ def functions(version: int) -> Mapping[str, str]:
     """Return the ``create function`` statements of a version by name, with the literal qualifier ``fairqueue.``.
 
     Functions that roles and triggers call get the pinned settings, unless their files name a search path and what
-    else they need; what they call runs with theirs.
+    else they need; what they call runs with theirs. Names of columns come before those of variables in all of them.
 
     Raises:
         ValueError: The version is not known.
@@ -187,11 +189,13 @@ def checked_version(version: int) -> int:
 
 def _with_settings(text: str) -> str:
     header, start, body = text.partition("\nas $$")
+    if "\nlanguage plpgsql" in header and not body.startswith(_COLUMNS_FIRST):
+        start += _COLUMNS_FIRST
     called_from_outside = "\nsecurity definer" in header or "\nreturns trigger" in header
-    if not called_from_outside or "\nset search_path" in header:
-        return text
-    signature, more, own = header.partition("\nset ")
-    return signature + _SETTINGS + more + own + start + body
+    if called_from_outside and "\nset search_path" not in header:
+        signature, more, own = header.partition("\nset ")
+        header = signature + _SETTINGS + more + own
+    return header + start + body
 
 
 @cache

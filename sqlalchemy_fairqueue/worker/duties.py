@@ -9,12 +9,10 @@ from __future__ import annotations
 import random
 import threading
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.database.calls import call
 from sqlalchemy_fairqueue.texts import logged
-from sqlalchemy_fairqueue.times import microseconds
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
 from sqlalchemy_fairqueue.worker.telemetry import log
 from sqlalchemy_fairqueue.worker.timings import Backoff
@@ -23,7 +21,6 @@ from sqlalchemy_fairqueue.worker.wakeups import WakeEvent
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sqlalchemy_fairqueue.database import Call
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
@@ -196,8 +193,6 @@ class Housekeeping:
             tasks = (
                 self._keep_history,
                 self._prune_dead_letters,
-                self._prune_slots,
-                self._prune_groups,
                 self._prune_expired,
                 self._forget_channels,
             )
@@ -236,11 +231,11 @@ class Housekeeping:
                     extra={"worker": self._name},
                 )
 
-    def _prune_slots(self, connection: DedicatedConnection, schema: str | None) -> None:
-        age = microseconds(timedelta(seconds=self._options.timings.slots_kept))
-        deleted = most = self._most
-        while deleted == most and not self._stopping:
-            prune = call(schema, "fq_prune_slots", "prune the slots of schedules", age=age, limit=most)
+    def _prune_expired(self, connection: DedicatedConnection, schema: str | None) -> None:
+        """Delete keys, results, groups, slots and what else is over, a bounded number of rows in a transaction."""
+        deleted = self._most
+        while deleted == self._most and not self._stopping:
+            prune = call(schema, "fq_prune_expired", "prune what has expired", limit=self._most)
             [(deleted, schedules)] = connection.run(prune.rows)
             for schedule in schedules:
                 log.info(
@@ -249,19 +244,6 @@ class Housekeeping:
                     schedule,
                     extra={"worker": self._name},
                 )
-
-    def _prune_groups(self, connection: DedicatedConnection, schema: str | None) -> None:
-        age, most = microseconds(timedelta(seconds=self._options.timings.groups_kept)), self._most
-        self._prune(connection, call(schema, "fq_prune_groups", "prune finished groups", age=age, limit=most))
-
-    def _prune_expired(self, connection: DedicatedConnection, schema: str | None) -> None:
-        """Delete keys, results, waits for results and requests to stop whose time is over."""
-        self._prune(connection, call(schema, "fq_prune_expired", "prune what has expired", limit=self._most))
-
-    def _prune(self, connection: DedicatedConnection, delete: Call) -> None:
-        """Delete as long as there is something left, a bounded number of rows in a transaction."""
-        while not self._stopping and connection.run(delete.value) == self._most:
-            pass
 
     def _forget_channels(self, connection: DedicatedConnection, schema: str | None) -> None:
         """Delete the channels that were marked before, if the transactions of then have ended, and mark others."""

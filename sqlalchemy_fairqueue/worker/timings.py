@@ -32,16 +32,14 @@ class Timings:
         housekeeping_first: The first housekeeping comes within so long.
         housekeeping_every: Time between two rounds of housekeeping, give or take half of it.
         history_days: Housekeeping makes the partitions of so many days ahead.
-        pruned_at_once: Housekeeping deletes so many dead letters of a queue in a transaction.
+        pruned_at_once: Housekeeping deletes so many rows of a kind, or dead letters of a queue, in a transaction.
         schedules_every: Time between two polls for schedules that are due, where none is known to be due sooner.
         schedules_at_once: Most schedules of a queue that one poll finds.
         slots_at_once: Most slots of a schedule that are run in one transaction.
         schedule_again: A schedule that could not be run is tried again after so long.
-        slots_kept: The records of slots are kept for so long, and so are schedules that vanished from the code.
         groups_every: Time between two polls for groups that may be finished.
         notes_at_once: Most notes of groups that one statement folds.
         groups_at_once: Most groups that one statement finishes.
-        groups_kept: Finished groups are kept for so long.
         stop_requests_every: Time between two polls for requests of operators to stop.
         forgotten_at_once: Housekeeping reads, or deletes, so many channels in a transaction.
         unanswered_after: Time from a dequeue without an answer to the first lookup of what it took: the database may
@@ -92,11 +90,9 @@ class Timings:
     schedules_at_once: int = 500
     slots_at_once: int = 100
     schedule_again: float = 60.0
-    slots_kept: float = 7 * 86_400.0
     groups_every: float = 1.0
     notes_at_once: int = 10_000
     groups_at_once: int = 100
-    groups_kept: float = 7 * 86_400.0
     stop_requests_every: float = 2.0
     forgotten_at_once: int = 1_000
     unanswered_after: float = 2.0

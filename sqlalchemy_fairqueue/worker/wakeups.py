@@ -12,7 +12,6 @@ import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.database.calls import call
 from sqlalchemy_fairqueue.times import microseconds
 
 if TYPE_CHECKING:
@@ -141,7 +140,7 @@ class WaitRegistration:
         seconds = 2 * self._interval + self._margin
 
         begin = queue.target.call(
-            "fq_begin_wait",
+            "fq_wait",
             f"wait for queue {queue.target.queue!r}",
             consumer=queue.consumer.name,
             lease_id=queue.waiting_lease,
@@ -176,7 +175,7 @@ class WaitRegistration:
     def _take_back(self, queue: ServedQueue) -> None:
         queue.polls.wait_ended(self._clock())
         doing = f"stop waiting for queue {queue.target.queue!r}"
-        end = call(queue.target.schema, "fq_end_wait", doing, lease_id=queue.waiting_lease)
+        end = queue.target.call("fq_wait", doing, consumer=queue.consumer.name, lease_id=queue.waiting_lease, wait=0)
 
         def work(connection: Connection) -> None:
             end.rows(connection)

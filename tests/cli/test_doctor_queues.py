@@ -83,7 +83,7 @@ def test_waits_without_a_listener(  # noqa: PLR0917 - fixtures and cases
     """
     monkeypatch.setattr("sqlalchemy_fairqueue.cli.doctor.samples.sleep", lambda _seconds: None)
     assert levels(findings("waits")) == ["ok"]
-    database.execute("select fq_begin_wait('documents', :consumer, null, 3600000000)", consumer=consumer)
+    database.execute("select fq_wait('documents', :consumer, null, 3600000000)", consumer=consumer)
     engine = create_engine(database.url, poolclass=NullPool, connect_args={"application_name": listener})
     with engine.connect() as connection:
         connection.exec_driver_sql(statement)

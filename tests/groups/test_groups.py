@@ -62,7 +62,7 @@ def test_the_floor_of_another_server_hides_no_end(engine: Engine, database: Data
     group = make(1, 2)
     fold(database)
     # a row that this server has written, with an id that it has not reached
-    database.execute("update fq_group_fold set floor_xid = (pg_current_xact_id()::text::bigint + 20)::text::xid8")
+    database.execute("update fq_round set snapshot = pg_current_xact_id()::text::bigint + 20 where duty = 'fold'")
     queue.complete(engine, queue.dequeue(engine, limit=2))
     for _ in range(20):
         database.execute("select pg_current_xact_id()")
@@ -205,9 +205,9 @@ def test_groups_are_listed_and_pruned(
     assert [one.id for one in queue.groups.list(engine, is_open=False)] == ids[:1]
     page = queue.groups.list(engine, limit=2)
     assert [one.id for one in queue.groups.list(engine, before=page[-1])] == ids[:1]
-    assert database.value("select fq_prune_groups(10000000, 100)") == 0
+    assert database.value("select deleted from fq_prune_expired(100)") == 0
     clock.advance(timedelta(days=8))
-    assert database.value("select fq_prune_groups(604800000000, 100)") == 1
+    assert database.value("select deleted from fq_prune_expired(100)") == 1
     assert [one.id for one in queue.groups.list(engine)] == ids[:0:-1]
 
 

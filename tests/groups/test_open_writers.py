@@ -17,7 +17,7 @@ pytestmark = pytest.mark.installed
 CALLS = (
     "select fq_groups_due()",
     "select * from fq_fold_groups(10000, 100, false)",
-    "select * from fq_group_status('documents', (select group_id from fq_group order by group_id limit 1))",
+    "select * from fq_groups('documents', (select min(group_id::text)::uuid from fq_group), null, null, null, 1)",
 )
 
 

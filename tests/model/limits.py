@@ -28,7 +28,7 @@ class LimitsMachine(FairQueueMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world.rows("truncate fq_limit, fq_limit_state, fq_limit_share")
+        self.world.rows("truncate fq_limit, fq_limit_share")
         self.shared_most: int | None = None
         self.drawn = Drawn()
         self.rival = self.world.queue("rival")
@@ -109,8 +109,9 @@ class LimitsMachine(FairQueueMachine):
         if not self.books.limits.shared:
             return SharedRoom()
         [[rate_at, rival_out, waits_until]] = self.world.rows(
-            "select s.rate_at, coalesce(q.current_concurrency, 0), m.contends_until from fq_limit_state s "
-            "join fq_limit_share m on m.queue = 'rival' left join fq_queue_state q on q.queue = 'rival'"
+            "select s.rate_at, coalesce(q.current_concurrency, 0), m.contends_until from fq_limit_share s "
+            "join fq_limit_share m on m.queue = 'rival' left join fq_queue_state q on q.queue = 'rival' "
+            "where s.queue = ''"
         )
         free = None if self.shared_most is None else max(0, self.shared_most - rival_out - self.books.slots_of_queue())
         return SharedRoom(free, RateCell(self.drawn.cell.rate, rate_at), contended=waits_until > self.world.now())

@@ -36,7 +36,6 @@ _VALUES = {
 _OF_QUEUES = "queue in ('{queue}', '{other}')"
 _TABLES = {
     "fq_message": "channel_id in (select id from fq_channel where queue in ('{queue}', '{other}'))",
-    "fq_limit_state": "limit_name = '{queue}'",
     "fq_limit_share": "limit_name = '{queue}'",
 } | dict.fromkeys(
     ("fq_signal", "fq_lease", "fq_promotion", "fq_channel_state", "fq_queue_state", "fq_key_period"), _OF_QUEUES

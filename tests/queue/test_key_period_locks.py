@@ -265,7 +265,7 @@ def test_housekeeping_waits_for_none(engine: Engine, connect: Connect, waits: Wa
 
     def prune(rival: Engine) -> int:
         with rival.begin() as connection:
-            return int(connection.exec_driver_sql("select fq_prune_expired(10)").scalar_one())
+            return int(connection.exec_driver_sql("select deleted from fq_prune_expired(10)").scalar_one())
 
     assert waits.unhindered(prune) == 1
     holder.commit()
@@ -273,7 +273,7 @@ def test_housekeeping_waits_for_none(engine: Engine, connect: Connect, waits: Wa
     for ends in ("commit", "rollback"):
         clock.advance(HOUR + SECOND)
         cleaning = connect()
-        assert cleaning.exec_driver_sql("select fq_prune_expired(10)").scalar_one() == 1
+        assert cleaning.exec_driver_sql("select deleted from fq_prune_expired(10)").scalar_one() == 1
         rival = waits.start(_enqueue).blocked()
         getattr(cleaning, ends)()
         assert rival.result().created

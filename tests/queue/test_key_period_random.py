@@ -165,7 +165,7 @@ class Program:
             self.clock.advance(value * MINUTE)
             self.reference.now += value
         elif what == "prune":
-            self.database.execute(f"select fq_prune_expired({value + 1})")
+            self.database.execute(f"select deleted from fq_prune_expired({value + 1})")
         elif what == "take":
             self.take()
         else:

@@ -268,9 +268,9 @@ def test_housekeeping(queue: Queue, engine: Engine, clock: Clock, database: Data
     enqueue_key(queue, engine, key="long", unique_for=2 * HOUR)
     living = enqueue_key(queue, engine, key="living", unique_from="completion", delay=24 * HOUR)
     complete_all(queue, engine)
-    assert database.value("select fq_prune_expired(10)") == 0
+    assert database.value("select deleted from fq_prune_expired(10)") == 0
     clock.advance(HOUR + SECOND)
-    assert [database.value("select fq_prune_expired(3)") for _ in range(3)] == [3, 2, 0]
+    assert [database.value("select deleted from fq_prune_expired(3)") for _ in range(3)] == [3, 2, 0]
     assert database.value(_ROWS) == 2
     assert enqueue_key(queue, engine, key="0").created
     assert not enqueue_key(queue, engine, key="long").created
@@ -301,7 +301,7 @@ def test_a_moved_message_is_replaced(queue: Queue, engine: Engine, clock: Clock,
     assert enqueue_key(queue, engine).message_id == first.message_id
     assert not enqueue_key(queue, engine, channel="b").created
     clock.advance(2 * SECOND)
-    assert database.value("select fq_prune_expired(10)") == 2
+    assert database.value("select deleted from fq_prune_expired(10)") == 2
     assert enqueue_key(queue, engine).created
 
 

@@ -38,7 +38,7 @@ def _arranged(engine: Engine, name: str) -> Delivery:
 
 
 def _waits(database: Database, name: str) -> None:
-    database.value("select topic from fq_begin_wait(:name, 'waiter', null, 60000000)", name=name)
+    database.value("select topic from fq_wait(:name, 'waiter', null, 60000000)", name=name)
 
 
 def _notified(database: Database, work: Callable[[], None]) -> list[str]:

@@ -185,7 +185,7 @@ def test_broken_limits(engine: Engine, database: Database) -> None:
     for damage in (
         "fq_queue_state set rate_interval = 9223372036854775807",
         "fq_queue_state set row_version = 9223372036854775807",
-        "fq_limit_state set virtual_time = 9223372036854775807",
+        "fq_limit_share set tag = 9223372036854775807",
         "fq_limit_share set row_version = 9223372036854775807",
     ):
         with pytest.raises(IntegrityError, match="values_check"):

@@ -196,8 +196,8 @@ def test_expired(engine: Engine, queue: Queue, out: Out, database: Database) -> 
     queue.complete(engine, delivery, result=1)
     with pytest.raises(ResultNotKept, match=r"no result of it is kept: it was kept until .* UTC"):
         queue.result(engine, delivery.message_id)
-    assert database.value("select fq_prune_expired(10)") == 1
-    assert database.value("select fq_prune_expired(10)") == 0
+    assert database.value("select deleted from fq_prune_expired(10)") == 1
+    assert database.value("select deleted from fq_prune_expired(10)") == 0
     with pytest.raises(ResultNotKept, match="it expired and was deleted"):
         queue.result(engine, delivery.message_id)
 

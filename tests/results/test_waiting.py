@@ -209,12 +209,12 @@ def test_a_wait_for_what_never_comes(engine: Engine, queue: Queue, out: Out, dat
 def test_waits_that_a_process_left(out: Out, database: Database) -> None:
     """They end by themselves: nobody is notified of them then, and housekeeping deletes them."""
     delivery = out()
-    wait = "select fq_begin_result_wait('documents', :id, gen_random_uuid(), :wait)"
+    wait = "select fq_wait_for_result('documents', :id, gen_random_uuid(), :wait)"
     database.execute(wait, id=delivery.message_id, wait=1)
     assert database.value("select fq_wake_results('documents', array[:id]::bigint[])", id=delivery.message_id) is False
     database.execute(wait, id=delivery.message_id, wait=3_600_000_000)
     assert database.value("select fq_wake_results('documents', array[:id]::bigint[])", id=delivery.message_id) is True
-    database.execute("select fq_prune_expired(10)")
+    database.execute("select deleted from fq_prune_expired(10)")
     assert database.value(_WAITS) == 1
 
 
@@ -233,7 +233,7 @@ def test_nobody_who_completes_waits_for_one_who_waits(engine: Engine, queue: Que
     """A wait that is being registered hinders no completion, and the other way round."""
     delivery = out()
     with engine.connect() as connection, connection.begin():
-        sql = "select fq_begin_result_wait('documents', :id, gen_random_uuid(), 1000000)"
+        sql = "select fq_wait_for_result('documents', :id, gen_random_uuid(), 1000000)"
         connection.execute(text(sql), {"id": delivery.message_id})
         waits.unhindered(lambda rival: queue.complete(rival, delivery, result=1))
     other = out()

@@ -345,7 +345,7 @@ def test_housekeeping(engine: Engine, queue: Queue, database: Database) -> None:
         queue.configure(engine, result_retention=each)
         queue.enqueue(engine, channel="a", payload=1)
         queue.complete(engine, queue.dequeue(engine), result=1)
-    database.execute("select fq_begin_result_wait('documents', 1, gen_random_uuid(), 1)")
+    database.execute("select fq_wait_for_result('documents', 1, gen_random_uuid(), 1)")
     queue.handler("default")(lambda _: None)
     worker = retimed(Worker(engine, queue), housekeeping_first=0.0, pruned_at_once=1)
     worker.start()

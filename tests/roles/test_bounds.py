@@ -166,9 +166,8 @@ def test_low_level_calls_of_a_consumer(jobs: Installation) -> None:
         f"fq_heartbeat(array[{lease}]::bigint[], 1000000)",
         f"fq_held({lease})",
         f"fq_holder({held.message_id})",
-        f"fq_end_wait({lease})",
         f"fq_lock_messages(array[{held.message_id}]::bigint[])",
-        "fq_begin_wait('other', 'me', null, 1000000)",
+        "fq_wait('other', 'me', null, 1000000)",
         "fq_refuse('full', 'other', 'a', 1, null)",
         "fq_refuse('lost', 'other', null, null, array[1]::bigint[])",
     ]
@@ -199,15 +198,6 @@ def test_completions_of_an_operator(jobs: Installation) -> None:
     _assert_refused(actor, ["fq_completions('1:1:', array['mine', 'other'])"], "is not granted")
     with actor.engine.connect() as connection:
         assert connection.exec_driver_sql(f"select {SCHEMA}.fq_completions('1:1:', array['mine'])").all() == []
-
-
-def test_records_that_are_kept_for_seven_days(jobs: Installation) -> None:
-    """Housekeeping under a grant deletes no younger groups and slots, of whatever queue; the owner may."""
-    calls = [f"fq_prune_{what}(604799999999, 10)" for what in ("groups", "slots")]
-    _assert_refused(bound(jobs, "consumer"), calls, "may delete .* after seven days")
-    with jobs.owner.connect() as connection:
-        for call in calls:
-            connection.exec_driver_sql(f"select {SCHEMA}.{call}")
 
 
 def _assert_refused(actor: Actor, calls: list[str], why: str) -> None:

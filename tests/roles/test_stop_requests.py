@@ -46,7 +46,9 @@ def test_who_sees_requests(jobs: Installation) -> None:
     QUEUE.admin.stop_worker(jobs.role("operator", "operator").engine, "w1")
     bound = jobs.role("bound")
     jobs.grant(bound.name, "operator", queues=["mine"])
-    asked = f"select consumer from {SCHEMA}.fq_asked_to_stop(:queue)"
+    lease = "insert into %s.fq_lease (id, queue, consumer, expires_at) values (1, 'mine', 'w1', 9000000000000000)"
+    jobs.database.execute(lease % SCHEMA)
+    asked = f"select consumer from {SCHEMA}.fq_consumers(:queue) where stop_requested_by is not null"
     for actor in (jobs.role("monitor", "monitor"), bound):
         with actor.engine.connect() as connection:
             assert connection.scalars(text(asked), {"queue": "mine"}).all() == ["w1"]

@@ -117,7 +117,7 @@ def test_names_of_consumers(kernel: Kernel, size: int) -> None:
     kernel.enqueue("a")
     for call in (
         "select * from fq_dequeue('q', 1, 1000000, repeat('c', %(n)s))",
-        "select * from fq_begin_wait('q', repeat('c', %(n)s), null, 1000000)",
+        "select * from fq_wait('q', repeat('c', %(n)s), null, 1000000)",
     ):
         with pytest.raises(psycopg.Error, match=r"has .*consumer c{80}[^c]") as refused:
             kernel.rows(call, n=size)

@@ -200,7 +200,7 @@ def test_it_wakes_an_idle_consumer(database: Database, kernel: Kernel) -> None:
     """The commit notifies a consumer that waits, unless the call says not to."""
     engine = create_engine(database.url)
     with engine.begin() as connection:
-        connection.exec_driver_sql("select fq_begin_wait('q', 'idle', null, 60000000)")
+        connection.exec_driver_sql("select fq_wait('q', 'idle', null, 60000000)")
     with psycopg.connect(database.conninfo, autocommit=True) as listener:
         listener.execute("listen fairqueue")
         for notify, heard in ((False, 0), (True, 1)):

@@ -44,16 +44,14 @@ _TABLES = {
             "overridden": ("array_fill('x'::text, array[101])",),
         },
     ),
-    "fq_forgetting": Table({"snapshot": "'1:1:'", "waiting": "'{}'"}, {"single": ("0", "2")}),
     "fq_gate": Table({"queue": "'q'", "part": "0"}, {"queue": (_LONG,), "part": ("-2", "64")}),
     "fq_limit": Table({"name": "'shared'"}, _POLICY | {"name": ("''", _LONG)}),
     "fq_limit_share": Table(
         {"limit_name": "'shared'", "queue": "'q'"},
-        {"row_version": ("-1", _MANY), "tag": ("-1", _MANY), "contends_until": ("-1", _LATER)},
-    ),
-    "fq_limit_state": Table(
-        {"limit_name": "'shared'"},
-        {"row_version": ("-1", _MANY), "virtual_time": ("-1", _MANY), "rate_at": ("-1", _LATER)},
+        {
+            "row_version": ("-1", _MANY), "tag": ("-1", _MANY), "rate_at": ("-1", _LATER),
+            "contends_until": ("-1", _LATER),
+        },
     ),
     "fq_load": Table(
         {"queue": "'q'", "job_id": "'j'", "committed_at": "0"}
@@ -84,6 +82,7 @@ _TABLES = {
             "dead_letter_retention_by_kind": ("'[]'",),
         },
     ),
+    "fq_round": Table({"duty": "'fold'"}, {"duty": ("''", "'other'")}),
     "fq_schedule_slot": Table(
         {"schedule_id": "1", "slot_at": "0", "ran_at": "0"},
         {"message_id": ("0",), "slot_at": ("-1", _LATER), "ran_at": ("-1", _LATER)},

@@ -68,7 +68,7 @@ def test_another_is_named(
     until(_waits(database), "it waits")
     # A notification names one of the eight waits that last longest.
     database.execute(
-        "select fq_begin_wait('documents', 'dead', null, 10000000000 + number) from generate_series(1, 8) number"
+        "select fq_wait('documents', 'dead', null, 10000000000 + number) from generate_series(1, 8) number"
     )
     for number in range(3):
         send(engine, queue, number)

@@ -57,7 +57,7 @@ _TABLES_READ: Mapping[Check, tuple[str, ...]] = {
     check_waits: ("fq_lease",),
     check_times: ("fq_channel", "fq_channel_state", "fq_message"),
     check_history: ("fq_queue",),
-    check_states: ("fq_channel", "fq_channel_state", "fq_queue_state", "fq_limit_state", "fq_limit_share"),
+    check_states: ("fq_channel", "fq_channel_state", "fq_queue_state", "fq_limit_share"),
 }
 """Checks that read tables, which are granted to nobody."""
 _READ_ALL = "run doctor as the owner of the tables"

@@ -50,7 +50,7 @@ def _repeated(context: CheckContext) -> Iterator[Finding]:
             {"queue": row.queue, "rows": row.rows},
         )  # fmt: skip
     for row in context.execute("repeated_limit_states", queue=context.queue):
-        rows = "state rows" if row.share_of is None else f"rows for queue {row.share_of!r}"
+        rows = f"rows for queue {row.share_of!r}" if row.share_of else "state rows"
         yield _several(
             context, "repeated_limit_states_repair",
             f"shared limit {row.limit_name!r} has {row.rows} {rows}; it does not hold",

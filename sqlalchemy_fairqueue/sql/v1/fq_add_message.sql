@@ -16,9 +16,7 @@ create function fairqueue.fq_add_message(
   p_is_rewritten boolean, out message_id bigint, out outcome text
 )
 language plpgsql
-volatile
 as $$
-#variable_conflict use_column
 declare
   v_is_replacing boolean := p_key is not null and p_on_duplicate is not distinct from 'replace';
   v_now bigint;

@@ -12,7 +12,6 @@
 create function fairqueue.fq_attend(p_queue text, p_limit integer, p_sight record, p_now bigint)
 returns record
 language plpgsql
-volatile
 as $$
 declare
   c_chunk constant integer := 1000;

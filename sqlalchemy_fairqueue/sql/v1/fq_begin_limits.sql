@@ -9,7 +9,6 @@
 create function fairqueue.fq_begin_limits(p_queue text, p_channel_ids bigint[])
 returns integer
 language plpgsql
-volatile
 as $$
 declare
   v_now bigint := fairqueue.fq_now();

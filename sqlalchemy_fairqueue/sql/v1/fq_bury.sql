@@ -8,10 +8,8 @@ create function fairqueue.fq_bury(
 )
 returns table (message_id bigint, outcome text)
 language plpgsql
-volatile
 security definer
 as $$
-#variable_conflict use_column
 declare
   v_ids bigint[];
   v_rows tid[];

@@ -10,7 +10,6 @@ create function fairqueue.fq_bury_messages(
 )
 returns bigint[]
 language plpgsql
-volatile
 as $$
 declare
   v_dead bigint[];

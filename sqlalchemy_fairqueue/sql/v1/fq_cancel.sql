@@ -14,10 +14,8 @@
 create function fairqueue.fq_cancel(p_queue text, p_ids bigint[], p_notify boolean default false)
 returns table (message_id bigint, outcome text)
 language plpgsql
-volatile
 security definer
 as $$
-#variable_conflict use_column
 declare
   v_owner boolean := pg_has_role(fairqueue.fq_caller(), current_user, 'usage');
   v_ids bigint[];

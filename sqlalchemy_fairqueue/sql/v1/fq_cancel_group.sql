@@ -8,10 +8,8 @@
 create function fairqueue.fq_cancel_group(p_queue text, p_group_id uuid)
 returns table (cancelled bigint, leased bigint)
 language plpgsql
-volatile
 security definer
 as $$
-#variable_conflict use_column
 declare
   v_ids bigint[];
   v_leased bigint;

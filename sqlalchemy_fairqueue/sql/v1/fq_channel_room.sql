@@ -9,9 +9,7 @@ create function fairqueue.fq_channel_room(
   out state fairqueue.fq_channel_state, out room bigint
 )
 language plpgsql
-volatile
 as $$
-#variable_conflict use_column
 declare
   r record;
 begin

@@ -14,7 +14,6 @@ create function fairqueue.fq_charge(
 )
 returns void
 language plpgsql
-volatile
 as $$
 begin
   with moved as (

@@ -6,7 +6,6 @@ create function fairqueue.fq_check_dequeue(
 )
 returns bigint
 language plpgsql
-volatile
 as $$
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then

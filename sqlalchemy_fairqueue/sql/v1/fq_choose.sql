@@ -17,9 +17,7 @@ create function fairqueue.fq_choose(
   out passed boolean, out skip bigint[], out is_cut boolean, out followed boolean
 )
 language plpgsql
-volatile
 as $$
-#variable_conflict use_column
 declare
   v_state fairqueue.fq_queue_state := p_sight.state;
   v_channels bigint[];

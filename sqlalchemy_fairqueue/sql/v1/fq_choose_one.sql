@@ -8,7 +8,6 @@
 create function fairqueue.fq_choose_one(p_queue text, p_sight record, p_now bigint)
 returns record
 language plpgsql
-volatile
 as $$
 declare
   v_state fairqueue.fq_queue_state := p_sight.state;

@@ -21,10 +21,8 @@ create function fairqueue.fq_complete(
 )
 returns table (message_id bigint, outcome text)
 language plpgsql
-volatile
 security definer
 as $$
-#variable_conflict use_column
 declare
   v_channel_id bigint;
   v_done bigint[];

@@ -9,7 +9,6 @@ create function fairqueue.fq_complete_many(
 )
 returns bigint[]
 language plpgsql
-volatile
 as $$
 declare
   v_rows tid[] := p_rows;

@@ -21,7 +21,6 @@ create function fairqueue.fq_configure_channel(
 )
 returns void
 language plpgsql
-volatile
 security definer
 as $$
 declare

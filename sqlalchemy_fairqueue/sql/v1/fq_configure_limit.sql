@@ -3,12 +3,11 @@
 -- Guarantees: takes effect with the commit and is exact: all that its queues have out counts. While more are out than a
 -- new limit allows, none is delivered. Until the commit the queues of the limit are not served.
 -- Locks: the limit's row, then its state; waits for another change of the limit and for dequeues under way.
--- Index: fq_limit_pkey, fq_limit_state_newest_ix. Errors: QF001 bad argument; 40001; QF007: for operators of all
+-- Index: fq_limit_pkey, fq_limit_share_newest_ix. Errors: QF001 bad argument; 40001; QF007: for operators of all
 -- queues.
 create function fairqueue.fq_configure_limit(p_name text, p_changes jsonb)
 returns void
 language plpgsql
-volatile
 security definer
 as $$
 declare
@@ -36,17 +35,19 @@ begin
     rate_burst = case when p_changes ? 'rate_burst' then excluded.rate_burst else f.rate_burst end
   returning * into v_new;
   perform
-  from fairqueue.fq_limit_state s
+  from fairqueue.fq_limit_share s
   where s.limit_name = p_name
+    and s.queue = ''
   for no key update;
   -- A new statement, which sees the commits that it waited for.
-  update fairqueue.fq_limit_state s
+  update fairqueue.fq_limit_share s
   set row_version = s.row_version + 1,
     rate_at = least(s.rate_at, fairqueue.fq_now() + v_new.rate_burst * v_new.rate_interval)
-  where s.limit_name = p_name;
+  where s.limit_name = p_name
+    and s.queue = '';
   if not found then
-    insert into fairqueue.fq_limit_state (limit_name)
-    values (p_name);
+    insert into fairqueue.fq_limit_share (limit_name, queue)
+    values (p_name, '');
   end if;
 end
 $$;

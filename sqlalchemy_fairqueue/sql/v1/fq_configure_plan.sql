@@ -11,7 +11,6 @@
 create function fairqueue.fq_configure_plan(p_queue text, p_name text, p_changes jsonb, p_notify boolean default true)
 returns void
 language plpgsql
-volatile
 security definer
 as $$
 begin

@@ -8,7 +8,6 @@
 create function fairqueue.fq_configure_queue(p_queue text, p_changes jsonb, p_policy jsonb default null)
 returns void
 language plpgsql
-volatile
 security definer
 as $$
 declare

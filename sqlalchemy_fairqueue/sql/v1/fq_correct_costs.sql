@@ -13,7 +13,6 @@ create function fairqueue.fq_correct_costs(
 )
 returns void
 language plpgsql
-volatile
 security definer
 as $$
 declare

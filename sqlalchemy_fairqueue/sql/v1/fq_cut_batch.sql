@@ -18,7 +18,6 @@ create function fairqueue.fq_cut_batch(
   out gots integer[], out charges bigint[], out next_heads_at bigint[], out next_head_ids bigint[], out is_cut boolean
 )
 language plpgsql
-volatile
 as $$
 begin
   -- The snapshot of this statement is younger than the locks of the channels: a message whose signal was heard before

@@ -24,7 +24,6 @@ returns table (
   lease_expires_at bigint, holds_slots boolean, is_timed boolean, keeps_results boolean, due_in bigint, is_held boolean
 )
 language plpgsql
-volatile
 security definer
 as $$
 declare

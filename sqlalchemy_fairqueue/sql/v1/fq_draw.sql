@@ -7,7 +7,6 @@
 create function fairqueue.fq_draw(p_queue text, p_limits text[], p_drawn integer, p_contends boolean)
 returns bigint
 language plpgsql
-volatile
 as $$
 declare
   c_patience constant bigint := 1000000;
@@ -22,9 +21,10 @@ begin
     join fairqueue.fq_limit f on f.name = l.name
     cross join lateral (
       select s.ctid as row, s.rate_at
-      from fairqueue.fq_limit_state s
+      from fairqueue.fq_limit_share s
       where s.limit_name = f.name
-      order by s.limit_name desc, s.row_version desc
+        and s.queue = ''
+      order by s.limit_name desc, s.queue desc, s.row_version desc
       limit 1
     ) n
     cross join lateral (
@@ -38,10 +38,10 @@ begin
       fairqueue.fq_rate_allows_at(r.rate_at::bigint, r.rate_interval::bigint, r.rate_burst::integer)
     );
     if p_drawn > 0 then
-      update fairqueue.fq_limit_state s
+      update fairqueue.fq_limit_share s
       set row_version = s.row_version + 1,
         rate_at = r.rate_at,
-        virtual_time = greatest(s.virtual_time, r.tag)
+        tag = greatest(s.tag, r.tag)
       where s.ctid = r.state;
     end if;
     if p_drawn > 0

@@ -4,14 +4,13 @@
 -- else draws from these limits. If a limit held a queue back, no other queue gets ahead of it by more than its own part
 -- of that limit: two queues that always have messages get equal parts. What a queue does not use is for the others.
 -- Slots of queues that nobody consumes any more are taken back; bad rows of theirs are set aside.
--- Locks: the states of the limits for no key update, and as fq_set_aside_due and fq_repair_queue, all skip locked: it
+-- Locks: the states of the limits for no key update, and those of fq_reclaim, fq_lock_dispatcher, fq_set_leases_aside and fq_repair_queue, all skip locked: it
 -- waits for none.
--- Index: fq_limit_pkey, fq_limit_state_newest_ix, fq_lease_expires_ix; those of fq_limit_members. Errors: none.
+-- Index: fq_limit_pkey, fq_lease_expires_ix; those of fq_limit_members. Errors: none.
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996).
 create function fairqueue.fq_draw_room(p_queue text, p_limits text[], p_wanted integer, p_out integer)
 returns integer
 language plpgsql
-volatile
 as $$
 declare
   v_now bigint := fairqueue.fq_now();
@@ -19,6 +18,7 @@ declare
   v_room bigint := p_wanted;
   v_full text;
   v_abandoned text;
+  v_row tid;
   r record;
 begin
   select count(*) into v_held
@@ -27,12 +27,13 @@ begin
     from unnest(p_limits) l(name)
     cross join lateral (
       select n.ctid as row, n.row_version
-      from fairqueue.fq_limit_state n
+      from fairqueue.fq_limit_share n
       where n.limit_name = l.name
-      order by n.limit_name desc, n.row_version desc
+        and n.queue = ''
+      order by n.limit_name desc, n.queue desc, n.row_version desc
       limit 1
     ) newest
-    join fairqueue.fq_limit_state s on s.ctid = newest.row and s.row_version is not distinct from newest.row_version
+    join fairqueue.fq_limit_share s on s.ctid = newest.row and s.row_version is not distinct from newest.row_version
     for no key update of s skip locked
   ) held;
   if v_held < cardinality(p_limits) then
@@ -55,9 +56,10 @@ begin
       join fairqueue.fq_limit f on f.name = l.name
       cross join lateral (
         select s.rate_at
-        from fairqueue.fq_limit_state s
+        from fairqueue.fq_limit_share s
         where s.limit_name = f.name
-        order by s.limit_name desc, s.row_version desc
+          and s.queue = ''
+        order by s.limit_name desc, s.queue desc, s.row_version desc
         limit 1
       ) n
       cross join lateral (
@@ -89,7 +91,30 @@ begin
     loop
       begin
         perform fairqueue.fq_reclaim(v_abandoned, 1000::integer);
-        perform fairqueue.fq_free_slots(v_abandoned);
+        v_row := (fairqueue.fq_lock_dispatcher(v_abandoned)).row_id;
+        -- Each is freed once: a later hearing finds it freed.
+        with freeing as materialized (
+          select g.ctid as row, g.queue_freed
+          from fairqueue.fq_signal g
+          where g.queue = v_abandoned
+            and g.queue_freed > 0
+            and v_row is not null
+          limit 1000
+          for update skip locked
+        ),
+        freed as (
+          update fairqueue.fq_signal g
+          set queue_freed = 0
+          from freeing f
+          where g.ctid = f.row
+          returning f.queue_freed
+        )
+        update fairqueue.fq_queue_state q
+        set row_version = q.row_version + 1,
+          current_concurrency = q.current_concurrency - t.slots
+        from (select sum(f.queue_freed) as slots from freed f) t
+        where q.ctid = v_row
+          and t.slots > 0;
       exception
         when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
           -- A bad row stops its own queue at most, whose consumers would set it aside.

@@ -7,7 +7,6 @@
 create function fairqueue.fq_drop_history_days(p_history regclass, p_before bigint)
 returns table (partition text, action text)
 language plpgsql
-volatile
 as $$
 declare
   c_day constant bigint := 86400000000;

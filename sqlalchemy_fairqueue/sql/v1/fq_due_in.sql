@@ -9,7 +9,6 @@ create function fairqueue.fq_due_in(
   out due_in bigint, out is_held boolean
 )
 language plpgsql
-volatile
 as $$
 declare
   v_first_tag bigint;

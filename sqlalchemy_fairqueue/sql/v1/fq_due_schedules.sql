@@ -14,7 +14,6 @@ language plpgsql
 stable
 security definer
 as $$
-#variable_conflict use_column
 declare
   v_now bigint := fairqueue.fq_now();
 begin

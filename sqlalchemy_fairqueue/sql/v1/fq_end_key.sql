@@ -6,7 +6,6 @@
 create function fairqueue.fq_end_key()
 returns trigger
 language plpgsql
-volatile
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 as $$

@@ -7,7 +7,6 @@
 create function fairqueue.fq_end_leases(p_queue text, p_lease_ids bigint[])
 returns integer
 language plpgsql
-volatile
 security definer
 as $$
 declare

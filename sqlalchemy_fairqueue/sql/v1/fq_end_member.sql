@@ -6,7 +6,6 @@
 create function fairqueue.fq_end_member()
 returns trigger
 language plpgsql
-volatile
 set search_path = pg_catalog, pg_temp
 as $$
 begin

@@ -6,7 +6,6 @@
 create function fairqueue.fq_end_members(p_ids bigint[], p_group_ids uuid[], p_failed boolean)
 returns void
 language plpgsql
-volatile
 as $$
 begin
   insert into fairqueue.fq_group_note (id, group_id, done, failed)

@@ -34,10 +34,8 @@ create function fairqueue.fq_enqueue(
 )
 returns table (ordinal integer, message_id bigint, created boolean, outcome text)
 language plpgsql
-volatile
 security definer
 as $$
-#variable_conflict use_column
 declare
   v_now bigint := fairqueue.fq_now();
   v_channel record;

@@ -17,7 +17,6 @@ create function fairqueue.fq_enqueue_in_order(
   out ats bigint[], out group_ids uuid[], out bounded_ids bigint[]
 )
 language plpgsql
-volatile
 as $$
 declare
   v_channel text;

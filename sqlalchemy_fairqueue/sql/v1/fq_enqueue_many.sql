@@ -13,9 +13,7 @@ create function fairqueue.fq_enqueue_many(
 )
 returns table (ordinal integer, message_id bigint, created boolean, outcome text)
 language plpgsql
-volatile
 as $$
-#variable_conflict use_column
 declare
   c_tries constant integer := 20;
   v_count integer := cardinality(p_channels);

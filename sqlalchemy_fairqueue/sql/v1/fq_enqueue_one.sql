@@ -16,7 +16,6 @@ create function fairqueue.fq_enqueue_one(
 )
 returns bigint
 language plpgsql
-volatile
 security definer
 set search_path = pg_catalog, pg_temp
 as $$

@@ -9,7 +9,6 @@
 create function fairqueue.fq_enter_gate(p_queue text)
 returns boolean
 language plpgsql
-volatile
 as $$
 declare
   v_limited boolean;

@@ -9,7 +9,6 @@ create function fairqueue.fq_extend(
 )
 returns bigint
 language plpgsql
-volatile
 security definer
 as $$
 declare

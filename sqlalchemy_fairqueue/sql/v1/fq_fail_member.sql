@@ -5,7 +5,6 @@
 create function fairqueue.fq_fail_member()
 returns trigger
 language plpgsql
-volatile
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 as $$

@@ -8,7 +8,6 @@ create function fairqueue.fq_fail_schedule(
 )
 returns boolean
 language plpgsql
-volatile
 security definer
 as $$
 declare

@@ -7,7 +7,6 @@ create function fairqueue.fq_find_heads(
   out heads_at bigint[], out head_ids bigint[]
 )
 language plpgsql
-volatile
 as $$
 begin
   select array_agg(h.dequeue_at), array_agg(h.id)

@@ -19,11 +19,9 @@
 create function fairqueue.fq_fold_groups(p_limit integer, p_groups integer, p_notify boolean)
 returns table (folded bigint, finished bigint, more boolean)
 language plpgsql
-volatile
 security definer
 set lock_timeout = '200ms'
 as $$
-#variable_conflict use_column
 declare
   v_now bigint := fairqueue.fq_now();
   v_message_id bigint;

@@ -3,14 +3,12 @@
 -- transaction folds.
 -- Guarantees: a note is counted once. With less than p_limit the floor becomes where the notes of transactions begin
 -- that the snapshot of this one does not have (fq_note_floor).
--- Locks: the row of fq_group_fold, skip locked; then rows that nobody else updates.
+-- Locks: the row of fq_round, skip locked; then rows that nobody else updates.
 -- Index: fq_group_note_pkey from floor_xid on and by open_xids, fq_group_pkey. Errors: none.
 create function fairqueue.fq_fold_notes(p_limit integer, p_now bigint)
 returns bigint
 language plpgsql
-volatile
 as $$
-#variable_conflict use_column
 declare
   v_floor xid8;
   v_open xid8[];
@@ -20,20 +18,20 @@ begin
   select f.floor_xid, f.open_xids into v_floor, v_open
   from fairqueue.fq_note_floor() f;
   perform
-  from fairqueue.fq_group_fold f
-  where f.single = 1
+  from fairqueue.fq_round f
+  where f.duty = 'fold'
   for update skip locked;
   if not found then
     -- It is made once.
     perform
-    from fairqueue.fq_group_fold f
-    where f.single = 1;
+    from fairqueue.fq_round f
+    where f.duty = 'fold';
     if found then
       return null;
     end if;
-    insert into fairqueue.fq_group_fold (floor_xid)
-    values ('0')
-    on conflict (single) do nothing;
+    insert into fairqueue.fq_round (duty, snapshot)
+    values ('fold', '0')
+    on conflict (duty) do nothing;
     if not found then
       return null;
     end if;
@@ -88,11 +86,11 @@ begin
   select coalesce(sum(s.notes), 0) into v_folded
   from sums s;
   if v_folded between 1 and p_limit - 1 then
-    update fairqueue.fq_group_fold f
-    set floor_xid = pg_snapshot_xmax(v_snapshot),
+    update fairqueue.fq_round f
+    set snapshot = pg_snapshot_xmax(v_snapshot)::text,
       -- the own one, too: this transaction may leave further notes
-      open_xids = array(
-        select x.xid::text::bigint
+      waiting = array(
+        select x.xid::text
         from (
           select pg_snapshot_xip(v_snapshot) as xid
           union all
@@ -100,7 +98,7 @@ begin
         ) x
         where x.xid < pg_snapshot_xmax(v_snapshot)
       )
-    where f.single = 1;
+    where f.duty = 'fold';
   end if;
   return v_folded;
 end

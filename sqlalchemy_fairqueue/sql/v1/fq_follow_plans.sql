@@ -9,7 +9,6 @@ create function fairqueue.fq_follow_plans(
   p_queue text, p_channel_ids bigint[], p_hearer boolean, out followed integer, out deferred integer
 )
 language plpgsql
-volatile
 as $$
 declare
   v_ids bigint[] := p_channel_ids;

@@ -7,18 +7,16 @@
 -- ended, and what they added is seen. So a channel that has no message, leased message, signal or dead letter in
 -- one snapshot, while its state row is locked, gets none. A marked channel that has one, or was
 -- paused or configured, keeps its rows and loses the mark. Marks that were committed after the round began are left to
--- the next one. The round stands in fq_forgetting, and no caller can shorten it. What such a channel had dropped is
+-- the next one. The round stands in fq_round, and no caller can shorten it. What such a channel had dropped is
 -- forgotten with it.
 -- Locks: the row of the round, then state rows, all for update, skip locked: it waits for none, but for who makes the
--- row at the same moment.
--- Index: fq_forgetting_pkey, fq_channel_state_forget_ix, those of fq_busy_channels, fq_dead_letter_channel_ix,
+-- row at the same moment. Index: fq_round_pkey, fq_channel_state_forget_ix, those of fq_busy_channels, fq_dead_letter_channel_ix,
 -- fq_channel_pkey. Errors: QF001 bad limit; QF003 not READ COMMITTED, in which the rows that are locked would be older
 -- than the lock.
 create function fairqueue.fq_forget_channels(
   p_limit integer, out forgotten bigint, out more boolean, out waiting text[]
 )
 language plpgsql
-volatile
 security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
@@ -49,19 +47,20 @@ begin
   if not exists (select from fairqueue.fq_channel_state s where s.forget_xid is not null) then
     return;
   end if;
-  delete from fairqueue.fq_forgetting r
+  delete from fairqueue.fq_round r
   using (
     select f.ctid as row
-    from fairqueue.fq_forgetting f
+    from fairqueue.fq_round f
     -- A restored dump may come from a server that was further: marks of this one would look older than they are. Its
     -- row was written by a transaction of this server, which that snapshot does not know.
-    where pg_snapshot_xmax(f.snapshot::pg_snapshot) > fairqueue.fq_full_xid(f.xmin::xid)
+    where case when f.duty = 'forget' then pg_snapshot_xmax(f.snapshot::pg_snapshot) end
+      > fairqueue.fq_full_xid(f.xmin::xid)
     for update skip locked
   ) foreign_round
   where r.ctid = foreign_round.row;
   select f.snapshot::pg_snapshot, f.waiting into v_before, v_waiting
-  from fairqueue.fq_forgetting f
-  where f.single = 1
+  from fairqueue.fq_round f
+  where f.duty = 'forget'
   for update skip locked;
   if found then
     v_running := fairqueue.fq_running_transactions();
@@ -71,21 +70,21 @@ begin
       waiting := array(select r.name from unnest(v_running) r(name) where r.name like 'prepared %');
     end if;
     v_waiting := waiting;
-    update fairqueue.fq_forgetting f
+    update fairqueue.fq_round f
     set waiting = v_waiting
-    where f.single = 1;
+    where f.duty = 'forget';
   else
     perform
-    from fairqueue.fq_forgetting f
-    where f.single = 1;
+    from fairqueue.fq_round f
+    where f.duty = 'forget';
     if found then
       return;
     end if;
     v_before := pg_current_snapshot();
     v_waiting := fairqueue.fq_running_transactions();
-    insert into fairqueue.fq_forgetting (snapshot, waiting)
-    values (v_before::text, v_waiting)
-    on conflict (single) do nothing;
+    insert into fairqueue.fq_round (duty, snapshot, waiting)
+    values ('forget', v_before::text, v_waiting)
+    on conflict (duty) do nothing;
     if not found then
       return;
     end if;
@@ -118,7 +117,9 @@ begin
       and s.paused_at is null
       and not s.configured
       and s.current_concurrency = 0
-      and s.channel_id not in (select b.id from fairqueue.fq_busy_channels(v_queue) b(id))
+      and s.channel_id not in (
+        select b.channel_id from fairqueue.fq_busy_channels(v_queue, null::text[], null::integer, null::integer) b
+      )
       and not exists (select from fairqueue.fq_dead_letter d where d.channel_id = s.channel_id)
       and not exists (
         select
@@ -142,8 +143,8 @@ begin
     exit when forgotten >= p_limit;
   end loop;
   if not more then
-    delete from fairqueue.fq_forgetting f
-    where f.single = 1;
+    delete from fairqueue.fq_round f
+    where f.duty = 'forget';
   end if;
 end
 $$;

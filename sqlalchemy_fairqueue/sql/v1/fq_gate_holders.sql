@@ -21,7 +21,6 @@ begin
     from fairqueue.fq_queue_state s
   ) l (queue, holder, door, state)
   where l.holder <> 0
-    and l.queue <> ''
     and (p_queue is null or l.queue = p_queue)
   group by l.queue, l.holder;
 end

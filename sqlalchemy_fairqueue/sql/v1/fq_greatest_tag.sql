@@ -6,7 +6,6 @@
 create function fairqueue.fq_greatest_tag(p_queue text)
 returns bigint
 language plpgsql
-volatile
 as $$
 declare
   v_tag bigint;

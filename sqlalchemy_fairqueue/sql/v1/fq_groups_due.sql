@@ -5,10 +5,6 @@ returns boolean
 language plpgsql
 stable
 security definer
-set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set enable_bitmapscan = off
-set jit = off
 as $$
 declare
   v_floor xid8;

@@ -4,7 +4,6 @@
 -- Errors: QF001 bad argument; QF003 wrong isolation level; QF007.
 create function fairqueue.fq_hear(p_queue text, out heard integer, out has_more boolean)
 language plpgsql
-volatile
 security definer
 as $$
 declare

@@ -12,9 +12,7 @@ create function fairqueue.fq_hear_many(
   out heard integer, out seen integer, out freed bigint, out first_due bigint
 )
 language plpgsql
-volatile
 as $$
-#variable_conflict use_column
 declare
   k record;
   v_back bigint;

@@ -8,9 +8,7 @@ create function fairqueue.fq_hear_one(
   out heard integer, out freed bigint, out first_due bigint
 )
 language plpgsql
-volatile
 as $$
-#variable_conflict use_column
 declare
   v_state tid;
   s record;

@@ -14,9 +14,7 @@ create function fairqueue.fq_hear_signals(
   out heard integer, out seen integer, out freed bigint, out first_due bigint, out below xid8, out open xid8[]
 )
 language plpgsql
-volatile
 as $$
-#variable_conflict use_column
 declare
   v_rows tid[];
   v_ids bigint[];

@@ -8,10 +8,8 @@
 create function fairqueue.fq_heartbeat(p_lease_ids bigint[], p_lease bigint, p_queue text default null)
 returns table (lease_id bigint, expires_at bigint, cancelled bigint[])
 language plpgsql
-volatile
 security definer
 as $$
-#variable_conflict use_column
 declare
   v_now bigint := fairqueue.fq_now();
   v_lease_id bigint;

@@ -5,11 +5,7 @@ returns table (message_id bigint, row_id tid, deliveries integer)
 language plpgsql
 stable
 security definer
-set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set enable_bitmapscan = off
 as $$
-#variable_conflict use_column
 begin
   perform fairqueue.fq_check_grant(array['consumer']::text[], l.queue, null::text[])
   from fairqueue.fq_lease l

@@ -12,7 +12,6 @@ create function fairqueue.fq_join_group(
 )
 returns text
 language plpgsql
-volatile
 security definer
 as $$
 declare

@@ -18,13 +18,11 @@
 create function fairqueue.fq_keep_history(p_ahead integer default 7)
 returns table (partition text, action text)
 language plpgsql
-volatile
 security definer
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '100ms'
 set timezone = 'UTC'
 as $$
-#variable_conflict use_column
 declare
   c_day constant bigint := 86400000000;
   v_now bigint := fairqueue.fq_now();
@@ -51,21 +49,21 @@ begin
   join pg_namespace n on n.oid = c.relnamespace
   where t.oid = pg_typeof(null::fairqueue.fq_history);
   begin
-    insert into fairqueue.fq_gate (queue, part)
-    select '', 0
+    insert into fairqueue.fq_round (duty)
+    select 'history'
     where not exists (
       select
-      from fairqueue.fq_gate g
-      where g.queue = ''
+      from fairqueue.fq_round r
+      where r.duty = 'history'
     )
-    on conflict (queue, part) do nothing;
+    on conflict (duty) do nothing;
   exception
     when lock_not_available then
       return;
   end;
   perform
-  from fairqueue.fq_gate g
-  where g.queue = ''
+  from fairqueue.fq_round r
+  where r.duty = 'history'
   for update skip locked;
   if not found then
     return;

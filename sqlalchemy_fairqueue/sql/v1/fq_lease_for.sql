@@ -9,9 +9,7 @@ create function fairqueue.fq_lease_for(
   out id bigint, out expires_at bigint
 )
 language plpgsql
-volatile
 as $$
-#variable_conflict use_column
 begin
   if not p_sight.is_limited and not fairqueue.fq_enter_gate(p_queue) then
     return;

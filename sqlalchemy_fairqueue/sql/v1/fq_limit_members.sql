@@ -2,26 +2,26 @@
 -- back, and how many of its messages are out.
 -- Guarantees: as now. A queue that was not held back starts where the limit is: idle times save nothing up.
 -- Locks: none. Index: fq_limit_share_newest_ix, backwards, so that the live version of each queue is met first;
--- fq_limit_state_newest_ix, fq_queue_state_newest_ix. Errors: none.
+-- fq_queue_state_newest_ix. Errors: none.
 create function fairqueue.fq_limit_members(p_limit text)
 returns table (queue text, row_id tid, tag bigint, contends_until bigint, messages_out bigint)
 language plpgsql
-volatile
 as $$
-#variable_conflict use_column
 declare
   v_now bigint := fairqueue.fq_now();
   v_virtual_time bigint;
   v_member fairqueue.fq_limit_share;
 begin
-  select s.virtual_time into v_virtual_time
-  from fairqueue.fq_limit_state s
+  select s.tag into v_virtual_time
+  from fairqueue.fq_limit_share s
   where s.limit_name = p_limit
-  order by s.limit_name desc, s.row_version desc
+    and s.queue = ''
+  order by s.limit_name desc, s.queue desc, s.row_version desc
   limit 1;
   select s.ctid, s.queue, s.tag, s.contends_until into row_id, queue, tag, contends_until
   from fairqueue.fq_limit_share s
   where s.limit_name = p_limit
+    and s.queue > ''
   order by s.limit_name desc, s.queue desc, s.row_version desc
   limit 1;
   while found loop
@@ -43,6 +43,7 @@ begin
     select s.ctid, s.queue, s.tag, s.contends_until into row_id, queue, tag, contends_until
     from fairqueue.fq_limit_share s
     where s.limit_name = p_limit
+      and s.queue > ''
       and s.queue < v_member.queue
     order by s.limit_name desc, s.queue desc, s.row_version desc
     limit 1;

@@ -15,7 +15,6 @@
 create function fairqueue.fq_limit_queue(p_queue text, p_changes jsonb, p_notify boolean default true)
 returns void
 language plpgsql
-volatile
 security definer
 as $$
 declare
@@ -85,9 +84,9 @@ begin
 
   if v_limited then
     -- Wait for transactions that end messages before the gate is closed, so that dequeues need not stand still as long.
-    -- The locks are given up again: messages that come to be out meanwhile would have to be locked out of order.
+    -- It is undone again: messages that come to be out meanwhile would have to be locked out of order.
     begin
-      perform fairqueue.fq_lock_leased(p_queue, 2::integer, null::bigint);
+      perform fairqueue.fq_give_slots(p_queue, 2::integer, null::bigint);
       raise exception using errcode = 'QF099', message = 'waited';
     exception when sqlstate 'QF099' then
       null;

@@ -9,7 +9,6 @@
 create function fairqueue.fq_lock_channels(p_queue text, p_names text[], p_policies jsonb[])
 returns void
 language plpgsql
-volatile
 security definer
 as $$
 declare

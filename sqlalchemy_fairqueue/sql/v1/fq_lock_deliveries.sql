@@ -9,10 +9,8 @@ create function fairqueue.fq_lock_deliveries(
 )
 returns table (message_id bigint, row_id tid, ordinal bigint, exhausted boolean)
 language plpgsql
-volatile
 security definer
 as $$
-#variable_conflict use_column
 declare
   v_rows tid[] := p_rows;
   v_held bigint[] := '{}';

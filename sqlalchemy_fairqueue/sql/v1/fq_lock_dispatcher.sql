@@ -8,9 +8,7 @@ create function fairqueue.fq_lock_dispatcher(
   p_queue text, out row_id tid, out state fairqueue.fq_queue_state, out is_trusted boolean
 )
 language plpgsql
-volatile
 as $$
-#variable_conflict use_column
 declare
   v_locked record;
 begin

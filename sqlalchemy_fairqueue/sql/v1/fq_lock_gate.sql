@@ -7,7 +7,6 @@
 create function fairqueue.fq_lock_gate(p_queue text, p_limited boolean default null)
 returns void
 language plpgsql
-volatile
 security definer
 as $$
 begin

@@ -7,9 +7,7 @@ create function fairqueue.fq_lock_heard(
   p_channels bigint[], out states tid[], out firsts bigint[], out counts bigint[]
 )
 language plpgsql
-volatile
 as $$
-#variable_conflict use_column
 begin
   -- A row that changed since the snapshot fails the join on row_version when PostgreSQL checks it again. ("is not
   -- distinct from" is no index condition: the planner reaches rows by ctid and never by an index.)

@@ -8,7 +8,6 @@
 create function fairqueue.fq_lock_messages(p_ids bigint[])
 returns void
 language plpgsql
-volatile
 security definer
 as $$
 declare

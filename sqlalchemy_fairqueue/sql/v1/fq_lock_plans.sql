@@ -7,7 +7,6 @@
 create function fairqueue.fq_lock_plans(p_queue text, p_removed text[], p_used text[])
 returns void
 language plpgsql
-volatile
 security definer
 as $$
 declare

@@ -6,7 +6,6 @@
 create function fairqueue.fq_lock_queue(p_queue text)
 returns void
 language plpgsql
-volatile
 security definer
 as $$
 begin

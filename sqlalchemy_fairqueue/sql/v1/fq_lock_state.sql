@@ -6,7 +6,6 @@
 create function fairqueue.fq_lock_state(p_channel_id bigint)
 returns tid
 language plpgsql
-volatile
 as $$
 declare
   v_row tid;

@@ -11,7 +11,6 @@
 create function fairqueue.fq_look(p_queue text, p_now bigint)
 returns record
 language plpgsql
-volatile
 as $$
 declare
   v_sight record;

@@ -10,7 +10,6 @@
 create function fairqueue.fq_make_channels(p_queue text, p_names text[], p_policy jsonb default null)
 returns void
 language plpgsql
-volatile
 as $$
 declare
   v_defaults jsonb;

@@ -7,7 +7,6 @@
 create function fairqueue.fq_make_due(p_queue text, p_message_id bigint, p_notify boolean)
 returns text
 language plpgsql
-volatile
 security definer
 as $$
 declare

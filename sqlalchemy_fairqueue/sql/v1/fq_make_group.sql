@@ -11,7 +11,6 @@ create function fairqueue.fq_make_group(
 )
 returns void
 language plpgsql
-volatile
 security definer
 as $$
 declare

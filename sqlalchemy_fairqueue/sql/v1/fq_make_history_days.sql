@@ -6,7 +6,6 @@
 create function fairqueue.fq_make_history_days(p_history regclass, p_days bigint[], p_names text[])
 returns boolean
 language plpgsql
-volatile
 as $$
 declare
   c_day constant bigint := 86400000000;

@@ -9,7 +9,6 @@ create function fairqueue.fq_make_missing_channels(
 )
 returns boolean
 language plpgsql
-volatile
 as $$
 declare
   v_new text[];

@@ -10,7 +10,6 @@ create function fairqueue.fq_mark_idle_channels(
   p_after bigint, p_limit integer, out last_id bigint, out marked bigint
 )
 language plpgsql
-volatile
 security definer
 as $$
 declare

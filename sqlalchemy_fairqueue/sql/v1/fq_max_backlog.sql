@@ -6,9 +6,6 @@ returns integer
 language plpgsql
 stable
 security definer
-set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set enable_bitmapscan = off
 as $$
 begin
   perform fairqueue.fq_check_grant(array['producer']::text[], p_queue, array[p_channel]::text[]);

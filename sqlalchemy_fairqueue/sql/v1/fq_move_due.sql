@@ -9,7 +9,6 @@ create function fairqueue.fq_move_due(
 )
 returns integer
 language plpgsql
-volatile
 as $$
 declare
   v_moved integer;

@@ -14,7 +14,6 @@ create function fairqueue.fq_move_message(
 )
 returns text
 language plpgsql
-volatile
 security definer
 as $$
 declare

@@ -6,7 +6,6 @@
 create function fairqueue.fq_note(p_row tid, p_state fairqueue.fq_queue_state, p_now bigint)
 returns void
 language plpgsql
-volatile
 as $$
 begin
   update fairqueue.fq_queue_state s

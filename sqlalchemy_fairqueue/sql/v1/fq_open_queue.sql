@@ -6,7 +6,6 @@
 create function fairqueue.fq_open_queue(p_queue text)
 returns boolean
 language plpgsql
-volatile
 security definer
 set lock_timeout = '5ms'
 as $$

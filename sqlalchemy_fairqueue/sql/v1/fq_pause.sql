@@ -9,7 +9,6 @@
 create function fairqueue.fq_pause(p_queue text, p_channel text default null, p_new boolean default false)
 returns boolean
 language plpgsql
-volatile
 security definer
 as $$
 declare

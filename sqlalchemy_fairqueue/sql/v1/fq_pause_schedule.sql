@@ -8,7 +8,6 @@
 create function fairqueue.fq_pause_schedule(p_queue text, p_channel text, p_name text, p_paused boolean)
 returns boolean
 language plpgsql
-volatile
 security definer
 as $$
 declare

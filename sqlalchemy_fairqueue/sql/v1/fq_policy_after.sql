@@ -9,9 +9,7 @@ create function fairqueue.fq_policy_after(
   out state fairqueue.fq_channel_state, out plan text, out overridden text[], out revision bigint
 )
 language plpgsql
-volatile
 as $$
-#variable_conflict use_column
 declare
   c_rate constant text[] := array['rate_interval', 'rate_burst'];
   v_changes jsonb := p_changes - array['plan', 'reset'];

@@ -8,7 +8,6 @@
 create function fairqueue.fq_promote(p_queue text, p_limit integer, p_until bigint)
 returns void
 language plpgsql
-volatile
 as $$
 declare
   v_rows tid[];

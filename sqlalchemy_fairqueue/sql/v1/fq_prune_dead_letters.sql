@@ -7,10 +7,8 @@
 create function fairqueue.fq_prune_dead_letters(p_limit integer default 10000)
 returns table (queue text, deleted bigint, more boolean)
 language plpgsql
-volatile
 security definer
 as $$
-#variable_conflict use_column
 declare
   v_now bigint := fairqueue.fq_now();
   v_queue record;

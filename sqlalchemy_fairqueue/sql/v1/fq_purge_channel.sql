@@ -10,7 +10,6 @@
 create function fairqueue.fq_purge_channel(p_queue text, p_channel text)
 returns bigint
 language plpgsql
-volatile
 security definer
 as $$
 declare

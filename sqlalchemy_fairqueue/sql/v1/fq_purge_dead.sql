@@ -11,7 +11,6 @@ create function fairqueue.fq_purge_dead(
 )
 returns bigint
 language plpgsql
-volatile
 security definer
 as $$
 declare

@@ -5,7 +5,6 @@
 -- Locks: signals for update, skip locked. Index: none, rows by ctid. Errors: none.
 create function fairqueue.fq_put_back(p_queue text, p_rows tid[], p_ids bigint[], out signals bigint, out freed bigint)
 language plpgsql
-volatile
 as $$
 begin
   with claimed as materialized (

@@ -11,7 +11,6 @@ create function fairqueue.fq_queue_room(
   out room integer, out is_drawn boolean
 )
 language plpgsql
-volatile
 as $$
 declare
   v_state fairqueue.fq_queue_state := p_sight.state;

@@ -7,7 +7,6 @@
 create function fairqueue.fq_rebase_tags(p_queue text)
 returns boolean
 language plpgsql
-volatile
 as $$
 declare
   c_step constant bigint := 8000000000000000000;

@@ -9,7 +9,6 @@
 create function fairqueue.fq_reclaim(p_queue text, p_limit integer)
 returns integer
 language plpgsql
-volatile
 as $$
 declare
   v_now bigint := fairqueue.fq_now();

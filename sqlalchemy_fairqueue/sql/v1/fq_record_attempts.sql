@@ -14,7 +14,6 @@ create function fairqueue.fq_record_attempts(
 )
 returns void
 language plpgsql
-volatile
 as $$
 declare
   v_finished_at bigint := coalesce(p_finished_at, fairqueue.fq_now());

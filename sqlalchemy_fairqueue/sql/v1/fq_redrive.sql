@@ -14,10 +14,8 @@ create function fairqueue.fq_redrive(
 )
 returns table (message_id bigint, outcome text)
 language plpgsql
-volatile
 security definer
 as $$
-#variable_conflict use_column
 declare
   v_now bigint := fairqueue.fq_now();
   v_channel_id bigint;

@@ -10,11 +10,7 @@ create function fairqueue.fq_refuse(
 )
 returns text
 language plpgsql
-volatile
 security definer
-set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set enable_bitmapscan = off
 as $$
 declare
   v_channels text[] := case when p_channel is not null then array[p_channel] end;

@@ -6,7 +6,6 @@
 create function fairqueue.fq_remove_limit(p_name text)
 returns boolean
 language plpgsql
-volatile
 security definer
 as $$
 declare
@@ -26,7 +25,7 @@ begin
     raise exception 'the limit % is that of %', left(p_name, 80), left(v_queues, 400)
       using errcode = 'QF001', hint = 'take it from these queues first: configure(limits=...) without it';
   end if;
-  delete from fairqueue.fq_limit_state s
+  delete from fairqueue.fq_limit_share s
   where s.limit_name = p_name;
   delete from fairqueue.fq_limit f
   where f.name = p_name;

@@ -7,7 +7,6 @@
 create function fairqueue.fq_remove_plan(p_queue text, p_name text)
 returns boolean
 language plpgsql
-volatile
 security definer
 as $$
 declare

@@ -10,7 +10,6 @@
 create function fairqueue.fq_repair_channel(p_queue text, p_channel_id bigint)
 returns boolean
 language plpgsql
-volatile
 as $$
 declare
   v_now bigint := fairqueue.fq_now();

@@ -8,7 +8,6 @@
 create function fairqueue.fq_repair_queue(p_queue text)
 returns boolean
 language plpgsql
-volatile
 as $$
 declare
   v_rows tid[];

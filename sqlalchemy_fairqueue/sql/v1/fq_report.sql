@@ -11,7 +11,6 @@ create function fairqueue.fq_report(
   out due_in bigint, out is_held boolean
 )
 language plpgsql
-volatile
 as $$
 declare
   v_state fairqueue.fq_queue_state := p_sight.state;

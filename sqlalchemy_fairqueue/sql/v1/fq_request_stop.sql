@@ -8,7 +8,6 @@
 create function fairqueue.fq_request_stop(p_queue text, p_consumer text, p_by text)
 returns boolean
 language plpgsql
-volatile
 security definer
 as $$
 declare

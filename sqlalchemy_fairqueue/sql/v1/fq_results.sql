@@ -13,31 +13,26 @@ language plpgsql
 stable
 security definer
 as $$
-#variable_conflict use_column
 declare
   v_now bigint := fairqueue.fq_now();
   v_bound boolean := false;
   v_last bigint;
-  r record;
+  v_queue text;
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
     v_bound := exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
-  for r in
-    select u.id, coalesce(k.queue, d.queue, m.queue) as queue,
-      coalesce(k.channel, d.channel, m.channel) as channel,
-      coalesce(k.kind, d.kind, m.kind) as kind,
+  for message_id, v_queue, channel, kind, state, content, reason, error, finished_at, expires_at in
+    select u.id, coalesce(k.queue, d.queue, m.queue), coalesce(k.channel, d.channel, m.channel),
+      coalesce(k.kind, d.kind, m.kind),
       case
         when k.expires_at <= v_now then 'expired'
         when k.outcome is not null then k.outcome
         when m.kind is not null then 'pending'
         when d.reason is not null then 'failed'
-      end as state,
-      case when k.expires_at > v_now then k.content end as content,
-      coalesce(k.problem, d.reason) as reason,
-      d.error,
-      coalesce(k.finished_at, d.died_at) as finished_at,
-      k.expires_at
+      end,
+      case when k.expires_at > v_now then k.content end, coalesce(k.problem, d.reason), d.error,
+      coalesce(k.finished_at, d.died_at), k.expires_at
     from unnest(p_ids) with ordinality u(id, ord)
     left join fairqueue.fq_result k on k.message_id = u.id
     left join lateral (
@@ -56,47 +51,27 @@ begin
     ) d on true
     order by u.ord
   loop
-    message_id := r.id;
-    state := r.state;
-    channel := null;
-    kind := null;
-    content := null;
-    reason := null;
-    error := null;
-    finished_at := null;
-    expires_at := null;
-    if r.queue = p_queue then
-      if v_bound then
-        perform fairqueue.fq_check_grant(
-          array['producer', 'operator']::text[], p_queue,
-          (case when r.channel is null then '{}' else array[r.channel] end)::text[]
-        );
-      end if;
-      channel := r.channel;
-      kind := r.kind;
-      content := r.content;
-      reason := r.reason;
-      error := r.error;
-      finished_at := r.finished_at;
-      expires_at := r.expires_at;
-    elsif r.queue is not null then
-      state := 'unknown';
-    else
-      if v_bound then
-        perform fairqueue.fq_check_grant(array['producer', 'operator']::text[], p_queue, '{}'::text[]);
-      end if;
-      if v_last is null then
-        select coalesce(pg_sequence_last_value(s.oid::regclass), 0) into v_last
-        from pg_type t
-        join pg_depend e
-          on e.refobjid = t.typrelid
-          and e.refclassid = 'pg_class'::regclass
-          and e.classid = 'pg_class'::regclass
-          and e.deptype = 'i'
-        join pg_class s on s.oid = e.objid and s.relkind = 'S'
-        where t.oid = pg_typeof(null::fairqueue.fq_message);
-      end if;
-      state := case when r.id between 1 and v_last then 'gone' else 'unknown' end;
+    if v_bound and (v_queue = p_queue) is not false then
+      perform fairqueue.fq_check_grant(
+        array['producer', 'operator']::text[], p_queue,
+        (case when channel is null then '{}' else array[channel] end)::text[]
+      );
+    end if;
+    if v_queue is null and v_last is null then
+      select coalesce(pg_sequence_last_value(s.oid::regclass), 0) into v_last
+      from pg_type t
+      join pg_depend e
+        on e.refobjid = t.typrelid
+        and e.refclassid = 'pg_class'::regclass
+        and e.classid = 'pg_class'::regclass
+        and e.deptype = 'i'
+      join pg_class s on s.oid = e.objid and s.relkind = 'S'
+      where t.oid = pg_typeof(null::fairqueue.fq_message);
+    end if;
+    if (v_queue = p_queue) is not true then
+      state := case when v_queue is null and message_id between 1 and v_last then 'gone' else 'unknown' end;
+      select null, null, null, null, null, null, null
+      into channel, kind, content, reason, error, finished_at, expires_at;
     end if;
     return next;
   end loop;

@@ -8,7 +8,6 @@
 create function fairqueue.fq_resume(p_queue text, p_channel text default null, p_notify boolean default true)
 returns boolean
 language plpgsql
-volatile
 security definer
 as $$
 declare

@@ -10,10 +10,8 @@ create function fairqueue.fq_retry(
 )
 returns table (message_id bigint, outcome text)
 language plpgsql
-volatile
 security definer
 as $$
-#variable_conflict use_column
 declare
   v_again_ids bigint[];
   v_again_rows tid[];

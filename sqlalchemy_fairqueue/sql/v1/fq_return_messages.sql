@@ -10,7 +10,6 @@ create function fairqueue.fq_return_messages(
 )
 returns void
 language plpgsql
-volatile
 as $$
 declare
   v_now bigint := fairqueue.fq_now();

@@ -6,7 +6,6 @@
 create function fairqueue.fq_run_schedule(p_queue text, p_channel text, p_name text, p_notify boolean)
 returns bigint
 language plpgsql
-volatile
 security definer
 as $$
 declare

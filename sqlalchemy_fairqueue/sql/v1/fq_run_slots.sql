@@ -17,11 +17,9 @@ create function fairqueue.fq_run_slots(
 )
 returns table (slot_at bigint, message_id bigint)
 language plpgsql
-volatile
 security definer
 set lock_timeout = '100ms'
 as $$
-#variable_conflict use_column
 declare
   c_day constant bigint := 86400000000;
   v_now bigint := fairqueue.fq_now();

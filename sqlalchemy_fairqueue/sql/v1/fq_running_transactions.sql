@@ -5,7 +5,6 @@
 create function fairqueue.fq_running_transactions()
 returns text[]
 language sql
-volatile
 set search_path = pg_catalog, pg_temp
 as $$
   select array(

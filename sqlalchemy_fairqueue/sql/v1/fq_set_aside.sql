@@ -3,7 +3,8 @@
 -- Guarantees: a row for each. A message that cannot be delivered becomes a dead letter ('dead') or, if no letter can
 -- hold it, its channel is paused until fq_resume ('paused'). The state of a channel or of the queue (channel_id null)
 -- that cannot be updated is made anew from the messages ('mended', message_id null). No row: the error is not about one.
--- What a dequeue of p_limit messages can take is tried and undone, channel by channel.
+-- What a dequeue of p_limit messages can take, and the first 1,000 signals if they cannot be heard together, is tried
+-- and undone, channel by channel.
 -- Locks: as fq_reclaim, fq_promote, fq_spread_plans and fq_hear, messages and state rows, all skip locked: it waits for none.
 -- Index: as fq_dequeue, fq_hear, fq_reclaim and fq_promote. Errors: QF001 bad argument; QF007.
 create function fairqueue.fq_set_aside(
@@ -11,14 +12,14 @@ create function fairqueue.fq_set_aside(
 )
 returns table (message_id bigint, channel_id bigint, outcome text, reason text)
 language plpgsql
-volatile
 security definer
 as $$
-#variable_conflict use_column
 declare
   v_now bigint := fairqueue.fq_now();
   v_row tid;
   v_channel bigint;
+  v_problem text;
+  r record;
 begin
   perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[]);
   if p_queue is null or p_limit is null or p_limit not between 1 and 100000 then
@@ -54,9 +55,52 @@ begin
     when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
       null;
   end;
-  return query
-  select null::bigint, f.channel_id, 'mended', format('a signal cannot be applied: %s', left(f.reason, 1000))
-  from fairqueue.fq_repair_signalled(p_queue) f;
+  begin
+    perform fairqueue.fq_hear(p_queue);
+  exception
+    when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
+      v_problem := sqlerrm;
+  end;
+  if v_problem is not null then
+    message_id := null;
+    outcome := 'mended';
+    -- The signals of each channel by themselves.
+    for r in
+      select g.channel_id as id, array_agg(g.row) as rows, array_agg(g.id) as ids,
+        array_agg(g.channel_id) as channels, max(abs(g.queue_freed::bigint)) > 0 as is_freeing
+      from (
+        select x.ctid as row, x.id, x.channel_id, x.queue_freed
+        from fairqueue.fq_signal x
+        where x.queue = p_queue
+        order by x.queue, x.xid, x.id
+        limit 1000
+      ) g
+      group by g.channel_id
+    loop
+      begin
+        perform fairqueue.fq_hear_many(
+          p_queue, r.rows::tid[], r.ids::bigint[], r.channels::bigint[], '-9000000000000000000'::bigint,
+          v_now, false::boolean, false::boolean
+        );
+        raise exception using errcode = 'QF099', message = 'it is undone';
+      exception
+        when sqlstate 'QF099' then
+          null;
+        when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
+          reason := format('a signal cannot be applied: %s', left(sqlerrm, 1000));
+          if fairqueue.fq_repair_channel(p_queue, r.id::bigint) then
+            perform fairqueue.fq_repair_queue(p_queue)
+            where r.is_freeing;
+            channel_id := r.id;
+            return next;
+          end if;
+      end;
+    end loop;
+    if channel_id is null and fairqueue.fq_repair_queue(p_queue) then
+      reason := format('a signal cannot be applied: %s', left(v_problem, 1000));
+      return next;
+    end if;
+  end if;
 
   -- Ready channels, then those that came due, which a dequeue moves into the ready order.
   for v_channel in

@@ -8,9 +8,7 @@
 create function fairqueue.fq_set_channel_aside(p_queue text, p_channel_id bigint, p_limit integer, p_now bigint)
 returns table (message_id bigint, outcome text, reason text)
 language plpgsql
-volatile
 as $$
-#variable_conflict use_column
 declare
   v_rows tid[];
   v_ids bigint[];

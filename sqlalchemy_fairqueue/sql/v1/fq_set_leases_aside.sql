@@ -6,9 +6,7 @@
 create function fairqueue.fq_set_leases_aside(p_queue text, p_now bigint)
 returns table (message_id bigint, channel_id bigint, outcome text, reason text)
 language plpgsql
-volatile
 as $$
-#variable_conflict use_column
 declare
   v_row tid;
 begin

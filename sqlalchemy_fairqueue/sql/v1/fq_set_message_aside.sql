@@ -7,7 +7,6 @@
 create function fairqueue.fq_set_message_aside(p_queue text, p_id bigint, p_row tid, p_reason text)
 returns text
 language plpgsql
-volatile
 as $$
 declare
   v_message record;

@@ -16,7 +16,6 @@
 create function fairqueue.fq_set_queue(p_queue text, p_settings jsonb)
 returns void
 language plpgsql
-volatile
 security definer
 as $$
 declare

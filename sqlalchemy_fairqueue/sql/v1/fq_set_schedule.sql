@@ -13,7 +13,6 @@ create function fairqueue.fq_set_schedule(
 )
 returns text
 language plpgsql
-volatile
 security definer
 as $$
 declare
@@ -77,18 +76,13 @@ begin
     policy = excluded.policy,
     in_code = excluded.in_code,
     revision = s.revision + 1,
-    anchor_at = case
-      when (s.cron, s.timezone, s.every) is distinct from (excluded.cron, excluded.timezone, excluded.every) then v_now
-      else s.anchor_at
-    end,
-    done_until = case
-      when (s.cron, s.timezone, s.every) is distinct from (excluded.cron, excluded.timezone, excluded.every) then v_now
-      else s.done_until
-    end,
-    next_at = case
-      when (s.cron, s.timezone, s.every) is distinct from (excluded.cron, excluded.timezone, excluded.every) then null
-      else s.next_at
-    end,
+    (anchor_at, done_until, next_at) = (
+      select case when t.same then s.anchor_at else v_now end, case when t.same then s.done_until else v_now end,
+        case when t.same then s.next_at end
+      from (
+        select (s.cron, s.timezone, s.every) is not distinct from (p_cron, p_timezone, p_every) as same
+      ) t
+    ),
     due_at = case when num_nulls(s.paused_at) = 1 then v_now end,
     problem = null,
     problem_at = null,

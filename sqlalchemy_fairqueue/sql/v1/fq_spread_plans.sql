@@ -9,7 +9,6 @@
 -- Index: fq_plan_pkey, fq_channel_plan_followers_ix, fq_channel_plan_pkey. Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_spread_plans(p_queue text, p_limit integer, out followed integer, out due_in bigint)
 language plpgsql
-volatile
 security definer
 as $$
 declare

@@ -9,7 +9,6 @@ language plpgsql
 stable
 security definer
 as $$
-#variable_conflict use_column
 begin
   perform fairqueue.fq_check_grant(array['consumer']::text[], q.name, null::text[])
   from unnest(p_queues) q(name);

@@ -11,9 +11,7 @@ create function fairqueue.fq_take_one(
   out has_more boolean
 )
 language plpgsql
-volatile
 as $$
-#variable_conflict use_column
 declare
   v_dispatcher fairqueue.fq_queue_state := p_sight.state;
   v_cost bigint := 0;

@@ -6,7 +6,6 @@
 create function fairqueue.fq_try_channel(p_channel_id bigint, p_rows tid[], p_ids bigint[], p_now bigint)
 returns text
 language plpgsql
-volatile
 as $$
 begin
   perform fairqueue.fq_charge(

@@ -5,7 +5,6 @@
 create function fairqueue.fq_use_plan(p_queue text, p_plan text)
 returns void
 language plpgsql
-volatile
 as $$
 begin
   perform

@@ -1,6 +1,6 @@
 -- fq_wake_results: notify those who wait for results of messages, at the commit of the caller's transaction. Returns
 -- whether anybody is notified.
--- Guarantees: one notification a message that has a wait (fq_begin_result_wait) which this call's snapshot sees and
+-- Guarantees: one notification a message that has a wait (fq_wait_for_result) which this call's snapshot sees and
 -- whose time has not come. Its payload is the id of the message, and behind colons the oid of fq_result_wait and the
 -- queue.
 -- While the notification queue of the server is more than half full it notifies nobody: waiters poll. A two-phase
@@ -10,7 +10,6 @@
 create function fairqueue.fq_wake_results(p_queue text, p_ids bigint[])
 returns boolean
 language plpgsql
-volatile
 security definer
 as $$
 declare

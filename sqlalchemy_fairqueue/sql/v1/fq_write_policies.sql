@@ -9,7 +9,6 @@ create function fairqueue.fq_write_policies(
 )
 returns void
 language plpgsql
-volatile
 as $$
 declare
   v_now bigint := fairqueue.fq_now();

@@ -190,7 +190,7 @@ def test_a_round_of_another_server_is_none(kernel: Kernel, open_kernel: OpenKern
     producer = open_kernel()
     producer.enqueue("a")
     mark(kernel)
-    kernel.rows("insert into fq_forgetting (snapshot, waiting) values ('99999999:99999999:', '{}')")
+    kernel.rows("insert into fq_round (duty, snapshot, waiting) values ('forget', '99999999:99999999:', '{}')")
     found = forget(kernel)
     assert (found["forgotten"], found["waiting"] != []) == (0, True)
     producer.commit()
@@ -206,8 +206,8 @@ def test_a_round_of_another_server_is_none_when_this_one_has_come_as_far(
     producer, other = open_kernel(), open_kernel(autocommit=True)
     producer.enqueue("a")
     kernel.rows(
-        "insert into fq_forgetting (snapshot, waiting)"
-        " select format('%1$s:%1$s:', pg_current_xact_id()::text::bigint + 20), '{}'"
+        "insert into fq_round (duty, snapshot, waiting)"
+        " select 'forget', format('%1$s:%1$s:', pg_current_xact_id()::text::bigint + 20), '{}'"
     )
     mark(kernel)
     for _ in range(20):
@@ -279,7 +279,7 @@ def test_who_took_a_mark_back_is_passed_by(kernel: Kernel, open_kernel: OpenKern
     producer = open_kernel()
     producer.enqueue("a")
     # A round for which all transactions have ended.
-    kernel.rows("insert into fq_forgetting (snapshot, waiting) select pg_current_snapshot()::text, '{}'")
+    kernel.rows("insert into fq_round (duty, snapshot, waiting) select 'forget', pg_current_snapshot()::text, '{}'")
     assert waits.unhindered(on(forget))["forgotten"] == 1
     producer.commit()
     assert names(kernel) == ["a"]

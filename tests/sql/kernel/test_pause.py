@@ -165,7 +165,7 @@ def test_resuming_wakes_waiting_consumers_unless_told_not_to(
     """A consumer that waits is notified, and a transaction that must not notify can be prepared."""
     kernel.enqueue("a")
     kernel.hear()
-    (registered,) = kernel.rows("select * from fq_begin_wait('q', 'waiter', null, %(us)s)", us=HOUR)
+    (registered,) = kernel.rows("select * from fq_wait('q', 'waiter', null, %(us)s)", us=HOUR)
     admin = open_kernel()
     pause(kernel, channel)
     resume(admin, channel, notify=False)

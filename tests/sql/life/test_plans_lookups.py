@@ -86,9 +86,10 @@ def test_the_reason_of_a_wait_reads_a_bounded_part(full: Kernel) -> None:
         " select 'q', m.channel_id, 0, m.id, 1 from fq_message m where m.id % 97 = 1"
     )
     found: list[dict[str, Any]] = []
-    call = "select * from fq_channel_contention('q', '{c1}', 4, 50, 50)"
+    call = "select * from fq_contention('q', 4, '{c1}', 50, 50)"
     assert_frugal(full, 3 * 50 + BOUND, lambda: found.extend(full.rows(call)))
-    assert (found[0]["channel"], found[0]["messages_out"], len(found)) == ("c1", 50, 1 + 4)
+    # It may be one of those with the most messages out.
+    assert (found[0]["channel"], found[0]["messages_out"], len(found) in {4, 5}) == ("c1", 50, True)
     assert found[0]["rival_weight"] <= 3 * 50 + 1
 
 
@@ -98,10 +99,10 @@ def test_the_reasons_of_many_channels_do_not_multiply(full: Kernel) -> None:
     full.commit()
     full.rows("analyze")
     named = [f"c{number}" for number in range(1, 1001)]
-    call = partial(full.rows, "select * from fq_channel_contention('q', %(named)s, 4, 3000, 60000)", named=named)
+    call = partial(full.rows, "select * from fq_contention('q', 4, %(named)s, 3000, 60000)", named=named)
     found: list[dict[str, Any]] = []
     assert_frugal(full, 3 * 1000 + BOUND, lambda: found.extend(call()))
-    assert len(found) == 1000 + 4
+    assert 1000 <= len(found) <= 1000 + 4
     assert found[0]["messages_out"] > 1000
 
 
@@ -114,6 +115,6 @@ def test_leases_without_messages_are_bounded(kernel: Kernel) -> None:
         " select n + 1000, 'q', 'w' || n, fq_now() + 3600000000 + n from generate_series(1, 5000) n"
     )
     found: list[dict[str, Any]] = []
-    call = "select * from fq_channel_contention('q', '{a}', 4, 50, 50)"
+    call = "select * from fq_contention('q', 4, '{a}', 50, 50)"
     assert_frugal(kernel, 3 * 50 + BOUND, lambda: found.extend(kernel.rows(call)))
     assert found[0]["messages_out"] == 1

@@ -24,15 +24,3 @@ def test_requests_are_found_by_index(kernel: Kernel) -> None:
         kernel.rows("select fq_request_stop('documents'::text, 'w17'::text, null::text)")
 
     assert_frugal(kernel, 2, work)
-
-
-def test_old_requests_are_found_by_index(kernel: Kernel) -> None:
-    """Housekeeping reads the requests that it deletes, among thousands that are younger."""
-    kernel.rows(
-        "insert into fq_stop_request (queue, consumer, requested_by, requested_at)"
-        " select 'documents', 'w' || n, 'dana', case when n <= 5 then 1 else fq_now() end"
-        " from generate_series(1, 5000) n"
-    )
-    deleted = []
-    assert_frugal(kernel, 5, lambda: deleted.extend(kernel.rows("select fq_prune_expired(10)")))
-    assert deleted == [{"fq_prune_expired": 5}]

@@ -1,4 +1,4 @@
-"""fq_begin_wait, fq_wake, fq_end_wait: a waiting consumer is woken, and no notification is sent while none waits."""
+"""fq_wait, fq_wake: a waiting consumer is woken, and no notification is sent while none waits."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -222,9 +222,9 @@ def test_no_verb_waits_for_a_mark(kernel: Kernel, open_kernel: OpenKernel, waits
     waits.unhindered(on(others))
 
 
-@pytest.mark.parametrize("bad", [{"wait": None}, {"wait": 0}, {"wait": 2**62}])
+@pytest.mark.parametrize("bad", [{"wait": None}, {"wait": -1}, {"wait": 2**62}])
 def test_a_bad_wait_is_refused(kernel: Kernel, bad: dict[str, int | None]) -> None:
-    """A wait of no time, or an endless one, and a queue or consumer without a name are refused with QF001."""
+    """A wait of less than no time, or an endless one, and a queue or consumer without a name are refused with QF001."""
     nameless = [Kernel(kernel.connection, queue=""), Kernel(kernel.connection, name=None)]  # type: ignore[arg-type]
     for one, arguments in [(kernel, bad), *((one, {}) for one in nameless)]:
         with pytest.raises(errors.Error) as refusal:

@@ -165,9 +165,9 @@ def heartbeat(kernel: Kernel, *lease_ids: int | None, lease: int | None = 30 * S
 
 
 def wait(kernel: Kernel, lease_id: int | None = None, wait: int | None = 50 * SECOND) -> tuple[int, str]:
-    """fq_begin_wait: the marked lease and the topic."""
+    """fq_wait: the marked lease and the topic."""
     (row,) = kernel.rows(
-        "select * from fq_begin_wait(%(queue)s, %(name)s, %(lease_id)s::bigint, %(wait)s)",
+        "select * from fq_wait(%(queue)s, %(name)s, %(lease_id)s::bigint, %(wait)s)",
         queue=kernel.queue,
         name=kernel.name,
         lease_id=lease_id,
@@ -183,8 +183,8 @@ def wake(kernel: Kernel) -> bool:
 
 
 def end_wait(kernel: Kernel, lease_id: int | None) -> None:
-    """fq_end_wait."""
-    kernel.rows("select fq_end_wait(%(lease_id)s::bigint)", lease_id=lease_id)
+    """fq_wait with 0."""
+    wait(kernel, lease_id, 0)
 
 
 def keep_history(kernel: Kernel, ahead: int | None = 2) -> dict[str, str]:

@@ -26,7 +26,8 @@ def make_groups(kernel: Kernel, stage: str, *attempts: int) -> int:
 
 def added(kernel: Kernel, group: UUID) -> int | None:
     """How many members a group has."""
-    found: int | None = kernel.value("select max(added) from fq_group_status('q', %(group)s)", group=group)
+    counts = "select max(added) from fq_groups('q', %(group)s, null, null, null, 1)"
+    found: int | None = kernel.value(counts, group=group)
     return found
 
 

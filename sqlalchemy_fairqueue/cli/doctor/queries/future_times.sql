@@ -61,7 +61,7 @@ cross join lateral (
       max(h.contends_until)
     ) - n.until
   from fairqueue.fq_limit l
-  join fairqueue.fq_limit_state s on s.limit_name = l.name
+  join fairqueue.fq_limit_share s on s.limit_name = l.name and s.queue = ''
   join fairqueue.fq_queue q on l.name = any (q.limits)
   left join fairqueue.fq_limit_share h on h.limit_name = l.name
   group by q.name, l.name, s.rate_at

@@ -47,7 +47,7 @@ from (
   select fairqueue.fq_now() as now
 ) n;
 
-update fairqueue.fq_limit_state s
+update fairqueue.fq_limit_share s
 set row_version = s.row_version + 1,
   rate_at = n.now + l.rate_burst * l.rate_interval
 from fairqueue.fq_limit l
@@ -55,6 +55,7 @@ cross join (
   select fairqueue.fq_now() as now
 ) n
 where l.name = s.limit_name
+  and s.queue = ''
   and s.rate_at > n.now + l.rate_burst * l.rate_interval;
 
 update fairqueue.fq_limit_share

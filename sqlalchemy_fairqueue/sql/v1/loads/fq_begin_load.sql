@@ -7,9 +7,7 @@ returns table (
   messages bigint, created bigint, replaced bigint, duplicates bigint, dropped bigint, rejected bigint
 )
 language plpgsql
-volatile
 as $$
-#variable_conflict use_column
 declare
   v_load fairqueue.fq_load;
 begin

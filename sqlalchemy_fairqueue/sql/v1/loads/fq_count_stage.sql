@@ -12,7 +12,6 @@ create function fairqueue.fq_count_stage(
   out ids bigint[], out plains bigint[], out leasts bigint[]
 )
 language plpgsql
-volatile
 as $$
 declare
   v_schema regnamespace := (select t.typnamespace from pg_type t where t.oid = pg_typeof(null::fairqueue.fq_load));

@@ -5,7 +5,6 @@
 create function fairqueue.fq_drop_stage(p_stage text)
 returns boolean
 language plpgsql
-volatile
 security definer
 set search_path = pg_catalog, pg_temp
 as $$

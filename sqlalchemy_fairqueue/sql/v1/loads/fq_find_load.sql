@@ -7,9 +7,7 @@ returns table (
 language plpgsql
 stable
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
-#variable_conflict use_column
 begin
   perform fairqueue.fq_check_grant(array['loader']::text[], p_queue, null::text[]);
   return query

@@ -12,7 +12,6 @@ create function fairqueue.fq_make_load_groups(
 )
 returns bigint
 language plpgsql
-volatile
 security definer
 set work_mem = '64MB'
 as $$

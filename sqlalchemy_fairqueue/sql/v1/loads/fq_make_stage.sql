@@ -11,7 +11,6 @@
 create function fairqueue.fq_make_stage(p_ttl bigint, p_queue text default null, p_job_id text default null)
 returns text
 language plpgsql
-volatile
 security definer
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '100ms'

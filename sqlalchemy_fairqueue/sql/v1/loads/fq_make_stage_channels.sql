@@ -9,7 +9,6 @@ create function fairqueue.fq_make_stage_channels(
 )
 returns integer
 language plpgsql
-volatile
 security definer
 set work_mem = '32MB'
 as $$

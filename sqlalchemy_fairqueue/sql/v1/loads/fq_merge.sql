@@ -27,7 +27,6 @@ returns table (
   merged boolean, messages bigint, created bigint, replaced bigint, duplicates bigint, dropped bigint, rejected bigint
 )
 language plpgsql
-volatile
 security definer
 set search_path = pg_catalog, pg_temp
 set work_mem = '64MB'
@@ -35,7 +34,6 @@ set enable_nestloop = off
 set enable_mergejoin = off
 set jit = off
 as $$
-#variable_conflict use_column
 declare
   v_schema regnamespace := (select t.typnamespace from pg_type t where t.oid = pg_typeof(null::fairqueue.fq_load));
   v_now bigint := fairqueue.fq_now();

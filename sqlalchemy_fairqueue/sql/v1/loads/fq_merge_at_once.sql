@@ -13,7 +13,6 @@ create function fairqueue.fq_merge_at_once(
 )
 returns bigint
 language plpgsql
-volatile
 as $$
 declare
   v_schema regnamespace := (select t.typnamespace from pg_type t where t.oid = pg_typeof(null::fairqueue.fq_load));

@@ -11,9 +11,7 @@ create function fairqueue.fq_merge_in_order(
 )
 returns table (created bigint, replaced bigint, duplicates bigint, dropped bigint)
 language plpgsql
-volatile
 as $$
-#variable_conflict use_column
 declare
   c_chunk constant integer := 1000;
   v_schema regnamespace := (select t.typnamespace from pg_type t where t.oid = pg_typeof(null::fairqueue.fq_load));

@@ -1,40 +1,112 @@
--- fq_busy_channels: ids of the channels of a queue that are not idle, each once: those with a message that the
--- dispatcher knows of, with a leased message, or with a signal that nobody has heard.
--- Cost: one index entry a channel with messages, and what the queue has of leased messages and signals not heard. Idle
+-- fq_busy_channels: the channels of a queue that are not idle, each once: those with a message that the dispatcher
+-- knows of, with a leased message, or with a signal that nobody has heard; and those of p_channels (named). The columns
+-- of its state are what the dispatcher knows; due_at: when its head is due, or a message that a signal tells of; added,
+-- freed, queue_freed: what signals will add to the backlog, and free of the slots; leased: messages out. changed:
+-- whether the head can be another by now, since there is such a signal or a message out, or priorities age.
+-- Guarantees: one query, which the planner inlines. With p_scan and p_count it reads a bounded part: so many ready and
+-- due channels, those served next, and signals, the first ones; so many messages out, those whose leases expire first,
+-- and of so many of their channels, those with the most, the state.
+-- Cost: one state row a channel with messages, and what the queue has of leased messages and signals not heard. Idle
 -- channels are not read, but for the versions of their state that an old snapshot keeps, one a turn since then.
--- Locks: none. Index: fq_channel_state_ready_ix, and fq_channel_state_held_back_ix for channels that are paused or at
--- their limit; fq_signal_pkey, fq_lease_expires_ix, fq_message_lease_ix. Errors: none.
-create function fairqueue.fq_busy_channels(p_queue text)
-returns setof bigint
-language plpgsql
+-- Locks: none. Index: fq_channel_state_ready_ix, fq_channel_state_due_ix, and fq_channel_state_held_back_ix for those
+-- that are paused or at their limit; fq_channel_state_newest_ix, fq_signal_pkey, fq_lease_expires_ix,
+-- fq_message_lease_ix, fq_channel_queue_name_key. Errors: none.
+create function fairqueue.fq_busy_channels(p_queue text, p_channels text[], p_scan integer, p_count integer)
+returns table (
+  channel_id bigint, max_concurrency integer, rate_interval bigint, rate_burst integer, rate_at bigint, weight integer,
+  paused_at bigint, last_dequeue_at bigint, backlog bigint, current_concurrency integer, head_dequeue_at bigint,
+  due_at bigint, added bigint, freed bigint, queue_freed bigint, leased bigint, changed boolean, named boolean
+)
+language sql
 stable
 as $$
-begin
-  return query
-  select s.channel_id
-  from fairqueue.fq_channel_state s
-  where s.queue = p_queue
-    and s.ready_tag is not null
-  union
-  select s.channel_id
-  from fairqueue.fq_channel_state s
-  where s.queue = p_queue
-    and s.due_at is not null
-  union
-  select s.channel_id
-  from fairqueue.fq_channel_state s
-  where s.queue = p_queue
-    and s.head_message_id is not null
-    and s.ready_tag is null
-    and s.due_at is null
-  union
-  select g.channel_id
-  from fairqueue.fq_signal g
-  where g.queue = p_queue
-  union
-  select m.channel_id
-  from fairqueue.fq_lease e
-  join fairqueue.fq_message m on m.lease_id = e.id
-  where e.queue = p_queue;
-end
+  with moved as materialized (
+    select u.channel_id, min(u.due_at) as due_at, sum(u.added)::bigint as added, sum(u.freed)::bigint as freed,
+      sum(u.queue_freed)::bigint as queue_freed, sum(u.leased)::bigint as leased, bool_or(u.changed) as changed,
+      bool_or(u.named) as named, bool_or(u.is_read) as is_read
+    from (
+      (
+        select g.channel_id, g.dequeue_at as due_at, g.added, g.freed, g.queue_freed, 0::bigint as leased,
+          true as changed, false as named, true as is_read
+        from fairqueue.fq_signal g
+        where g.queue = p_queue
+        order by g.queue, g.xid, g.id
+        limit p_scan
+      )
+      union all
+      select o.channel_id, null, 0, 0, 0, count(*), true, false,
+        (row_number() over (order by count(*) desc, o.channel_id) <= p_scan) is not false
+      from (
+        select m.channel_id
+        from (
+          select e.id
+          from fairqueue.fq_lease e
+          where e.queue = p_queue
+          order by e.queue, e.expires_at
+          limit p_count
+        ) l
+        join fairqueue.fq_message m on m.lease_id = l.id
+        limit p_count
+      ) o
+      group by o.channel_id
+      union all
+      select c.id, null, 0, 0, 0, 0, false, true, true
+      from unnest(p_channels) p(name)
+      -- With a limit, or PostgreSQL 15 reads all channels of the queue.
+      cross join lateral (
+        select f.id
+        from fairqueue.fq_channel f
+        where f.queue = p_queue
+          and f.name = p.name
+        limit 1
+      ) c
+    ) u
+    group by u.channel_id
+  )
+  select m.channel_id, s.max_concurrency, coalesce(s.rate_interval, 0), coalesce(s.rate_burst, 1), s.rate_at,
+    case when m.is_read then coalesce(s.weight, 1) end, s.paused_at, s.last_dequeue_at, coalesce(s.backlog, 0),
+    coalesce(s.current_concurrency, 0), s.head_dequeue_at, least(s.head_dequeue_at, m.due_at), m.added, m.freed,
+    m.queue_freed, m.leased, m.changed or (num_nonnulls(s.priority_aging) = 1 or s.head_dequeue_at < 0) is true, m.named
+  from moved m
+  left join lateral (
+    select n.*
+    from fairqueue.fq_channel_state n
+    where n.channel_id = m.channel_id
+      and m.is_read
+    order by n.channel_id desc, n.row_version desc
+    limit 1
+  ) s on true
+  union all
+  select s.channel_id, s.max_concurrency, s.rate_interval, s.rate_burst, s.rate_at, s.weight, s.paused_at,
+    s.last_dequeue_at, s.backlog, s.current_concurrency, s.head_dequeue_at, s.head_dequeue_at, 0, 0, 0, 0,
+    (num_nonnulls(s.priority_aging) = 1 or s.head_dequeue_at < 0) is true, false
+  from (
+    (
+      select r.*
+      from fairqueue.fq_channel_state r
+      where r.queue = p_queue
+        and r.ready_tag is not null
+      order by r.queue, r.ready_tag
+      limit p_scan
+    )
+    union all
+    (
+      select d.*
+      from fairqueue.fq_channel_state d
+      where d.queue = p_queue
+        and d.due_at is not null
+      order by d.queue, d.due_at
+      limit p_scan
+    )
+    union all
+    select b.*
+    from fairqueue.fq_channel_state b
+    where b.queue = p_queue
+      and b.head_message_id is not null
+      and b.ready_tag is null
+      and b.due_at is null
+      and p_scan is null
+  ) s
+  -- Hashed: as a join it could compare all with all, where the statistics are old.
+  where s.channel_id not in (select m.channel_id from moved m)
 $$;

@@ -30,8 +30,8 @@ set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
 set jit = off
+set work_mem = '64MB'
 as $$
-#variable_conflict use_column
 declare
   v_now bigint := fairqueue.fq_now();
   -- the columns of a state that are no fields of a policy
@@ -62,7 +62,7 @@ begin
     union all
     (
       select c.id, c.name
-      from fairqueue.fq_busy_channels(p_queue) b(id)
+      from fairqueue.fq_busy_channels(p_queue, null::text[], null::integer, null::integer) b(id)
       cross join lateral (
         select k.id, k.name
         from fairqueue.fq_channel k

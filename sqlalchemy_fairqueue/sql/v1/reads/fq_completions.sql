@@ -8,10 +8,7 @@ returns table (queue text, channel text, attempts bigint)
 language plpgsql
 stable
 security definer
-set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
 as $$
-#variable_conflict use_column
 declare
   v_before pg_snapshot;
 begin

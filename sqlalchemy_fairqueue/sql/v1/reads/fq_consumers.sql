@@ -2,23 +2,19 @@
 -- Guarantees: one snapshot, one row a consumer. leased: messages that it holds; message_id, kind and channel: of the
 -- one that it has held longest, or, in a queue that records no history, of the one with the least id; delivered_at:
 -- since when it has held that one, null without a history; expires_at: when its last lease expires unless it is
--- extended; waiting_until: until when it waits for work, null: it does not.
--- Cost: the messages out of the queue. Locks: none. Index: fq_lease_expires_ix, fq_message_lease_ix, fq_channel_pkey.
--- Errors: QF001 bad limit; QF007.
+-- extended; waiting_until: until when it waits for work, null: it does not; stop_requested_at, stop_requested_by: when
+-- and by whom a consumer of that name was last asked to stop, within the last hour.
+-- Cost: the messages out of the queue. Locks: none. Index: fq_lease_expires_ix, fq_message_lease_ix, fq_channel_pkey,
+-- fq_stop_request_pkey. Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_consumers(p_queue text, p_limit integer default 100)
 returns table (
   consumer text, leased bigint, delivered_at bigint, message_id bigint, kind text, channel text, expires_at bigint,
-  waiting_until bigint
+  waiting_until bigint, stop_requested_at bigint, stop_requested_by text
 )
 language plpgsql
 stable
 security definer
-set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set enable_bitmapscan = off
-set jit = off
 as $$
-#variable_conflict use_column
 declare
   v_now bigint := fairqueue.fq_now();
 begin
@@ -45,10 +41,14 @@ begin
     order by 2 desc, e.consumer
     limit p_limit
   )
-  select a.consumer, a.leased, a.oldest[1], a.oldest[2], m.kind || '', c.name, a.expires_at, a.waiting_until
+  select a.consumer, a.leased, a.oldest[1], a.oldest[2], m.kind || '', c.name, a.expires_at, a.waiting_until,
+    r.requested_at, r.requested_by
   from alive a
   left join fairqueue.fq_message m on m.id = a.oldest[2]
   left join fairqueue.fq_channel c on c.id = m.channel_id
+  left join fairqueue.fq_stop_request r on r.queue = p_queue
+    and r.consumer = a.consumer
+    and r.requested_at > v_now - 3600000000
   order by a.leased desc, a.consumer;
 end
 $$;

@@ -1,29 +1,30 @@
 -- fq_contention: the channels of a queue that wait longest, those with the most messages out, and those that have
--- scheduled messages alone, up to p_limit of each, one row a channel, the longest wait first.
--- Guarantees: one snapshot; counts and times as in fq_channel_stats. rate_allows_at: when the channel's rate allows a
--- delivery, null without a rate. Each row ends with figures of the whole queue: waiting, the channels with ready
--- messages; rivals and rival_weight, the channels that compete and their weights together: those with messages out, and
--- those with ready messages that are not paused, at their own limit or held back by their rate; messages_out; waits,
--- the median, the 90th and 99th percentile and the longest of the channels' waits, in microseconds; queue_cost, of
--- queues that are fair by cost or seconds and record their history, what lately ended cost (fq_recent_costs), of which
--- served_cost is the channel's. No rows: the queue has no messages.
--- What the dispatcher knows decides for channels that nothing has happened to since it looked: no signal that is not
--- heard, no message out, no aging priorities. The wait of such a channel is that of its head, which may be gone since
--- (cancelled, or locked by others for long): such a channel may be counted as waiting. The rows are exact: they are
--- chosen by the heads of twice as many channels, and then their messages are looked at.
--- Cost: one state row a channel with messages; four index probes a row of the answer and a channel that something has
--- happened to, with its scheduled and prioritised messages; and what the queue has of messages out and signals not
--- heard. Neither the ready messages nor idle channels are read.
--- Locks: none. Index: fq_channel_state_ready_ix, fq_channel_state_held_back_ix, fq_channel_state_newest_ix,
--- fq_channel_pkey, fq_signal_pkey, fq_lease_expires_ix, fq_message_ready_ix, fq_message_lease_ix, fq_queue_pkey; those
--- of fq_recent_costs.
--- Errors: QF001 bad limit; QF007.
-create function fairqueue.fq_contention(p_queue text, p_limit integer default 100)
+-- scheduled messages alone, up to p_limit of each, one row a channel, the longest wait first. With p_channels, p_scan
+-- and p_count: these channels, as far as they exist, and those with the most messages out, at a cost that does not grow
+-- with the queue: it reads a bounded part, as fq_busy_channels.
+-- Guarantees: one snapshot; counts and times as in fq_channel_stats. Each row ends with figures of the whole queue; if
+-- there is none, a row without a channel has these: waiting, the channels with ready messages; rivals and rival_weight,
+-- the channels that compete and their weights together: those with messages out, and those with ready messages that are
+-- not paused, at their own limit or held back by their rate; messages_out; waits, the median, the 90th and 99th
+-- percentile and the longest of the channels' waits, in microseconds; queue_cost, of queues that are fair by cost or
+-- seconds and record their history, what lately ended cost (fq_recent_costs), of which served_cost is the channel's;
+-- those of fq_stats; consumers: whether there is one. What the dispatcher knows decides of channels that have no row,
+-- so that one whose head was cancelled, or is locked for long, may be counted as waiting. The bounded part counts up to
+-- its bounds, and scheduled messages as ready.
+-- Cost: that of fq_busy_channels, and four index probes a row of the answer and a channel that has changed, with its
+-- scheduled and prioritised messages, of the latter up to p_scan. Locks: none.
+-- Index: fq_channel_pkey, fq_message_ready_ix, fq_queue_pkey, fq_queue_state_newest_ix, fq_lease_expires_ix; those of
+-- fq_busy_channels and fq_recent_costs. Errors: QF001 bad limit; QF007.
+create function fairqueue.fq_contention(
+  p_queue text, p_limit integer default 100, p_channels text[] default null, p_scan integer default null,
+  p_count integer default null
+)
 returns table (
   channel text, ready bigint, scheduled bigint, leased bigint, current_concurrency integer, max_concurrency integer,
   rate_interval bigint, rate_burst integer, weight integer, paused_at bigint, oldest_ready_at bigint,
   last_dequeue_at bigint, rate_allows_at bigint, waiting bigint, rivals bigint, rival_weight bigint,
-  messages_out bigint, waits bigint[], served_cost bigint, queue_cost bigint
+  messages_out bigint, waits bigint[], served_cost bigint, queue_cost bigint, queue_paused_at bigint,
+  queue_concurrency integer, queue_max_concurrency integer, queue_rate_allows_at bigint, consumers boolean
 )
 language plpgsql
 stable
@@ -32,47 +33,44 @@ set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off
 set jit = off
+set work_mem = '64MB'
 as $$
-#variable_conflict use_column
 declare
   v_now bigint := fairqueue.fq_now();
 begin
   perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
-  if p_limit is null or p_limit < 1 then
-    raise exception 'fq_contention has limit %', p_limit
-      using errcode = 'QF001', hint = 'ask for 1 channel or more';
+  if (least(p_limit, p_scan, p_count) >= 1) is not true or num_nulls(p_limit, p_channels, p_scan, p_count) in (1, 2)
+    or p_limit is null
+  then
+    raise exception 'fq_contention has limit %, scan %, count %', p_limit, p_scan, p_count
+      using errcode = 'QF001', hint = 'ask for 1 channel or more; with channels, let 1 message out or more be counted';
   end if;
   return query
   with busy as materialized (
-    select k.channel_id, k.max_concurrency, k.rate_interval, k.rate_burst, k.weight, k.paused_at,
-      nullif(k.last_dequeue_at, 0) as served_at, k.backlog + k.added as backlog, k.leased,
-      (k.current_concurrency - k.freed)::integer as used,
-      fairqueue.fq_rate_allows_at(k.rate_at, k.rate_interval, k.rate_burst) as allowed_at, k.head_dequeue_at as head,
-      k.changed
-    from fairqueue.fq_busy_states(p_queue) k
+    select b.channel_id, b.max_concurrency, b.rate_interval, b.rate_burst, b.weight, b.paused_at,
+      nullif(b.last_dequeue_at, 0) as served_at, b.backlog + b.added as backlog, b.leased, b.queue_freed, b.named,
+      (b.current_concurrency - b.freed)::integer as used, b.head_dequeue_at as head, b.due_at, b.changed,
+      fairqueue.fq_rate_allows_at(b.rate_at, b.rate_interval, b.rate_burst) as allowed_at
+    from fairqueue.fq_busy_channels(p_queue, p_channels, p_scan, p_count) b
   ),
-  picked as materialized (
-    select b.*
+  -- Their messages are looked at: with a bound, of those with the most of them out.
+  ranked as materialized (
+    (select h.channel_id from busy h where h.leased * p_scan > 0 order by h.leased desc, h.channel_id limit p_limit)
+    union all
+    (
+      select r.channel_id from busy r
+      where p_scan is null and not r.changed and r.head <= v_now order by r.head limit 2 * p_limit::bigint
+    )
+    union all
+    (
+      select l.channel_id from busy l
+      where p_scan is null and not l.changed and l.head > v_now order by l.head limit p_limit
+    )
+  ),
+  picked as (
+    select b.*,
+      b.named or p_scan is null and b.changed or b.channel_id in (select r.channel_id from ranked r) as is_picked
     from busy b
-    where b.changed
-    union all
-    (
-      select b.*
-      from busy b
-      where not b.changed
-        and b.head <= v_now
-      order by b.head
-      limit 2 * p_limit::bigint
-    )
-    union all
-    (
-      select b.*
-      from busy b
-      where not b.changed
-        and b.head > v_now
-      order by b.head
-      limit p_limit
-    )
   ),
   looked as materialized (
     select p.*, l.messages as scheduled, greatest(0, p.backlog - l.messages) as ready, w.since
@@ -83,25 +81,29 @@ begin
       where m.channel_id = p.channel_id
         and m.lease_id is null
         and m.dequeue_at > v_now
+        and p_scan is null
     ) l
-    cross join lateral fairqueue.fq_waits_since(p.channel_id, v_now, null::bigint) w
+    cross join lateral fairqueue.fq_waits_since(p.channel_id, v_now, p_scan::bigint) w
+    where p.is_picked
   ),
   whole as materialized (
-    select count(*) filter (where b.since is not null) as waiting, count(*) filter (where b.competes) as rivals,
-      sum(b.weight) filter (where b.competes) as rival_weight, sum(b.leased) as messages_out,
+    select count(b.since) as waiting, count(*) filter (where b.leased > 0 or b.competes) as rivals,
+      sum(b.weight) filter (where b.leased > 0 or b.competes) as rival_weight, sum(b.leased) as messages_out,
+      sum(b.queue_freed) as queue_freed,
       percentile_disc(array[0.5, 0.1, 0.01, 0]) within group (order by v_now - b.since desc) as waits
     from (
-      select w.since, n.weight, n.leased,
-        n.leased > 0
-        or (
-          w.since is not null
-          and n.paused_at is null
-          and (n.max_concurrency is null or n.used < n.max_concurrency)
-          and (n.allowed_at <= v_now) is not false
-        ) as competes
-      from busy n
-      left join looked l on l.channel_id = n.channel_id
-      cross join lateral (select case when n.changed then l.since when n.head <= v_now then n.head end as since) w
+      select n.*,
+        n.since is not null and n.paused_at is null and (n.used < n.max_concurrency) is not false
+        and (n.allowed_at <= v_now) is not false as competes
+      from (
+        select l.weight, l.leased, l.queue_freed, l.paused_at, l.used, l.max_concurrency, l.allowed_at, l.since
+        from looked l
+        union all
+        select p.weight, p.leased, p.queue_freed, p.paused_at, p.used, p.max_concurrency, p.allowed_at,
+          case when p.due_at <= v_now then p.due_at end
+        from picked p
+        where not p.is_picked
+      ) n
     ) b
   ),
   costs as materialized (
@@ -116,15 +118,29 @@ begin
     (select l.* from looked l where l.leased > 0 order by l.leased desc, l.channel_id limit p_limit)
     union
     (select l.* from looked l where l.scheduled > 0 and l.since is null order by l.head, l.channel_id limit p_limit)
+    union
+    select l.* from looked l where l.named
   )
   select c.name, s.ready, s.scheduled, s.leased, s.used, s.max_concurrency, s.rate_interval, s.rate_burst, s.weight,
     s.paused_at, s.since, s.served_at, s.allowed_at, w.waiting, w.rivals, coalesce(w.rival_weight, 0),
-    w.messages_out::bigint, coalesce(w.waits, '{}'), case when a.cost is not null then coalesce(u.cost, 0) end, a.cost
-  from shown s
-  join fairqueue.fq_channel c on c.id = s.channel_id
-  cross join whole w
+    coalesce(w.messages_out, 0)::bigint, coalesce(w.waits, '{}'),
+    case when a.cost is not null then coalesce(u.cost, 0) end, a.cost, q.paused_at,
+    (n.current_concurrency - coalesce(w.queue_freed, 0))::integer, q.max_concurrency,
+    fairqueue.fq_rate_allows_at(n.rate_at, n.rate_interval, n.rate_burst),
+    exists (select from fairqueue.fq_lease e where e.queue = p_queue and e.expires_at > v_now)
+  from whole w
+  left join shown s on true
+  left join fairqueue.fq_channel c on c.id = s.channel_id
   left join costs u on u.channel_id = s.channel_id
   left join costs a on num_nulls(a.channel_id) = 1
-  order by s.since, c.name;
+  left join fairqueue.fq_queue q on q.name = p_queue
+  left join lateral (
+    select i.*
+    from fairqueue.fq_queue_state i
+    where i.queue = p_queue
+    order by i.queue desc, i.row_version desc
+    limit 1
+  ) n on true
+  order by s.named desc, s.since, c.name;
 end
 $$;

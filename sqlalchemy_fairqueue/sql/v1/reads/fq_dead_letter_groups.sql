@@ -17,7 +17,6 @@ set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
 set jit = off
 as $$
-#variable_conflict use_column
 declare
   v_id bigint;
   v_unreadable bigint[] := '{}';

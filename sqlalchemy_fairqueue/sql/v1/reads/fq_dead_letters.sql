@@ -20,14 +20,9 @@ returns table (
 language plpgsql
 stable
 security definer
-set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
-set enable_seqscan = off
-set enable_bitmapscan = off
 set enable_sort = off
-set jit = off
 as $$
-#variable_conflict use_column
 declare
   v_found integer := 0;
   v_matches boolean;

@@ -18,16 +18,8 @@ returns table (message_id bigint, step integer, at bigint, last_id bigint)
 language plpgsql
 stable
 security definer
-set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set enable_material = off
-set jit = off
 as $$
-#variable_conflict use_column
 declare
   v_now bigint := fairqueue.fq_now();
   v_step integer := coalesce(p_step, 0);
@@ -46,7 +38,13 @@ declare
   r record;
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
-  perform fairqueue.fq_check_search(p_channel, p_state, p_key, p_limit, p_scan);
+  if (least(p_limit, p_scan) >= 1) is not true or num_nulls(p_limit, p_scan) > 0
+    or p_state not in ('leased', 'ready', 'scheduled') or (p_key is not null and p_channel is null)
+  then
+    raise exception 'fq_find_messages has limit %, scan %, state %', p_limit, p_scan, quote_nullable(left(p_state, 80))
+      using errcode = 'QF001', hint = 'ask for 1 message or more, of state leased, ready, scheduled or null; let 1 or '
+          'more be looked at; a key belongs to a channel: name both';
+  end if;
   v_channel_id := (select c.id from fairqueue.fq_channel c where c.queue = p_queue and c.name = p_channel);
   if v_channel_id is null and p_channel is not null then
     return;

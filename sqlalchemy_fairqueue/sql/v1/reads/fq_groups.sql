@@ -1,11 +1,12 @@
--- fq_groups: groups of a queue, the newest first. p_open: only those that are not finished, or with false only those
--- that are; null: both. p_before_at with p_before_id: only those before that one of the order. The counts are
--- those of this moment, as those of fq_group_status. Times are microseconds since the epoch.
+-- fq_groups: groups of a queue, the newest first, or with p_group_id that one; no row: there is none, or it was finished
+-- so long ago that it is pruned. p_open: only those that are not finished, or with false only those that are; null: both.
+-- p_before_at with p_before_id: only those before that one of the order. The counts are those of this moment: what is not
+-- folded yet is included, and what the transaction itself has done. Times are microseconds since the epoch.
 -- Cost: the groups that are returned, and the notes that are not folded, of the last second where workers run.
--- Locks: none. Index: fq_group_queue_ix, fq_group_note_pkey from floor_xid on and by open_xids.
+-- Locks: none. Index: fq_group_queue_ix, fq_group_pkey, fq_group_note_pkey from floor_xid on and by open_xids.
 -- Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_groups(
-  p_queue text, p_open boolean, p_before_at bigint, p_before_id uuid, p_limit integer
+  p_queue text, p_group_id uuid, p_open boolean, p_before_at bigint, p_before_id uuid, p_limit integer
 )
 returns table (
   group_id uuid, added bigint, done bigint, failed bigint, cancelled bigint, created_at bigint, finished_at bigint,
@@ -14,20 +15,16 @@ returns table (
 language plpgsql
 stable
 security definer
-set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_mergejoin = off
-set enable_material = off
-set jit = off
 as $$
-#variable_conflict use_column
 declare
   v_floor xid8;
   v_open xid8[];
 begin
-  perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
+  if p_group_id is not null then
+    perform fairqueue.fq_check_grant(array['producer', 'monitor', 'operator']::text[], p_queue, '{}'::text[]);
+  else
+    perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
+  end if;
   if (p_limit between 1 and 100000) is not true then
     raise exception 'fq_groups has limit %', coalesce(p_limit::text, 'null')
       using errcode = 'QF001', hint = 'list 1 to 100000 groups at once';
@@ -36,16 +33,21 @@ begin
   from fairqueue.fq_note_floor() f;
   return query
   with page as materialized (
-    select g.*
-    from fairqueue.fq_group g
-    where g.queue = p_queue
-      and (num_nulls(p_open) = 1 or p_open = (num_nulls(g.finished_at) = 1))
-      and (
-        num_nulls(p_before_at) = 1
-        or (g.created_at, g.group_id) < (p_before_at, p_before_id)
-      )
-    order by g.queue desc, g.created_at desc, g.group_id desc
-    limit p_limit
+    select o.*
+    from fairqueue.fq_group o
+    where o.group_id = p_group_id
+      and o.queue = p_queue
+    union all
+    (
+      select g.*
+      from fairqueue.fq_group g
+      where g.queue = p_queue
+        and num_nulls(p_group_id) = 1
+        and (num_nulls(p_open) = 1 or p_open = (num_nulls(g.finished_at) = 1))
+        and (num_nulls(p_before_at) = 1 or (g.created_at, g.group_id) < (p_before_at, p_before_id))
+      order by g.queue desc, g.created_at desc, g.group_id desc
+      limit p_limit
+    )
   ),
   since as materialized (
     select u.group_id, sum(u.added)::bigint as added, sum(u.done)::bigint as done, sum(u.failed)::bigint as failed,

@@ -5,10 +5,6 @@ create function fairqueue.fq_is_of_kind(p_message_id bigint, p_kind text)
 returns boolean
 language plpgsql
 stable
-set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set enable_bitmapscan = off
-set jit = off
 as $$
 begin
   return (

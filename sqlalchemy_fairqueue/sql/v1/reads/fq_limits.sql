@@ -1,8 +1,7 @@
 -- fq_limits: the shared limits, by name, with the queues that draw from each, what each of these has out (leased, in
 -- the same order), what they have out together, and when the rate allows the next message. p_name: only this one;
 -- p_queue: only those that this queue draws from; null: all.
--- Guarantees: one snapshot of each limit. rate_interval 0: no rate. Locks: none. Index: fq_limit_pkey, fq_queue_pkey,
--- fq_limit_state_newest_ix; those of fq_limit_members. Errors: QF007: for monitors and operators of the queue, or else
+-- Guarantees: one snapshot of each limit. rate_interval 0: no rate. Locks: none. Index: fq_limit_pkey, fq_queue_pkey; those of fq_limit_members. Errors: QF007: for monitors and operators of the queue, or else
 -- of all queues.
 create function fairqueue.fq_limits(p_name text, p_queue text default null)
 returns table (
@@ -10,19 +9,18 @@ returns table (
   current_concurrency bigint, queues text[], leased bigint[]
 )
 language plpgsql
-volatile
 security definer
 as $$
-#variable_conflict use_column
 begin
   perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
   return query
   select f.name, f.max_concurrency, f.rate_interval, f.rate_burst,
     (
       select fairqueue.fq_rate_allows_at(s.rate_at, f.rate_interval, f.rate_burst)
-      from fairqueue.fq_limit_state s
+      from fairqueue.fq_limit_share s
       where s.limit_name = f.name
-      order by s.limit_name desc, s.row_version desc
+        and s.queue = ''
+      order by s.limit_name desc, s.queue desc, s.row_version desc
       limit 1
     ),
     coalesce(m.messages_out, 0)::bigint, coalesce(m.queues, '{}'), coalesce(m.leased, '{}')

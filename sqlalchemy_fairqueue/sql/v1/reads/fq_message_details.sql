@@ -19,13 +19,8 @@ returns table (
 language plpgsql
 stable
 security definer
-set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
-set enable_seqscan = off
-set enable_bitmapscan = off
-set jit = off
 as $$
-#variable_conflict use_column
 declare
   v_id bigint;
 begin

@@ -8,7 +8,6 @@ language plpgsql
 stable
 security definer
 as $$
-#variable_conflict use_column
 begin
   perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
   return query

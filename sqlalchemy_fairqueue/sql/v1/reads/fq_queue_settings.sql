@@ -10,9 +10,7 @@ returns table (
 language plpgsql
 stable
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
-#variable_conflict use_column
 begin
   perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[])
   where p_queue is not null;

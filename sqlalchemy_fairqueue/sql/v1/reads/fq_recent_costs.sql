@@ -13,7 +13,6 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 set jit = off
 as $$
-#variable_conflict use_column
 declare
   v_from bigint := fairqueue.fq_now() - 300000000;
   v_limit bigint := 2000;

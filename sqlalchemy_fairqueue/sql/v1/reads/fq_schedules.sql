@@ -15,11 +15,7 @@ returns table (
 language plpgsql
 stable
 security definer
-set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set jit = off
 as $$
-#variable_conflict use_column
 begin
   if p_limit < 1 then
     raise exception 'fq_schedules has limit %', p_limit

@@ -24,8 +24,8 @@ set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off
 set jit = off
+set work_mem = '64MB'
 as $$
-#variable_conflict use_column
 declare
   v_now bigint := fairqueue.fq_now();
 begin
@@ -33,7 +33,7 @@ begin
   return query
   with busy as materialized (
     select k.channel_id, k.backlog, k.head_dequeue_at as head, k.changed
-    from fairqueue.fq_busy_states(p_queue) k
+    from fairqueue.fq_busy_channels(p_queue, null::text[], null::integer, null::integer) k
   ),
   counted as materialized (
     select sum(b.backlog) as backlog, sum(

@@ -1,11 +1,10 @@
 -- The gate of each queue that was ever dequeued or limited, in 64 parts and a door (-1): a dequeue locks one part that
 -- no other has, a change of the queue's limits the door and all parts. No dequeue goes on while the door's xmax is a
 -- transaction that is open. limited: whether the queue has a limit or a rate. Written by fq_open_queue and fq_lock_gate.
--- The queue '' stands for the housekeeping, which has one part.
 create table fairqueue.fq_gate (
   queue text collate "C" not null,
   part smallint not null,
   limited boolean not null default false,
   constraint fq_gate_pkey primary key (queue, part),
-  constraint fq_gate_check check (octet_length(queue) <= 512 and part between -1 and 63)
+  constraint fq_gate_check check (octet_length(queue) between 1 and 512 and part between -1 and 63)
 );

@@ -7,4 +7,3 @@ create table fairqueue.fq_result_wait (
   constraint fq_result_wait_pkey primary key (message_id, waiter)
 )
 with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
-create index fq_result_wait_until_ix on fairqueue.fq_result_wait (waiting_until);

@@ -1,5 +1,5 @@
 -- One row a slot that was run, inserted with its message: a slot is run once. message_id null: the channel was full,
--- and its policy is to drop. Old rows are deleted by fq_prune_slots.
+-- and its policy is to drop. Rows of a week ago are deleted by fq_prune_expired.
 create table fairqueue.fq_schedule_slot (
   schedule_id bigint not null,
   slot_at bigint not null,
@@ -10,4 +10,3 @@ create table fairqueue.fq_schedule_slot (
     message_id > 0 and slot_at between 0 and 253402300799999999 and ran_at between 0 and 253402300799999999
   )
 );
-create index fq_schedule_slot_ran_ix on fairqueue.fq_schedule_slot (ran_at);

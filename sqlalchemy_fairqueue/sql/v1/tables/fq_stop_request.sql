@@ -11,4 +11,3 @@ create table fairqueue.fq_stop_request (
     and octet_length(requested_by) between 1 and 512 and requested_at between 0 and 253402300799999999
   )
 );
-create index fq_stop_request_requested_ix on fairqueue.fq_stop_request (requested_at);

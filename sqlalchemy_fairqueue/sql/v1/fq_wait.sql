@@ -1,4 +1,5 @@
--- fq_begin_wait: register that a consumer waits for p_wait microseconds, so that producers for its queue wake it.
+-- fq_wait: register that a consumer waits for p_wait microseconds, so that producers for its queue wake it; 0: it waits
+-- no more, and from the commit on no producer notifies for its sake.
 -- Guarantees: the wait stands on the consumer's lease p_lease_id, or on a new lease if that one has ended; the lease
 -- lives at least as long as the wait. lease_id: the lease that waits; topic: the end of the payload of notifications
 -- for this queue and installation (see fq_wake). The consumer listens, commits this call, and polls once more before it
@@ -6,25 +7,31 @@
 -- its wait is over.
 -- Locks: the lease row, no key update: waits for an extension of the same lease. Index: fq_lease_pkey. Errors: QF001
 -- bad argument; QF007.
-create function fairqueue.fq_begin_wait(
+create function fairqueue.fq_wait(
   p_queue text, p_consumer text, p_lease_id bigint, p_wait bigint,
   out lease_id bigint, out topic text
 )
 language plpgsql
-volatile
 security definer
 as $$
-#variable_conflict use_column
 declare
   v_now bigint := fairqueue.fq_now();
 begin
   perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[]);
   perform fairqueue.fq_check_names('{queue}'::text[], array[p_queue]::text[]);
-  if p_consumer is null or octet_length(p_consumer) > 512 or p_wait is null or p_wait not between 1 and 31536000000000
+  if p_consumer is null or octet_length(p_consumer) > 512 or p_wait is null or p_wait not between 0 and 31536000000000
   then
-    raise exception 'fq_begin_wait has consumer %, wait % microseconds', left(p_consumer, 80), p_wait
+    raise exception 'fq_wait has consumer %, wait % microseconds', left(p_consumer, 80), p_wait
       using errcode = 'QF001',
-        hint = 'name the consumer in at most 512 bytes and let it wait for 1 microsecond to 365 days';
+        hint = 'name the consumer in at most 512 bytes and let it wait for 0 microseconds to 365 days';
+  end if;
+  if p_wait = 0 then
+    update fairqueue.fq_lease e
+    set waiting_until = null
+    where e.id = p_lease_id
+      and e.queue = p_queue
+      and e.waiting_until is not null;
+    return;
   end if;
   update fairqueue.fq_lease e
   set waiting_until = v_now + p_wait,
