@@ -34,10 +34,20 @@ ResultState = Literal["completed", "unkept", "cancelled", "expired", "pending", 
 _OF_FOLLOWUPS = (
     "channels", "kinds", "contents", "headers", "delays", "ats", "priorities", "keys", "max_attempts",
 )  # fmt: skip
-_ARRAYS = (*_OF_FOLLOWUPS, "on_duplicates", "costs", "groups", "unique_fors", "from_ends")
+_ARRAYS = (*_OF_FOLLOWUPS, "on_duplicates", "costs", "groups", "unique_fors", "from_ends", "ordering_keys")
 # C calls them: a call for each of many messages takes as long as all else.
 _of_message = attrgetter(
-    "channel", "kind", "priority", "key", "delay", "at", "on_duplicate", "cost", "unique_for", "unique_from"
+    "channel",
+    "kind",
+    "priority",
+    "key",
+    "delay",
+    "at",
+    "on_duplicate",
+    "cost",
+    "unique_for",
+    "unique_from",
+    "ordering_key",
 )
 _of_encoded = attrgetter("message", "content", "headers", "max_attempts", "membership")
 # A row for each of many messages would cost the client as much as to encode it.
@@ -252,15 +262,16 @@ def _elements(encoded: EncodedMessage) -> dict[str, Any]:
         "groups": None if membership is None else str(membership.group_id),
         "unique_fors": None if message.unique_for is None else microseconds(message.unique_for),
         "from_ends": message.unique_from == "completion",
+        "ordering_keys": message.ordering_key,
     }
 
 
 def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
     """Return the function's arrays for many messages, as :func:`_elements` does for one; null for an array of nulls."""
     wanted, contents, headers, max_attempts, memberships = zip(*map(_of_encoded, messages), strict=True)
-    channels, kinds, priorities, keys, delays, ats, on_duplicates, costs, unique_fors, unique_froms = zip(
-        *map(_of_message, wanted), strict=True
-    )
+    of_messages = zip(*map(_of_message, wanted), strict=True)
+    channels, kinds, priorities, keys, delays, ats, on_duplicates, costs, *of_keys = of_messages
+    unique_fors, unique_froms, ordering_keys = of_keys
     groups = [None if one is None else str(one.group_id) for one in _shared(memberships)]
     periods = [None if one is None else microseconds(one) for one in unique_fors]
     has_periods = periods.count(None) < len(periods)
@@ -279,6 +290,7 @@ def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
         "groups": None if groups == [None] else groups,
         "unique_fors": periods if has_periods else None,
         "from_ends": [one == "completion" for one in unique_froms] if has_periods else None,
+        "ordering_keys": None if ordering_keys.count(None) == len(messages) else list(ordering_keys),
     }
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
     from sqlalchemy.orm import Mapped
 
+_WAITS_FOR_OTHERS = 2**63 - 1
 _JSON = JsonCodec()
 
 TO_CHANNEL = {"channel": Related("fq_channel", own="channel_id", other="id", foreign_key_here=True)}
@@ -180,6 +181,7 @@ class ChannelStateMixin(FairqueueMixin):
         priority_aging: Mapped[timedelta | None]
         max_payload_bytes: Mapped[int | None]
         configured: Mapped[bool]
+        ordered: Mapped[bool]
         used_at: Mapped[int]
         forget_xid: Mapped[int | None]
         backlog: Mapped[int]
@@ -212,6 +214,7 @@ class ContentMixin(FairqueueMixin):
         content: Mapped[bytes]
         headers: Mapped[dict[str, Any] | None]
         key: Mapped[str | None]
+        ordering_key: Mapped[str | None]
         priority: Mapped[int | None]
         cost: Mapped[int | None]
         enqueued_at: Mapped[datetime]
@@ -242,7 +245,7 @@ class MessageMixin(ContentMixin):
     channel's policy makes of the priority. ``returned_at`` is since when it is ready again. ``delivered_at`` is kept
     where the queue records its history. ``group_id`` is the group that it is a member of. ``key_outlives`` is true
     where a period of its key is counted from its end. A message that is ``cancelled`` was cancelled while a consumer
-    had leased it.
+    had leased it. One whose ``dequeue_at`` is the greatest number waits for others of its ``ordering_key``.
 
     Attributes:
         lease: The lease under which a consumer holds the message, or None.
@@ -277,13 +280,17 @@ class MessageMixin(ContentMixin):
 
     @hybrid_property
     def due_at(self) -> datetime | None:
-        """The instant before which the message is not delivered; None for one that is due and has a priority."""
-        return instant(self.dequeue_at) if self.dequeue_at >= 0 else None
+        """The instant before which the message is not delivered.
+
+        None for one that is due and has a priority, and for one that waits for others of its ordering key.
+        """
+        return instant(self.dequeue_at) if 0 <= self.dequeue_at < _WAITS_FOR_OTHERS else None
 
     @due_at.inplace.expression
     @classmethod
     def _due_at_expression(cls) -> ColumnElement[datetime | None]:
-        return type_coerce(case((cls.dequeue_at >= 0, cls.dequeue_at)), Instant)
+        is_time = (cls.dequeue_at >= 0) & (cls.dequeue_at < _WAITS_FOR_OTHERS)
+        return type_coerce(case((is_time, cls.dequeue_at)), Instant)
 
 
 @of_table("fq_dead_letter", "use queue.bury(session, delivery, reason=...) to make one")

@@ -108,6 +108,7 @@ class EnqueueMethods(QueueBase):
         cost: int = 1,
         unique_for: timedelta | None = None,
         unique_from: UniqueFrom = "enqueue",
+        ordering_key: str | None = None,
     ) -> Receipt:
         """Add a message in the caller's transaction: if it commits, the work exists; if it rolls back, it never did.
 
@@ -166,6 +167,7 @@ class EnqueueMethods(QueueBase):
             cost=cost,
             unique_for=unique_for,
             unique_from=unique_from,
+            ordering_key=ordering_key,
         )
         operations = self._enqueues([message])
         if (session := session_of(where)) is None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 _NONE = timedelta()
 # Options of a message that a schedule says itself, or cannot keep.
-_OWN = ("delay", "at", "priority", "key")
+_OWN = ("delay", "at", "priority", "key", "ordering_key")
 
 
 class ScheduleMethods(EnqueueMethods, HandlerMethods):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.testing.jobs import AnyJob
 
 _SHOWN = 20
-_FIELDS = ("channel", "kind", "key", "payload", "headers", "max_attempts", "at", "unique_for")
+_FIELDS = ("channel", "kind", "key", "payload", "headers", "max_attempts", "at", "unique_for", "ordering_key")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +50,7 @@ class Enqueued:
         at: When it is due, of a message that was sent and was scheduled; or ``enqueue(at=)`` of one that was not sent.
         message_id: Its id; None: it is recorded on the session, and not sent yet.
         unique_for: The period of its key.
+        ordering_key: Its ordering key.
 
     Example:
         >>> with rolled_back(engine) as session:
@@ -68,6 +69,7 @@ class Enqueued:
     at: datetime | None
     message_id: int | None
     unique_for: timedelta | None = None
+    ordering_key: str | None = None
 
 
 @on_session
@@ -80,9 +82,9 @@ def all_enqueued(session: PlainSession, queue: Queue | AnyJob, /, **wanted: Any)
     Args:
         session: A session; on an async one, await the call.
         queue: The queue, or a job: then only its messages count.
-        wanted: What the messages must have: any of channel, kind, key, payload, headers, max_attempts, at, unique_for.
-            For a job also its arguments; a name that is both means the argument. A mapping matches every mapping that
-            has its members. A payload goes through the codec first.
+        wanted: What the messages must have: any of channel, kind, key, payload, headers, max_attempts, at, unique_for,
+            ordering_key. For a job also its arguments; a name that is both means the argument. A mapping matches every
+            mapping that has its members. A payload goes through the codec first.
 
     Returns:
         The messages in the order in which they were sent, then those that are only recorded.
@@ -201,6 +203,7 @@ def _recorded(session: Session, queue: Queue) -> list[Enqueued]:
             at=one.message.at,
             message_id=None,
             unique_for=one.message.unique_for,
+            ordering_key=one.message.ordering_key,
         )
         for one in enqueues
         if (one.target.schema, one.target.queue) == (queue.schema, queue.name)
@@ -220,6 +223,7 @@ def _sent(session: Session, queue: Queue) -> list[Enqueued]:
             message.id, channel.name, message.kind, message.content, message.headers, message.key,
             message.max_attempts, message.due_at.label("due_at"), message.enqueued_at,
             period.unique_for,
+            message.ordering_key,
         )
         .join(channel, channel.id == message.channel_id)
         .outerjoin(
@@ -243,6 +247,7 @@ def _sent(session: Session, queue: Queue) -> list[Enqueued]:
             at=row.due_at if row.due_at is not None and row.due_at > row.enqueued_at else None,
             message_id=row.id,
             unique_for=row.unique_for,
+            ordering_key=row.ordering_key,
         )
         for row in connection.execute(query)
     ]

@@ -65,6 +65,10 @@ class Enqueue:
             period begins anew with this unique_for; once a consumer holds it or it has ended, this one is a duplicate.
             A message that outlives its period keeps the key until it ends.
         unique_from: When unique_for begins. "enqueue": when this message is sent. "completion": when it ends.
+        ordering_key: 1 to 512 bytes, such as the id of a conversation or a document. Of the messages of a channel with
+            one ordering key, one is out at a time, in the order in which they were added. A retry with a delay holds
+            the others back; they go on when the message is completed, dead, cancelled or purged. The keys of a channel
+            take turns. None: the message waits for no other one.
 
     Example:
         >>> Enqueue(channel="customer-7", payload={"file": "a.pdf"}, kind="parse", delay=timedelta(minutes=5)).kind
@@ -84,6 +88,7 @@ class Enqueue:
     cost: int = 1
     unique_for: timedelta | None = None
     unique_from: UniqueFrom = "enqueue"
+    ordering_key: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot be kept, before anything is recorded."""
@@ -92,8 +97,6 @@ class Enqueue:
         if type(channel) is not str or type(kind) is not str or not (is_plain_name(channel) and is_plain_name(kind)):
             check_name("channel", channel)
             check_name("kind", kind)
-        if self.key is not None:
-            check_name("key", self.key)
         if self.delay is not None and self.at is not None:
             raise InvalidArgument("message has delay and at; both say when it is due: give one of them")
         if self.delay is not None:
@@ -106,8 +109,15 @@ class Enqueue:
             check_count("max_attempts", self.max_attempts, 1, 2**31 - 1)
         if self.cost != 1:
             check_count("cost", self.cost, 1, MOST_COST)
+        if self.key is not None or self.ordering_key is not None:
+            self._check_names()
         if self.on_duplicate != "skip" or self.unique_for is not None or self.unique_from != "enqueue":
             self._check_key()
+
+    def _check_names(self) -> None:
+        for what, name in (("key", self.key), ("ordering_key", self.ordering_key)):
+            if name is not None:
+                check_name(what, name)
 
     def _check_key(self) -> None:
         """Refuse what says something of a key that is not there."""
@@ -145,6 +155,7 @@ class EnqueueOptions(TypedDict, total=False):
     cost: int
     unique_for: timedelta | None
     unique_from: UniqueFrom
+    ordering_key: str | None
 
 
 @dataclass(slots=True, eq=False)

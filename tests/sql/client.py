@@ -79,13 +79,15 @@ class Kernel:
         max_attempts: Sequence[int | None] | None = None,
         policy: tuple[int | None, int | None, int | None, int | None] | None = None,
         costs: Sequence[int | None] | None = None,
+        ordering_keys: Sequence[str | None] | None = None,
     ) -> list[Added]:
         """fq_enqueue: one message a channel named."""
         nothing = [None] * len(channels)
         sql = """
             select * from fq_enqueue(%(queue)s, %(channels)s::text[], %(kinds)s::text[], %(contents)s::bytea[],
               %(headers)s::jsonb[], %(delays)s::bigint[], %(ats)s::bigint[], %(priorities)s::integer[],
-              %(keys)s::text[], %(max_attempts)s::integer[], %(policy)s::jsonb, p_costs => %(costs)s::integer[])
+              %(keys)s::text[], %(max_attempts)s::integer[], %(policy)s::jsonb, p_costs => %(costs)s::integer[],
+              p_ordering_keys => %(ordering_keys)s::text[])
         """
         with self.connection.cursor(row_factory=class_row(Added)) as cursor:
             cursor.execute(
@@ -102,6 +104,7 @@ class Kernel:
                     "keys": list(keys or nothing),
                     "max_attempts": list(max_attempts or nothing),
                     "costs": None if costs is None else list(costs),
+                    "ordering_keys": None if ordering_keys is None else list(ordering_keys),
                     "policy": None if policy is None else policy_json(**dict(zip(_FIELDS, policy, strict=True))),
                 },
             )

@@ -12,7 +12,7 @@
 create function fairqueue.fq_add_message(
   p_queue text, p_channel text, p_state fairqueue.fq_channel_state, p_room bigint, p_kind text, p_content bytea,
   p_headers jsonb, p_at bigint, p_priority integer, p_key text, p_max_attempts integer, p_on_duplicate text,
-  p_cost integer, p_group_id uuid, p_unique_for bigint, p_from_end boolean, p_now bigint, p_replaces boolean,
+  p_cost integer, p_group_id uuid, p_unique_for bigint, p_from_end boolean, p_ordering_key text, p_now bigint, p_replaces boolean,
   p_is_rewritten boolean, out message_id bigint, out outcome text
 )
 language plpgsql
@@ -55,11 +55,12 @@ begin
     if num_nonnulls(v_holder, v_owner) = 0 and (p_room > 0) is not false then
       insert into fairqueue.fq_message (
         channel_id, kind, content, headers, dequeue_at, enqueued_at, key, priority, max_attempts, cost,
-        group_id, key_outlives
+        group_id, key_outlives, ordering_key
       )
       values (
         p_state.channel_id, p_kind, p_content, p_headers, p_at, p_now, p_key, p_priority, coalesce(p_max_attempts, 20),
-        p_cost, p_group_id, case when p_unique_for > 0 and p_from_end then true end
+        p_cost, p_group_id, case when p_unique_for > 0 and p_from_end then true end,
+        p_ordering_key
       )
       on conflict (channel_id, key) where key is not null do nothing
       returning id into v_added;
@@ -93,6 +94,7 @@ begin
           priority = p_priority,
           max_attempts = coalesce(p_max_attempts, 20),
           cost = p_cost,
+          ordering_key = p_ordering_key,
           attempts = 0,
           returned_at = null,
           error = null,

@@ -85,7 +85,7 @@ begin
     );
     p_sight.heard := h.heard;
     p_sight.seen := h.seen;
-    p_sight.has_more := h.seen = c_chunk;
+    p_sight.has_more := h.seen = c_chunk or h.has_more;
     p_sight.must_note := p_sight.must_note or h.seen >= 100;
     if h.freed > 0 then
       v_state.current_concurrency := v_state.current_concurrency - h.freed;

@@ -3,7 +3,8 @@
 -- Locks: none. Index: none. Errors: none.
 create function fairqueue.fq_bad_argument(
   p_channel text, p_kind text, p_content bytea, p_headers jsonb, p_delay bigint, p_at bigint, p_priority integer,
-  p_key text, p_max_attempts integer, p_on_duplicate text, p_cost integer, p_unique_for bigint
+  p_key text, p_max_attempts integer, p_on_duplicate text, p_cost integer, p_unique_for bigint,
+  p_ordering_key text
 )
 returns text
 language sql
@@ -24,5 +25,6 @@ as $$
     when p_cost not between 1 and 1000000000 then 'cost'
     when p_unique_for not between 1 and 3153600000000000 then 'unique_for'
     when p_unique_for is not null and p_key is null then 'key'
+    when octet_length(p_ordering_key) not between 1 and 512 then 'ordering_key'
   end
 $$;

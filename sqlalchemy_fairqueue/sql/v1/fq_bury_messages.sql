@@ -28,7 +28,7 @@ begin
     using unnest(p_ids, p_rows, p_reasons, p_errors) u(id, row, reason, error)
     where m.ctid = u.row
       and m.id is not distinct from u.id
-    returning m.id, m.channel_id, m.kind, m.content, m.headers, m.key, m.priority, m.cost, m.enqueued_at,
+    returning m.id, m.channel_id, m.kind, m.content, m.headers, m.key, m.priority, m.cost, m.ordering_key, m.enqueued_at,
       m.attempts, m.max_attempts, m.deliveries, m.slots, m.cancelled, u.reason, coalesce(u.error, m.error) as error,
       case when m.lease_id is not null and not m.cancelled then m.group_id end as group_id,
       fairqueue.fq_attempt(
@@ -39,11 +39,11 @@ begin
   ),
   letters as (
     insert into fairqueue.fq_dead_letter (
-      message_id, queue, channel_id, kind, content, headers, key, priority, cost, enqueued_at, attempts,
-      max_attempts, deliveries, reason, error, died_at
+      message_id, queue, channel_id, kind, content, headers, key, priority, cost, ordering_key, enqueued_at,
+      attempts, max_attempts, deliveries, reason, error, died_at
     )
     select b.id, p_queue, b.channel_id, b.kind, b.content, b.headers, b.key, b.priority, b.cost,
-      b.enqueued_at, b.attempts, b.max_attempts, b.deliveries, b.reason, b.error, fairqueue.fq_now()
+      b.ordering_key, b.enqueued_at, b.attempts, b.max_attempts, b.deliveries, b.reason, b.error, fairqueue.fq_now()
     from buried b
     where not b.cancelled
   ),

@@ -4,7 +4,7 @@
 create function fairqueue.fq_check_messages(
   p_channels text[], p_kinds text[], p_contents bytea[], p_headers jsonb[], p_delays bigint[], p_ats bigint[],
   p_priorities integer[], p_keys text[], p_max_attempts integer[], p_on_duplicates text[], p_costs integer[],
-  p_groups uuid[], p_unique_fors bigint[], p_from_ends boolean[]
+  p_groups uuid[], p_unique_fors bigint[], p_from_ends boolean[], p_ordering_keys text[]
 )
 returns void
 language plpgsql
@@ -26,6 +26,7 @@ begin
     or cardinality(p_groups) not in (1, v_count)
     or cardinality(p_unique_fors) <> v_count
     or cardinality(p_from_ends) <> v_count
+    or cardinality(p_ordering_keys) <> v_count
   then
     raise exception 'the arrays of fq_enqueue differ in length'
       using errcode = 'QF001', hint = 'pass arrays of one length, with null where a message has no value';
@@ -34,16 +35,17 @@ begin
   select u.ord, bad.argument, bad.value, bad.wanted into v_ordinal, v_argument, v_value, v_wanted
   from unnest(
     p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts, p_on_duplicates,
-    p_costs, p_unique_fors
+    p_costs, p_unique_fors, p_ordering_keys
   )
     with ordinality u(
-      channel, kind, content, headers, delay, at, priority, key, max_attempts, on_duplicate, cost, unique_for, ord
+      channel, kind, content, headers, delay, at, priority, key, max_attempts, on_duplicate, cost, unique_for,
+      ordering_key, ord
     )
   cross join lateral (
     select fairqueue.fq_bad_argument(
       u.channel::text, u.kind::text, u.content::bytea, u.headers::jsonb, u.delay::bigint, u.at::bigint,
       u.priority::integer, u.key::text, u.max_attempts::integer, u.on_duplicate::text, u.cost::integer,
-      u.unique_for::bigint
+      u.unique_for::bigint, u.ordering_key::text
     ) as argument
   ) first
   cross join lateral (
@@ -65,7 +67,8 @@ begin
       ('max_attempts', u.max_attempts::text, 'max_attempts >= 1'),
       ('on_duplicate', fairqueue.fq_shown(u.on_duplicate::text), 'skip, raise or replace'),
       ('cost', u.cost::text, 'a cost of 1 to 1,000,000,000'),
-      ('unique_for', u.unique_for::text, 'a period of 1 microsecond to 100 years')
+      ('unique_for', u.unique_for::text, 'a period of 1 microsecond to 100 years'),
+      ('ordering_key', fairqueue.fq_shown(u.ordering_key::text), 'an ordering key of 1 to 512 bytes')
   ) bad(argument, value, wanted)
   where first.argument is not null
     and bad.argument = first.argument

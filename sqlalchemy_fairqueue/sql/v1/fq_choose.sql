@@ -34,15 +34,17 @@ declare
   v_costs bigint[];
   v_sizes bigint[];
   v_locked integer[];
+  v_ordered boolean[];
+  v_only bigint[];
 begin
   -- As fq_choose_one.
   select array_agg(o.row), array_agg(o.channel_id), array_agg(o.limited), array_agg(o.room),
     array_agg(o.head_dequeue_at), array_agg(o.head_message_id), array_agg(o.ready_tag), array_agg(o.tag_rest),
-    array_agg(o.weight), count(*)
-  into states, v_channels, limited, v_rooms, v_heads_at, v_head_ids, v_tags, v_rests, v_weights, v_found
+    array_agg(o.weight), array_agg(o.ordered), count(*)
+  into states, v_channels, limited, v_rooms, v_heads_at, v_head_ids, v_tags, v_rests, v_weights, v_ordered, v_found
   from (
     select s.ctid as row, s.channel_id, s.weight, s.ready_tag, s.tag_rest, s.head_dequeue_at, s.head_message_id,
-      s.max_concurrency is not null as limited,
+      s.ordered, s.max_concurrency is not null as limited,
       least(
         p_limit, s.max_concurrency - s.current_concurrency,
         fairqueue.fq_rate_room(p_now, s.rate_at, s.rate_interval, s.rate_burst)
@@ -84,12 +86,22 @@ begin
   -- would be; and in each further pass twice as many.
   v_depth := case when v_upto is null then 2 * p_limit / v_found + 2 else 1 end;
   v_depth := least(v_depth::bigint << least(p_pass, 16), 100000);
+  if true = any (v_ordered) then
+    -- Who comes after others of an ordering key is put aside; only what was looked at may be taken.
+    select h.ids, array_agg(least(u.room, h.rooms[u.ord]) order by u.ord) into v_only, v_rooms
+    from fairqueue.fq_hold_back(
+      p_queue, v_channels, v_heads_at, v_head_ids, least(v_depth, p_limit)::integer, p_skip, p_now
+    ) h
+    cross join unnest(v_rooms) with ordinality u(room, ord)
+    group by h.ids;
+    v_only := coalesce(v_only, '{}');
+  end if;
   select c.rows, c.ids, c.ords, c.costs, c.sizes, c.givers, c.gots, c.charges, c.next_heads_at, c.next_head_ids,
     c.is_cut
   into rows, v_ids, ords, v_costs, v_sizes, givers, gots, charges, next_heads_at, next_head_ids, is_cut
   from fairqueue.fq_cut_batch(
     v_channels, v_heads_at, v_head_ids, v_rooms, v_tags, v_rests, v_weights,
-    p_sight.by_cost::boolean, v_upto, v_depth, p_limit, p_bytes, p_first, p_skip, p_now
+    p_sight.by_cost::boolean, v_upto, v_depth, p_limit, p_bytes, p_first, p_skip, v_only, p_now
   ) c;
   select array_agg(l.number) into v_locked
   from (
@@ -105,8 +117,8 @@ begin
     -- Others have messages of these locked: the next pass goes on behind them.
     skip := p_skip || v_ids;
     is_cut := false;
-    select array_agg(rows[n]), array_agg(ords[n]), array_agg(v_costs[n]), array_agg(v_sizes[n])
-    into rows, ords, v_costs, v_sizes
+    select array_agg(rows[n]), array_agg(ords[n]), array_agg(v_costs[n]), array_agg(v_sizes[n]), array_agg(v_ids[n])
+    into rows, ords, v_costs, v_sizes, v_ids
     from unnest(v_locked) n;
     select array_agg(t.ord), array_agg(t.got), array_agg(t.charge) into givers, gots, charges
     from (
@@ -120,9 +132,9 @@ begin
     ) t;
   end if;
   skip := coalesce(skip, p_skip);
-  if cardinality(skip) > 0 then
+  if cardinality(skip) > 0 or v_only is not null then
     select array_agg(h.heads_at[g.ord]), array_agg(h.head_ids[g.ord]) into next_heads_at, next_head_ids
-    from fairqueue.fq_find_heads(v_channels, v_heads_at, v_head_ids) h
+    from fairqueue.fq_find_heads(v_channels, v_heads_at, v_head_ids, coalesce(v_ids, '{}')::bigint[]) h
     cross join unnest(givers) g(ord);
   end if;
   select sum(z.size) into bytes

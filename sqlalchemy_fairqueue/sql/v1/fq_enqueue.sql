@@ -14,6 +14,8 @@
 -- the message; null: while the message lives. Until then a later message with a period is a 'duplicate' of it, however
 -- it ended; with p_on_duplicates replace, a message that nobody holds is 'replaced', and the period begins anew.
 -- Messages without a period meet living ones alone.
+-- p_ordering_keys: of the messages of a channel that have the same one is out at a time, in the order of their ids; what
+-- is replaced takes that of the message.
 -- p_headers, p_groups: an array of one element holds for all messages. A bad value is refused whatever holds the key.
 -- Locks: in the order (channel, key), COLLATE "C": first use of a channel waits for a transaction that is making the
 -- same one, a key for one that is adding, taking, ending or withdrawing the message that holds it. Then messages to
@@ -30,7 +32,8 @@ create function fairqueue.fq_enqueue(
   p_ats bigint[], p_priorities integer[], p_keys text[], p_max_attempts integer[], p_policy jsonb default null,
   p_on_duplicates text[] default null, p_notify boolean default false, p_hold bigint[] default null,
   p_costs integer[] default null, p_groups uuid[] default null, p_unique_fors bigint[] default null,
-  p_from_ends boolean[] default null, p_counts_members boolean default false
+  p_from_ends boolean[] default null, p_counts_members boolean default false,
+  p_ordering_keys text[] default null
 )
 returns table (ordinal integer, message_id bigint, created boolean, outcome text)
 language plpgsql
@@ -56,13 +59,16 @@ begin
     ) = repeat('[1:1]', 9)
     and concat(
       array_dims(p_on_duplicates), array_dims(p_costs), array_dims(p_groups), array_dims(p_unique_fors),
-      array_dims(p_from_ends)
-    ) = repeat('[1:1]', num_nonnulls(p_on_duplicates, p_costs, p_groups, p_unique_fors, p_from_ends))
+      array_dims(p_from_ends), array_dims(p_ordering_keys)
+    ) = repeat(
+      '[1:1]', num_nonnulls(p_on_duplicates, p_costs, p_groups, p_unique_fors, p_from_ends, p_ordering_keys)
+    )
     and not p_counts_members
     and fairqueue.fq_bad_argument(
       p_channels[1]::text, p_kinds[1]::text, p_contents[1]::bytea, p_headers[1]::jsonb, p_delays[1]::bigint,
       p_ats[1]::bigint, p_priorities[1]::integer, p_keys[1]::text, p_max_attempts[1]::integer,
-      p_on_duplicates[1]::text, p_costs[1]::integer, p_unique_fors[1]::bigint
+      p_on_duplicates[1]::text, p_costs[1]::integer, p_unique_fors[1]::bigint,
+      p_ordering_keys[1]::text
     ) is null
   then
     -- Most are added by one statement, for the start of others would cost more than their run.
@@ -71,12 +77,13 @@ begin
       with added as (
         insert into fairqueue.fq_message as m (
           channel_id, kind, content, headers, dequeue_at, enqueued_at, key, priority, max_attempts, cost,
-          group_id
+          group_id, ordering_key
         )
         select c.id, p_kinds[1], p_contents[1], p_headers[1],
           fairqueue.fq_dequeue_at(
             v_now, p_delays[1]::bigint, p_ats[1]::bigint, p_priorities[1]::integer, s.priority_aging
-          ), v_now, p_keys[1], p_priorities[1], coalesce(p_max_attempts[1], 20), p_costs[1], p_groups[1]
+          ), v_now, p_keys[1], p_priorities[1], coalesce(p_max_attempts[1], 20), p_costs[1], p_groups[1],
+          p_ordering_keys[1]
         from fairqueue.fq_channel c
         cross join lateral (
           select n.priority_aging, fairqueue.fq_takes_any(n.*, false::boolean) as takes_any
@@ -91,8 +98,8 @@ begin
         on conflict (channel_id, key) where key is not null do nothing
         returning m.id, m.channel_id, m.dequeue_at
       )
-      insert into fairqueue.fq_signal as s (queue, channel_id, dequeue_at, message_id, added)
-      select p_queue, a.channel_id, a.dequeue_at, a.id, 1
+      insert into fairqueue.fq_signal as s (queue, channel_id, dequeue_at, message_id, added, ordered)
+      select p_queue, a.channel_id, a.dequeue_at, a.id, 1, p_ordering_keys[1] is not null
       from added a
       returning 1, s.message_id, true, 'created';
       outcome := case when found then 'created' end;
@@ -108,15 +115,16 @@ begin
         p_queue, p_channels[1]::text, v_state, v_channel.room::bigint, p_kinds[1]::text, p_contents[1]::bytea,
         p_headers[1]::jsonb, v_at, p_priorities[1]::integer, p_keys[1]::text, p_max_attempts[1]::integer,
         p_on_duplicates[1]::text, p_costs[1]::integer, p_groups[1]::uuid, p_unique_fors[1]::bigint,
-        p_from_ends[1]::boolean, v_now, true::boolean, false::boolean
+        p_from_ends[1]::boolean, p_ordering_keys[1]::text, v_now, true::boolean, false::boolean
       );
       outcome := v_added.outcome;
       created := outcome = 'created';
       if outcome in ('created', 'replaced', 'dropped') then
-        insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, added, dropped, bounded)
+        insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, added, dropped, bounded, ordered)
         values (
           p_queue, v_state.channel_id, case when outcome <> 'dropped' then v_at end, v_added.message_id,
-          created::integer, (outcome = 'dropped')::integer, created and v_state.max_backlog is not null
+          created::integer, (outcome = 'dropped')::integer, created and v_state.max_backlog is not null,
+          p_ordering_keys[1] is not null
         );
       end if;
       return query
@@ -133,7 +141,8 @@ begin
   select e.*
   from fairqueue.fq_enqueue_many(
     p_queue, p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts,
-    p_policy, p_on_duplicates, p_notify, p_hold, p_costs, p_groups, p_unique_fors, p_from_ends, p_counts_members, v_now
+    p_policy, p_on_duplicates, p_notify, p_hold, p_costs, p_groups, p_unique_fors, p_from_ends, p_counts_members,
+    p_ordering_keys, v_now
   ) e
   where cardinality(p_channels) > 0;
 end

@@ -12,7 +12,7 @@ create function fairqueue.fq_enqueue_in_order(
   p_queue text, p_channels text[], p_kinds text[], p_contents bytea[], p_headers jsonb[], p_delays bigint[],
   p_ats bigint[], p_priorities integer[], p_keys text[], p_max_attempts integer[], p_policy jsonb,
   p_on_duplicates text[], p_hold bigint[], p_costs integer[], p_groups uuid[], p_unique_fors bigint[],
-  p_from_ends boolean[], p_common_headers jsonb, p_common_group_id uuid, p_now bigint, p_is_last boolean,
+  p_from_ends boolean[], p_ordering_keys text[], p_common_headers jsonb, p_common_group_id uuid, p_now bigint, p_is_last boolean,
   out ordinals integer[], out ids bigint[], out created boolean[], out outcomes text[], out channel_ids bigint[],
   out ats bigint[], out group_ids uuid[], out bounded_ids bigint[]
 )
@@ -43,11 +43,11 @@ begin
         coalesce(u.group_id, p_common_group_id) as own_group_id
       from unnest(
         p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts,
-        p_on_duplicates, p_costs, p_groups, p_unique_fors, p_from_ends
+        p_on_duplicates, p_costs, p_groups, p_unique_fors, p_from_ends, p_ordering_keys
       )
         with ordinality u(
           channel, kind, content, headers, delay, at, priority, key, max_attempts, on_duplicate, cost, group_id,
-          unique_for, from_end, ord
+          unique_for, from_end, ordering_key, ord
         )
       order by u.channel collate "C", u.key collate "C" nulls first, u.ord
     loop
@@ -87,7 +87,7 @@ begin
           p_queue, v_channel, v_state, v_room.room::bigint, r.kind::text, r.content::bytea,
           r.own_headers::jsonb, ats[i]::bigint, r.priority::integer, r.key::text, r.max_attempts::integer,
           r.on_duplicate::text, r.cost::integer, r.own_group_id::uuid, r.unique_for::bigint, r.from_end::boolean,
-          p_now, v_is_late,
+          r.ordering_key::text, p_now, v_is_late,
           coalesce(
             v_is_late and channel_ids[i + 1] = channel_ids[i] and v_later[i + 1] = r.key
               and outcomes[i + 1] = 'replaced',

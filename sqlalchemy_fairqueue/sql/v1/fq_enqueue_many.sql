@@ -9,7 +9,7 @@ create function fairqueue.fq_enqueue_many(
   p_queue text, p_channels text[], p_kinds text[], p_contents bytea[], p_headers jsonb[], p_delays bigint[],
   p_ats bigint[], p_priorities integer[], p_keys text[], p_max_attempts integer[], p_policy jsonb,
   p_on_duplicates text[], p_notify boolean, p_hold bigint[], p_costs integer[], p_groups uuid[],
-  p_unique_fors bigint[], p_from_ends boolean[], p_counts_members boolean, p_now bigint
+  p_unique_fors bigint[], p_from_ends boolean[], p_counts_members boolean, p_ordering_keys text[], p_now bigint
 )
 returns table (ordinal integer, message_id bigint, created boolean, outcome text)
 language plpgsql
@@ -27,7 +27,7 @@ declare
 begin
   perform fairqueue.fq_check_messages(
     p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts,
-    p_on_duplicates, p_costs, p_groups, p_unique_fors, p_from_ends
+    p_on_duplicates, p_costs, p_groups, p_unique_fors, p_from_ends, p_ordering_keys
   );
   if p_counts_members and exists (
     select
@@ -48,16 +48,16 @@ begin
       if ('replace' = any (p_on_duplicates)) is not true then
         v_added := fairqueue.fq_enqueue_in_order(
           p_queue, p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts,
-          p_policy, p_on_duplicates, p_hold, p_costs, p_groups, p_unique_fors, p_from_ends, v_headers, v_group_id,
-          p_now, true::boolean
+          p_policy, p_on_duplicates, p_hold, p_costs, p_groups, p_unique_fors, p_from_ends, p_ordering_keys,
+          v_headers, v_group_id, p_now, true::boolean
         );
         exit;
       end if;
       begin
         v_added := fairqueue.fq_enqueue_in_order(
           p_queue, p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts,
-          p_policy, p_on_duplicates, p_hold, p_costs, p_groups, p_unique_fors, p_from_ends, v_headers, v_group_id,
-          p_now, (v_try = c_tries)::boolean
+          p_policy, p_on_duplicates, p_hold, p_costs, p_groups, p_unique_fors, p_from_ends, p_ordering_keys,
+          v_headers, v_group_id, p_now, (v_try = c_tries)::boolean
         );
         exit;
       exception when sqlstate 'QF099' then
@@ -67,15 +67,18 @@ begin
   else
     with added as (
       insert into fairqueue.fq_message (
-        channel_id, kind, content, headers, dequeue_at, enqueued_at, priority, max_attempts, cost, group_id
+        channel_id, kind, content, headers, dequeue_at, enqueued_at, priority, max_attempts, cost, group_id,
+        ordering_key
       )
       select c.id, u.kind, u.content, coalesce(u.headers, v_headers),
         fairqueue.fq_dequeue_at(p_now, u.delay::bigint, u.at::bigint, u.priority::integer, null::bigint), p_now,
-        u.priority, coalesce(u.max_attempts, 20), u.cost, coalesce(u.group_id, v_group_id)
+        u.priority, coalesce(u.max_attempts, 20), u.cost, coalesce(u.group_id, v_group_id), u.ordering_key
       from unnest(
-        p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_max_attempts, p_costs, p_groups
+        p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_max_attempts, p_costs, p_groups,
+        p_ordering_keys
       )
-        with ordinality u(channel, kind, content, headers, delay, at, priority, max_attempts, cost, group_id, ord)
+        with ordinality u(channel, kind, content, headers, delay, at, priority, max_attempts, cost, group_id,
+          ordering_key, ord)
       -- lateral with a limit: one index probe a message, also in a plan that was made on empty tables and would read
       -- the whole queue
       cross join lateral (
@@ -108,9 +111,10 @@ begin
     end if;
   end if;
 
-  insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, added, dropped, bounded)
+  insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, added, dropped, bounded, ordered)
   select p_queue, t.channel_id, t.least[1], t.least[2], t.added, t.dropped,
-    (t.added > 0 and t.channel_id = any (v_added.bounded_ids)) is true
+    (t.added > 0 and t.channel_id = any (v_added.bounded_ids)) is true,
+    (num_nonnulls(variadic p_ordering_keys) > 0) is true
   from (
     select u.channel_id, count(*) filter (where u.created) as added,
       count(*) filter (where not u.created and u.outcome = 'dropped') as dropped,

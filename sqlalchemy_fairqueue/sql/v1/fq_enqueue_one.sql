@@ -12,7 +12,7 @@ create function fairqueue.fq_enqueue_one(
   p_on_duplicate text default 'skip', p_delay interval default null, p_at timestamptz default null,
   p_priority integer default null, p_cost integer default null, p_headers jsonb default null,
   p_max_attempts integer default null, p_notify boolean default true, p_unique_for interval default null,
-  p_unique_from text default 'enqueue'
+  p_unique_from text default 'enqueue', p_ordering_key text default null
 )
 returns bigint
 language plpgsql
@@ -58,7 +58,7 @@ begin
     array[extract(epoch from p_at) * 1000000]::bigint[], array[p_priority]::integer[], array[p_key]::text[],
     array[p_max_attempts]::integer[], null::jsonb, array[p_on_duplicate]::text[], p_notify, null::bigint[],
     array[p_cost]::integer[], null::uuid[], array[extract(epoch from p_unique_for) * 1000000]::bigint[],
-    array[p_unique_from = 'completion']::boolean[], false::boolean
+    array[p_unique_from = 'completion']::boolean[], false::boolean, array[p_ordering_key]::text[]
   ) e;
   if v_outcome = 'full' then
     raise exception 'channel % of queue % is full', fairqueue.fq_shown(p_channel), fairqueue.fq_shown(p_queue)

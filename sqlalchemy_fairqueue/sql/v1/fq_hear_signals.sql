@@ -4,6 +4,7 @@
 -- how far they were heard may be written, so those of channels that somebody has locked are put back.
 -- heard: signals applied; seen: signals read; freed: slots of the queue that they give back; first_due: when the first
 -- channel is due of those heard of that are not ready; below, open: the next p_below and p_open, null: as before.
+-- has_more: the next messages of ordering keys that signals name were let go, of which the next call hears.
 -- Guarantees: a signal is deleted only together with its effect, or put back, while the channel's state row is locked.
 -- The next p_below is a transaction that sees no signal below it that is left, but for those of transactions in open;
 -- its own is among these, since it may leave signals later. If all of the channels are locked, nothing is written.
@@ -11,7 +12,8 @@
 -- Index: fq_signal_pkey, fq_channel_state_newest_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_hear_signals(
   p_queue text, p_below xid8, p_open xid8[], p_limit integer, p_virtual_time bigint, p_now bigint, p_noting boolean,
-  out heard integer, out seen integer, out freed bigint, out first_due bigint, out below xid8, out open xid8[]
+  out heard integer, out seen integer, out freed bigint, out first_due bigint, out below xid8, out open xid8[],
+  out has_more boolean
 )
 language plpgsql
 as $$
@@ -23,19 +25,23 @@ declare
   v_snapshot pg_snapshot;
   v_left integer;
   v_freeing boolean;
+  v_key_channels bigint[];
+  v_ordering_keys text[];
   h record;
 begin
   heard := 0;
+  has_more := false;
   select array_agg(s.row), array_agg(s.id), array_agg(s.channel_id), count(*), max(s.xid), sum(s.queue_freed) > 0,
-    pg_current_snapshot()
-  into v_rows, v_ids, v_channels, seen, v_last, v_freeing, v_snapshot
+    pg_current_snapshot(), array_agg(s.channel_id) filter (where s.ordering_key is not null),
+    array_agg(s.ordering_key) filter (where s.ordering_key is not null)
+  into v_rows, v_ids, v_channels, seen, v_last, v_freeing, v_snapshot, v_key_channels, v_ordering_keys
   from (
     select c.*
     from (
       select l.*
       from unnest(p_open) u(xid)
       cross join lateral (
-        select g.ctid as row, g.xid, g.id, g.channel_id, g.queue_freed
+        select g.ctid as row, g.xid, g.id, g.channel_id, g.queue_freed, g.ordering_key
         from fairqueue.fq_signal g
         where g.queue = p_queue
           and g.xid = u.xid
@@ -45,7 +51,7 @@ begin
       where u.xid < p_below
       union all
       (
-        select g.ctid, g.xid, g.id, g.channel_id, g.queue_freed
+        select g.ctid, g.xid, g.id, g.channel_id, g.queue_freed, g.ordering_key
         from fairqueue.fq_signal g
         where g.queue = p_queue
           and g.xid >= p_below
@@ -71,6 +77,9 @@ begin
     heard := h.heard;
     freed := h.freed;
     first_due := h.first_due;
+  end if;
+  if v_ordering_keys is not null then
+    has_more := fairqueue.fq_let_go(p_queue, v_key_channels, v_ordering_keys, p_now);
   end if;
   if p_noting and (v_left > 0) is not true then
     -- Transactions from the snapshot's xmax on can be open, and it does not name them.

@@ -9,13 +9,12 @@ create function fairqueue.fq_lock_alike(
 )
 returns integer
 language plpgsql
-volatile
 as $$
 declare
   v_count integer;
 begin
   with read as materialized (
-    select m.row, m.id, m.dequeue_at, bool_and(m.kind = p_kind and m.attempts = 0) over line as is_alike,
+    select m.row, m.id, m.dequeue_at, bool_and(m.kind = p_kind and m.attempts = 0 and m.ordering_key is null) over line as is_alike,
       sum(coalesce(m.cost, 1)) over line as cost
     from (
       select x.ctid as row, x.*

@@ -39,14 +39,14 @@ begin
       and fairqueue.fq_bad_argument(
         p_channels[v_i]::text, p_kinds[v_i]::text, p_contents[v_i]::bytea, v_headers, p_delays[v_i]::bigint,
         p_ats[v_i]::bigint, p_priorities[v_i]::integer, p_keys[v_i]::text, p_max_attempts[v_i]::integer, null::text,
-        null::integer, null::bigint
+        null::integer, null::bigint, null::text
       ) is null;
   end loop;
   if not v_good then
     -- It names what no message may have; the rest is refused below.
     perform fairqueue.fq_check_messages(
       p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts, null::text[],
-      null::integer[], null::uuid[], null::bigint[], null::boolean[]
+      null::integer[], null::uuid[], null::bigint[], null::boolean[], null::text[]
     )
     where v_count > 0;
   end if;

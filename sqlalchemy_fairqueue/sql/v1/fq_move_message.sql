@@ -82,19 +82,23 @@ begin
   where m.id = p_message_id;
   insert into fairqueue.fq_signal (queue, channel_id, added, bounded)
   values (p_queue, v_held.channel_id, -1, true);
+  if v_held.dequeue_at = 9223372036854775807 then
+    -- It waited for others of its ordering key, which stay behind.
+    v_held.dequeue_at := v_now;
+  end if;
   if v_held.priority is not null and v_held.dequeue_at <= v_now then
     v_held.dequeue_at := fairqueue.fq_position(v_now, v_held.priority, v_aging);
   end if;
   insert into fairqueue.fq_message (
     id, channel_id, kind, content, headers, dequeue_at, enqueued_at, key, attempts, max_attempts, deliveries,
-    delivered_at, returned_at, error, priority, cost, group_id, key_outlives
+    delivered_at, returned_at, error, priority, cost, group_id, key_outlives, ordering_key
   )
   overriding system value
   values (
     v_held.id, v_channel_id, v_held.kind, v_held.content, v_held.headers, v_held.dequeue_at, v_held.enqueued_at,
     v_held.key, v_held.attempts, v_held.max_attempts, v_held.deliveries, v_held.delivered_at,
     v_held.returned_at, v_held.error, v_held.priority, v_held.cost, v_held.group_id,
-    v_held.key_outlives
+    v_held.key_outlives, v_held.ordering_key
   );
   if v_held.group_id is not null then
     -- A moved message stays a member of its group: take back the note of its end.
@@ -103,8 +107,8 @@ begin
       and n.id = v_held.id
       and n.group_id = v_held.group_id;
   end if;
-  insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, added, bounded)
-  values (p_queue, v_channel_id, v_held.dequeue_at, v_held.id, 1, true);
+  insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, added, bounded, ordered)
+  values (p_queue, v_channel_id, v_held.dequeue_at, v_held.id, 1, true, v_held.ordering_key is not null);
   if p_notify then
     perform fairqueue.fq_wake(p_queue);
   end if;

@@ -1,5 +1,6 @@
 -- fq_opens_at: from when on a channel may be served: when its head, at p_head_at, is due and its rate allows a message.
--- Null: no time opens it, since it is empty, paused or at its limit. p_has_room: whether its limit lets a further message
+-- Null: no time opens it, since it is empty, paused or at its limit, or its messages wait for others of their ordering
+-- keys. p_has_room: whether its limit lets a further message
 -- out (null: it has no limit).
 -- Guarantees: one expression, which the planner inlines. Locks: none. Errors: none.
 create function fairqueue.fq_opens_at(
@@ -11,7 +12,7 @@ language sql
 immutable parallel safe
 as $$
   select case
-    when num_nonnulls(p_paused_at) = 0 and p_has_room is not false and p_head_at is not null then
+    when num_nonnulls(p_paused_at) = 0 and p_has_room is not false and p_head_at < 9223372036854775807 then
       greatest(0, p_head_at, fairqueue.fq_rate_allows_at(p_rate_at, p_rate_interval, p_rate_burst))
   end
 $$;

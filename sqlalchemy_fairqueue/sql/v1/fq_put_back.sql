@@ -1,4 +1,4 @@
--- fq_put_back: make one new signal a channel of those of some signals that are still there, since somebody has their
+-- fq_put_back: make one new signal a channel and ordering key of those of some signals that are still there, since somebody has their
 -- channels: it is heard later, and nobody walks over what was heard before. Returns how many signals that were, and the
 -- slots of the queue that they give back: a channel that is locked for long must not keep these.
 -- Guarantees: nothing of what they tell is lost. The caller has the state of the queue locked.
@@ -17,18 +17,20 @@ begin
     delete from fairqueue.fq_signal g
     using claimed c
     where g.ctid = c.row
-    returning g.channel_id, g.bounded, g.dequeue_at, g.message_id, g.added, g.freed, g.queue_freed, g.dropped, g.cost
+    returning g.channel_id, g.bounded, g.dequeue_at, g.message_id, g.added, g.freed, g.queue_freed, g.dropped, g.cost,
+      g.ordered, g.ordering_key
   ),
   back as (
     insert into fairqueue.fq_signal (
-      queue, channel_id, bounded, dequeue_at, message_id, added, freed, dropped, cost
+      queue, channel_id, bounded, dequeue_at, message_id, added, freed, dropped, cost, ordered, ordering_key
     )
-    select p_queue, t.channel_id, t.bounded, t.least[1], t.least[2], t.added, t.freed, t.dropped, t.cost
+    select p_queue, t.channel_id, t.bounded, t.least[1], t.least[2], t.added, t.freed, t.dropped, t.cost, t.ordered,
+      t.ordering_key
     from (
-      select g.channel_id, g.bounded, sum(g.added) as added, sum(g.freed) as freed, sum(g.dropped) as dropped,
+      select g.channel_id, g.bounded, g.ordering_key, bool_or(g.ordered) as ordered, sum(g.added) as added, sum(g.freed) as freed, sum(g.dropped) as dropped,
         sum(g.cost) as cost, min(array[g.dequeue_at, g.message_id]) filter (where g.message_id is not null) as least
       from gone g
-      group by g.channel_id, g.bounded
+      group by g.channel_id, g.bounded, g.ordering_key
     ) t
   )
   select count(*), coalesce(sum(g.queue_freed), 0) into signals, freed

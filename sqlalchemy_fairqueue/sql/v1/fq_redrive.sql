@@ -78,13 +78,13 @@ begin
 
   with back as (
     insert into fairqueue.fq_message (
-      id, channel_id, kind, content, headers, dequeue_at, enqueued_at, key, priority, cost, max_attempts,
-      deliveries, error
+      id, channel_id, kind, content, headers, dequeue_at, enqueued_at, key, priority, cost, ordering_key,
+      max_attempts, deliveries, error
     )
     overriding system value
     select d.message_id, d.channel_id, d.kind, d.content, d.headers,
       fairqueue.fq_position((v_now - cardinality(v_ids) + u.ord)::bigint, d.priority, s.priority_aging),
-      d.enqueued_at, d.key, d.priority, d.cost, d.max_attempts, d.deliveries, d.error
+      d.enqueued_at, d.key, d.priority, d.cost, d.ordering_key, d.max_attempts, d.deliveries, d.error
     from unnest(v_ids) with ordinality u(id, ord)
     join fairqueue.fq_dead_letter d on d.message_id = u.id
     join fairqueue.fq_channel c on c.id = d.channel_id
@@ -97,13 +97,13 @@ begin
     ) s on true
     order by c.name collate "C", d.key collate "C" nulls first, u.ord
     on conflict do nothing
-    returning id, channel_id, dequeue_at
+    returning id, channel_id, dequeue_at, ordering_key
   ),
   signalled as (
-    insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, added, bounded)
-    select p_queue, t.channel_id, t.least[1], t.least[2], t.added, true
+    insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, added, bounded, ordered)
+    select p_queue, t.channel_id, t.least[1], t.least[2], t.added, true, t.ordered
     from (
-      select b.channel_id, count(*) as added, min(array[b.dequeue_at, b.id]) as least
+      select b.channel_id, count(*) as added, bool_or(b.ordering_key is not null) as ordered, min(array[b.dequeue_at, b.id]) as least
       from back b
       group by b.channel_id
     ) t

@@ -35,7 +35,7 @@ begin
     p_queue, array[p_channel]::text[], array[v_kind]::text[], array[v_content]::bytea[], array[v_headers]::jsonb[],
     array[null]::bigint[], array[null]::bigint[], array[null]::integer[], array[null]::text[],
     array[v_max_attempts]::integer[], v_policy, null::text[], p_notify, null::bigint[],
-    null::integer[], null::uuid[], null::bigint[], null::boolean[], false::boolean
+    null::integer[], null::uuid[], null::bigint[], null::boolean[], false::boolean, null::text[]
   ) e;
   if v_outcome = 'full' then
     raise exception 'channel % of queue % is full', quote_literal(left(p_channel, 80)), quote_literal(left(p_queue, 80))

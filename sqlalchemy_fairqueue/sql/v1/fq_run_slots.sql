@@ -92,7 +92,8 @@ begin
       )::bigint[],
       array_fill(null::integer, array[v_count])::integer[], array_fill(null::text, array[v_count])::text[],
       array_fill(v_schedule.max_attempts, array[v_count])::integer[], v_schedule.policy, null::text[], p_notify,
-      null::bigint[], null::integer[], null::uuid[], null::bigint[], null::boolean[], false::boolean
+      null::bigint[], null::integer[], null::uuid[], null::bigint[], null::boolean[], false::boolean,
+      null::text[]
     ) e;
     if v_full then
       raise exception 'channel % of queue % is full',

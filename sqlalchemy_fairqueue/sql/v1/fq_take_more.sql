@@ -18,10 +18,8 @@ returns table (
   enqueued_at bigint, attempt integer, max_attempts integer, deliveries integer
 )
 language plpgsql
-volatile
 security definer
 as $$
-#variable_conflict use_column
 declare
   v_now bigint := fairqueue.fq_check_dequeue(p_queue, p_limit, 1::bigint, ''::text, p_max_bytes);
   v_first record;
@@ -39,6 +37,7 @@ begin
     and m.lease_id = p_lease_id
     and m.deliveries = p_deliveries
     and m.attempts = 1
+    and m.ordering_key is null
     and n.queue = p_queue;
   l := fairqueue.fq_look(p_queue, v_now);
   if v_first is null or l.is_paused or (l.state).queue is null or l.epoch is null then
@@ -100,7 +99,7 @@ begin
     array[v_first.channel_id]::bigint[], array[v_state.head_dequeue_at]::bigint[],
     array[v_state.head_message_id]::bigint[], array[v_room]::integer[], array[v_state.tag]::bigint[],
     array[v_state.tag_rest]::bigint[], array[v_state.weight]::integer[], l.by_cost::boolean, null::bigint, v_room,
-    v_room, p_max_bytes, false::boolean, '{}'::bigint[], v_now
+    v_room, p_max_bytes, false::boolean, '{}'::bigint[], null::bigint[], v_now
   );
   if c.rows is null then
     return;

@@ -20,7 +20,16 @@ declare
   v_rate_at bigint := p_chosen.rate_at;
   v_tag bigint;
   v_opens_at bigint;
+  v_ids bigint[];
 begin
+  if p_chosen.ordered then
+    select h.ids into v_ids
+    from fairqueue.fq_hold_back(
+      p_queue, array[p_chosen.channel_id]::bigint[], array[p_chosen.head_dequeue_at]::bigint[],
+      array[p_chosen.head_message_id]::bigint[], 1::integer, '{}'::bigint[], p_now
+    ) h;
+    v_ids := coalesce(v_ids, '{}');
+  end if;
   update fairqueue.fq_message m
   set lease_id = p_lease_id,
     attempts = m.attempts + 1,
@@ -35,6 +44,7 @@ begin
         and x.lease_id is null
         and (x.dequeue_at, x.id) >= (p_chosen.head_dequeue_at, p_chosen.head_message_id)
         and x.dequeue_at <= p_now
+        and (v_ids is null or x.id = any (v_ids))
       order by x.channel_id, x.dequeue_at, x.id
       limit 1
       for no key update skip locked
@@ -66,7 +76,7 @@ begin
     select array[h.heads_at[1], h.head_ids[1]] into v_next
     from fairqueue.fq_find_heads(
       array[p_chosen.channel_id]::bigint[], array[p_chosen.head_dequeue_at]::bigint[],
-      array[p_chosen.head_message_id]::bigint[]
+      array[p_chosen.head_message_id]::bigint[], '{}'::bigint[]
     ) h;
   end if;
   has_more := (v_got = 1 and v_next[1] <= p_now) is true;

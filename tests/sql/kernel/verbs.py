@@ -25,7 +25,7 @@ select format('paused channel %s stands at %s and waits until %s', name, ready_t
 from channel where paused_at is not null and num_nonnulls(ready_tag, due_at) > 0
 union all
 select format('channel %s has head %s and stands nowhere', name, head_message_id)
-from channel where paused_at is null and head_message_id is not null and num_nonnulls(ready_tag, due_at) <> 1
+from channel where paused_at is null and head_dequeue_at < 9223372036854775807 and num_nonnulls(ready_tag, due_at) <> 1
   and (current_concurrency < max_concurrency) is not false
   and not exists (select from fq_signal g where g.channel_id = channel.channel_id)
 union all
@@ -38,6 +38,18 @@ cross join lateral (
     (select coalesce(sum(g.queue_freed), 0) from fq_signal g where g.queue = q.queue) as freed
 ) n
 where q.current_concurrency <> n.held + n.freed
+union all
+select format('%s messages of ordering key %s are out', count(*), m.ordering_key)
+from fq_message m where m.ordering_key is not null and m.lease_id is not null
+group by m.channel_id, m.ordering_key having count(*) > 1
+union all
+select format('message %s waits for nobody of ordering key %s', m.id, m.ordering_key)
+from fq_message m where m.dequeue_at = 9223372036854775807
+  and not exists (
+    select from fq_message o
+    where o.channel_id = m.channel_id and o.ordering_key = m.ordering_key and (o.id < m.id or o.lease_id is not null)
+  )
+  and not exists (select from fq_signal g where g.channel_id = m.channel_id and g.ordering_key = m.ordering_key)
 union all
 select format('queue %s has %s state rows', q.queue, count(*))
 from fq_queue_state q group by q.queue having count(*) > 1

@@ -68,7 +68,7 @@ begin
       p_queue, r.channels::text[], r.kinds::text[], r.contents::bytea[], r.headers::jsonb[], r.delays::bigint[],
       r.ats::bigint[], r.priorities::integer[], r.keys::text[], r.max_attempts::integer[], null::jsonb,
       array_fill(p_on_duplicate, array[r.messages])::text[], false::boolean, null::bigint[],
-      r.costs::integer[], r.groups::uuid[], null::bigint[], null::boolean[], false::boolean
+      r.costs::integer[], r.groups::uuid[], null::bigint[], null::boolean[], false::boolean, null::text[]
     ) e;
     if v_full is not null then
       raise exception 'channel % of queue % has no room for the messages of job %',

@@ -16,6 +16,7 @@ create table fairqueue.fq_dead_letter (
   died_at bigint not null,
   priority integer,
   cost integer,
+  ordering_key text collate "C",
   constraint fq_dead_letter_pkey primary key (message_id),
   constraint fq_dead_letter_content_check check (
     octet_length(content) <= 268435456 and octet_length(kind) between 1 and 512

@@ -1,0 +1,24 @@
+-- fq_end_ordering: tell the dispatcher that a message with an ordering key is gone, if others of the key are left. The
+-- trigger of fq_message calls it for each such row that is deleted, in whatever way.
+-- Guarantees: one signal a message, with the transaction that ends it. Locks: none.
+-- Index: fq_message_ordering_ix, fq_channel_pkey. Errors: none.
+create function fairqueue.fq_end_ordering()
+returns trigger
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+as $$
+begin
+  insert into fairqueue.fq_signal (queue, channel_id, ordering_key)
+  select c.queue, c.id, old.ordering_key
+  from fairqueue.fq_channel c
+  where c.id = old.channel_id
+    and exists (
+      select
+      from fairqueue.fq_message m
+      where m.channel_id = old.channel_id
+        and m.ordering_key = old.ordering_key
+    );
+  return null;
+end
+$$;

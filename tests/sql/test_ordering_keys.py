@@ -1,0 +1,218 @@
+"""Ordering keys: of the messages of a channel that have the same, one is out at a time, in their order."""
+
+import random
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.sql.answers import Hand
+from tests.sql.client import HOUR, Kernel, OpenKernel
+
+pytestmark = pytest.mark.usefixtures("balanced")
+
+LIMITS = pytest.mark.parametrize("limit", [1, 5])
+
+
+def _send(kernel: Kernel, *keys: str | None, channel: str = "a") -> list[int]:
+    """Enqueue a message for each key; their ids."""
+    return [one.message_id for one in kernel.enqueue(*[channel] * len(keys), ordering_keys=keys)]
+
+
+def _taken(kernel: Kernel, limit: int, calls: int = 6) -> list[Hand]:
+    """What some dequeues in a row give."""
+    return [hand for _ in range(calls) for hand in kernel.dequeue(limit).hands]
+
+
+def _ids(hands: list[Hand]) -> list[int]:
+    return [hand.id for hand in hands]
+
+
+@LIMITS
+def test_one_of_a_key_is_out(kernel: Kernel, limit: int) -> None:
+    """The next one of a key comes when the first has ended, and behind what waited meanwhile."""
+    _send(kernel, "k", "k", "l", None, "k", None)
+    hands = _taken(kernel, limit)
+    assert sorted(_ids(hands)) == [1, 3, 4, 6]
+    kernel.complete(hands[0])
+    assert hands[0].id == 1
+    _send(kernel, None)
+    assert _ids(_taken(kernel, limit)) == [7, 2]
+    kernel.complete(hands[1])
+    assert _taken(kernel, limit) == []
+    kernel.complete(*[hand for hand in kernel_hands(kernel) if hand.id == 2])
+    assert _ids(_taken(kernel, limit)) == [5]
+
+
+def kernel_hands(kernel: Kernel) -> list[Hand]:
+    """All that is out, from the tables."""
+    rows = kernel.rows(
+        "select m.id, m.ctid::text as row, c.name as channel, m.kind, m.content, m.attempts as attempt, m.deliveries,"
+        " m.lease_id from fq_message m join fq_channel c on c.id = m.channel_id where m.lease_id is not null"
+    )
+    return [Hand(**row) for row in rows]
+
+
+@LIMITS
+@pytest.mark.parametrize(
+    ("end", "next_"),
+    [
+        pytest.param(lambda kernel, hand: kernel.complete(hand), [2], id="complete"),
+        pytest.param(lambda kernel, hand: kernel.bury(hand, reason="bad"), [2], id="bury"),
+        pytest.param(lambda kernel, hand: kernel.release(hand), [1], id="release"),
+        pytest.param(lambda kernel, hand: kernel.retry(hand), [1], id="retry"),
+        pytest.param(lambda kernel, hand: kernel.retry(hand, delay=HOUR), [], id="retry later"),
+        pytest.param(lambda kernel, _: kernel.rows("update fq_lease set expires_at = fq_now() - 1"), [1], id="lost"),
+    ],
+)
+def test_what_becomes_of_the_next_one(
+    kernel: Kernel, limit: int, end: Callable[[Kernel, Hand], object], next_: list[int]
+) -> None:
+    """It goes when the first is gone; else the first one comes again, and holds it back as long as it waits."""
+    _send(kernel, "k", "k", "k")
+    [hand] = _taken(kernel, limit)
+    end(kernel, hand)
+    assert _ids(_taken(kernel, limit)) == next_
+
+
+@LIMITS
+def test_messages_that_wait_may_go_away(kernel: Kernel, limit: int) -> None:
+    """A cancel, a purge and a move of the first one that waits let the next one go."""
+    _send(kernel, *["k"] * 5)
+    [first] = _taken(kernel, limit)
+    assert kernel.cancel(2) == {}
+    kernel.complete(first)
+    [third] = _taken(kernel, limit)
+    assert third.id == 3
+    kernel.rows("select fq_move_message('q', 4, 'b', null, false)")
+    moved = [hand for hand in _taken(kernel, limit) if hand.channel == "b"]
+    assert _ids(moved) == [4]
+    kernel.complete(third)
+    assert _ids(_taken(kernel, limit)) == [5]
+    kernel.rows("select fq_purge_channel('q', 'a')")
+    _send(kernel, "k")
+    kernel.complete(*[hand for hand in kernel_hands(kernel) if hand.id == 5])
+    assert _ids(_taken(kernel, limit)) == [6]
+
+
+@LIMITS
+def test_a_dead_letter_comes_back(kernel: Kernel, limit: int) -> None:
+    """It keeps its ordering key, and goes before what was added after it."""
+    _send(kernel, "k", "k", "k")
+    [first] = _taken(kernel, limit)
+    kernel.bury(first, reason="bad")
+    [second] = _taken(kernel, limit)
+    kernel.rows("select fq_redrive('q')")
+    assert _taken(kernel, limit) == []
+    kernel.complete(second)
+    assert _ids(_taken(kernel, limit)) == [1]
+
+
+@LIMITS
+def test_channels_have_keys_of_their_own(kernel: Kernel, limit: int) -> None:
+    """The same key in another channel is another key."""
+    _send(kernel, "k", "k")
+    _send(kernel, "k", channel="b")
+    assert sorted(_ids(_taken(kernel, limit))) == [1, 3]
+
+
+@LIMITS
+def test_what_was_committed_late_goes_next(kernel: Kernel, open_kernel: OpenKernel, limit: int) -> None:
+    """A message with a lower id that is committed while a later one is out waits for it, and goes before the others."""
+    _send(kernel, None)
+    kernel.complete(*_taken(kernel, limit))
+    other = open_kernel()
+    other.enqueue("a", ordering_keys=["k"])
+    _send(kernel, "k", "k")
+    [second] = _taken(kernel, limit)
+    assert second.id == 3
+    other.commit()
+    assert _taken(kernel, limit) == []
+    kernel.complete(second)
+    assert _ids(_taken(kernel, limit)) == [2]
+
+
+@LIMITS
+def test_a_locked_message_holds_up_its_key_alone(kernel: Kernel, open_kernel: OpenKernel, limit: int) -> None:
+    """While somebody has the next one locked, the others of its key wait, and other keys go on."""
+    _send(kernel, "k", "k", "k", "l", "l")
+    hands = _taken(kernel, limit)
+    assert _ids(hands) == [1, 4]
+    other = open_kernel()
+    other.rows("select from fq_message where id = 2 for update")
+    kernel.complete(*hands)
+    assert _ids(_taken(kernel, limit)) == [5]
+    other.rollback()
+    assert _ids(_taken(kernel, limit)) == [2]
+
+
+def test_a_long_key_hides_nobody(kernel: Kernel) -> None:
+    """However many messages of one key stand first, those behind them come, at once and by single calls."""
+    _send(kernel, *["k"] * 300, "l", None)
+    assert _ids(_taken(kernel, 1)) == [1, 301, 302]
+    _send(kernel, *["k"] * 300, "m", None)
+    assert _ids(_taken(kernel, 10)) == [603, 604]
+
+
+def test_bulk_and_single_enqueues(kernel: Kernel) -> None:
+    """A single message, many, and one with a key of its own take the same order; bad keys are refused."""
+    _send(kernel, "k")
+    _send(kernel, "k", "l")
+    kernel.enqueue("a", keys=["once"], ordering_keys=["k"])
+    kernel.enqueue("a", "a", keys=["twice", None], ordering_keys=["k", "k"])
+    order = []
+    while hands := _taken(kernel, 5):
+        order += [hand.id for hand in hands]
+        kernel.complete(*hands)
+    assert order == [1, 3, 2, 4, 5, 6]
+    for bad in "", "k" * 513:
+        with pytest.raises(Exception, match="ordering_key"):
+            _send(kernel, bad)
+        with pytest.raises(Exception, match="ordering_key"):
+            _send(kernel, "k", bad)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("limit", [1, 7])
+def test_consumers_at_the_same_time(kernel: Kernel, open_kernel: OpenKernel, limit: int) -> None:
+    """Several consumers that complete, retry, release and lose messages never hold two of a key, keep the order of each
+    key, and nothing is stuck or lost.
+    """
+    keys, each = 12, 25
+    for round_ in range(each):
+        kernel.enqueue(
+            *[f"c{key % 3}" for key in range(keys)],
+            contents=[f"{key} {round_}".encode() for key in range(keys)],
+            ordering_keys=[f"k{key}" for key in range(keys)],
+        )
+    lock = threading.Lock()
+    out: set[bytes] = set()
+    done: dict[bytes, list[int]] = {}
+    wrong: list[str] = []
+
+    def consume(number: int) -> None:
+        chance = random.Random(number)  # noqa: S311 - any order will do
+        consumer = open_kernel(autocommit=True)
+        while sum(map(len, done.values())) < keys * each and not wrong:
+            for hand in consumer.dequeue(limit).hands:
+                key, place = hand.content.split()
+                with lock:
+                    if key in out:
+                        wrong.append(f"two of key {key!r} are out")
+                    out.add(key)
+                verb = chance.choice(["complete", "complete", "retry", "release"])
+                with lock:
+                    out.discard(key)
+                    if verb == "complete":
+                        done.setdefault(key, []).append(int(place))
+                if getattr(consumer, verb)(hand):
+                    wrong.append(f"{hand} was lost")
+
+    with ThreadPoolExecutor(4) as pool:
+        for failed in [pool.submit(consume, number) for number in range(4)]:
+            failed.result()
+    assert wrong == []
+    assert set(done) == {str(key).encode() for key in range(keys)}
+    assert all(order == list(range(each)) for order in done.values())
+    assert kernel.value("select count(*) from fq_message") == 0
