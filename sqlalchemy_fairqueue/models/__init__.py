@@ -68,22 +68,6 @@ if TYPE_CHECKING:
     QueueConfig = QueueConfigMixin
     Result = ResultMixin
     Schedule = ScheduleMixin
-    Epoch: type[Any]
-    Forgetting: type[Any]
-    Gate: type[Any]
-    Grant: type[Any]
-    GroupFold: type[Any]
-    GroupFollowup: type[Any]
-    GroupNote: type[Any]
-    LimitShare: type[Any]
-    LimitState: type[Any]
-    Load: type[Any]
-    Promotion: type[Any]
-    QueueState: type[Any]
-    ResultWait: type[Any]
-    ScheduleSlot: type[Any]
-    Signal: type[Any]
-    StopRequest: type[Any]
 
 metadata = DefaultBase.metadata
 
