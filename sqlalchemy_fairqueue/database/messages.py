@@ -58,23 +58,19 @@ class Membership(Protocol):
 
 
 class EncodedMessage(Protocol):
-    """A message to be, with its payload encoded."""
+    """A message to be, with its payload encoded.
 
-    @property
-    def message(self) -> Enqueue:
-        """The message."""
+    Attributes:
+        message: The message.
+        content: Its payload, encoded.
+        headers: Its headers as JSON text.
+        max_attempts: Its own or the queue's.
+    """
 
-    @property
-    def content(self) -> bytes:
-        """Its payload, encoded."""
-
-    @property
-    def headers(self) -> str | None:
-        """Its headers as JSON text."""
-
-    @property
-    def max_attempts(self) -> int:
-        """Its own or the queue's."""
+    message: Enqueue
+    content: bytes
+    headers: str | None
+    max_attempts: int
 
     @property
     def membership(self) -> Membership | None:

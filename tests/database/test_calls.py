@@ -5,6 +5,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,7 @@ def _functions() -> tuple[str, ...]:
     return tuple(sorted({function for _, function, _, _ in _sites()} | {f"fq_{verb}" for verb in _VERBS}))
 
 
+_SUBJECTS = ("configuration", "deliveries", "messages", "schedules", "stats")
 _VERBS = ("complete", "retry", "release", "bury")
 _COSTLY = _settling(refusing=False, costs=True, alone=False)
 _OF_ONE_OR_MANY: list[tuple[str, Callable[..., Shape], int]] = [
@@ -110,7 +112,16 @@ def test_a_wrong_parameter() -> None:
 
 def test_every_function_is_typed() -> None:
     """A function takes a connection first, or a target if it only builds a call; all of it is typed."""
-    functions = [member for name in database.__all__ if inspect.isfunction(member := getattr(database, name))]
+    modules = [import_module(f"{database.__name__}.{name}") for name in _SUBJECTS]
+    functions = [
+        function
+        for module in modules
+        for name, function in inspect.getmembers(module, inspect.isfunction)
+        if function.__module__ == module.__name__
+        and not name.startswith("_")
+        and {"connection", "target"} & inspect.signature(function).parameters.keys()
+    ]
+    assert len(functions) > len(_SUBJECTS)
     for function in functions:
         signature = inspect.signature(function)
         first = next(iter(signature.parameters))
