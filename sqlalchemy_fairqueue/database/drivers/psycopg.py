@@ -15,7 +15,7 @@ from operator import attrgetter
 from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from sqlalchemy_fairqueue.database.drivers.base import LITERALS, Driver, SocketListener
+from sqlalchemy_fairqueue.database.drivers.base import LibpqDriver, SocketListener
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
@@ -256,28 +256,20 @@ def _close(connection: Connection, driver: Any) -> None:
         awaited_on(connection, closing)
 
 
-class Psycopg(Driver):
+class Psycopg(LibpqDriver):
     """psycopg 3. It listens by libpq itself, whether the connection was made for threads or for asyncio."""
 
     name = "psycopg"
     example = "create_engine('postgresql+psycopg://...')"
-    encoders = LITERALS
     passes_sqlalchemy = True
 
-    @contextmanager
-    def bytes_results(self, connection: Connection) -> Iterator[None]:
-        """Values come as they are, where text would make a content twice as long.
-
-        Its cursors are asked for them one by one, and SQLAlchemy makes the cursors: so the connection makes such
-        cursors for as long as one statement takes. An application's own cursors stay what they are.
-        """
-        driver: Any = connection.connection.driver_connection
-        factory = driver.cursor_factory
-        driver.cursor_factory = partial(_binary_cursor, factory)
-        try:
-            yield
-        finally:
-            driver.cursor_factory = factory
+    def bytes_cursor(self, factory: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """As for LibpqDriver. Values come as they are, where text would make a content twice as long."""
+        cursor = factory(*arguments, **options)
+        # Those that put parameters into a statement have text results only.
+        if not isinstance(cursor, names().text_cursors):
+            cursor.format = names().binary
+        return cursor
 
     def give_up(self, connection: Connection) -> bool:
         """As for Driver."""
@@ -393,16 +385,6 @@ class Psycopg(Driver):
         connection.pgconn.finish()
         if pool is not None and (waiting := pool.putconn(connection)) is not None:
             run(waiting)
-
-    def fileno(self, connection: Any) -> int:
-        """As for Driver."""
-        file: int = connection.fileno()
-        return file
-
-    def database_key(self, connection: Any) -> tuple[object, ...]:
-        """As for Driver."""
-        known = connection.info
-        return known.host, known.port, known.dbname, known.user
 
     def listener(self, connection: Any, run: RunInLoop) -> SocketListener:  # noqa: ARG002 - libpq needs no loop
         """As for Driver."""
@@ -543,14 +525,6 @@ async def _entered(manager: Any) -> AsyncIterator[Any]:
 
 async def _ended(answer: Any) -> Any:
     return await answer if isawaitable(answer) else answer
-
-
-def _binary_cursor(factory: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    cursor = factory(*arguments, **options)
-    # Those that put parameters into a statement have text results only.
-    if not isinstance(cursor, names().text_cursors):
-        cursor.format = names().binary
-    return cursor
 
 
 class _LibpqListener(SocketListener):
