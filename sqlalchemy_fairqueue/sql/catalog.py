@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import text
 
 from sqlalchemy_fairqueue.sql.files import checked_version, folder, names_of_ours, query, versions
-from sqlalchemy_fairqueue.sql.stages import SCHEMA_NAME
+from sqlalchemy_fairqueue.sql.stages import STAGE_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -44,7 +44,7 @@ def read_catalog(connection: Connection, schema: str) -> Catalog:
     Partitions are their table's affair and are left out. Nothing is locked, and nothing but the catalog is read.
     """
     names = names_of_ours(schema)
-    ours, stages_schema = query("ours"), SCHEMA_NAME.format("cast(:schema as text)")
+    ours, stages_schema = query("ours"), STAGE_SCHEMA.format("cast(:schema as text)")
     found: Catalog = {}
     with _plain(connection):
         for kind in _KINDS:
