@@ -20,10 +20,10 @@ from sqlalchemy_fairqueue.sql import (
     find_drift,
     latest_version,
     recognised_version,
-    stages,
     tables,
     versions,
 )
+from sqlalchemy_fairqueue.sql.stages import STAGE_COLUMNS, STAGE_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -58,7 +58,7 @@ class RoleName(UserDefinedType[str]):
 ischema_names.setdefault("xid8", TransactionId)
 ischema_names.setdefault("regrole", RoleName)
 
-_STAGE = re.compile(stages.NAME)
+_STAGE = re.compile(STAGE_NAME)
 
 _PARTITIONS = """
 select c.relname, p.relname
@@ -132,7 +132,7 @@ def is_ours(table: str, columns: Collection[str]) -> bool:
     So is what ``fq_make_stage`` makes for a bulk load, while the load runs and, if it died, for a day.
     """
     if _STAGE.fullmatch(table):
-        return set(columns) >= stages.COLUMNS
+        return set(columns) >= STAGE_COLUMNS
     return any(table in of_version and of_version[table] <= set(columns) for of_version in map(_columns, versions()))
 
 

@@ -10,7 +10,7 @@ import typer
 from sqlalchemy_fairqueue import ChannelPolicy, Rate
 from sqlalchemy_fairqueue.cli.errors import usage_error
 from sqlalchemy_fairqueue.cli.options import option_parser
-from sqlalchemy_fairqueue.values import POLICY, SETTINGS, QueueSettings, policy_fields
+from sqlalchemy_fairqueue.values import POLICY, SETTINGS, QueueSettings
 from sqlalchemy_fairqueue.values.fields import Count, Definition, Duration, RateOf
 from sqlalchemy_fairqueue.values.settings import DurationByKind, Flag, Name, Names, PolicyOf
 
@@ -24,14 +24,14 @@ def flag_option(name: str, help_text: str) -> Any:
 
 def reset_option(name: str) -> Any:
     """An option that takes a field that its plan decides again."""
-    words = f"The plan decides this field again: {', '.join(policy_fields())} or all. Repeatable."
+    words = f"The plan decides this field again: {', '.join(POLICY)} or all. Repeatable."
     return typer.Option(name, parser=option_parser(_field), metavar="FIELD", help=words, show_default=False)
 
 
 def _field(words: str) -> str:
     name = words.strip().lower().replace("-", "_")
-    if name not in {*policy_fields(), "all"}:
-        problem = f"{words!r} is no field of a policy; give {', '.join(policy_fields())} or all"
+    if name not in {*POLICY, "all"}:
+        problem = f"{words!r} is no field of a policy; give {', '.join(POLICY)} or all"
         raise ValueError(problem)
     return name
 

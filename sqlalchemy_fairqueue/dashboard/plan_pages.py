@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.dashboard.base import PageBase, chosen_queues, message_id_of, named_queue, queue_page
 from sqlalchemy_fairqueue.dashboard.policies import EDITOR
-from sqlalchemy_fairqueue.values import PolicyFields, check_name, policy_fields
+from sqlalchemy_fairqueue.values import POLICY, PolicyFields, check_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,4 +70,4 @@ class PlanPages(PageBase):
 
 def values_of(policy: PolicyFields) -> dict[str, Any]:
     """The fields of a policy by their names."""
-    return {name: getattr(policy, name) for name in policy_fields()}
+    return {name: getattr(policy, name) for name in POLICY}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy_fairqueue.cli.formats import format_duration
 from sqlalchemy_fairqueue.dashboard.rendering import percent_text
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.values import POLICY, UNSET, ChannelPolicy, policy_fields
+from sqlalchemy_fairqueue.values import POLICY, UNSET, ChannelPolicy
 from sqlalchemy_fairqueue.values.fields import Choice, Count, Definition
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def change_of(stats: ChannelStats, form: Mapping[str, str]) -> Change:
         InvalidArgument: A value cannot be kept, or a field is both changed and reset.
     """
     fields = changed_fields(stats, form)
-    reset = tuple(name for name in policy_fields() if f"{_RESET}{name}" in form and name in stats.overridden)
+    reset = tuple(name for name in POLICY if f"{_RESET}{name}" in form and name in stats.overridden)
     if both := [name for name in reset if name in fields]:
         raise InvalidArgument(f"{both[0]} is both changed and reset; do one of them")
     wanted = form.get("plan", "")
@@ -155,7 +155,7 @@ def policy_after(
     if isinstance(change.plan, str) and plan is None:
         raise InvalidArgument(f"queue {stats.queue!r} has no plan {change.plan!r}; make it first")
     own = {*stats.overridden, *change.fields} - {*change.reset}
-    values = {name: getattr(stats, name) for name in policy_fields()}
+    values = {name: getattr(stats, name) for name in POLICY}
     if plan is not None:
         values |= {name: getattr(plan.policy, name) for name in values if name not in own}
     else:

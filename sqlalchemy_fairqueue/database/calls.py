@@ -77,15 +77,15 @@ class Target:
 
     def call(self, function: str, doing: str, shape: Shape = ALL, /, **values: Any) -> Call:
         """Return the call of a function for the queue, as :func:`call` does; ``queue`` is given."""
-        values["queue"] = self.queue
-        clause = clauses_of(self.schema)[function, shape]
-        if values.keys() != clause.types.keys():
-            raise _wrong_names(function, clause, values)
-        return Call(clause, values, doing)
+        return call(self.schema, function, doing, shape, queue=self.queue, **values)
 
     def read(self, connection: Connection, function: str, doing: str, /, **values: Any) -> list[dict[str, Any]]:
         """Return the rows of a function for the queue, as :func:`read` does; ``queue`` is given."""
         return read(connection, self.schema, function, doing, queue=self.queue, **values)
+
+    def named(self, channel: str | None = None) -> str:
+        """Return the queue, or a channel of it, as an error names it: ``channel 'customer-7' of queue 'documents'``."""
+        return f"queue {self.queue!r}" if channel is None else f"channel {channel!r} of queue {self.queue!r}"
 
 
 class Call(NamedTuple):
@@ -102,7 +102,7 @@ class Call(NamedTuple):
     doing: str
 
     def rows(self, connection: Connection, *, as_bytes: bool = False) -> Sequence[Any]:
-        """Send it; return its rows.
+        """Send it; return its rows. A two-phase transaction notifies nobody: PREPARE refuses one that has.
 
         Args:
             connection: Where it is executed.
@@ -115,8 +115,11 @@ class Call(NamedTuple):
         if _ALONE in connection.get_execution_options() and not is_in_autocommit(connection):
             connection.execution_options(isolation_level="AUTOCOMMIT")
         try:
+            parameters = self.clause.encoded(driver, self.parameters)
+            if parameters.get("notify") and not can_notify(connection):
+                parameters = {**parameters, "notify": False}
             with driver.bytes_results(connection) if as_bytes else nullcontext():
-                return connection.execute(self.clause.statement, self.clause.encoded(driver, self.parameters)).all()
+                return connection.execute(self.clause.statement, parameters).all()
         except StatementError as error:
             refuse(error, self.doing)
 
@@ -165,12 +168,8 @@ def call(schema: str | None, function: str, doing: str, shape: Shape = ALL, /, *
     """
     clause = clauses_of(schema)[function, shape]
     if values.keys() != clause.types.keys():
-        raise _wrong_names(function, clause, values)
+        raise TypeError(f"{function} takes {', '.join(clause.types)}; got {', '.join(values)}")
     return Call(clause, values, doing)
-
-
-def _wrong_names(function: str, clause: Clause, values: Mapping[str, Any]) -> TypeError:
-    return TypeError(f"{function} takes {', '.join(clause.types)}; got {', '.join(values)}")
 
 
 def read(
@@ -421,9 +420,9 @@ def named(queues: Sequence[str]) -> str:
     return f"queue {queues[0]!r}" if len(queues) == 1 else f"{len(queues):,} queues"
 
 
-def may_notify(connection: Connection, notify: bool) -> bool:  # noqa: FBT001 - passed on from the keyword
-    """Return whether a transaction may notify; PREPARE TRANSACTION refuses one that has."""
-    return notify and not isinstance(connection.get_transaction(), TwoPhaseTransaction)
+def can_notify(connection: Connection) -> bool:
+    """Whether the transaction of a connection can notify: PREPARE TRANSACTION refuses one that has."""
+    return not isinstance(connection.get_transaction(), TwoPhaseTransaction)
 
 
 def let_go(connection: Connection, error: BaseException) -> None:

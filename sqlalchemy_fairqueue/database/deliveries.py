@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue.database.calls import Call, call, may_notify
+from sqlalchemy_fairqueue.database.calls import Call, call
 from sqlalchemy_fairqueue.database.clauses import Shape, argument
 from sqlalchemy_fairqueue.database.errors import sqlstate_of
 from sqlalchemy_fairqueue.texts import said
@@ -346,13 +346,6 @@ def heartbeat(
     ]
 
 
-def end_leases(connection: Connection, target: Target, lease_ids: Sequence[int]) -> int:
-    """End leases under which nothing is held. The caller commits. Returns how many have ended."""
-    doing = f"end {len(lease_ids)} leases of queue {target.queue!r}"
-    found = target.call("fq_end_leases", doing, lease_ids=list(lease_ids))
-    return found.value(connection)
-
-
 def held(connection: Connection, target: Target, lease_id: int) -> list[Token]:
     """Return the tokens of the deliveries under a lease, in the order of the message ids."""
     found = call(target.schema, "fq_held", f"find what is held under lease {lease_id}", lease_id=lease_id)
@@ -388,7 +381,6 @@ def _settling(*, refusing: bool, costs: bool, alone: bool) -> Shape:
 
 
 def settlement(
-    connection: Connection,
     target: Target,
     verb: SettlementVerb,
     tokens: Sequence[Token],
@@ -407,7 +399,6 @@ def settlement(
     any more; "buried": a retry found it out of attempts.
 
     Args:
-        connection: In the transaction.
         target: The queue.
         verb: How to settle them.
         tokens: The deliveries.
@@ -437,7 +428,7 @@ def settlement(
     if verb in {"retry", "bury"}:
         values["errors"] = list(errors)
     if verb != "bury":
-        values["notify"] = may_notify(connection, notify)
+        values["notify"] = notify
     doing = f"{verb} {len(tokens)} deliveries of queue {target.queue!r}"
     shape = _settling(refusing=refusing, costs=told, alone=alone)
     return target.call(f"fq_{verb}", doing, shape, **values)
@@ -448,20 +439,3 @@ def lock_deliveries(target: Target, tokens: Sequence[Token]) -> Call:
     arrays = dict(zip(_TOKEN, map(list, zip(*tokens, strict=True)), strict=True))
     doing = f"lock {len(tokens)} messages of queue {target.queue!r}"
     return target.call("fq_lock_deliveries", doing, _LOCK, **arrays)
-
-
-def lock_messages(connection: Connection, target: Target, message_ids: Iterable[int]) -> None:
-    """Lock messages in the order of their ids, no matter who holds them."""
-    ids = sorted(message_ids)
-    doing = f"lock {len(ids)} messages of queue {target.queue!r}"
-    call(target.schema, "fq_lock_messages", doing, ids=ids).rows(connection)
-
-
-def leased_without_slot(connection: Connection, target: Target, channels: Sequence[str] | None) -> list[int]:
-    """Return the leased messages that a new limit of the channels (None: of the queue) will count."""
-    return target.call(
-        "fq_leased_without_slot",
-        f"find the leased messages of queue {target.queue!r}",
-        slot=2 if channels is None else 1,
-        channels=None if channels is None else list(channels),
-    ).value(connection)

@@ -5,19 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy_fairqueue.database.calls import Call, call, may_notify
-from sqlalchemy_fairqueue.database.messages import followup_values
-from sqlalchemy_fairqueue.database.policies import new_policy_json
+from sqlalchemy_fairqueue.database.calls import call
 from sqlalchemy_fairqueue.times import instant_microseconds
-from sqlalchemy_fairqueue.values import GroupCancellation, GroupStatus
+from sqlalchemy_fairqueue.values import GroupStatus
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.database.calls import Target
-    from sqlalchemy_fairqueue.database.deliveries import Token
-    from sqlalchemy_fairqueue.database.messages import EncodedMessage
-    from sqlalchemy_fairqueue.values import ChannelPolicy, MessageState
+    from sqlalchemy_fairqueue.values import MessageState
 
 
 class Folded(NamedTuple):
@@ -46,44 +42,6 @@ class Member(NamedTuple):
     message_id: int
     channel: str
     state: MessageState
-
-
-def make_group(
-    target: Target,
-    group_id: UUID,
-    *,
-    then: EncodedMessage | None,
-    on_failure: EncodedMessage | None,
-    policy: ChannelPolicy,
-) -> Call:
-    """Return the call that makes a group and keeps the messages that may follow it."""
-    followups = [one for one in (then, on_failure) if one is not None]
-    return target.call(
-        "fq_make_group",
-        f"make group {group_id} of queue {target.queue!r}",
-        group_id=str(group_id),
-        on_failures=[one is on_failure for one in followups] or None,
-        policy=new_policy_json(policy),
-        **followup_values(followups),
-    )
-
-
-def join_group(target: Target, group_id: UUID, added: int, by: Token | None = None) -> Call:
-    """Return the call that counts the messages which the same transaction has added to a group.
-
-    It returns "joined", "lost", "cancelled" or "stranger".
-
-    *by* is the member that adds them, which is locked; None: the transaction makes the group.
-    """
-    return target.call(
-        "fq_join_group",
-        f"join group {group_id}",
-        group_id=str(group_id),
-        added=added,
-        message_id=None if by is None else by.message_id,
-        lease_id=None if by is None else by.lease_id,
-        deliveries=None if by is None else by.deliveries,
-    )
 
 
 def group_status(connection: Connection, target: Target, group_id: UUID) -> GroupStatus | None:
@@ -131,17 +89,10 @@ def group_members(connection: Connection, target: Target, group_id: UUID, *, lim
     return sorted((Member(**row) for row in rows), key=lambda member: member.message_id)
 
 
-def cancel_group(connection: Connection, target: Target, group_id: UUID) -> GroupCancellation | None:
-    """Withdraw all members of a group. None: there is no such group."""
-    found = target.call("fq_cancel_group", f"cancel group {group_id}", group_id=str(group_id))
-    return next(map(GroupCancellation._make, found.rows(connection)), None)
-
-
 def fold_groups(connection: Connection, schema: str | None, *, limit: int, groups: int, notify: bool) -> Folded | None:
     """Count what has become of members, and finish groups. None: another transaction does.
 
     It is alone in its transaction, folds *limit* notes at most, and finishes *groups* groups at most.
     """
-    notify = may_notify(connection, notify)
     found = call(schema, "fq_fold_groups", "finish groups", limit=limit, groups=groups, notify=notify)
     return next(map(Folded._make, found.rows(connection)), None)

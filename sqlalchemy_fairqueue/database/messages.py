@@ -7,7 +7,6 @@ from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from sqlalchemy_fairqueue.database.calls import Call, may_notify
 from sqlalchemy_fairqueue.database.clauses import Shape, argument
 from sqlalchemy_fairqueue.database.policies import new_policy_json
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
@@ -15,19 +14,17 @@ from sqlalchemy_fairqueue.values import AttemptDetails, MessageDetails
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from datetime import datetime, timedelta
+    from datetime import datetime
     from uuid import UUID
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database.calls import Target
+    from sqlalchemy_fairqueue.database.calls import Call, Target
     from sqlalchemy_fairqueue.values import (
-        CancelOutcome,
         ChannelPolicy,
         Enqueue,
         EnqueueOutcome,
         MessageState,
-        MoveOutcome,
     )
 
 ResultState = Literal["completed", "unkept", "cancelled", "expired", "pending", "failed", "gone", "unknown"]
@@ -71,23 +68,19 @@ class Membership(Protocol):
 
 
 class EncodedMessage(Protocol):
-    """A message to be, with its payload encoded."""
+    """A message to be, with its payload encoded.
 
-    @property
-    def message(self) -> Enqueue:
-        """The message."""
+    Attributes:
+        message: The message.
+        content: Its payload, encoded.
+        headers: Its headers as JSON text.
+        max_attempts: Its own or the queue's.
+    """
 
-    @property
-    def content(self) -> bytes:
-        """Its payload, encoded."""
-
-    @property
-    def headers(self) -> str | None:
-        """Its headers as JSON text."""
-
-    @property
-    def max_attempts(self) -> int:
-        """The most attempts: its own, or the queue's."""
+    message: Enqueue
+    content: bytes
+    headers: str | None
+    max_attempts: int
 
     @property
     def membership(self) -> Membership | None:
@@ -131,23 +124,6 @@ class MessagePosition(NamedTuple):
     step: int
     at: int
     message_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class MessageFilter:
-    """A filter of unsettled messages. All fields that are not None must be met.
-
-    Attributes:
-        channel: Only those of this channel.
-        state: Only those in this state now.
-        kind: Only those of this kind.
-        key: Only the one that holds this key, of a channel.
-    """
-
-    channel: str | None = None
-    state: MessageState | None = None
-    kind: str | None = None
-    key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +178,6 @@ def _enqueuing(*, alone: bool, refusing: bool) -> Shape:
 
 
 def enqueue(
-    connection: Connection,
     target: Target,
     messages: Sequence[EncodedMessage],
     *,
@@ -215,7 +190,6 @@ def enqueue(
     """Return the call that adds messages to a queue; :class:`EnqueuedMessages` reads its rows.
 
     Args:
-        connection: In a transaction.
         target: The queue.
         messages: At least one.
         policy: For channels that are made now, if the queue has no configured one.
@@ -231,7 +205,7 @@ def enqueue(
         f"enqueue {len(messages)} messages to queue {target.queue!r}",
         _enqueuing(alone=alone, refusing=refusing),
         policy=new_policy_json(policy),
-        notify=may_notify(connection, notify),
+        notify=notify,
         hold=None if lock is None else sorted(lock),
         counts_members=counts_members,
         **values,
@@ -304,11 +278,14 @@ def followup_values(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
 def find_messages(
     connection: Connection,
     target: Target,
-    which: MessageFilter,
     *,
     after: MessagePosition | None,
     limit: int,
     scan: int,
+    channel: str | None = None,
+    state: MessageState | None = None,
+    kind: str | None = None,
+    key: str | None = None,
 ) -> tuple[list[int], MessagePosition | None]:
     """Return the ids of a page of messages, in order, and where the next page begins; None after the last page.
 
@@ -318,10 +295,10 @@ def find_messages(
     rows = target.call(
         "fq_find_messages",
         f"find messages of queue {target.queue!r}",
-        channel=which.channel,
-        state=which.state,
-        kind=which.kind,
-        key=which.key,
+        channel=channel,
+        state=state,
+        kind=kind,
+        key=key,
         step=step,
         at=at,
         message_id=message_id,
@@ -333,37 +310,6 @@ def find_messages(
         return ids, None
     last = rows[-1]
     return ids, MessagePosition(last.step, last.at, last.last_id)
-
-
-def messages_ahead(connection: Connection, target: Target, message_id: int, *, most: int) -> int | None:
-    """Count the messages before a message in its channel, up to *most*; None if it does not wait."""
-    doing = f"count messages of queue {target.queue!r}"
-    found = target.call("fq_messages_ahead", doing, message_id=message_id, most=most)
-    return found.value(connection)
-
-
-def move_message(
-    connection: Connection, target: Target, message_id: int, channel: str, *, policy: ChannelPolicy, notify: bool
-) -> MoveOutcome:
-    """Put a message that waits into another channel; one that is made now gets *policy*, if the queue has none."""
-    return target.call(
-        "fq_move_message",
-        f"move message {message_id} of queue {target.queue!r} to channel {channel!r}",
-        message_id=message_id,
-        channel=channel,
-        policy=new_policy_json(policy),
-        notify=may_notify(connection, notify),
-    ).value(connection)
-
-
-def make_due(
-    connection: Connection, target: Target, message_id: int, *, notify: bool
-) -> Literal["due", "unchanged", "leased", "missing"]:
-    """Make a message that is due later due now."""
-    doing = f"make message {message_id} of queue {target.queue!r} due"
-    notify = may_notify(connection, notify)
-    found = target.call("fq_make_due", doing, message_id=message_id, notify=notify)
-    return found.value(connection)
 
 
 def message_details(
@@ -414,40 +360,8 @@ def message_attempts(
     return [AttemptDetails(**row) for row in reversed(rows)]
 
 
-def cancel(
-    connection: Connection, target: Target, message_ids: Iterable[int], *, notify: bool
-) -> dict[int, CancelOutcome]:
-    """Cancel messages, in the order of their ids. Returns the outcome of those that are not simply cancelled.
-
-    *notify*: those are woken who wait for their results.
-    """
-    ids, notify = sorted(message_ids), may_notify(connection, notify)
-    doing = f"cancel messages of queue {target.queue!r}"
-    rows = target.call("fq_cancel", doing, ids=ids, notify=notify).rows(connection)
-    return dict(map(tuple, rows))
-
-
 def results(connection: Connection, target: Target, message_ids: Sequence[int]) -> list[FoundResult]:
     """Return how messages ended, in the order of *ids*."""
     doing = f"read results of queue {target.queue!r}"
     rows = target.read(connection, "fq_results", doing, ids=list(message_ids))
     return [FoundResult(**{name: row[name] for name in row if name != "message_id"}) for row in rows]
-
-
-def wait_for_result(connection: Connection, target: Target, message_id: int, waiter: UUID, wait: timedelta) -> None:
-    """Register that somebody waits for so long for what becomes of a message, with 0 no more. The caller commits."""
-    target.call(
-        "fq_wait_for_result",
-        f"wait for the result of message {message_id}",
-        message_id=message_id,
-        waiter=str(waiter),
-        wait=microseconds(wait),
-    ).rows(connection)
-
-
-def wake_results(connection: Connection, target: Target, message_ids: Sequence[int]) -> Call | None:
-    """Return the call that wakes those who wait for results of messages; None if the transaction cannot notify."""
-    if not may_notify(connection, notify=True):
-        return None
-    doing = f"wake those who wait in queue {target.queue!r}"
-    return target.call("fq_wake_results", doing, ids=list(message_ids))

@@ -6,7 +6,7 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.values import POLICY, UNSET, ChannelPolicy
+from sqlalchemy_fairqueue.values import POLICY, SETTINGS, UNSET, ChannelPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -28,6 +28,11 @@ def channel_changes_json(changes: PolicyChanges, plan: str | Unset | None, reset
 def policy_json(values: Mapping[str, object]) -> str:
     """Write fields of a policy as JSON, by the names of their columns, with durations in microseconds."""
     return json.dumps(column_values(POLICY, values))
+
+
+def settings_json(values: Mapping[str, object]) -> str:
+    """Settings of a queue as the functions take them, as :func:`policy_json` writes fields of a policy."""
+    return json.dumps(column_values(SETTINGS, values))
 
 
 @lru_cache(maxsize=256)

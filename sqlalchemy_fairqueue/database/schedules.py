@@ -5,26 +5,30 @@ Plans of slots are made by the caller (``values.planned``); these calls only rea
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy_fairqueue.database.calls import call, may_notify
+from sqlalchemy_fairqueue.database.calls import Call, call
 from sqlalchemy_fairqueue.database.messages import Content
 from sqlalchemy_fairqueue.database.policies import new_policy_json
 from sqlalchemy_fairqueue.errors import InvalidArgument, UnknownSchedule
-from sqlalchemy_fairqueue.times import any_instant, duration, instant, microseconds
-from sqlalchemy_fairqueue.values import ScheduleInfo, schedule_state, timing_of
+from sqlalchemy_fairqueue.times import any_instant, duration, instant_microseconds, microseconds
+from sqlalchemy_fairqueue.values import ScheduleInfo, timing_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.database.calls import Target
     from sqlalchemy_fairqueue.database.messages import EncodedMessage
     from sqlalchemy_fairqueue.values import CatchUp, ChannelPolicy, Recurrence
+    from sqlalchemy_fairqueue.values.schedules import ScheduleState
+
+_OVERDUE = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +69,12 @@ class DueSchedule(NamedTuple):
     read_at: int
 
 
-def set_schedule(connection: Connection, target: Target, definition: ScheduleDefinition) -> str:
-    """Make or change a schedule. Returns "created", "changed" or "same"."""
+def set_schedule(target: Target, definition: ScheduleDefinition) -> Call:
+    """The call that makes or changes a schedule. It returns "created", "changed" or "same"."""
     recurrence, encoded = definition.recurrence, definition.message
     return target.call(
         "fq_set_schedule",
-        f"set schedule {definition.name!r} of channel {encoded.message.channel!r} of queue {target.queue!r}",
+        f"set schedule {definition.name!r} of {target.named(encoded.message.channel)}",
         channel=encoded.message.channel,
         name=definition.name,
         cron=recurrence.cron,
@@ -84,7 +88,7 @@ def set_schedule(connection: Connection, target: Target, definition: ScheduleDef
         max_attempts=encoded.max_attempts,
         policy=new_policy_json(definition.policy),
         in_code=definition.in_code,
-    ).value(connection)
+    )
 
 
 def pause_schedule(connection: Connection, target: Target, channel: str, name: str, *, paused: bool) -> bool:
@@ -94,9 +98,8 @@ def pause_schedule(connection: Connection, target: Target, channel: str, name: s
         UnknownSchedule: There is none.
     """
     doing = f"{'pause' if paused else 'resume'} schedule {name!r}"
-    parameters = {"channel": channel, "name": name, "paused": paused}
     with _named(target, channel, name):
-        return target.call("fq_pause_schedule", doing, **parameters).value(connection)
+        return target.call("fq_pause_schedule", doing, channel=channel, name=name, paused=paused).value(connection)
 
 
 def run_schedule(connection: Connection, target: Target, channel: str, name: str) -> int | None:
@@ -105,10 +108,9 @@ def run_schedule(connection: Connection, target: Target, channel: str, name: str
     Raises:
         UnknownSchedule: There is none.
     """
-    notify = may_notify(connection, target.notify)
-    parameters = {"channel": channel, "name": name, "notify": notify}
+    call = target.call("fq_run_schedule", f"run schedule {name!r}", channel=channel, name=name, notify=target.notify)
     with _named(target, channel, name):
-        return target.call("fq_run_schedule", f"run schedule {name!r}", **parameters).value(connection)
+        return call.value(connection)
 
 
 def schedules(
@@ -121,16 +123,45 @@ def schedules(
     limit: int = 1000,
 ) -> list[ScheduleInfo]:
     """Return schedules of a queue, a channel or a name; *after* is the last one of the page before."""
-    rows = target.call(
+    rows = target.read(
+        connection,
         "fq_schedules",
-        f"read the schedules of queue {target.queue!r}",
+        f"read the schedules of {target.named()}",
         channel=channel,
         name=name,
         after_channel=None if after is None else after.channel,
         after_name=None if after is None else after.name,
         limit=limit,
-    ).rows(connection)
-    return [_info(target.queue, row) for row in rows]
+    )
+    return [_info(**row) for row in rows]
+
+
+def _info(
+    *,
+    every: int | None,
+    jitter: int,
+    anchor_at: datetime,
+    done_until: datetime,
+    next_at: datetime | None,
+    due_at: datetime | None,
+    read_at: datetime,
+    **row: Any,
+) -> ScheduleInfo:
+    state: ScheduleState = "active"
+    if row["paused_at"] is not None:
+        state = "paused"
+    elif row["problem"] is not None:
+        state = "failing"
+    elif due_at is not None and read_at - due_at > _OVERDUE:
+        state = "overdue"
+    if next_at is None and state != "paused":
+        # No worker has planned it yet.
+        with suppress(InvalidArgument):
+            timing = timing_of(row["cron"], row["timezone"], every, instant_microseconds(anchor_at))
+            found = next(timing.after(instant_microseconds(done_until)), None)
+            next_at = None if found is None else any_instant(found)
+    interval = None if every is None else duration(every)
+    return ScheduleInfo(every=interval, jitter=duration(jitter), state=state, next_run_at=next_at, **row)
 
 
 @contextmanager
@@ -139,51 +170,11 @@ def _named(target: Target, channel: str, name: str) -> Iterator[None]:
         yield
     except UnknownSchedule as error:
         raise UnknownSchedule(
-            f"channel {channel!r} of queue {target.queue!r} has no schedule {name!r}; correct the name or the channel",
+            f"{target.named(channel)} has no schedule {name!r}; correct the name or the channel",
             target.queue,
             channel,
             name,
         ) from error
-
-
-def _info(queue: str, row: Row[tuple[object, ...]]) -> ScheduleInfo:
-    paused, problem = row.paused_at is not None, row.problem is not None
-    next_at = row.next_at
-    if next_at is None and not paused:
-        # No worker has planned it yet.
-        try:
-            timing = timing_of(row.cron, row.timezone, row.every, row.anchor_at)
-            next_at = next(timing.after(row.done_until), None)
-        except InvalidArgument:
-            next_at = None
-    return ScheduleInfo(
-        queue=queue,
-        channel=row.channel,
-        name=row.name,
-        cron=row.cron,
-        timezone=row.timezone,
-        every=None if row.every is None else duration(row.every),
-        catch_up=row.catch_up,
-        jitter=duration(row.jitter),
-        kind=row.kind,
-        content_size=row.content_size,
-        max_attempts=row.max_attempts,
-        in_code=row.in_code,
-        state=schedule_state(paused=paused, problem=problem, due_at=row.due_at, now=row.read_at),
-        next_run_at=_at(next_at),
-        paused_at=_at(row.paused_at),
-        last_slot_at=_at(row.last_slot_at),
-        last_run_at=_at(row.last_run_at),
-        last_message_id=row.last_message_id,
-        problem=row.problem,
-        problem_at=_at(row.problem_at),
-        created_at=instant(row.created_at),
-        changed_at=instant(row.changed_at),
-    )
-
-
-def _at(value: int | None) -> datetime | None:
-    return None if value is None else any_instant(value)
 
 
 def due_schedules(
@@ -240,7 +231,7 @@ def run_slots(
         slots=list(slots),
         until=until,
         next=next_slot,
-        notify=may_notify(connection, notify),
+        notify=notify,
     ).rows(connection)
     return {slot_at: message_id for slot_at, message_id in rows if slot_at is not None} if rows else None
 

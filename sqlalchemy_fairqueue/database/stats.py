@@ -250,12 +250,6 @@ def _asked(consumer: ConsumerInfo) -> ConsumerInfo:
     return replace(consumer, stop_requested_at=None, stop_requested_by=None) if took or waits else consumer
 
 
-def request_stop(connection: Connection, target: Target, consumer: str, by: str | None) -> bool:
-    """Ask workers to stop. Whether a consumer of that name has a live lease."""
-    doing = f"ask consumer {consumer!r} of queue {target.queue!r} to stop"
-    return target.call("fq_request_stop", doing, consumer=consumer, by=by).value(connection)
-
-
 def stop_requests(
     connection: Connection, schema: str | None, queues: Sequence[str], consumer: str
 ) -> list[StopRequest]:

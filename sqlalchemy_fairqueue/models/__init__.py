@@ -66,20 +66,6 @@ if TYPE_CHECKING:
     QueueConfig = QueueConfigMixin
     Result = ResultMixin
     Schedule = ScheduleMixin
-    Epoch: type[Any]
-    Gate: type[Any]
-    Grant: type[Any]
-    GroupFollowup: type[Any]
-    GroupNote: type[Any]
-    LimitShare: type[Any]
-    Load: type[Any]
-    Promotion: type[Any]
-    QueueState: type[Any]
-    ResultWait: type[Any]
-    Round: type[Any]
-    ScheduleSlot: type[Any]
-    Signal: type[Any]
-    StopRequest: type[Any]
 
 metadata = DefaultBase.metadata
 

@@ -30,8 +30,25 @@ _JSON = JsonCodec()
 TO_CHANNEL = {"channel": Related("fq_channel", own="channel_id", other="id", foreign_key_here=True)}
 
 
+class PausableMixin(FairqueueMixin):
+    """What can be paused: a queue, or a channel."""
+
+    if TYPE_CHECKING:
+        paused_at: Mapped[datetime | None]
+
+    @hybrid_property
+    def is_paused(self) -> bool:
+        """Whether it is not served until it is resumed."""
+        return self.paused_at is not None
+
+    @is_paused.inplace.expression
+    @classmethod
+    def _is_paused_expression(cls) -> ColumnElement[bool]:
+        return cls.paused_at.is_not(None)
+
+
 @of_table("fq_queue", "use queue.configure(session, ...)")
-class QueueConfigMixin(FairqueueMixin):
+class QueueConfigMixin(PausableMixin):
     """A configured queue: the policy of channels that are made from now on, and the settings of the queue itself.
 
     ``defaults`` has the fields of a policy by the names of the columns of :class:`ChannelStateMixin`,
@@ -66,7 +83,6 @@ class QueueConfigMixin(FairqueueMixin):
         rate_interval: Mapped[timedelta]
         rate_burst: Mapped[int]
         limits: Mapped[list[str] | None]
-        paused_at: Mapped[datetime | None]
         history: Mapped[bool]
         fair_by: Mapped[str]
         history_retention: Mapped[timedelta | None]
@@ -76,16 +92,6 @@ class QueueConfigMixin(FairqueueMixin):
         default_plan: Mapped[str | None]
         plans: Mapped[bool]
         result_retention: Mapped[timedelta | None]
-
-    @hybrid_property
-    def is_paused(self) -> bool:
-        """Whether no channel of the queue is served until it is resumed."""
-        return self.paused_at is not None
-
-    @is_paused.inplace.expression
-    @classmethod
-    def _is_paused_expression(cls) -> ColumnElement[bool]:
-        return cls.paused_at.is_not(None)
 
 
 @of_table(
@@ -142,7 +148,7 @@ class ChannelMixin(FairqueueMixin):
     key=("channel_id",),
     numbers=("due_at", "rate_at", "used_at"),
 )
-class ChannelStateMixin(FairqueueMixin):
+class ChannelStateMixin(PausableMixin):
     """The dispatcher's state of a channel. One row a channel is the key; the table has no unique index, by design.
 
     Times are microseconds since the epoch; they order the turns, and may be negative. Head and next are None while the
@@ -175,7 +181,6 @@ class ChannelStateMixin(FairqueueMixin):
         tag: Mapped[int | None]
         tag_rest: Mapped[int | None]
         problem: Mapped[str | None]
-        paused_at: Mapped[datetime | None]
         max_backlog: Mapped[int | None]
         on_full: Mapped[str]
         priority_aging: Mapped[timedelta | None]
@@ -187,16 +192,6 @@ class ChannelStateMixin(FairqueueMixin):
         backlog: Mapped[int]
         dropped: Mapped[int]
         heard_id: Mapped[int]
-
-    @hybrid_property
-    def is_paused(self) -> bool:
-        """Whether the channel is not served until it is resumed."""
-        return self.paused_at is not None
-
-    @is_paused.inplace.expression
-    @classmethod
-    def _is_paused_expression(cls) -> ColumnElement[bool]:
-        return cls.paused_at.is_not(None)
 
 
 class ContentMixin(FairqueueMixin):
@@ -218,6 +213,10 @@ class ContentMixin(FairqueueMixin):
         priority: Mapped[int | None]
         cost: Mapped[int | None]
         enqueued_at: Mapped[datetime]
+        attempts: Mapped[int]
+        max_attempts: Mapped[int]
+        deliveries: Mapped[int]
+        error: Mapped[str | None]
 
     @hybrid_property
     def payload(self) -> Any:
@@ -266,12 +265,8 @@ class MessageMixin(ContentMixin):
         lease: Mapped[Any]
         id: Mapped[int]
         dequeue_at: Mapped[int]
-        attempts: Mapped[int]
-        max_attempts: Mapped[int]
-        deliveries: Mapped[int]
         lease_id: Mapped[int | None]
         slots: Mapped[int]
-        error: Mapped[str | None]
         delivered_at: Mapped[datetime | None]
         returned_at: Mapped[datetime | None]
         cancelled: Mapped[bool]
@@ -309,11 +304,7 @@ class DeadLetterMixin(ContentMixin):
     if TYPE_CHECKING:
         message_id: Mapped[int]
         queue: Mapped[str]
-        attempts: Mapped[int]
-        max_attempts: Mapped[int]
-        deliveries: Mapped[int]
         reason: Mapped[str]
-        error: Mapped[str | None]
         died_at: Mapped[datetime]
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue import database
-from sqlalchemy_fairqueue.database import DeadLetterFilter
+from sqlalchemy_fairqueue.database.policies import new_policy_json
 from sqlalchemy_fairqueue.queue.base import Facet, QueueBase
+from sqlalchemy_fairqueue.queue.dead_letters import redriving
 from sqlalchemy_fairqueue.queue.lookups import ERROR
 from sqlalchemy_fairqueue.queue.verbs import verb
-from sqlalchemy_fairqueue.values import check_count, check_message_id, check_name
+from sqlalchemy_fairqueue.values import check_count, check_message_id, check_name, check_names
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -63,8 +64,15 @@ class Admin(Facet[QueueBase]):
         """
         checked = check_message_id(message_id)
         check_name("channel", channel)
-        asked = partial(database.move_message, target=self._target, message_id=checked, channel=channel)
-        return self._ask(where, partial(asked, policy=self._queue.defaults, notify=self._queue.notify), settles=True)
+        call = self._target.call(
+            "fq_move_message",
+            f"move message {checked} of {self._target.named()} to channel {channel!r}",
+            message_id=checked,
+            channel=channel,
+            policy=new_policy_json(self._queue.defaults),
+            notify=self._target.notify,
+        )
+        return self._ask(where, call.value, settles=True)
 
     @verb
     def retry_now(self, where: Where, message_id: int | None) -> RetryNowOutcome:
@@ -97,14 +105,14 @@ class Admin(Facet[QueueBase]):
             'due'
         """
         checked = check_message_id(message_id)
-        letter = DeadLetterFilter([checked])
+        doing = f"make message {checked} of {self._target.named()} due"
+        make_due = self._target.call("fq_make_due", doing, message_id=checked, notify=self._target.notify)
 
         def work(connection: Connection) -> RetryNowOutcome:
-            outcome = database.make_due(connection, self._target, checked, notify=self._queue.notify)
-            if outcome != "missing":
-                return outcome
-            found = database.redrive(connection, self._target, letter, limit=1, notify=self._queue.notify)
-            return cast("RetryNowOutcome", found[checked])
+            outcome: RetryNowOutcome = make_due.value(connection)
+            if outcome == "missing":
+                [(_, outcome)] = redriving(self._target, ids=[checked], channel=None, kind=None).rows(connection)
+            return outcome
 
         return self._ask(where, work, settles=True)
 
@@ -168,9 +176,10 @@ class Admin(Facet[QueueBase]):
             False
         """
         check_name("consumer", consumer)
-        if by is not None:
-            check_name("by", by)
-        return self._ask(where, partial(database.request_stop, target=self._target, consumer=consumer, by=by))
+        check_names(by=by)
+        doing = f"ask consumer {consumer!r} of {self._target.named()} to stop"
+        is_there: bool = self._ask(where, self._target.call("fq_request_stop", doing, consumer=consumer, by=by).value)
+        return is_there
 
     @verb
     def consumers(self, where: Where, *, limit: int = 100) -> list[ConsumerInfo]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -17,14 +16,15 @@ from sqlalchemy_fairqueue.queue.verbs import recorded, verb
 from sqlalchemy_fairqueue.unit_of_work import changes as change
 from sqlalchemy_fairqueue.values import (
     LIMITS,
+    POLICY,
     SETTINGS,
     UNSET,
     ChannelPolicy,
     Unset,
     check_field_names,
     check_name,
+    check_names,
     policy_changes,
-    policy_fields,
     reset_fields,
     setting_changes,
 )
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 _CHUNK = 5000
 """Channels that get a changed plan in one transaction: they are not served meanwhile."""
-_AT_ONCE = timedelta(0)
 
 
 class ConfigurationMethods(QueueBase):
@@ -216,7 +215,7 @@ class ConfigurationMethods(QueueBase):
             # What it sets is nobody's exception: a plan that the channel is put on later decides all of it.
             whole = policy_changes("configure_channel", policy, changes)
             return change.configure_channel(
-                self._target, channel, whole, policy=self.defaults, plan=None, reset=policy_fields()
+                self._target, channel, whole, policy=self.defaults, plan=None, reset=tuple(POLICY)
             )
         check_field_names("configure_channel", changes)
         wanted = plan if isinstance(plan, Unset) else SETTINGS["default_plan"].checked("plan", plan)
@@ -226,8 +225,7 @@ class ConfigurationMethods(QueueBase):
         return change.configure_channel(self._target, channel, named, policy=self.defaults, plan=wanted, reset=fields)
 
     def _pause(self, channel: str | None, *, paused: bool, new: bool = False) -> Change:
-        if channel is not None:
-            check_name("channel", channel)
+        check_names(channel=channel)
         if not isinstance(new, bool):
             raise InvalidArgument(f"new is {new!r:.80}; give True or False")
         if paused:
@@ -296,8 +294,9 @@ class Plans(Facet[QueueBase]):
 
         def at_once(engine: Engine) -> None:
             self._perform(engine, [operation], None)
-            spread = partial(database.spread_plans, target=self._target, limit=_CHUNK)
-            while self._ask(engine, spread) == _AT_ONCE:
+            call = self._target.call("fq_spread_plans", f"spread the plans of {self._target.named()}", limit=_CHUNK)
+            # Until there is nothing more to do at once.
+            while self._ask(engine, lambda connection: call.rows(connection)[0].due_in == 0):
                 pass
 
         return on(where, at_once)
@@ -331,8 +330,7 @@ class Plans(Facet[QueueBase]):
             >>> [plan.name for plan in queue.plans.list(engine)]
             ['gold']
         """
-        if name is not None:
-            check_name("plan", name)
+        check_names(plan=name)
         return self._ask(where, partial(database.plans, target=self._target, name=name))
 
 
@@ -419,6 +417,5 @@ class Limits(Facet[QueueBase]):
             >>> [(limit.name, limit.max_concurrency) for limit in queue.limits.list(engine, "mail")]
             [('mail', 3)]
         """
-        if name is not None:
-            check_name("limit", name)
+        check_names(limit=name)
         return self._ask(where, partial(database.limits, schema=self._target.schema, name=name))

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue import database
-from sqlalchemy_fairqueue.database import DeadLetterFilter
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import Facet, QueueBase
 from sqlalchemy_fairqueue.queue.verbs import verb
-from sqlalchemy_fairqueue.values import DeadLetterInfo, check_count, check_instant, check_name
+from sqlalchemy_fairqueue.times import instant_microseconds
+from sqlalchemy_fairqueue.values import DeadLetterInfo, check_count, check_instant, check_names, check_page
 
 if TYPE_CHECKING:
     import builtins
     from datetime import datetime
 
+    from sqlalchemy_fairqueue.database import Call, Target
     from sqlalchemy_fairqueue.queue.verbs import Where
 
     Ids = int | Iterable[int] | None
@@ -73,12 +74,15 @@ class DeadLetters(Facet[QueueBase]):
             >>> [letter.reason for letter in queue.dead_letters.list(engine, kind="parse")]
             ['not a file']
         """
-        which = _filter(message_ids, channel, kind, error, since, until)
+        which = _which(message_ids, channel, kind)
+        check_names(error=error)
+        for what, time in (("since", since), ("until", until)):
+            if time is not None:
+                check_instant(what, time)
         check_count("limit", limit, 1, 100_000)
-        if after is not None and not isinstance(after, DeadLetterInfo):
-            raise InvalidArgument(f"after is {after!r:.80}; give the last DeadLetterInfo of the page before")
-        asked = partial(database.dead_letters, target=self._target, which=which)
-        return self._ask(where, partial(asked, limit=limit, after=after, codec=self._queue.codec))
+        check_page("after", after, DeadLetterInfo)
+        asked = partial(database.dead_letters, target=self._target, codec=self._queue.codec, error=error, **which)
+        return self._ask(where, partial(asked, limit=limit, after=after, since=since, until=until))
 
     @verb
     def redrive(
@@ -120,10 +124,10 @@ class DeadLetters(Facet[QueueBase]):
             >>> queue.dead_letters.redrive(engine, message_id) == {message_id: "redriven"}
             True
         """
-        which = _filter(message_ids, channel, kind)
+        which = _which(message_ids, channel, kind)
         check_count("limit", limit, 1, 100_000)
-        asked = partial(database.redrive, target=self._target, which=which, limit=limit, notify=self._queue.notify)
-        return self._ask(where, asked, settles=True)
+        call = redriving(self._target, limit=limit, **which)
+        return self._ask(where, lambda connection: dict(map(tuple, call.rows(connection))), settles=True)
 
     @verb
     def purge(
@@ -160,31 +164,30 @@ class DeadLetters(Facet[QueueBase]):
             >>> queue.dead_letters.purge(engine, until=datetime.now(UTC) + timedelta(days=1))
             1
         """
-        which = _filter(message_ids, channel, kind)
+        which = _which(message_ids, channel, kind)
         for name, time in (("until", until), ("before", before)):
             if time is not None:
                 check_instant(name, time)
         if until is not None and before is not None:
             raise InvalidArgument(f"until is {until} and before is {before}: both say the same; give one")
-        return self._ask(where, partial(database.purge_dead, target=self._target, which=which, until=until or before))
+        last = until or before
+        died_before = None if last is None else instant_microseconds(last)
+        doing = f"purge dead letters of {self._target.named()}"
+        call = self._target.call("fq_purge_dead", doing, before=died_before, **which)
+        deleted: int = self._ask(where, call.value)
+        return deleted
 
 
-def _filter(  # noqa: PLR0917 - as list has them
-    message_ids: Ids,
-    channel: str | None,
-    kind: str | None,
-    error: str | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
-) -> DeadLetterFilter:
-    for what, name in (("channel", channel), ("kind", kind), ("error", error)):
-        if name is not None:
-            check_name(what, name)
-    for what, instant in (("since", since), ("until", until)):
-        if instant is not None:
-            check_instant(what, instant)
-    ids = None if message_ids is None else checked_ids(message_ids)
-    return DeadLetterFilter(ids, channel, kind, error, since, until)
+def redriving(target: Target, *, limit: int = 1, **which: Any) -> Call:
+    """The call that redrives dead letters. It returns the outcome of each with its id."""
+    doing = f"redrive dead letters of {target.named()}"
+    return target.call("fq_redrive", doing, limit=limit, notify=target.notify, **which)
+
+
+def _which(message_ids: Ids, channel: str | None, kind: str | None) -> dict[str, Any]:
+    """Return the parameters that name dead letters. What is given must all be met; None restricts nothing."""
+    check_names(channel=channel, kind=kind)
+    return {"ids": None if message_ids is None else checked_ids(message_ids), "channel": channel, "kind": kind}
 
 
 def checked_ids(message_ids: int | Iterable[int]) -> list[int]:

@@ -19,8 +19,10 @@ from sqlalchemy_fairqueue.values import (
     AFTER_GROUP_HEADER,
     GROUP_HEADER,
     Enqueue,
+    GroupCancellation,
     GroupStatus,
     check_count,
+    check_page,
     checked_group_id,
 )
 
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database import Target
     from sqlalchemy_fairqueue.queue.verbs import AnySession, Where
     from sqlalchemy_fairqueue.unit_of_work import EnqueueMessage
-    from sqlalchemy_fairqueue.values import Delivery, GroupCancellation, Receipt
+    from sqlalchemy_fairqueue.values import Delivery, Receipt
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -393,8 +395,7 @@ class Groups(Facet[QueueBase]):
             [True]
         """
         check_count("limit", limit, 1, 100_000)
-        if before is not None and not isinstance(before, GroupStatus):
-            raise InvalidArgument(f"before is {before!r:.80}; give the last GroupStatus of the page before")
+        check_page("before", before, GroupStatus)
         asked = partial(database.groups, target=self._target, is_open=is_open)
         return self._ask(where, partial(asked, before=before, limit=limit))
 
@@ -424,7 +425,7 @@ class Groups(Facet[QueueBase]):
             >>> queue.stats(engine).ready
             0
         """
-        return self._ask(where, self._of_group(group_id, database.cancel_group), settles=True)
+        return self._ask(where, self._of_group(group_id, _cancel), settles=True)
 
     def _of_group(
         self, group_id: UUID | str, ask: Callable[[Connection, Target, UUID], R | None]
@@ -443,6 +444,11 @@ class Groups(Facet[QueueBase]):
             return found
 
         return work
+
+
+def _cancel(connection: Connection, target: Target, group_id: UUID) -> GroupCancellation | None:
+    call = target.call("fq_cancel_group", f"cancel group {group_id}", group_id=str(group_id))
+    return next(map(GroupCancellation._make, call.rows(connection)), None)
 
 
 def _no_member(message: Any) -> InvalidArgument:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, get_args
 
 from sqlalchemy_fairqueue import database
-from sqlalchemy_fairqueue.database import MessageFilter, MessagePosition
+from sqlalchemy_fairqueue.database import MessagePosition
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import QueueBase
 from sqlalchemy_fairqueue.queue.verbs import verb
@@ -19,7 +19,7 @@ from sqlalchemy_fairqueue.values import (
     check_choice,
     check_count,
     check_message_id,
-    check_name,
+    check_names,
     with_waits,
 )
 
@@ -89,9 +89,7 @@ class LookupMethods(QueueBase):
             >>> [(channel.channel, channel.ready) for channel in queue.channels(engine)]
             [('customer-7', 1)]
         """
-        for what, name in (("channel", channel), ("after", after)):
-            if name is not None:
-                check_name(what, name)
+        check_names(channel=channel, after=after)
         check_count("limit", limit, 1, 100_000)
         if not isinstance(busy, bool):
             raise InvalidArgument(f"busy is {busy!r:.80}; give True (only channels with messages) or False")
@@ -131,8 +129,7 @@ class LookupMethods(QueueBase):
             True
         """
         if message_id is None and channel is not None and key is not None:
-            check_name("channel", channel)
-            check_name("key", key)
+            check_names(channel=channel, key=key)
         elif message_id is None or channel is not None or key is not None:
             raise InvalidArgument(
                 f"message_id is {message_id!r:.80}, channel {channel!r:.80}, key {key!r:.80}; give an id, or a channel "
@@ -144,8 +141,9 @@ class LookupMethods(QueueBase):
         def work(connection: Connection) -> MessageDetails | None:
             ids = [message_id] if message_id is not None else []
             if channel is not None:
-                which = MessageFilter(channel, key=key)
-                ids, _ = database.find_messages(connection, self._target, which, after=None, limit=1, scan=1)
+                ids, _ = database.find_messages(
+                    connection, self._target, after=None, limit=1, scan=1, channel=channel, key=key
+                )
             if not ids:
                 return None
             found = database.message_details(connection, self._target, ids, content_bytes=_WHOLE)
@@ -159,7 +157,9 @@ class LookupMethods(QueueBase):
                 message = replace(message, history=tuple(attempts))
             if message.consumer is not None:
                 return message
-            ahead = database.messages_ahead(connection, self._target, message.message_id, most=_MOST_AHEAD)
+            doing = f"count messages of {self._target.named()}"
+            before = self._target.call("fq_messages_ahead", doing, message_id=message.message_id, most=_MOST_AHEAD)
+            ahead = before.value(connection)
             counted = None if ahead == _MOST_AHEAD else ahead
             return replace(message, messages_ahead=counted, wait=_wait(connection, self._target, message))
 
@@ -213,20 +213,27 @@ class LookupMethods(QueueBase):
             >>> [message.message_id for message in page] == [message_id]
             True
         """
-        which = MessageFilter(channel, state, kind, key)
-        for what, name in (("channel", which.channel), ("kind", which.kind), ("key", which.key)):
-            if name is not None:
-                check_name(what, name)
-        if which.state is not None:
-            check_choice("state", which.state, get_args(MessageState))
-        if which.key is not None and which.channel is None:
-            raise InvalidArgument(f"key is {which.key!r:.80} without a channel; a key belongs to a channel: give both")
+        check_names(channel=channel, kind=kind, key=key)
+        if state is not None:
+            check_choice("state", state, get_args(MessageState))
+        if key is not None and channel is None:
+            raise InvalidArgument(f"key is {key!r:.80} without a channel; a key belongs to a channel: give both")
         check_count("limit", limit, 1, 10_000)
         check_count("scan", scan, 1, 1_000_000)
-        begin = None if after is None else _position(after, which)
+        find = partial(
+            database.find_messages,
+            target=self._target,
+            after=None if after is None else _position(after, channel),
+            limit=limit,
+            scan=scan,
+            channel=channel,
+            state=state,
+            kind=kind,
+            key=key,
+        )
 
         def work(connection: Connection) -> MessagePage:
-            ids, end = database.find_messages(connection, self._target, which, after=begin, limit=limit, scan=scan)
+            ids, end = find(connection)
             found = {}
             if ids:
                 details = database.message_details(connection, self._target, ids, content_bytes=_BEGINNING)
@@ -250,12 +257,12 @@ def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wa
     return next((one.wait for one in with_waits(capacity, competition, limits, own, now)), None)
 
 
-def _position(after: object, which: MessageFilter) -> MessagePosition:
+def _position(after: object, channel: str | None) -> MessagePosition:
     """Read the position at which the page before ended, from its ``next``."""
     try:
         step, at, message_id = map(int, after.split(".")) if isinstance(after, str) else (0, 0, 0)
     except ValueError:
         step, at, message_id = 0, 0, 0
-    if step in ({3, 4} if which.channel is None else {1, 2}) and 0 < message_id < 2**63 and -(2**63) <= at < 2**63:
+    if step in ({3, 4} if channel is None else {1, 2}) and 0 < message_id < 2**63 and -(2**63) <= at < 2**63:
         return MessagePosition(step, at, message_id)
     raise InvalidArgument(f"after is {after!r:.80}; give page.next of the page before, with the same channel and state")

@@ -37,7 +37,8 @@ from sqlalchemy_fairqueue.queue.handlers import HandlerMethods
 from sqlalchemy_fairqueue.queue.signatures import frames_of_this_package
 from sqlalchemy_fairqueue.queue.verbs import verb
 from sqlalchemy_fairqueue.texts import clean, said
-from sqlalchemy_fairqueue.values import RESULT_BYTES, check_duration, check_message_id, check_name
+from sqlalchemy_fairqueue.times import microseconds
+from sqlalchemy_fairqueue.values import RESULT_BYTES, check_duration, check_message_id, check_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,8 +113,7 @@ class ResultQuestion:
 
     def __post_init__(self) -> None:
         """Refuse what no message can have."""
-        if self.channel is not None:
-            check_name("channel", self.channel)
+        check_names(channel=self.channel)
         if self.timeout is not None:
             object.__setattr__(self, "timeout", check_duration("timeout", self.timeout))
 
@@ -313,7 +313,13 @@ class _Wait:
             # First: a task may be cancelled when the database has registered it.
             self.is_registered = True
             try:
-                database.wait_for_result(connection, self._target, self._asked.message_id, self._waiter, _REGISTERED)
+                self._target.call(
+                    "fq_wait_for_result",
+                    f"wait for the result of message {self._asked.message_id}",
+                    message_id=self._asked.message_id,
+                    waiter=str(self._waiter),
+                    wait=microseconds(_REGISTERED),
+                ).rows(connection)
                 connection.commit()
             except DBAPIError as error:
                 if sqlstate_of(error) != _READ_ONLY:
@@ -336,8 +342,11 @@ class _Wait:
         return min(poll, left)
 
     def unregister(self, connection: Connection) -> None:
-        """End the wait: nobody needs to notify any more."""
-        database.wait_for_result(connection, self._target, self._asked.message_id, self._waiter, timedelta(0))
+        """Nobody needs to notify any more."""
+        message_id = self._asked.message_id
+        doing = f"stop waiting for the result of message {message_id}"
+        call = self._target.call("fq_wait_for_result", doing, message_id=message_id, waiter=str(self._waiter), wait=0)
+        call.rows(connection)
 
     def end(self) -> None:
         """Be woken no more."""

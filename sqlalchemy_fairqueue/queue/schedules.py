@@ -15,7 +15,15 @@ from sqlalchemy_fairqueue.queue.enqueues import EnqueueMethods
 from sqlalchemy_fairqueue.queue.handlers import HandlerMethods
 from sqlalchemy_fairqueue.queue.verbs import recorded, verb
 from sqlalchemy_fairqueue.unit_of_work import changes as change
-from sqlalchemy_fairqueue.values import Enqueue, Recurrence, ScheduleInfo, check_count, check_name
+from sqlalchemy_fairqueue.values import (
+    Enqueue,
+    Recurrence,
+    ScheduleInfo,
+    check_count,
+    check_name,
+    check_names,
+    check_page,
+)
 
 if TYPE_CHECKING:
     import builtins
@@ -291,12 +299,9 @@ class Schedules(Facet[ScheduleMethods]):
             >>> [schedule.name for schedule in queue.schedules.list(engine, channel="customer-7")]
             ['hourly']
         """
-        for what, value in (("channel", channel), ("schedule", name)):
-            if value is not None:
-                check_name(what, value)
+        check_names(channel=channel, schedule=name)
         check_count("limit", limit, 1, 100_000)
-        if after is not None and not isinstance(after, ScheduleInfo):
-            raise InvalidArgument(f"after is {after!r:.80}; give the last ScheduleInfo of the page before")
+        check_page("after", after, ScheduleInfo)
         asked = partial(database.schedules, target=self._target, channel=channel, name=name)
         return self._ask(where, partial(asked, limit=limit, after=after))
 

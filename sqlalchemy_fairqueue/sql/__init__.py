@@ -5,9 +5,10 @@ A function is one file, ``vN/<function>.sql``. Functions that only read, for peo
 search_path and the settings of the planner; one that only such functions call runs under their settings. A table with
 its indexes is one file, ``vN/tables/<table>.sql``. Version N of an object is the newest file in v1..vN, and a released
 file never changes: so every version can be put together for ever, and a migration never reads the models, which move.
-What changes tables that an earlier version made is in ``vN/upgrade.sql`` and, back, ``vN/downgrade.sql``. The
-statements are pure functions of versions and a schema, and are sent by others; :func:`find_drift` alone asks a database
-whether it is still what they made.
+What changes tables that an earlier version made is in ``vN/upgrade.sql`` and, back, ``vN/downgrade.sql``. What guards
+and grants do is in ``blocks/``, parts of blocks that are put together here. The statements are pure functions of
+versions and a schema, and are sent by others; :func:`find_drift` alone asks a database whether it is still what they
+made, by the statements of ``queries/``.
 """
 
 from __future__ import annotations

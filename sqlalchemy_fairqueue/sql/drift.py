@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from sqlalchemy import text
 
 from sqlalchemy_fairqueue.sql.catalog import expected_catalog, read_catalog
-from sqlalchemy_fairqueue.sql.files import versions
+from sqlalchemy_fairqueue.sql.files import query, versions
 from sqlalchemy_fairqueue.sql.rights import PUBLIC, compared_rights, may_read_grants, read_grants, read_privileges
 from sqlalchemy_fairqueue.sql.schema import IS_UNRELEASED, UNRELEASED, VERSION_COLUMN, named_schema, quoted
 
@@ -16,17 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from sqlalchemy import Connection
-
-# The catalog alone is asked first: calling a function in somebody else's schema needs a privilege on it.
-_HAS_VERSION = """
-select exists (
-  select from pg_proc p
-  join pg_namespace n on n.oid = p.pronamespace
-  where n.nspname = :schema
-    and p.proname = 'fq_version'
-    and p.pronargs = 0
-)
-"""
 
 _VERBS = ("function fq_enqueue(", "function fq_dequeue(", "function fq_complete(")
 
@@ -68,7 +57,7 @@ def installed_version(connection: Connection, schema: str | None = None) -> int 
     target = _resolved(connection, schema)
     if target is None:
         return None
-    if not connection.scalar(text(_HAS_VERSION), {"schema": target}):
+    if not connection.scalar(text(query("has_version")), {"schema": target}):
         return None
     statement = f"select {VERSION_COLUMN} from {quoted(target)}.fq_version()"  # noqa: S608 - quoted
     return int(connection.exec_driver_sql(statement, execution_options={"no_parameters": True}).scalar_one())

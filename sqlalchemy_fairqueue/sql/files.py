@@ -95,6 +95,20 @@ def functions(version: int) -> Mapping[str, str]:
     return MappingProxyType({name: _with_settings(text.removesuffix(";")) for name, text in sorted(texts.items())})
 
 
+def query(name: str) -> str:
+    """A statement that asks the catalog, by the name of its file in ``queries``."""
+    return (files(__package__) / "queries" / f"{name}.sql").read_text(encoding="utf-8").strip()
+
+
+def names_of_ours(schema: str) -> dict[str, object]:
+    """The parameters of queries: a schema, and the functions and tables that any version of fairqueue has there."""
+    return {
+        "schema": schema,
+        "functions": sorted({name for version in versions() for name in functions(version)}),
+        "tables": sorted({name for version in versions() for name in tables(version)}),
+    }
+
+
 @cache
 def signature(function: str) -> Signature:
     """Return the signature of a function in the version that this library needs; it reads only the function's file.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy_fairqueue.sql.files import checked_version, folder, versions
 from sqlalchemy_fairqueue.sql.guards import grants_guard
-from sqlalchemy_fairqueue.sql.schema import block, quoted_literal
+from sqlalchemy_fairqueue.sql.schema import block, part, quoted_literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -146,82 +146,6 @@ _VARIABLES = {"v_role": "regrole", "v_usable": "boolean", "v_grant": "record", "
 _VERSION = """\
   execute format('select %I.fq_version()', v_schema) into v_version;"""
 
-_GRANT = """\
-  v_role := to_regrole(quote_ident({role}));
-  if v_role is null then
-    raise exception using errcode = 'undefined_object',
-      message = format('role %I does not exist; create it before its grant: create role %I', {role}, {role});
-  end if;
-  v_usable := has_schema_privilege(v_role, v_schema, 'usage');
-  if not v_usable then
-    execute format('grant usage on schema %I to %s', v_schema, v_role);
-  end if;
-  execute format('insert into %I.fq_grant as g (role, kind, queues, channels, usage_given) values ($1, $2, $3, $4, $5) '
-    'on conflict (role, kind) do update set queues = excluded.queues, channels = excluded.channels, '
-    'usage_given = g.usage_given or excluded.usage_given', v_schema)
-  using v_role, {kind}, {queues}, {channels}, not v_usable;"""
-
-# What is missing, by the rows: the grants of one role, or of all.
-_GIVE = """\
-  for v_grant in
-    execute format('select p.oid::regprocedure as function, g.role '
-      'from %I.fq_grant g '
-      'join pg_roles r on r.oid = g.role '
-      'join unnest($1, $2, $3) w(version, kind, name) on w.version = $4 and w.kind = g.kind '
-      'join pg_proc p on p.pronamespace = $5 and p.proname = w.name '
-      'where (g.role = $6 or $6 is null) '
-      'and not exists (select from aclexplode(p.proacl) a where a.grantee = g.role) '
-      'order by 2, 1', v_schema)
-    using {granted}, v_version, quote_ident(v_schema)::regnamespace, v_role
-  loop
-    execute format('grant execute on function %s to %s', v_grant.function, v_grant.role);
-  end loop;"""
-
-_REVOKE = """\
-  v_role := to_regrole(quote_ident({role}));
-  execute format('select bool_or(g.usage_given) from %I.fq_grant g where g.role = $1', v_schema)
-    into v_usable using v_role;
-  execute format('delete from %I.fq_grant g where (g.kind = $2 or $2 is null) '
-    'and (g.role = $1 or not exists (select from pg_roles r where r.oid = g.role))', v_schema)
-    using v_role, {kind};
-  if v_role is null then
-    raise notice 'role % does not exist; grants of roles that were dropped are gone', {role};
-  elsif v_usable then
-    execute format('update %I.fq_grant set usage_given = true where role = $1', v_schema) using v_role;
-    execute format('select not exists (select from %I.fq_grant g where g.role = $1)', v_schema)
-      into v_usable using v_role;
-    if v_usable then
-      execute format('revoke usage on schema %I from %s', v_schema, v_role);
-    end if;
-  end if;"""
-
-# The functions of the kinds that were taken away, except those that another kind of the role has too.
-_TAKE = """\
-  for v_grant in
-    execute format('select distinct p.oid::regprocedure as function, a.grantee::regrole as role '
-      'from unnest($1, $2, $3) w(version, kind, name) '
-      'join pg_proc p on p.pronamespace = $5 and p.proname = w.name '
-      'cross join lateral aclexplode(p.proacl) a '
-      'join pg_roles r on r.oid = a.grantee '
-      'where w.version = $6 and (w.kind = $8 or $8 is null) '
-      'and (a.grantee = $7 or $7 is null) and a.grantee <> p.proowner '
-      'and ($7 is not null or exists (select from %1$I.fq_grant g where g.role = a.grantee and g.kind = w.kind)) '
-      'and not exists (select from %1$I.fq_grant g join unnest($1, $2, $3) k(version, kind, name) '
-      'on k.version = $4 and k.kind = g.kind where g.role = a.grantee and k.name = p.proname) '
-      'order by 2, 1', v_schema)
-    using {granted}, v_version, quote_ident(v_schema)::regnamespace, {before}, v_role, {kind}
-  loop
-    execute format('revoke execute on function %s from %s', v_grant.function, v_grant.role);
-  end loop;"""
-
-_TAKE_USAGE = """\
-  for v_grant in
-    execute format('select distinct r.oid::regrole as role from %I.fq_grant g join pg_roles r on r.oid = g.role '
-      'where g.usage_given order by 1', v_schema)
-  loop
-    execute format('revoke usage on schema %I from %s', v_schema, v_grant.role);
-  end loop;"""
-
 
 def grant_statements(grant: RoleGrant, schema: str | None) -> Iterator[str]:
     """Return the guard and the block that give a role a kind of work, or change the bounds of its grant.
@@ -230,10 +154,14 @@ def grant_statements(grant: RoleGrant, schema: str | None) -> Iterator[str]:
         ValueError: PostgreSQL cannot keep the schema's name.
     """
     yield grants_guard(schema)
-    given = _GRANT.format(
-        role=_text(grant.role), kind=_text(grant.kind), queues=_names(grant.queues), channels=_names(grant.channels)
+    given = part(
+        "grant",
+        role=_text(grant.role),
+        kind=_text(grant.kind),
+        queues=_names(grant.queues),
+        channels=_names(grant.channels),
     )
-    yield _block([_VERSION, given, _GIVE.format(granted=_granted(versions(), [grant.kind]))], schema)
+    yield _block([_VERSION, given, part("give_functions", granted=_granted(versions(), [grant.kind]))], schema)
 
 
 def revoke_statements(role: str, kind: str | None, schema: str | None) -> Iterator[str]:
@@ -247,10 +175,10 @@ def revoke_statements(role: str, kind: str | None, schema: str | None) -> Iterat
         _check_kind(kind)
     yield grants_guard(schema)
     of = "null::text" if kind is None else _text(kind)
-    taken = _TAKE.format(granted=_granted(versions(), KINDS), before="v_version", kind=of)
+    taken = part("take_functions", granted=_granted(versions(), KINDS), before="v_version", kind=of)
     # Without a role there is nobody to take anything from.
     taken = f"  if v_role is not null then\n{taken}\n  end if;"
-    yield _block([_VERSION, _REVOKE.format(role=_text(role), kind=of), taken], schema)
+    yield _block([_VERSION, part("revoke", role=_text(role), kind=of), taken], schema)
 
 
 def renew_grants(before: int, after: int, schema: str | None) -> str:
@@ -259,15 +187,15 @@ def renew_grants(before: int, after: int, schema: str | None) -> str:
     What was granted by hand stays.
     """
     granted = _granted(sorted({before, after}), KINDS)
-    steps = [f"  v_version := {after};", _GIVE.format(granted=granted)]
+    steps = [f"  v_version := {after};", part("give_functions", granted=granted)]
     if before != after:
-        steps.append(_TAKE.format(granted=granted, before=str(before), kind="null::text"))
+        steps.append(part("take_functions", granted=granted, before=str(before), kind="null::text"))
     return _block(steps, schema)
 
 
 def take_usage(schema: str | None) -> str:
     """Return a block that takes back the usage of the schema that came with grants."""
-    return _block([_TAKE_USAGE], schema)
+    return _block([part("take_usage")], schema)
 
 
 def _granted(of: Iterable[int], kinds: Iterable[str]) -> str:

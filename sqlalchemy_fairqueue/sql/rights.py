@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 
-from sqlalchemy_fairqueue.sql.files import functions, tables, versions
+from sqlalchemy_fairqueue.sql.files import names_of_ours, query
 from sqlalchemy_fairqueue.sql.grants import RoleGrant, role_functions
 from sqlalchemy_fairqueue.sql.schema import quoted
 
@@ -21,76 +21,6 @@ if TYPE_CHECKING:
 
 PUBLIC = "public"
 """Everybody, where a role is named. No role can have this name."""
-
-_MAY_READ = """
-select has_function_privilege(p.oid, 'execute') and has_schema_privilege(n.oid, 'usage')
-from pg_catalog.pg_proc p
-join pg_catalog.pg_namespace n on n.oid = p.pronamespace
-where n.nspname = :schema
-  and p.proname = 'fq_grants'
-  and p.pronargs = 0
-"""
-
-_PRIVILEGES = """
-select held.kind,
-  held.name,
-  case held.grantee when 0 then 'public' else coalesce(r.rolname, held.grantee::text) end as role,
-  array_agg(distinct lower(held.privilege) order by lower(held.privilege)) as privileges
-from (
-  select 'function' as kind, p.proname::text as name, p.proowner as owner, a.grantee, a.privilege_type as privilege
-  from pg_catalog.pg_proc p
-  join pg_catalog.pg_namespace n on n.oid = p.pronamespace
-  cross join lateral pg_catalog.aclexplode(coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner))) a
-  where n.nspname = :schema
-    and p.proname = any (:functions)
-  union all
-  select case c.relkind when 'S' then 'sequence' else 'table' end, c.relname, c.relowner, a.grantee, a.privilege_type
-  from pg_catalog.pg_class c
-  join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-  cross join lateral (
-    select t.* from pg_catalog.aclexplode(c.relacl) t
-    union all
-    select t.*
-    from pg_catalog.pg_attribute x
-    cross join lateral pg_catalog.aclexplode(x.attacl) t
-    where x.attrelid = c.oid
-      and not x.attisdropped
-  ) a
-  where n.nspname = :schema
-    and c.relkind in ('r', 'p', 'S')
-    and (
-      c.relname = any (:tables)
-      or exists (
-        select
-        from pg_catalog.pg_inherits i
-        join pg_catalog.pg_class h on h.oid = i.inhparent
-        where i.inhrelid = c.oid
-          and h.relnamespace = n.oid
-          and h.relname = any (:tables)
-      )
-      or exists (
-        select
-        from pg_catalog.pg_depend d
-        join pg_catalog.pg_class h on h.oid = d.refobjid
-        where d.objid = c.oid
-          and d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass
-          and d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass
-          and c.relkind = 'S'
-          and h.relnamespace = n.oid
-          and h.relname = any (:tables)
-      )
-    )
-  union all
-  select 'schema', n.nspname, n.nspowner, a.grantee, a.privilege_type
-  from pg_catalog.pg_namespace n
-  cross join lateral pg_catalog.aclexplode(n.nspacl) a
-  where n.nspname = :schema
-) held
-left join pg_catalog.pg_roles r on r.oid = held.grantee
-where held.grantee <> held.owner
-group by held.kind, held.name, role
-order by role, held.kind, held.name
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +81,7 @@ class RoleRights:
 
 def may_read_grants(connection: Connection, schema: str) -> bool:
     """Return whether the role may read the grants of an installation."""
-    return bool(connection.scalar(text(_MAY_READ), {"schema": schema}))
+    return bool(connection.scalar(text(query("may_read_grants")), {"schema": schema}))
 
 
 def read_grants(connection: Connection, schema: str) -> list[HeldGrant]:
@@ -163,12 +93,7 @@ def read_grants(connection: Connection, schema: str) -> list[HeldGrant]:
 
 def read_privileges(connection: Connection, schema: str) -> list[Privilege]:
     """Return the privileges of all roles on fairqueue's objects in a schema, except the owners'."""
-    names = {
-        "schema": schema,
-        "functions": sorted({name for version in versions() for name in functions(version)}),
-        "tables": sorted({name for version in versions() for name in tables(version)}),
-    }
-    rows = connection.execute(text(_PRIVILEGES), names)
+    rows = connection.execute(text(query("privileges")), names_of_ours(schema))
     return [Privilege(row.kind, row.name, row.role, tuple(row.privileges)) for row in rows]
 
 

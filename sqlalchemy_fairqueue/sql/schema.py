@@ -7,6 +7,8 @@ and a migration run online leave the same catalog behind.
 
 from __future__ import annotations
 
+import re
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ BODY = "$fairqueue$"
 """The quotes of bodies and blocks as they are sent. The files say ``$$``, which a schema's name might contain."""
 
 _MAX_BYTES = 63
+_PLACE = re.compile(r"\{(\w+)\}")
 
 
 def quoted(schema: str) -> str:
@@ -77,6 +80,15 @@ def in_schema(statement: str, schema: str | None) -> str:
         f"$fairqueue_sql$, '{QUALIFIER}', "
         """'"' || replace(current_schema()::text, '"', '""') || '".fq_'); end $fairqueue_do$"""
     )
+
+
+def part(file: str, /, **values: str) -> str:
+    """A part of a block, the file of that name in ``blocks`` without its comment, with values for words in braces."""
+    text = (files(__package__) / "blocks" / f"{file}.sql").read_text(encoding="utf-8").rstrip()
+    lines = text.splitlines()
+    while lines[0].startswith("--"):
+        del lines[0]
+    return _PLACE.sub(lambda found: values[found[1]], "\n".join(lines))
 
 
 def block(body: str, schema: str | None, variables: Mapping[str, str] | None = None) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database.calls import call
+from sqlalchemy_fairqueue.database.policies import channel_changes_json, new_policy_json, policy_json, settings_json
 from sqlalchemy_fairqueue.unit_of_work.operations import CHANGES, ENQUEUES, REMOVALS, SCHEDULES, SETTINGS
 from sqlalchemy_fairqueue.values import UNSET, ChannelPolicy
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database import ScheduleDefinition, Target
+    from sqlalchemy_fairqueue.database import Call, ScheduleDefinition, Target
     from sqlalchemy_fairqueue.unit_of_work.operations import ReceiptUpdate, Share
     from sqlalchemy_fairqueue.values import PolicyChanges, PurgeReceipt, QueueChanges, QueueLimits, Unset
 
@@ -65,12 +66,15 @@ class Change:
 
 def configure(target: Target, changes: PolicyChanges, policy: ChannelPolicy) -> Change:
     """Change the defaults of a queue for new channels; before the first change they are *policy*."""
-    return _of(target, None, lambda connection: database.configure_queue(connection, target, changes, policy=policy))
+    doing, settings = f"configure {target.named()}", policy_json(changes)
+    call = target.call("fq_configure_queue", doing, changes=settings, policy=new_policy_json(policy))
+    return _of(target, None, call.rows)
 
 
 def set_queue(target: Target, changes: QueueChanges) -> Change:
-    """Change settings of a queue."""
-    return _of(target, None, lambda connection: database.set_queue(connection, target, changes))
+    """Change settings of a queue: those that are neither its limits nor its defaults."""
+    settings = settings_json(changes)
+    return _of(target, None, target.call("fq_set_queue", f"configure {target.named()}", settings=settings).rows)
 
 
 def configure_channel(
@@ -92,6 +96,14 @@ def configure_channel(
         plan: The plan that it follows from now on. None: none.
         reset: Fields that its plan decides again.
     """
+    call = target.call(
+        "fq_configure_channel",
+        f"configure {target.named(channel)}",
+        channel=channel,
+        changes=channel_changes_json(changes, plan, reset),
+        policy=new_policy_json(policy),
+        notify=target.notify,
+    )
     used_plan = plan if isinstance(plan, str) else None
     limits = used_plan is not None or "max_concurrency" in reset
     if "max_concurrency" in changes:
@@ -100,9 +112,7 @@ def configure_channel(
         target=target,
         phase=CHANGES,
         lock_key=(_CHANNEL, channel),
-        send=lambda connection: database.configure_channel(
-            connection, target, channel, changes, policy=policy, plan=plan, reset=reset, notify=target.notify
-        ),
+        send=call.rows,
         used_plan=used_plan,
         channel=channel,
         makes=policy,
@@ -112,11 +122,13 @@ def configure_channel(
 
 def limit(target: Target, changes: QueueLimits) -> Change:
     """Change limits of a whole queue: ``max_concurrency``, ``rate``, the names of shared limits. None: no limit."""
+    limits = settings_json(changes)
+    call = target.call("fq_limit_queue", f"limit {target.named()}", changes=limits, notify=target.notify)
     return Change(
         target=target,
         phase=CHANGES,
         lock_key=(_LEASED,),
-        send=lambda connection: database.limit_queue(connection, target, changes, notify=target.notify),
+        send=call.rows,
         locks_queue=True,
         limits=any(value is not None for value in changes.values()),
     )
@@ -124,66 +136,60 @@ def limit(target: Target, changes: QueueLimits) -> Change:
 
 def configure_limit(target: Target, name: str, changes: PolicyChanges | None) -> Change:
     """Make or change a shared limit of the installation that a queue belongs to. None: remove it, if it is there."""
-    schema = target.schema
     of_limit = partial(Change, target=target, lock_key=(_LIMIT, name))
     if changes is None:
-        removal = call(schema, "fq_remove_limit", f"remove limit {name!r}", name=name)
+        removal = call(target.schema, "fq_remove_limit", f"remove limit {name!r}", name=name)
         return of_limit(phase=REMOVALS, send=removal.rows)
-    return of_limit(phase=SETTINGS, send=lambda connection: database.configure_limit(connection, schema, name, changes))
+    limits = policy_json(changes)
+    change = call(target.schema, "fq_configure_limit", f"configure limit {name!r}", name=name, changes=limits)
+    return of_limit(phase=SETTINGS, send=change.rows)
 
 
 def configure_plan(target: Target, name: str, changes: PolicyChanges | None) -> Change:
     """Make or change a plan of a queue. None: remove it, if it is there."""
     of_plan = partial(Change, target=target, lock_key=(_PLAN, name), locks_queue=True, changed_plan=name)
     if changes is None:
-        removal = target.call("fq_remove_plan", f"remove plan {name!r} of queue {target.queue!r}", name=name)
+        removal = target.call("fq_remove_plan", f"remove plan {name!r} of {target.named()}", name=name)
         return of_plan(phase=REMOVALS, send=removal.rows)
-    return of_plan(
-        phase=SETTINGS,
-        send=lambda connection: database.configure_plan(connection, target, name, changes, notify=target.notify),
-    )
+    doing, policy = f"configure plan {name!r} of {target.named()}", policy_json(changes)
+    change = target.call("fq_configure_plan", doing, name=name, changes=policy, notify=target.notify)
+    return of_plan(phase=SETTINGS, send=change.rows)
 
 
 def pause(target: Target, channel: str | None, *, new: bool = False) -> Change:
     """Stop serving a channel, or with None the whole queue. *new*: a channel that does not exist is made."""
     makes = ChannelPolicy() if new else None
-    return _of(target, channel, lambda connection: database.pause(connection, target, channel, new=new), makes)
+    return _of(target, channel, partial(database.pause, target=target, channel=channel, new=new), makes)
 
 
 def resume(target: Target, channel: str | None) -> Change:
     """Go on serving a channel, or with None the whole queue."""
-    return _of(target, channel, lambda connection: database.resume(connection, target, channel, notify=target.notify))
+    return _of(target, channel, partial(database.resume, target=target, channel=channel))
 
 
 def purge(target: Target, channel: str, receipt: PurgeReceipt) -> Change:
     """Delete the undelivered messages of a channel."""
-    doing = f"purge channel {channel!r} of queue {target.queue!r}"
-    return _of(target, channel, target.call("fq_purge_channel", doing, channel=channel).value, receipt=receipt)
+    call = target.call("fq_purge_channel", f"purge {target.named(channel)}", channel=channel)
+    return _of(target, channel, call.value, receipt=receipt)
 
 
 def set_schedule(target: Target, definition: ScheduleDefinition) -> Change:
     """Make a schedule, or change the one of its name."""
-    channel = definition.message.message.channel
-    return _of_schedule(
-        target, channel, definition.name, lambda connection: database.set_schedule(connection, target, definition)
-    )
+    send = database.set_schedule(target, definition).rows
+    return _of_schedule(target, definition.message.message.channel, definition.name, send)
 
 
 def remove_schedule(target: Target, channel: str, name: str) -> Change:
     """Remove a schedule, if it is there."""
-    doing = f"remove schedule {name!r} of channel {channel!r} of queue {target.queue!r}"
+    doing = f"remove schedule {name!r} of {target.named(channel)}"
     removal = target.call("fq_remove_schedule", doing, channel=channel, name=name)
     return _of_schedule(target, channel, name, removal.rows)
 
 
 def pause_schedule(target: Target, channel: str, name: str, *, paused: bool) -> Change:
     """Stop the slots of a schedule, or go on with them."""
-    return _of_schedule(
-        target,
-        channel,
-        name,
-        lambda connection: database.pause_schedule(connection, target, channel, name, paused=paused),
-    )
+    send = partial(database.pause_schedule, target=target, channel=channel, name=name, paused=paused)
+    return _of_schedule(target, channel, name, send)
 
 
 def _of(
@@ -223,14 +229,13 @@ def lock_queues(shares: Sequence[Share]) -> None:
     """Lock the rows of queues whose own configuration changes; then plans that are changed, removed or used."""
     for share in shares:
         if any(change.locks_queue for change in changes_of(share)):
-            doing = f"lock queue {share.target.queue!r}"
-            share.target.call("fq_lock_queue", doing).rows(share.link.connection)
+            share.target.call("fq_lock_queue", f"lock {share.target.named()}").rows(share.link.connection)
     for share in shares:
         changes = changes_of(share)
         changed = [change.changed_plan for change in changes if change.changed_plan is not None]
         used = [change.used_plan for change in changes if change.used_plan is not None]
         if changed or used:
-            doing = f"lock plans of queue {share.target.queue!r}"
+            doing = f"lock plans of {share.target.named()}"
             share.target.call("fq_lock_plans", doing, removed=changed, used=used).rows(share.link.connection)
 
 
@@ -248,7 +253,10 @@ def lock_channels(shares: Sequence[Share]) -> None:
             if channels.get(channel) is not None:
                 channels[channel] = enqueues[0].policy
         if channels:
-            database.lock_channels(share.link.connection, share.target, channels)
+            policies = [None if policy is None else new_policy_json(policy) or "{}" for policy in channels.values()]
+            doing = f"lock {len(channels)} channels of {share.target.named()}"
+            call = share.target.call("fq_lock_channels", doing, names=list(channels), policies=policies)
+            call.rows(share.link.connection)
 
 
 def leased_messages(share: Share) -> list[int]:
@@ -260,9 +268,14 @@ def leased_messages(share: Share) -> list[int]:
     limits = [change for change in share.phases.get(CHANGES, ()) if change.limits]
     found: list[int] = []
     if limited := [change.channel for change in limits if change.channel is not None]:
-        found += database.leased_without_slot(connection, target, limited)
+        found += _leased_without_slot(target, slot=1, channels=limited).value(connection)
     if len(limited) < len(limits):
         # Nobody takes messages without a limit until the transaction ends.
-        target.call("fq_lock_gate", f"close the gate of queue {target.queue!r}", limited=None).rows(connection)
-        found += database.leased_without_slot(connection, target, None)
+        target.call("fq_lock_gate", f"close the gate of {target.named()}", limited=None).rows(connection)
+        found += _leased_without_slot(target, slot=2, channels=None).value(connection)
     return found
+
+
+def _leased_without_slot(target: Target, *, slot: int, channels: list[str] | None) -> Call:
+    doing = f"find the leased messages of {target.named()}"
+    return target.call("fq_leased_without_slot", doing, slot=slot, channels=channels)

@@ -9,15 +9,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.database.messages import followup_values
+from sqlalchemy_fairqueue.database.policies import new_policy_json
 from sqlalchemy_fairqueue.errors import ChannelFull, DuplicateMessage, LeaseLost, MessageCancelled, UnknownGroup
 from sqlalchemy_fairqueue.unit_of_work.operations import CANCELS, ENQUEUES, GROUPS, Step, notifies
-from sqlalchemy_fairqueue.unit_of_work.settlements import message_ids, token_of
+from sqlalchemy_fairqueue.unit_of_work.settlements import message_ids
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from uuid import UUID
 
-    from sqlalchemy_fairqueue.database import EncodedMessage, Target
+    from sqlalchemy_fairqueue.database import Call, EncodedMessage, Target
     from sqlalchemy_fairqueue.unit_of_work.operations import Operation, ReceiptUpdate, Share
     from sqlalchemy_fairqueue.unit_of_work.settlements import Cancel
     from sqlalchemy_fairqueue.values import ChannelPolicy, Delivery, Enqueue, EnqueueOutcome, Receipt
@@ -121,12 +123,18 @@ class Members:
         steps: list[Step] = []
         target = self._share.target
         for make in self._makes:
-            call = database.make_group(
-                target, make.group_id, then=make.then, on_failure=make.on_failure, policy=make.policy
+            followups = [one for one in (make.then, make.on_failure) if one is not None]
+            call = target.call(
+                "fq_make_group",
+                f"make group {make.group_id} of {target.named()}",
+                group_id=str(make.group_id),
+                on_failures=[one is make.on_failure for one in followups] or None,
+                policy=new_policy_json(make.policy),
+                **followup_values(followups),
             )
             steps.append(Step(call, partial(_returned, [make.sent])))
             if not self.join and make.group_id not in self._adders:
-                steps.append(Step(database.join_group(target, make.group_id, 0)))
+                steps.append(Step(self._join(make.group_id)))
         return steps
 
     def send_joins(self) -> None:
@@ -141,12 +149,23 @@ class Members:
             for group_id in dict.fromkeys([*(make.group_id for make in self._makes), *self._adders]):
                 self._send_join(group_id)
 
+    def _join(self, group_id: UUID) -> Call:
+        """The call that counts the members of a group, which are created: "joined", "lost", "cancelled", "stranger"."""
+        adder = self._adders.get(group_id)
+        return self._share.target.call(
+            "fq_join_group",
+            f"join group {group_id}",
+            group_id=str(group_id),
+            added=sum(count for one, count in self.created.items() if one.group_id == group_id),
+            message_id=None if adder is None else adder.message_id,
+            lease_id=None if adder is None else adder.lease.id,
+            deliveries=None if adder is None else adder.deliveries,
+        )
+
     def _send_join(self, group_id: UUID) -> None:
         connection, target = self._share.link.connection, self._share.target
         adder = self._adders.get(group_id)
-        added = sum(count for one, count in self.created.items() if one.group_id == group_id)
-        token = None if adder is None else token_of(adder)
-        outcome = database.join_group(target, group_id, added, token).value(connection)
+        outcome = self._join(group_id).value(connection)
         if outcome == "stranger":
             raise UnknownGroup(
                 f"group {group_id} of queue {target.queue!r} takes no members from this transaction: only the "
@@ -200,7 +219,6 @@ def enqueue_steps(
     lock = [*leased, *message_ids(share)] if leased or len(share.phases) > 1 else []
     replacing = lock and any(enqueue.message.on_duplicate == "replace" for enqueue in enqueues)
     call = database.enqueue(
-        share.link.connection,
         share.target,
         enqueues,
         policy=enqueues[0].policy,

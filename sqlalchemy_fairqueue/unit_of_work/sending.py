@@ -28,7 +28,7 @@ from sqlalchemy_fairqueue.unit_of_work.operations import (
     Share,
     run,
 )
-from sqlalchemy_fairqueue.unit_of_work.settlements import message_ids, settle_and_cancel, settle_steps
+from sqlalchemy_fairqueue.unit_of_work.settlements import lock_messages, message_ids, settle_and_cancel, settle_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -208,8 +208,8 @@ class Work:
             updates += self._enqueued(share, members, leased[share])
         if holds or any(leased.values()):
             for share in shares:
-                if ids := {*leased[share], *message_ids(share)}:
-                    database.lock_messages(share.link.connection, share.target, ids)
+                if ids := [*leased[share], *message_ids(share)]:
+                    lock_messages(share, ids)
         for members in groups.values():
             members.send_joins()
         if not holds or ENQUEUES in phases:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database import EncodedResult, Token
+from sqlalchemy_fairqueue.database.calls import call, can_notify
 from sqlalchemy_fairqueue.errors import LeaseLost
 from sqlalchemy_fairqueue.unit_of_work.operations import CANCELS, SETTLEMENTS, Step, notifies, run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from datetime import timedelta
 
     from sqlalchemy import Connection
@@ -84,6 +85,13 @@ def message_ids(share: Share) -> list[int]:
     return settled + [one.message_id for one in share.phases.get(CANCELS, ())]
 
 
+def lock_messages(share: Share, ids: Iterable[int]) -> None:
+    """Lock messages in the order of their ids, no matter who holds them."""
+    ordered, target = sorted(set(ids)), share.target
+    doing = f"lock {len(ordered)} messages of {target.named()}"
+    call(target.schema, "fq_lock_messages", doing, ids=ordered).rows(share.link.connection)
+
+
 def settle_and_cancel(share: Share) -> list[ReceiptUpdate]:
     """Settle and cancel messages: all of them are locked in the order of their ids before one changes.
 
@@ -95,10 +103,12 @@ def settle_and_cancel(share: Share) -> list[ReceiptUpdate]:
         return run(connection, settle_steps(share))
     updates: list[ReceiptUpdate] = []
     if SETTLEMENTS in share.phases:
-        database.lock_messages(connection, target, set(message_ids(share)))
+        lock_messages(share, message_ids(share))
         updates = run(connection, settle_steps(share))
-    ids = {one.message_id for one in cancels}
-    exceptions = database.cancel(connection, target, ids, notify=all(map(notifies, cancels)))
+    ids = sorted({one.message_id for one in cancels})
+    call = target.call("fq_cancel", f"cancel messages of {target.named()}", ids=ids, notify=all(map(notifies, cancels)))
+    # The outcomes of those that are not simply cancelled.
+    exceptions = dict(map(tuple, call.rows(connection)))
     return updates + [
         partial(setattr, one.receipt, "outcome", exceptions.get(one.message_id, "cancelled")) for one in cancels
     ]
@@ -154,7 +164,7 @@ def _verb_steps(
             "notify": all(map(notifies, ordered)),
         }
     costs = list(map(_cost, ordered))
-    call = database.settlement(connection, target, verb.value, tokens, costs=costs, refusing=refusing, **how)
+    call = database.settlement(target, verb.value, tokens, costs=costs, refusing=refusing, **how)
 
     def finish(rows: Sequence[Any]) -> list[ReceiptUpdate]:
         if lost := sorted({message_id for message_id, outcome in rows if outcome == "lost"}):
@@ -173,8 +183,9 @@ def _verb_steps(
     dead = (
         [one.delivery.message_id for one in ordered if _is_awaited_dead(one)] if verb in {Verb.BURY, Verb.RETRY} else []
     )
-    if dead and (wakes := database.wake_results(connection, target, dead)):
-        steps.append(Step(wakes))
+    if dead and can_notify(connection):
+        doing = f"wake those who wait in {target.named()}"
+        steps.append(Step(target.call("fq_wake_results", doing, ids=dead)))
     return steps
 
 

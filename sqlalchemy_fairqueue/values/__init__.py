@@ -14,6 +14,8 @@ from sqlalchemy_fairqueue.values.checks import (
     check_instant,
     check_message_id,
     check_name,
+    check_names,
+    check_page,
     check_text,
 )
 from sqlalchemy_fairqueue.values.contention import TAKERS, with_waits
@@ -59,7 +61,6 @@ from sqlalchemy_fairqueue.values.policies import (
     Unset,
     check_field_names,
     policy_changes,
-    policy_fields,
     policy_values,
     reset_fields,
 )
@@ -92,7 +93,6 @@ from sqlalchemy_fairqueue.values.schedules import (
     ScheduleState,
     Timing,
     planned,
-    schedule_state,
     timing_of,
 )
 from sqlalchemy_fairqueue.values.settings import (
@@ -189,6 +189,8 @@ __all__ = [
     "check_instant",
     "check_message_id",
     "check_name",
+    "check_names",
+    "check_page",
     "check_text",
     "checked_group_id",
     "counts_of_headers",
@@ -196,10 +198,8 @@ __all__ = [
     "group_of_headers",
     "planned",
     "policy_changes",
-    "policy_fields",
     "policy_values",
     "reset_fields",
-    "schedule_state",
     "setting_changes",
     "timing_of",
     "with_waits",

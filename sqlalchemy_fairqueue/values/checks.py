@@ -51,6 +51,27 @@ def check_name(what: str, value: object, most: int = NAME_BYTES) -> None:
         raise InvalidArgument(f"{what} {_shown.repr(value)} holds a NUL character; remove it")
 
 
+def check_names(**names: object) -> None:
+    """Refuse names that PostgreSQL or an index could not keep; None is a name that is not given.
+
+    Raises:
+        InvalidArgument: As :func:`check_name`.
+    """
+    for what, name in names.items():
+        if name is not None:
+            check_name(what, name)
+
+
+def check_page(what: str, last: object, kind: type) -> None:
+    """Refuse what is not the last item of the page before, unless it is None.
+
+    Raises:
+        InvalidArgument: It is of another type.
+    """
+    if last is not None and not isinstance(last, kind):
+        raise InvalidArgument(f"{what} is {last!r:.80}; give the last {kind.__name__} of the page before")
+
+
 def _as_text(value: object) -> str:
     """Return an example of the text for a value that is often given in its place."""
     if isinstance(value, Enum) and isinstance(value.value, str):

@@ -189,11 +189,6 @@ class PolicyChanges(TypedDict, total=False):
     max_payload_bytes: int | None
 
 
-def policy_fields() -> tuple[str, ...]:
-    """Return the names of a policy's fields."""
-    return tuple(POLICY)
-
-
 def policy_values(columns: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a policy from a row or a JSON object, which may have other members too."""
     return {name: definition.value_of(name, columns) for name, definition in POLICY.items()}
@@ -231,7 +226,7 @@ def policy_changes(where: str, policy: object, changes: Mapping[str, Any]) -> Po
             f"{where} has a ChannelPolicy and {name}={value!r:.80}; a ChannelPolicy replaces all fields: "
             "give it alone, or only the fields to change"
         )
-    return cast("PolicyChanges", {name: getattr(policy, name) for name in policy_fields()})
+    return cast("PolicyChanges", {name: getattr(policy, name) for name in POLICY})
 
 
 def reset_fields(where: str, reset: object) -> tuple[str, ...]:
@@ -242,7 +237,7 @@ def reset_fields(where: str, reset: object) -> tuple[str, ...]:
         TypeError: A name is that of no field.
     """
     if reset == "all":
-        return policy_fields()
+        return tuple(POLICY)
     if isinstance(reset, str) or not isinstance(reset, Collection):
         raise InvalidArgument(f"reset is {reset!r:.80}; give names of fields as a list, such as ['weight'], or 'all'")
     check_field_names(f"reset of {where}", dict.fromkeys(map(str, reset)))
@@ -255,7 +250,7 @@ def check_field_names(where: str, given: Mapping[str, object]) -> None:
     Raises:
         TypeError: With the name, its value and the field that was probably meant.
     """
-    names = policy_fields()
+    names = tuple(POLICY)
     for name, value in given.items():
         if name not in POLICY:
             raise TypeError(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from sqlalchemy_fairqueue.errors import PayloadError
-from sqlalchemy_fairqueue.values.policies import ChannelPolicy, PolicyFields, policy_fields
+from sqlalchemy_fairqueue.values.policies import POLICY, ChannelPolicy, PolicyFields
 from sqlalchemy_fairqueue.values.waits import Reason
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ class ChannelStats(PolicyFields, ChannelDemand):
     @property
     def policy(self) -> ChannelPolicy:
         """The policy of the channel, as a value."""
-        return ChannelPolicy(**{name: getattr(self, name) for name in policy_fields()})
+        return ChannelPolicy(**{name: getattr(self, name) for name in POLICY})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

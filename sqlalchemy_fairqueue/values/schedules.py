@@ -235,7 +235,6 @@ _NAMED = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
-_OVERDUE = timedelta(minutes=5)
 
 
 class RecurrenceWords(TypedDict, total=False):
@@ -387,12 +386,3 @@ class ScheduleInfo:
     problem_at: datetime | None
     created_at: datetime
     changed_at: datetime
-
-
-def schedule_state(*, paused: bool, problem: bool, due_at: int | None, now: int) -> ScheduleState:
-    """Return the state of a schedule."""
-    if paused:
-        return "paused"
-    if problem:
-        return "failing"
-    return "overdue" if due_at is not None and due_at < now - microseconds(_OVERDUE) else "active"

@@ -339,7 +339,7 @@ class UnansweredDequeues:
         )
         # Other workers are woken: this one may have no handler free.
         delays, notify = [None] * len(unknown), queue.target.notify
-        released = database.settlement(connection, queue.target, "release", unknown, delays=delays, notify=notify)
+        released = database.settlement(queue.target, "release", unknown, delays=delays, notify=notify)
         released.rows(connection)
         connection.commit()
         return True

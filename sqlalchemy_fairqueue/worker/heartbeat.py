@@ -96,7 +96,8 @@ class Heartbeat:
             lease_ids = sorted(known)
 
             def work(connection: Connection, queue: ServedQueue = queue, lease_ids: list[int] = lease_ids) -> None:
-                database.end_leases(connection, queue.target, lease_ids)
+                doing = f"end {len(lease_ids)} leases of {queue.target.named()}"
+                queue.target.call("fq_end_leases", doing, lease_ids=lease_ids).rows(connection)
                 connection.commit()
 
             try:

@@ -167,8 +167,7 @@ class Schedules:
                 for (channel, name), definition in queue.queue.schedules.declared.items():
                     if self._declared_on is not None and self._is_set(connection, queue, channel, name):
                         continue
-                    make = partial(database.set_schedule, target=queue.target, definition=definition)
-                    outcome = connection.run(make)
+                    outcome = connection.run(database.set_schedule(queue.target, definition).value)
                     log.log(
                         10 if outcome == "same" else 20,
                         "worker %s: schedule %s of queue %s is %s by the code",

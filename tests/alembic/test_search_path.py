@@ -66,7 +66,7 @@ def test_looking_calls_nothing_planted(
         connection.commit()
         assert find_drift(connection) == []
         assert connection.exec_driver_sql("show search_path").scalar() == PATH
-        monkeypatch.setattr(catalog, "_QUERIES", {"table": "select 1 / 0 as name"})
+        monkeypatch.setattr(catalog, "query", lambda _: "select 1 / 0 as name")
         with pytest.raises(DataError, match="division by zero"):
             find_drift(connection)
         connection.rollback()

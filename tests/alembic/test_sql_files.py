@@ -10,15 +10,18 @@ from pathlib import Path
 import pytest
 
 from sqlalchemy_fairqueue import sql
+from sqlalchemy_fairqueue.sql import files as sql_files
+from sqlalchemy_fairqueue.sql import grants
 from sqlalchemy_fairqueue.sql.__main__ import script
+from sqlalchemy_fairqueue.sql.schema import in_schema, quoted
 from sqlalchemy_fairqueue.sql.statements import in_order
 from tests.alembic.conftest import LADDER, LATEST
 
 pytestmark = pytest.mark.installed
 
 ROOT = Path(str(files(sql)))
-SHIPPED = tuple(sql.files.FOLDERS)
-FILES = sorted((*ROOT.rglob("*.sql"), *LADDER.rglob("*.sql")))
+SHIPPED = tuple(sql_files.FOLDERS)
+FILES = sorted((*ROOT.glob("v*/**/*.sql"), *LADDER.rglob("*.sql")))
 TOKENS = re.compile(r"(?P<comment>--[^\n]*)|(?P<literal>'(?:[^']|'')*')|(?P<name>\"(?:[^\"]|\"\")*\")")
 
 
@@ -43,7 +46,7 @@ def test_functions_are_short(texts: dict[str, str]) -> None:
 
 def test_nothing_of_ours_is_named_without_the_qualifier(texts: dict[str, str]) -> None:
     """Functions and tables are never found by the search_path: it is pinned to PostgreSQL's own schema."""
-    ours = {*sql.functions(LATEST), *sql.tables(LATEST)}
+    ours = {*sql_files.functions(LATEST), *sql_files.tables(LATEST)}
     for file, text in texts.items():
         code = TOKENS.sub("", text)
         assert [name for name in re.findall(r"(?<![\w.])(fq_\w+)(?!\w)", code) if name in ours] == [], file
@@ -58,11 +61,11 @@ def test_quotes_of_a_body_are_plain(texts: dict[str, str]) -> None:
 
 def test_stem_is_the_name() -> None:
     """Each file makes what it is called, once, and table files make nothing but tables and what belongs to them."""
-    for version in sql.versions():
-        for name, text in sql.functions(version).items():
+    for version in sql_files.versions():
+        for name, text in sql_files.functions(version).items():
             assert re.findall(r"^create function fairqueue\.(\w+)\(", text, re.MULTILINE) == [name]
             assert not text.endswith(";")
-        for name, statements in sql.tables(version).items():
+        for name, statements in sql_files.tables(version).items():
             first, *others = [TOKENS.sub("", statement).strip() for statement in statements]
             assert re.match(rf"create (unlogged )?table fairqueue\.{name} \(", first)
             for other in others:
@@ -75,7 +78,7 @@ def test_stem_is_the_name() -> None:
 
 def test_every_function_has_its_roles() -> None:
     """roles.toml says of each function which kinds of work may execute it; [] for those that others of ours call."""
-    listed, known = sql.function_roles(LATEST), sql.functions(LATEST)
+    listed, known = grants.function_roles(LATEST), sql_files.functions(LATEST)
     missing, gone = sorted(known.keys() - listed.keys()), sorted(listed.keys() - known.keys())
     assert (missing, gone) == ([], []), "change sql/v1/roles.toml, then run: python -m tests.roles.page"
 
@@ -86,14 +89,21 @@ def test_each_folder_is_a_version() -> None:
         f"v{version}" for version in range(1, len(SHIPPED) + 1)
     ]
     assert [folder.name for folder in SHIPPED] == [f"v{version}" for version in range(1, len(SHIPPED) + 1)]
-    assert sql.NEEDED_VERSION in range(1, len(SHIPPED) + 1)
+    assert sql_files.NEEDED_VERSION in range(1, len(SHIPPED) + 1)
 
 
 def test_relations_are_every_name_that_the_tables_take() -> None:
     """Tables, indexes and the indexes of constraints are listed, and check constraints, which take no name, are not."""
-    names = sql.relations(1)
+    names = sql_files.relations(1)
     assert {"fq_message", "fq_message_pkey", "fq_message_ready_ix", "fq_channel_queue_name_key"} < set(names)
     assert not [name for name in names if name.endswith("_check")]
+
+
+def test_every_statement_beside_the_versions_is_sent() -> None:
+    """What asks the catalog, and each part of a block, is named by a module: a file that nothing sends is none."""
+    code = "".join(file.read_text() for file in ROOT.glob("*.py"))
+    beside = [*ROOT.glob("queries/*.sql"), *ROOT.glob("blocks/*.sql")]
+    assert [file.stem for file in beside if f'"{file.stem}"' not in code] == []
 
 
 def test_works_from_a_zip(tmp_path: Path) -> None:
@@ -125,21 +135,23 @@ def test_works_from_a_zip(tmp_path: Path) -> None:
 @pytest.mark.parametrize("schema", ["plain", 'My "odd" %:schema', "a$$b", "it's", "fairqueue", "fq_"])
 def test_only_the_qualifier_is_replaced(schema: str) -> None:
     """Putting the qualifier back where the schema stands gives the file again."""
-    for text in sql.functions(1).values():
-        made = sql.in_schema(text, schema)
-        back = made.replace(f"{sql.quoted(schema)}.fq_", "fairqueue.fq_").replace("$fairqueue$", "$$")
+    for text in sql_files.functions(1).values():
+        made = in_schema(text, schema)
+        back = made.replace(f"{quoted(schema)}.fq_", "fairqueue.fq_").replace("$fairqueue$", "$$")
         assert back == text
 
 
 def test_functions_in_sql_come_after_those_that_they_call() -> None:
     """PostgreSQL looks for what a function in SQL calls when it is made: what is called is made before."""
-    for version in sql.versions():
+    for version in sql_files.versions():
         made: set[str] = set()
-        for name, text in in_order(sql.functions(version)).items():
+        for name, text in in_order(sql_files.functions(version)).items():
             if "language sql" in text:
-                assert set(re.findall(r"fairqueue\.(\w+)\(", text)) & sql.functions(version).keys() <= made | {name}
+                assert set(re.findall(r"fairqueue\.(\w+)\(", text)) & sql_files.functions(version).keys() <= made | {
+                    name
+                }
             made.add(name)
-        assert made == sql.functions(version).keys()
+        assert made == sql_files.functions(version).keys()
 
 
 @pytest.mark.parametrize("way", ["install 1", "install 2", "upgrade 1 2", "downgrade 2 1", "drop 1"])

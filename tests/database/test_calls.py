@@ -5,6 +5,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,13 @@ from sqlalchemy import TextualSelect
 from sqlalchemy.dialects import postgresql
 
 import sqlalchemy_fairqueue
-from sqlalchemy_fairqueue import database, sql
+from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database.calls import call
 from sqlalchemy_fairqueue.database.clauses import ALL, Clause, Shape, clause_of
 from sqlalchemy_fairqueue.database.deliveries import _settling
 from sqlalchemy_fairqueue.database.messages import _enqueuing
+from sqlalchemy_fairqueue.sql import catalog
+from sqlalchemy_fairqueue.sql import files as sql_files
 
 _CALLING = {"call", "read", "read_by_queue"}
 """The functions and methods that take the name of a function of SQL."""
@@ -46,6 +49,7 @@ def _functions() -> tuple[str, ...]:
     return tuple(sorted({function for _, function, _, _ in _sites()} | {f"fq_{verb}" for verb in _VERBS}))
 
 
+_SUBJECTS = ("configuration", "deliveries", "messages", "schedules", "stats")
 _VERBS = ("complete", "retry", "release", "bury")
 _COSTLY = _settling(refusing=False, costs=True, alone=False)
 _OF_ONE_OR_MANY: list[tuple[str, Callable[..., Shape], int]] = [
@@ -59,7 +63,7 @@ def _parameters(function: str) -> list[str]:
     """The names of a function's parameters in the catalog, without p_."""
     [arguments] = [
         facts.get("arguments", "")
-        for name, facts in sql.expected_catalog(sql.NEEDED_VERSION).items()
+        for name, facts in catalog.expected_catalog(sql_files.NEEDED_VERSION).items()
         if name.startswith(f"function {function}(")
     ]
     return re.findall(r"(?:^|, )p_(\w+) ", arguments)
@@ -69,7 +73,7 @@ def _casts(function: str) -> str:
     """All parameters of a function in their positions, each cast to its type in PostgreSQL's catalog."""
     [types] = [
         name.partition("(")[2].removesuffix(")").split(", ")
-        for name in sql.expected_catalog(sql.NEEDED_VERSION)
+        for name in catalog.expected_catalog(sql_files.NEEDED_VERSION)
         if name.startswith(f"function {function}(")
     ]
     return ", ".join(f"cast(:{name} as {type_})" for name, type_ in zip(_parameters(function), types, strict=False))
@@ -77,10 +81,10 @@ def _casts(function: str) -> str:
 
 def test_signatures() -> None:
     """The names of parameters and columns that are read from the files are those that PostgreSQL has."""
-    for name, facts in sql.expected_catalog(sql.NEEDED_VERSION).items():
+    for name, facts in catalog.expected_catalog(sql_files.NEEDED_VERSION).items():
         if name.startswith("function "):
             function = name.removeprefix("function ").partition("(")[0]
-            found = sql.signature(function)
+            found = sql_files.signature(function)
             result = facts["result"]
             columns = re.findall(r"OUT (\w+) ", facts.get("arguments", "")) or [function] * (result != "void")
             if result.startswith("TABLE("):
@@ -93,7 +97,7 @@ def test_each_call_gives_what_its_function_takes() -> None:
     sites = list(_sites())
     assert {"fq_dequeue", "fq_pause", "fq_stats", "fq_version"} <= {function for _, function, _, _ in sites}
     for where, function, names, complete in sites:
-        taken = set(sql.signature(function).parameters)
+        taken = set(sql_files.signature(function).parameters)
         assert names == taken if complete else names < taken, (where, function)
 
 
@@ -108,7 +112,16 @@ def test_a_wrong_parameter() -> None:
 
 def test_every_function_is_typed() -> None:
     """A function takes a connection first, or a target if it only builds a call; all of it is typed."""
-    functions = [member for name in database.__all__ if inspect.isfunction(member := getattr(database, name))]
+    modules = [import_module(f"{database.__name__}.{name}") for name in _SUBJECTS]
+    functions = [
+        function
+        for module in modules
+        for name, function in inspect.getmembers(module, inspect.isfunction)
+        if function.__module__ == module.__name__
+        and not name.startswith("_")
+        and {"connection", "target"} & inspect.signature(function).parameters.keys()
+    ]
+    assert len(functions) > len(_SUBJECTS)
     for function in functions:
         signature = inspect.signature(function)
         first = next(iter(signature.parameters))
@@ -175,7 +188,7 @@ def test_schema_names(schema: str) -> None:
 def test_rows_have_known_shapes() -> None:
     """A clause names its columns to SQLAlchemy, which otherwise works them out at each call."""
     for function in _functions():
-        if sql.signature(function).columns:
+        if sql_files.signature(function).columns:
             assert isinstance(clause_of(None, function).statement, TextualSelect), function
 
 

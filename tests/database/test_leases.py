@@ -30,7 +30,7 @@ def _tokens(batch: list[Delivery]) -> list[Token]:
 
 
 def _settled(engine: Engine, verb: SettlementVerb, tokens: list[Token], **values: Any) -> list[tuple[Any, ...]]:
-    settled = run(engine, lambda on: database.settlement(on, TARGET, verb, tokens, **values).rows(on))
+    settled = run(engine, lambda on: database.settlement(TARGET, verb, tokens, **values).rows(on))
     return list(map(tuple, settled))
 
 

@@ -17,7 +17,8 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import DuplicateMessage, LeaseLost, Queue
-from sqlalchemy_fairqueue.database.drivers import NumberedStatement, libpq
+from sqlalchemy_fairqueue.database.drivers import NumberedStatement
+from sqlalchemy_fairqueue.database.drivers import psycopg as ours
 from tests.drivers.conftest import MakeFace
 from tests.drivers.faces import Face
 from tests.fixtures.database import Database
@@ -68,13 +69,13 @@ def used(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     used: set[str] = set()
 
     def count(name: str) -> None:
-        own = getattr(libpq, name)
+        own = getattr(ours, name)
 
         def counted(*given: Any, **more: Any) -> Any:
             used.add(name)
             return own(*given, **more)
 
-        monkeypatch.setattr(libpq, name, counted)
+        monkeypatch.setattr(ours, name, counted)
 
     count("executed")
     count("pipelined")
@@ -274,17 +275,17 @@ def test_begin(database: Database) -> None:
         with engine.connect() as connection:
             isolated = connection.execution_options(**{name: one for name, one in options.items() if one is not None})
             driver: Any = isolated.connection.driver_connection
-            assert libpq.begin_statement(driver) == driver._get_tx_start_command().lower()
+            assert ours.begin_statement(driver) == driver._get_tx_start_command().lower()
             isolated.execute(text("select 1"))
-            assert libpq.begin_statement(driver) is None
+            assert ours.begin_statement(driver) is None
     engine.dispose()
 
 
 def test_values_without_a_text() -> None:
     """A text that libpq would cut, and a value of a type of others, are left to psycopg."""
     statement = NumberedStatement("select", b"select")
-    found = libpq.given({}, statement, [None, True, 7, "ä", b"b"])
+    found = ours.given({}, statement, [None, True, 7, "ä", b"b"])
     assert found is not None
     assert found.for_cursor() == [None, "true", "7", "ä", b"b"]
-    assert libpq.given({}, statement, ["a\x00b"]) is None
-    assert libpq.given({}, statement, [1.5]) is None
+    assert ours.given({}, statement, ["a\x00b"]) is None
+    assert ours.given({}, statement, [1.5]) is None

@@ -5,7 +5,8 @@ import re
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Enqueue, Queue, sql
+from sqlalchemy_fairqueue import Enqueue, Queue
+from sqlalchemy_fairqueue.sql import files as sql_files
 from tests.fixtures.database import Database
 from tests.groups.conftest import Make, counts, fold
 
@@ -19,7 +20,7 @@ def test_who_deletes_messages() -> None:
     """Every function that deletes messages is one of these, and those of the first kind note members themselves."""
     deleting = {
         name: text
-        for name, text in sql.functions(sql.latest_version()).items()
+        for name, text in sql_files.functions(sql_files.latest_version()).items()
         if re.search(r"delete from fairqueue\.fq_message\b", text)
     }
     assert set(deleting) == _ENDING | _OTHERS

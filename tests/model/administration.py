@@ -7,7 +7,7 @@ from hypothesis.stateful import rule
 
 from sqlalchemy_fairqueue import ChannelPolicy, Rate
 from sqlalchemy_fairqueue.times import duration
-from sqlalchemy_fairqueue.values import policy_fields
+from sqlalchemy_fairqueue.values import POLICY
 from tests.model.books import QueueLimits
 from tests.model.business import CHANNELS, TRANSACTIONS, Business
 from tests.model.work import Configured, Defaulted, Limited, Paused, Purged, Recorded
@@ -39,7 +39,7 @@ class Administration(Business):
         tx=st.none() | TRANSACTIONS,
         channel=CHANNELS,
         policy=POLICIES,
-        names=st.sets(st.sampled_from(policy_fields()), min_size=1, max_size=2),
+        names=st.sets(st.sampled_from(tuple(POLICY)), min_size=1, max_size=2),
         now=st.booleans(),
     )
     def change_fields(self, tx: int | None, channel: str, policy: ChannelPolicy, names: set[str], *, now: bool) -> None:

@@ -82,10 +82,10 @@ def test_a_dequeue_that_comes_late(
         lookups.append(lease_id)
         return held(connection, target, lease_id)
 
-    def give_back(connection: Connection, target: Target, verb: SettlementVerb, *settled: Any, **given: Any) -> Call:
+    def give_back(target: Target, verb: SettlementVerb, *settled: Any, **given: Any) -> Call:
         if verb == "release":
             notifies.append(given["notify"])
-        return settlement(connection, target, verb, *settled, **given)
+        return settlement(target, verb, *settled, **given)
 
     monkeypatch.setattr(calls, "held", look_up)
     monkeypatch.setattr(calls, "settlement", give_back)

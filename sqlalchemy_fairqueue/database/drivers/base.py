@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import selectors
 from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -272,3 +273,37 @@ LITERALS: dict[str, Any] = {
     "boolean[]": booleans,
 }
 """The encoders of a driver that sends such texts as they are."""
+
+
+class LibpqDriver(Driver):
+    """A driver over libpq, which takes arrays as literals."""
+
+    encoders = LITERALS
+
+    @contextmanager
+    def bytes_results(self, connection: Connection) -> Iterator[None]:
+        """As for Driver, by cursors that the connection makes for as long as one statement takes.
+
+        SQLAlchemy makes the cursors, and each is asked for its format. An application's own cursors stay what they are.
+        """
+        driver: Any = connection.connection.driver_connection
+        factory = driver.cursor_factory
+        driver.cursor_factory = partial(self.bytes_cursor, factory)
+        try:
+            yield
+        finally:
+            driver.cursor_factory = factory
+
+    @abstractmethod
+    def bytes_cursor(self, factory: Any, *arguments: Any, **options: Any) -> Any:
+        """A cursor of the connection's own factory, whose bytea columns come as bytes."""
+
+    def fileno(self, connection: Any) -> int:
+        """As for Driver."""
+        file: int = connection.fileno()
+        return file
+
+    def database_key(self, connection: Any) -> tuple[object, ...]:
+        """As for Driver."""
+        known = connection.info
+        return known.host, known.port, known.dbname, known.user

@@ -12,7 +12,7 @@ from sqlalchemy_fairqueue.spark.options import TargetOptions, option_name, read_
 from sqlalchemy_fairqueue.spark.writing.followups import check_followup
 from sqlalchemy_fairqueue.values import Enqueue  # noqa: TC001 - get_type_hints reads it
 from sqlalchemy_fairqueue.values.checks import check_count, check_name
-from sqlalchemy_fairqueue.values.policies import ChannelPolicy, PolicyFields, policy_fields
+from sqlalchemy_fairqueue.values.policies import POLICY, ChannelPolicy, PolicyFields
 
 _MOST = 2**31 - 1
 
@@ -61,7 +61,7 @@ class WriteOptions(PolicyFields, TargetOptions):
     @property
     def policy(self) -> ChannelPolicy:
         """The policy of channels that the load is the first to use, from the options of its fields."""
-        values: Any = {name: getattr(self, name) for name in policy_fields()}
+        values: Any = {name: getattr(self, name) for name in POLICY}
         return ChannelPolicy(**values)
 
     def __post_init__(self) -> None:
