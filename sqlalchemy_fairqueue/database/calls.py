@@ -421,7 +421,7 @@ def named(queues: Sequence[str]) -> str:
 
 
 def can_notify(connection: Connection) -> bool:
-    """Whether the transaction of a connection can notify: PREPARE TRANSACTION refuses one that has."""
+    """Return whether the transaction of a connection can notify; PREPARE TRANSACTION refuses one that has."""
     return not isinstance(connection.get_transaction(), TwoPhaseTransaction)
 
 

@@ -31,7 +31,7 @@ def policy_json(values: Mapping[str, object]) -> str:
 
 
 def settings_json(values: Mapping[str, object]) -> str:
-    """Settings of a queue as the functions take them, as :func:`policy_json` writes fields of a policy."""
+    """Write settings of a queue as JSON, as :func:`policy_json` writes fields of a policy."""
     return json.dumps(column_values(SETTINGS, values))
 
 

@@ -70,7 +70,7 @@ class DueSchedule(NamedTuple):
 
 
 def set_schedule(target: Target, definition: ScheduleDefinition) -> Call:
-    """The call that makes or changes a schedule. It returns "created", "changed" or "same"."""
+    """Return the call that makes or changes a schedule, which returns "created", "changed" or "same"."""
     recurrence, encoded = definition.recurrence, definition.message
     return target.call(
         "fq_set_schedule",

@@ -179,7 +179,7 @@ class DeadLetters(Facet[QueueBase]):
 
 
 def redriving(target: Target, *, limit: int = 1, **which: Any) -> Call:
-    """The call that redrives dead letters. It returns the outcome of each with its id."""
+    """Return the call that redrives dead letters, which returns the outcome of each with its id."""
     doing = f"redrive dead letters of {target.named()}"
     return target.call("fq_redrive", doing, limit=limit, notify=target.notify, **which)
 

@@ -96,12 +96,13 @@ def functions(version: int) -> Mapping[str, str]:
 
 
 def query(name: str) -> str:
-    """A statement that asks the catalog, by the name of its file in ``queries``."""
+    """Return a statement that asks the catalog, by the name of its file in ``queries``."""
     return (files(__package__) / "queries" / f"{name}.sql").read_text(encoding="utf-8").strip()
 
 
 def names_of_ours(schema: str) -> dict[str, object]:
-    """The parameters of queries: a schema, and the functions and tables that any version of fairqueue has there."""
+    """Return the parameters of queries: a schema, and the functions and tables that any version of fairqueue has there.
+    """
     return {
         "schema": schema,
         "functions": sorted({name for version in versions() for name in functions(version)}),

@@ -83,7 +83,7 @@ def in_schema(statement: str, schema: str | None) -> str:
 
 
 def part(file: str, /, **values: str) -> str:
-    """A part of a block, the file of that name in ``blocks`` without its comment, with values for words in braces."""
+    """Read a part of a block from the file of that name in ``blocks``, with values for the words in braces."""
     text = (files(__package__) / "blocks" / f"{file}.sql").read_text(encoding="utf-8").rstrip()
     lines = text.splitlines()
     while lines[0].startswith("--"):

@@ -150,7 +150,9 @@ class Members:
                 self._send_join(group_id)
 
     def _join(self, group_id: UUID) -> Call:
-        """The call that counts the members of a group, which are created: "joined", "lost", "cancelled", "stranger"."""
+        """Return the call that counts created members of a group, which returns "joined", "lost", "cancelled" or
+        "stranger".
+        """
         adder = self._adders.get(group_id)
         return self._share.target.call(
             "fq_join_group",

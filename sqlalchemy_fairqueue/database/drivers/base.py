@@ -296,7 +296,7 @@ class LibpqDriver(Driver):
 
     @abstractmethod
     def bytes_cursor(self, factory: Any, *arguments: Any, **options: Any) -> Any:
-        """A cursor of the connection's own factory, whose bytea columns come as bytes."""
+        """Make a cursor of the connection's own factory whose bytea columns come as bytes."""
 
     def fileno(self, connection: Any) -> int:
         """As for Driver."""
