@@ -28,7 +28,11 @@ MAX_CHANNELS = 100_000
 QUEUE_COLUMNS = (
     Column("queue"),
     number_column("ready"),
+    number_column("deliverable"),
+    number_column("paused", BLANK),
+    number_column("limited", BLANK),
     number_column("scheduled", BLANK),
+    number_column("held", BLANK),
     number_column("leased"),
     number_column("limit", BLANK),
     number_column("rate", BLANK),
@@ -44,7 +48,11 @@ QUEUE_COLUMNS = (
 CHANNEL_COLUMNS = (
     Column("channel"),
     number_column("ready"),
+    number_column("deliverable"),
+    number_column("paused", BLANK),
+    number_column("limited", BLANK),
     number_column("scheduled", BLANK),
+    number_column("held", BLANK),
     number_column("leased"),
     number_column("limit", BLANK),
     number_column("rate", BLANK),
@@ -66,7 +74,11 @@ def queue_row(stats: QueueStats, now: datetime) -> list[Text]:
     return [
         cell(stats.queue, "bold"),
         cell(stats.ready),
+        cell(stats.deliverable),
+        cell(stats.paused),
+        cell(stats.limited),
         cell(stats.scheduled),
+        cell(stats.held),
         cell(stats.leased),
         cell(stats.max_concurrency),
         cell(stats.rate and stats.rate.per_time()),
@@ -88,7 +100,11 @@ def channel_row(stats: ChannelStats, now: datetime) -> list[Text]:
     return [
         cell(stats.channel, "bold"),
         cell(stats.ready),
+        cell(stats.deliverable),
+        cell(stats.paused),
+        cell(stats.limited),
         cell(stats.scheduled),
+        cell(stats.held),
         cell(stats.leased),
         cell(limit),
         cell(stats.rate and stats.rate.per_time()),
@@ -123,7 +139,7 @@ def channel_document(stats: ChannelStats, now: datetime) -> dict[str, object]:
 
 
 def stats(options: Options) -> Result:
-    """Show the counts of queues: ready, scheduled, leased and dead messages, channels, consumers."""
+    """Show the counts of queues: ready, deliverable, scheduled, leased and dead messages, channels, consumers."""
     with open_installation(options) as installation:
         queues = installation.queues()
         # One connection for all: to open one may take long.

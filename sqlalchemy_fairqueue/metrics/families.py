@@ -43,7 +43,7 @@ class MetricDefinition:
     Example:
         >>> [messages] = [metric for metric in METRICS if metric.name == "fairqueue_messages"]
         >>> messages.meaning, messages.series
-        ('Messages by state: ready, scheduled, leased.', {'fairqueue_messages': ('queue', 'state')})
+        ('Messages by state: ready, scheduled, held, leased.', {'fairqueue_messages': ('queue', 'state')})
     """
 
     name: str
@@ -71,8 +71,13 @@ READ_SECONDS = MetricDefinition("fairqueue_read_seconds", "How long it took to r
 
 QUEUE_METRICS: dict[MetricDefinition, Callable[[QueueFigures], Values]] = {
     MetricDefinition(
-        "fairqueue_messages", "Messages by state: ready, scheduled, leased.", ("queue", "state")
-    ): lambda queue: {(state,): getattr(queue.stats, state) for state in ("ready", "scheduled", "leased")},
+        "fairqueue_messages", "Messages by state: ready, scheduled, held, leased.", ("queue", "state")
+    ): lambda queue: {(state,): getattr(queue.stats, state) for state in ("ready", "scheduled", "held", "leased")},
+    MetricDefinition(
+        "fairqueue_ready_messages",
+        "Ready messages: deliverable, what workers could take now; paused; limited, beyond a limit or a rate.",
+        ("queue", "state"),
+    ): lambda queue: {(state,): getattr(queue.stats, state) for state in ("deliverable", "paused", "limited")},
     MetricDefinition(
         "fairqueue_oldest_ready_seconds", "How long the oldest ready message waits; 0: nothing is ready.", ("queue",)
     ): lambda queue: {(): queue.oldest_ready.total_seconds() if queue.oldest_ready else 0.0},

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_STATES = ("ready", "scheduled", "leased")
+_STATES = ("ready", "scheduled", "held", "leased")
+_READY_STATES = ("deliverable", "paused", "limited")
 _QUANTILES = (0.5, 0.9, 0.99, 1.0)
 
 _Values = dict[tuple[str, str | float] | None, float]
@@ -33,6 +34,11 @@ _GAUGES: dict[tuple[str, str, str], Callable[[QueueFigures], _Values]] = {
     ("fairqueue.messages", "{message}", "Messages by state."): lambda queue: {
         ("state", state): getattr(queue.stats, state) for state in _STATES
     },
+    (
+        "fairqueue.messages.ready",
+        "{message}",
+        "Ready messages: deliverable, what workers could take now; paused; limited, beyond a limit or a rate.",
+    ): lambda queue: {("state", state): getattr(queue.stats, state) for state in _READY_STATES},
     (
         "fairqueue.channel.wait",
         "s",
@@ -77,7 +83,7 @@ def observe_queues(
         >>> reader = InMemoryMetricReader()  # as a rule a PeriodicExportingMetricReader
         >>> observe_queues(engine, queue, meter_provider=MeterProvider([reader]))
         >>> [metric.name for metric in reader.get_metrics_data().resource_metrics[0].scope_metrics[0].metrics][:2]
-        ['fairqueue.messages', 'fairqueue.channel.wait']
+        ['fairqueue.messages', 'fairqueue.messages.ready']
     """
     found = schema_of(queues)
     schema = found if schema is None else schema

@@ -101,8 +101,7 @@ def query(name: str) -> str:
 
 
 def names_of_ours(schema: str) -> dict[str, object]:
-    """Return the parameters of queries: a schema, and the functions and tables that any version of fairqueue has there.
-    """
+    """Return the parameters of queries: a schema, and the functions and tables that any version has there."""
     return {
         "schema": schema,
         "functions": sorted({name for version in versions() for name in functions(version)}),

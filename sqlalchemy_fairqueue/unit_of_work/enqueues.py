@@ -150,9 +150,7 @@ class Members:
                 self._send_join(group_id)
 
     def _join(self, group_id: UUID) -> Call:
-        """Return the call that counts created members of a group, which returns "joined", "lost", "cancelled" or
-        "stranger".
-        """
+        """Return the call that counts created members; it returns "joined", "lost", "cancelled" or "stranger"."""
         adder = self._adders.get(group_id)
         return self._share.target.call(
             "fq_join_group",

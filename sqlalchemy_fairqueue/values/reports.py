@@ -47,8 +47,12 @@ class QueueStats(QueueCapacity):
     Attributes:
         queue: Name of the queue.
         channels: How many channels it has, idle ones too.
-        ready: Messages that could be delivered now, as far as time goes.
+        ready: Messages that could be delivered now, as far as time goes: those of the next three together.
+        deliverable: Those that workers could take now.
+        paused: Those of paused channels; all, if the queue is paused.
+        limited: Those that limits and rates hold back: of the channel, of the queue, and shared ones.
         scheduled: Messages that are due later.
+        held: Messages that wait for others of their ordering keys.
         leased: Messages that consumers hold.
         dead: Dead letters.
         dropped: Messages that were dropped because their channel was full, ever.
@@ -70,11 +74,19 @@ class QueueStats(QueueCapacity):
         >>> stats = queue.stats(engine)
         >>> stats.ready, stats.scheduled, stats.leased, stats.dead
         (1, 1, 0, 0)
+        >>> queue.pause(engine)
+        >>> stats = queue.stats(engine)
+        >>> stats.ready, stats.deliverable, stats.paused, stats.limited
+        (1, 0, 1, 0)
     """
 
     channels: int
     ready: int
+    deliverable: int
+    paused: int
+    limited: int
     scheduled: int
+    held: int
     leased: int
     dead: int
     dropped: int
@@ -212,6 +224,10 @@ class ChannelStats(PolicyFields, ChannelDemand):
 
     Attributes:
         queue: Name of the queue.
+        deliverable: Those of its ready messages that workers could take now, if they took from no other channel.
+        paused: Those that a pause of the channel or of the queue holds back.
+        limited: Those that limits and rates hold back: of the channel, of the queue, and shared ones.
+        held: Messages that wait for others of their ordering keys.
         dead: Dead letters.
         dropped: Messages that were dropped because the channel was full, ever.
         backlog: Undelivered messages that count against max_backlog, as far as the dispatcher knows.
@@ -231,6 +247,10 @@ class ChannelStats(PolicyFields, ChannelDemand):
     """
 
     queue: str
+    deliverable: int
+    paused: int
+    limited: int
+    held: int
     dead: int
     dropped: int
     backlog: int

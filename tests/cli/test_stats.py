@@ -28,8 +28,8 @@ def test_stats(cli: Cli, engine: Engine) -> None:
 
     assert found.status == 0
     headings, documents, other = found.rows()
-    assert headings[:6] == ["queue", "ready", "scheduled", "leased", "limit", "rate"]
-    assert documents[:9] == ["documents", "2", "1", "1", "7", "50/s", "1", "0", "2"]
+    assert headings[:6] == ["queue", "ready", "deliverable", "paused", "limited", "scheduled"]
+    assert documents[:12] == ["documents", "2", "2", "0", "0", "1", "0", "1", "7", "50/s", "1", "0"]
     assert other[0] == "other"
     assert other[-1] == "paused"
     first, second = document["queues"]
@@ -69,10 +69,10 @@ def test_channels(cli: Cli, engine: Engine) -> None:
 
     headings, first, second = found.rows()
     assert headings == [
-        "channel", "ready", "scheduled", "leased", "limit", "rate", "weight", "backlog", "dead", "dropped",
-        "served cost", "oldest ready", "waits for", "which has", "plan", "state",
+        "channel", "ready", "deliverable", "paused", "limited", "scheduled", "held", "leased", "limit", "rate",
+        "weight", "backlog", "dead", "dropped", "served cost", "oldest ready", "waits for", "which has", "plan", "state",
     ]  # fmt: skip
-    assert first[:8] == ["a", "1", "0", "1", "1/4", "10/s", "3", "1/50"]
+    assert first[:11] == ["a", "1", "0", "0", "1", "0", "0", "1", "1/4", "10/s", "3"]
     assert second[0] == "b"
     assert second[-1] == "paused"
     assert document["more"] is False

@@ -53,7 +53,7 @@ _SUBJECTS = ("configuration", "deliveries", "messages", "schedules", "stats")
 _VERBS = ("complete", "retry", "release", "bury")
 _COSTLY = _settling(refusing=False, costs=True, alone=False)
 _OF_ONE_OR_MANY: list[tuple[str, Callable[..., Shape], int]] = [
-    ("fq_enqueue", _enqueuing, 14),
+    ("fq_enqueue", _enqueuing, 15),
     ("fq_complete", partial(_settling, costs=False), 4),
     ("fq_complete", partial(_settling, costs=True), 8),
 ]

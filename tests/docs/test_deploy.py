@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -15,10 +16,12 @@ from urllib.request import urlopen
 
 import pytest
 import yaml
+from prometheus_client import CollectorRegistry
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.cli.formats import parse_duration
+from sqlalchemy_fairqueue.metrics import QueueCollector
 from tests.docs.pages import DOCS, blocks
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
@@ -165,3 +168,25 @@ def test_the_names() -> None:
     [package] = [word for word in installed if word.startswith("sqlalchemy-fairqueue[")]
     extras = metadata("sqlalchemy-fairqueue").get_all("Provides-Extra") or []
     assert package.partition("[")[2].rstrip("]") in extras
+
+
+def test_the_scalers_ask_for_what_workers_hold_or_could_take(database: Database, engine: Engine) -> None:
+    """The statement of one scaler gives it from the database, the expression of the other from the metrics."""
+    queue = Queue("documents")
+    queue.configure_channel(engine, "limited", max_concurrency=1)
+    for channel in ("a", "a", "limited", "limited"):
+        queue.enqueue(engine, channel=channel, payload=1)
+    queue.dequeue(engine)
+    [trigger] = yaml.safe_load(_text("yaml", "kind: ScaledObject"))["spec"]["triggers"]
+    assert database.value(trigger["metadata"]["query"].replace("fairqueue.", "")) == 3
+
+    [other] = yaml.safe_load(_text("yaml", "type: prometheus"))
+    selectors = re.findall(r'sum\(fairqueue_(\w+)\{queue="documents",state="(\w+)"\}\)', other["metadata"]["query"])
+    assert len(selectors) == 2
+    registry = CollectorRegistry()
+    registry.register(QueueCollector(engine, queue))
+    found = [
+        registry.get_sample_value(f"fairqueue_{name}", {"queue": "documents", "state": state})
+        for name, state in selectors
+    ]
+    assert found == [1, 2]

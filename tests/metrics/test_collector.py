@@ -67,6 +67,8 @@ def test_every_metric(engine: Engine, worker: Worker) -> None:
     assert {name for name, *_ in found} == {name for metric in METRICS for name in metric.series}
     assert found["fairqueue_up",] == 1
     assert [found["fairqueue_messages", QUEUE.name, state] for state in ("ready", "scheduled", "leased")] == [1, 0, 2]
+    ready = [found["fairqueue_ready_messages", QUEUE.name, state] for state in ("deliverable", "paused", "limited")]
+    assert ready == [1, 0, 0]
     assert found["fairqueue_limit", QUEUE.name] == 7
     assert found["fairqueue_limit_used", QUEUE.name] == 2
     assert found["fairqueue_channels", QUEUE.name] == 2

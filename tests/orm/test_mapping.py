@@ -171,7 +171,7 @@ def test_table_arguments_in_the_place_of_the_mixins(given: Any) -> None:
     class Base(DeclarativeBase):
         pass
 
-    lost = "fq_message_group_ix, fq_message_key, .*fq_message_lease_ix, .*fq_message_ready_ix"
+    lost = "fq_message_group_ix, .*fq_message_key, .*fq_message_lease_ix, .*fq_message_ready_ix"
     with pytest.raises(TypeError, match=rf"^Work maps \S*fq_message without {lost}.*: its .*, \*super\(\)"):
         type("Work", (MessageMixin, Base), {"__table_args__": given, "__fairqueue_schema__": "apps"})
 

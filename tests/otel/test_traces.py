@@ -244,7 +244,8 @@ def test_metrics(telemetry: Callable[..., Telemetry], engine: Engine) -> None:
     [took] = points["messaging.process.duration"]
     assert (sent.value, consumed.value, waited.count, took.count) == (8, 8, 8, 8)
     values = {value for some in points.values() for point in some for value in point.attributes.values()}
-    own = {"fairqueue", "documents", "enqueue", "handle", "complete", "ready", "scheduled", "leased"}
+    own = {"fairqueue", "documents", "enqueue", "handle", "complete", "ready", "scheduled", "held", "leased"}
+    own |= {"deliverable", "paused", "limited"}
     assert values <= own | set(waits)
 
 

@@ -1,13 +1,15 @@
 """Statistics of a queue, as stats and channels return them."""
 
+from collections.abc import Callable
 from datetime import timedelta
 
+import pytest
 from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_scoped_session, async_sessionmaker
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from sqlalchemy_fairqueue import ChannelPolicy, Queue, Rate
-from sqlalchemy_fairqueue.reports import QueueStats
+from sqlalchemy_fairqueue.reports import ChannelStats, QueueStats
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 
@@ -15,6 +17,10 @@ NOTHING = QueueStats(
     queue="documents",
     channels=0,
     ready=0,
+    deliverable=0,
+    paused=0,
+    limited=0,
+    held=0,
     scheduled=0,
     leased=0,
     dead=0,
@@ -59,6 +65,78 @@ def test_counts(queue: Queue, engine: Engine, clock: Clock) -> None:
     assert a.oldest_ready_at == stats.oldest_ready_at
     assert a.last_dequeue_at is not None
     assert b.oldest_ready_at is None
+
+
+def _pause_a(queue: Queue, engine: Engine) -> None:
+    queue.pause(engine, "a", new=True)
+
+
+def _pause(queue: Queue, engine: Engine) -> None:
+    _pause_a(queue, engine)
+    queue.pause(engine)
+
+
+def _limit_channels(queue: Queue, engine: Engine) -> None:
+    queue.configure_channel(engine, "a", max_concurrency=2)
+    queue.configure_channel(engine, "b", rate=Rate(1, per=timedelta(days=1)))
+
+
+def _limit_the_queue(queue: Queue, engine: Engine) -> None:
+    _pause_a(queue, engine)
+    queue.configure(engine, max_concurrency=2)
+
+
+def _limit_the_rate(queue: Queue, engine: Engine) -> None:
+    queue.configure(engine, rate=Rate(3, per=timedelta(days=1), burst=3))
+
+
+def _share_a_limit(queue: Queue, engine: Engine) -> None:
+    queue.limits.configure(engine, "ocr", max_concurrency=5)
+    other = Queue("other")
+    for each in (queue, other):
+        each.configure(engine, limits=["ocr"])
+    other.enqueue(engine, channel="a", payload=1)
+    [_held] = other.dequeue(engine)
+
+
+@pytest.mark.parametrize(
+    ("hold_back", "of_queue", "by_channel"),
+    [
+        (lambda _queue, _engine: None, (7, 0, 0), [(4, 0, 0), (3, 0, 0)]),
+        (_pause_a, (3, 4, 0), [(0, 4, 0), (3, 0, 0)]),
+        (_pause, (0, 7, 0), [(0, 4, 0), (0, 3, 0)]),
+        (_limit_channels, (3, 0, 4), [(2, 0, 2), (1, 0, 2)]),
+        (_limit_the_queue, (2, 4, 1), [(0, 4, 0), (2, 0, 1)]),
+        (_limit_the_rate, (3, 0, 4), [(3, 0, 1), (3, 0, 0)]),
+        (_share_a_limit, (4, 0, 3), [(4, 0, 0), (3, 0, 0)]),
+    ],
+)
+def test_deliverable_is_what_a_dequeue_takes(
+    queue: Queue,
+    engine: Engine,
+    hold_back: Callable[[Queue, Engine], object],
+    of_queue: tuple[int, int, int],
+    by_channel: list[tuple[int, int, int]],
+) -> None:
+    """Of the ready messages those are deliverable that workers get, heard or not; pauses and limits have the others."""
+    hold_back(queue, engine)
+    for channel in "aaaabbb":
+        queue.enqueue(engine, channel=channel, payload=1)
+    queue.enqueue(engine, channel="b", payload=1, delay=timedelta(hours=1))
+
+    def parts() -> list[tuple[int, int, int]]:
+        every: list[QueueStats | ChannelStats] = [queue.stats(engine), *queue.channels(engine)]
+        assert all(one.ready == one.deliverable + one.paused + one.limited for one in every)
+        return [(one.deliverable, one.paused, one.limited) for one in every]
+
+    assert parts() == [of_queue, *by_channel]
+    deliveries = queue.dequeue(engine, limit=100)
+    assert len(deliveries) == of_queue[0]
+    assert [one[0] for one in parts()] == [0, 0, 0]
+    # What settlements free counts before a dequeue hears of it.
+    queue.complete(engine, deliveries)
+    freed = queue.stats(engine).deliverable
+    assert freed == len(queue.dequeue(engine, limit=100))
 
 
 def test_a_channels_policy(queue: Queue, engine: Engine) -> None:

@@ -1,26 +1,28 @@
 -- fq_channel_stats: how channels of a queue stand, one row each, by name: the first p_limit after p_after of those in
 -- p_channels (null: of all). p_busy: only those that fq_busy_channels names.
--- Guarantees: one snapshot. backlog is what nobody holds: ready (due by now) and scheduled; oldest_ready_at is when the
--- longest waiting of the ready ones became due, last_dequeue_at when the channel was last served. Times in microseconds
--- since the epoch. policy: its fields by the names of their columns. plan: the plan that the channel follows;
--- overridden: the columns of its policy that were configured for it alone. served_cost: what its attempts that ended
--- since served_since cost, see fq_recent_costs; both null: the queue does not record its history. problem: why a
--- dequeue has paused the channel, see fq_set_aside.
+-- Guarantees: one snapshot. backlog is what nobody holds: ready (due by now) and scheduled. deliverable, paused and
+-- limited are the parts of ready, as in fq_stats; deliverable as if consumers took from this channel alone.
+-- oldest_ready_at is when the longest waiting of the ready ones became due, last_dequeue_at when the channel was last
+-- served. Times in microseconds since the epoch. policy: its fields by the names of their columns. plan: the plan that
+-- the channel follows; overridden: the columns of its policy that were configured for it alone. served_cost: what its
+-- attempts that ended since served_since cost, see fq_recent_costs; both null: the queue does not record its history.
+-- problem: why a dequeue has paused the channel, see fq_set_aside.
 -- Cost: five index probes a channel of the answer, its scheduled and its prioritised messages and its dead letters, and
 -- what the queue has of leased messages and signals not heard, and at most 2,000 rows of the history. With p_busy, one
 -- index entry more for each busy channel. The ready messages are not read: the dispatcher counts them. Planned anew by
 -- each call: a plan for any arguments would read all channels of the queue for one of them, or for a page. Locks: none.
 -- Index: fq_channel_queue_name_key, fq_channel_pkey, those of fq_busy_channels, fq_channel_state_newest_ix,
--- fq_message_ready_ix, fq_message_lease_ix, fq_dead_letter_channel_ix, fq_channel_plan_pkey, fq_plan_pkey. Errors:
--- QF001 bad limit; QF007.
+-- fq_message_ready_ix, fq_message_lease_ix, fq_dead_letter_channel_ix, fq_channel_plan_pkey, fq_plan_pkey;
+-- those of fq_queue_allows. Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_channel_stats(
   p_queue text, p_channels text[] default null, p_limit integer default 1000, p_after text default null,
   p_busy boolean default false
 )
 returns table (
-  channel text, ready bigint, scheduled bigint, leased bigint, current_concurrency integer, policy jsonb,
-  backlog bigint, dropped bigint, paused_at bigint, oldest_ready_at bigint, last_dequeue_at bigint, dead bigint,
-  rate_allows_at bigint, plan text, overridden text[], served_cost bigint, served_since bigint, problem text
+  channel text, ready bigint, deliverable bigint, paused bigint, limited bigint, scheduled bigint, held bigint, leased bigint,
+  current_concurrency integer, policy jsonb, backlog bigint, dropped bigint, paused_at bigint,
+  oldest_ready_at bigint, last_dequeue_at bigint, dead bigint, rate_allows_at bigint, plan text, overridden text[],
+  served_cost bigint, served_since bigint, problem text
 )
 language plpgsql
 stable
@@ -77,10 +79,17 @@ begin
     )
   ),
   told as materialized (
-    select g.channel_id, sum(g.added) as added, sum(g.dropped) as dropped, sum(g.freed) as freed
+    select g.channel_id, sum(g.added) as added, sum(g.dropped) as dropped, sum(g.freed) as freed,
+      sum(g.queue_freed) as queue_freed
     from fairqueue.fq_signal g
     where g.queue = p_queue
     group by g.channel_id
+  ),
+  whole as materialized (
+    select max(q.paused_at) as paused_at,
+      fairqueue.fq_queue_allows(p_queue, (select sum(t.queue_freed) from told t)::bigint, v_now) as room
+    from fairqueue.fq_queue q
+    where q.name = p_queue
   ),
   held as materialized (
     select m.channel_id, count(*) as messages
@@ -92,10 +101,9 @@ begin
     group by m.channel_id
   ),
   served as materialized (
-    select r.channel_id, r.cost, r.since
-    from fairqueue.fq_recent_costs(p_queue) r
+    select r.channel_id, r.cost, r.since from fairqueue.fq_recent_costs(p_queue) r
   )
-  select n.name, greatest(0, s.backlog + coalesce(t.added, 0) - later.messages), later.messages,
+  select n.name, r.ready, d.deliverable, d.paused, r.ready - d.paused - d.deliverable, later.messages - later.held, later.held,
     coalesce(h.messages, 0), (s.current_concurrency - coalesce(t.freed, 0))::integer,
     s.fq_policy,
     greatest(later.messages, s.backlog + coalesce(t.added, 0)), s.dropped + coalesce(t.dropped, 0), s.paused_at,
@@ -116,18 +124,25 @@ begin
   left join served u on u.channel_id = n.id
   left join served e on num_nulls(e.channel_id) = 1
   cross join lateral (
-    select count(*) as messages
+    select count(*) as messages, count(*) filter (where m.dequeue_at = 9223372036854775807) as held
     from fairqueue.fq_message m
-    where m.channel_id = n.id
-      and m.lease_id is null
-      and m.dequeue_at > v_now
+    where m.channel_id = n.id and m.lease_id is null and m.dequeue_at > v_now
   ) later
+  cross join lateral (select greatest(0, s.backlog + coalesce(t.added, 0) - later.messages) as ready) r
+  cross join whole
+  cross join lateral (
+    select fairqueue.fq_channel_allows(
+      s.paused_at, s.max_concurrency, s.current_concurrency - coalesce(t.freed, 0), s.rate_at, s.rate_interval,
+      s.rate_burst, v_now
+    ) as room
+  ) a
+  cross join lateral (
+    select case when num_nonnulls(whole.paused_at, s.paused_at) = 0 then 0 else r.ready end as paused,
+      greatest(0, least(r.ready, whole.room, a.room)) as deliverable
+  ) d
   cross join lateral fairqueue.fq_waits_since(n.id::bigint, v_now, null::bigint) w
   left join lateral (
-    select p.plan, p.overridden
-    from fairqueue.fq_channel_plan p
-    where p.channel_id = n.id
-    limit 1
+    select p.plan, p.overridden from fairqueue.fq_channel_plan p where p.channel_id = n.id limit 1
   ) o on true
   left join fairqueue.fq_plan f on f.queue = p_queue and f.name = o.plan
   order by n.name;

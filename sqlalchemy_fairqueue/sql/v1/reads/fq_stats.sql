@@ -1,8 +1,10 @@
 -- fq_stats: how a queue stands, in one row, also for a queue that nobody knows.
 -- Guarantees: one snapshot; times and counts as in fq_channel_stats. consumers: those with a lease that has not
--- expired; signals: what transactions left and nobody has heard; current_concurrency: messages that count against the
--- queue's limit, null if it never had one; rate_allows_at: when the queue's rate allows its next message;
--- served_cost, served_since: as in fq_channel_stats.
+-- expired; signals: what transactions left and nobody has heard. ready is the sum of deliverable (what consumers could
+-- take now), paused (that of paused channels, of a paused queue all) and limited (what limits and rates hold back).
+-- held: those that wait for others of their ordering keys, which are neither ready nor scheduled.
+-- current_concurrency: messages that count against the queue's limit, null if it never had one; rate_allows_at: when
+-- the queue's rate allows its next message; served_cost, served_since: as in fq_channel_stats.
 -- Cost: one state row and one index probe a channel with messages; three more for a channel with a signal that is not
 -- heard, a message out or aging priorities, and for the hundred whose heads are the oldest; the scheduled and
 -- prioritised messages; and what the queue has of leased messages, dead letters, signals not heard, and at most
@@ -10,12 +12,13 @@
 -- counted in the index (10 million a second).
 -- Locks: none. Index: fq_channel_queue_name_key, fq_channel_state_ready_ix, fq_channel_state_held_back_ix,
 -- fq_channel_state_newest_ix, fq_channel_state_dropped_ix, fq_message_ready_ix, fq_message_lease_ix, fq_signal_pkey,
--- fq_lease_expires_ix, fq_dead_letter_died_ix, fq_queue_pkey, fq_queue_state_newest_ix. Errors: QF007.
+-- fq_lease_expires_ix, fq_dead_letter_died_ix, fq_queue_pkey; those of fq_queue_allows. Errors: QF007.
 create function fairqueue.fq_stats(p_queue text)
 returns table (
-  channels bigint, ready bigint, scheduled bigint, leased bigint, dead bigint, dropped bigint, oldest_ready_at bigint,
-  paused_at bigint, max_concurrency integer, current_concurrency integer, rate_interval bigint, rate_burst integer,
-  rate_allows_at bigint, signals bigint, consumers bigint, served_cost bigint, served_since bigint
+  channels bigint, ready bigint, deliverable bigint, paused bigint, limited bigint, scheduled bigint, held bigint, leased bigint,
+  dead bigint, dropped bigint, oldest_ready_at bigint, paused_at bigint, max_concurrency integer,
+  current_concurrency integer, rate_interval bigint, rate_burst integer, rate_allows_at bigint, signals bigint,
+  consumers bigint, served_cost bigint, served_since bigint
 )
 language plpgsql
 stable
@@ -32,24 +35,33 @@ begin
   perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
   return query
   with busy as materialized (
-    select k.channel_id, k.backlog, k.head_dequeue_at as head, k.changed
+    select k.channel_id, k.head_dequeue_at as head, k.changed, k.paused_at, k.backlog + k.added as backlog,
+      fairqueue.fq_channel_allows(
+        k.paused_at, k.max_concurrency, k.current_concurrency - k.freed, k.rate_at, k.rate_interval, k.rate_burst, v_now
+      ) as room
     from fairqueue.fq_busy_channels(p_queue, null::text[], null::integer, null::integer) k
   ),
   counted as materialized (
-    select sum(b.backlog) as backlog, sum(
+    select coalesce(sum(w.scheduled), 0)::bigint as scheduled,
+      coalesce(sum(greatest(0, w.backlog - w.scheduled)), 0)::bigint as ready,
+      coalesce(sum(greatest(0, w.backlog - w.scheduled)) filter (where w.paused_at is not null), 0)::bigint as paused,
+      coalesce(sum(greatest(0, least(w.backlog - w.scheduled, w.room))), 0)::bigint as open
+    from (
       -- The messages of a channel whose head is due later are all scheduled.
-      case
-        when not b.changed and b.head > v_now then b.backlog
-        else (
-          select count(*)
-          from fairqueue.fq_message m
-          where m.channel_id = b.channel_id
-            and m.lease_id is null
-            and m.dequeue_at > v_now
-        )
-      end
-    ) as scheduled
-    from busy b
+      select b.paused_at, b.room, b.backlog,
+        case
+          when not b.changed and b.head > v_now then b.backlog
+          else (
+            select count(*)
+            from fairqueue.fq_message m
+            where m.channel_id = b.channel_id
+              and m.lease_id is null
+              and m.dequeue_at > v_now
+          )
+        end as scheduled
+      from busy b
+      offset 0
+    ) w
   ),
   oldest as materialized (
     select min(w.since) as since
@@ -70,29 +82,25 @@ begin
     cross join lateral fairqueue.fq_waits_since(p.channel_id, v_now, null::bigint) w
   ),
   signals as materialized (
-    select count(*) as signals, sum(g.added) as added, sum(g.dropped) as dropped, sum(g.queue_freed) as queue_freed
+    select count(*) as signals, sum(g.dropped) as dropped, sum(g.queue_freed) as queue_freed
     from fairqueue.fq_signal g
     where g.queue = p_queue
   )
   select
-    (
-      select count(*)
-      from fairqueue.fq_channel c
-      where c.queue = p_queue
-    ),
-    greatest(0, coalesce(l.backlog, 0) + coalesce(t.added, 0) - coalesce(l.scheduled, 0))::bigint,
-    coalesce(l.scheduled, 0)::bigint,
+    (select count(*) from fairqueue.fq_channel c where c.queue = p_queue),
+    l.ready,
+    d.deliverable,
+    d.paused,
+    l.ready - d.paused - d.deliverable,
+    greatest(0, l.scheduled - w.held),
+    w.held,
     (
       select count(*)
       from fairqueue.fq_lease e
       join fairqueue.fq_message m on m.lease_id = e.id
       where e.queue = p_queue
     ),
-    (
-      select count(*)
-      from fairqueue.fq_dead_letter d
-      where d.queue = p_queue
-    ),
+    (select count(*) from fairqueue.fq_dead_letter d where d.queue = p_queue),
     (
       coalesce(t.dropped, 0) + (
         select coalesce(sum(s.dropped), 0)
@@ -102,14 +110,12 @@ begin
       )
     )::bigint,
     o.since,
-    q.paused_at,
-    q.max_concurrency,
+    q.paused_at, q.max_concurrency,
     (n.current_concurrency - coalesce(t.queue_freed, 0))::integer,
     nullif(q.rate_interval, 0),
     case when q.rate_interval > 0 then q.rate_burst end,
     fairqueue.fq_rate_allows_at(n.rate_at, n.rate_interval, n.rate_burst),
-    t.signals,
-    (
+    t.signals, (
       select count(distinct e.consumer)
       from fairqueue.fq_lease e
       where e.queue = p_queue
@@ -128,6 +134,16 @@ begin
     limit 1
   ) n on true
   left join fairqueue.fq_queue q on q.name = p_queue
+  cross join lateral (
+    select count(*) as held
+    from fairqueue.fq_message m
+    join fairqueue.fq_channel c on c.id = m.channel_id and c.queue = p_queue
+    where m.dequeue_at = 9223372036854775807
+  ) w
+  cross join lateral (
+    select case when q.paused_at is null then l.paused else l.ready end as paused,
+      greatest(0, least(l.open, fairqueue.fq_queue_allows(p_queue, t.queue_freed::bigint, v_now))) as deliverable
+  ) d
   left join fairqueue.fq_recent_costs(p_queue) c on num_nulls(c.channel_id) = 1;
 end
 $$;

@@ -38,4 +38,5 @@ create index fq_message_ordering_ix on fairqueue.fq_message (channel_id, orderin
 create index fq_message_ordering_out_ix on fairqueue.fq_message (channel_id, ordering_key)
   where ordering_key is not null
     and lease_id is not null;
+create index fq_message_held_ix on fairqueue.fq_message (channel_id) where dequeue_at = 9223372036854775807;
 create unique index fq_message_key on fairqueue.fq_message (channel_id, key) where key is not null;

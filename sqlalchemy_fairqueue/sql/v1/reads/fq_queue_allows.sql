@@ -1,0 +1,51 @@
+-- fq_queue_allows: how many further messages a queue lets its consumers take now: none while it is paused, else what
+-- its concurrency, its rate and its shared limits leave, which is below 0 if more are out; null: any number. p_freed:
+-- slots that signals free which nobody has heard.
+-- Guarantees: as fq_queue_room, but that it draws nothing, and sets nothing of a shared limit apart for other queues.
+-- Cost: one probe a limit, and one more for each of the queues that share it. Locks: none.
+-- Index: fq_queue_pkey, fq_queue_state_newest_ix, fq_limit_pkey, fq_limit_share_newest_ix; those of fq_limit_members.
+-- Errors: none.
+create function fairqueue.fq_queue_allows(p_queue text, p_freed bigint, p_now bigint)
+returns bigint
+language sql
+stable
+as $$
+  select case
+    when q.paused_at is not null then 0
+    else least(
+      n.max_concurrency - n.current_concurrency + coalesce(p_freed, 0),
+      fairqueue.fq_rate_room(p_now, n.rate_at, n.rate_interval, n.rate_burst),
+      (
+        select min(
+          least(
+            f.max_concurrency - m.messages_out + coalesce(p_freed, 0),
+            fairqueue.fq_rate_room(p_now, s.rate_at, f.rate_interval, f.rate_burst)
+          )
+        )
+        from fairqueue.fq_limit f
+        cross join lateral (
+          select l.rate_at
+          from fairqueue.fq_limit_share l
+          where l.limit_name = f.name
+            and l.queue = ''
+          order by l.limit_name desc, l.queue desc, l.row_version desc
+          limit 1
+        ) s
+        cross join lateral (
+          select sum(x.messages_out) as messages_out
+          from fairqueue.fq_limit_members(f.name::text) x
+        ) m
+        where f.name = any (q.limits)
+      )
+    )
+  end
+  from (values (p_queue)) asked(name)
+  left join fairqueue.fq_queue q on q.name = asked.name
+  left join lateral (
+    select s.max_concurrency, s.current_concurrency, s.rate_at, s.rate_interval, s.rate_burst
+    from fairqueue.fq_queue_state s
+    where s.queue = asked.name
+    order by s.queue desc, s.row_version desc
+    limit 1
+  ) n on true
+$$;
