@@ -69,8 +69,9 @@ def test_channels(cli: Cli, engine: Engine) -> None:
 
     headings, first, second = found.rows()
     assert headings == [
-        "channel", "ready", "deliverable", "paused", "limited", "scheduled", "held", "leased", "limit", "rate", "weight",
-        "backlog", "dead", "dropped", "served cost", "oldest ready", "waits for", "which has", "plan", "state",
+        "channel", "ready", "deliverable", "paused", "limited", "scheduled", "held", "leased", "limit", "rate",
+        "weight", "backlog", "dead", "dropped", "served cost", "oldest ready", "waits for", "which has", "plan",
+        "state",
     ]  # fmt: skip
     assert first[:11] == ["a", "1", "0", "0", "1", "0", "0", "1", "1/4", "10/s", "3"]
     assert second[0] == "b"
