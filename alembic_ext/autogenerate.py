@@ -22,7 +22,8 @@ from alembic_ext.declared_grants import declared_grants, grant_changes
 from alembic_ext.operations import CreateFairqueueOp, RepairFairqueueOp, UpgradeFairqueueOp
 from alembic_ext.recognition import Installation, inspect_schema, is_ours, is_stage, names_in
 from sqlalchemy_fairqueue.errors import SchemaMismatch
-from sqlalchemy_fairqueue.sql import IS_UNRELEASED, UNRELEASED, latest_version, named_schema, schema_argument, tables
+from sqlalchemy_fairqueue.sql.files import latest_version, tables
+from sqlalchemy_fairqueue.sql.schema import IS_UNRELEASED, UNRELEASED, named_schema, schema_argument
 
 if TYPE_CHECKING:
     from alembic.autogenerate.api import AutogenContext

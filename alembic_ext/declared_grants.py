@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 from sqlalchemy import MetaData
 
 from alembic_ext.grants import GrantFairqueueOp, RevokeFairqueueOp
-from sqlalchemy_fairqueue.sql import RoleGrant, read_grants
+from sqlalchemy_fairqueue.sql.rights import read_grants
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from alembic.operations import MigrateOperation
     from sqlalchemy import Connection
+
+    from sqlalchemy_fairqueue.sql.grants import RoleGrant
 
 _log = logging.getLogger("alembic.autogenerate.fairqueue")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from alembic.operations import Operations
 
 from alembic_ext.operations import FairqueueOp, NothingOp, run
-from sqlalchemy_fairqueue.sql import RoleGrant, grant_statements, revoke_statements
+from sqlalchemy_fairqueue.sql.grants import RoleGrant, grant_statements, revoke_statements
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -7,14 +7,9 @@ from typing import TYPE_CHECKING, Any
 from alembic.operations import MigrateOperation, Operations
 
 from alembic_ext.execution import send
-from sqlalchemy_fairqueue.sql import (
-    downgrade_statements,
-    drop_statements,
-    install_statements,
-    latest_version,
-    repair_statements,
-    upgrade_statements,
-)
+from sqlalchemy_fairqueue.sql import downgrade_statements, drop_statements, install_statements, upgrade_statements
+from sqlalchemy_fairqueue.sql.files import latest_version
+from sqlalchemy_fairqueue.sql.repair import repair_statements
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,14 +15,10 @@ from sqlalchemy import text
 from sqlalchemy.dialects.postgresql.base import ischema_names
 from sqlalchemy.types import UserDefinedType
 
-from sqlalchemy_fairqueue.sql import (
-    expected_catalog,
-    find_drift,
-    latest_version,
-    recognised_version,
-    tables,
-    versions,
-)
+from sqlalchemy_fairqueue.sql import find_drift
+from sqlalchemy_fairqueue.sql.catalog import expected_catalog
+from sqlalchemy_fairqueue.sql.drift import recognised_version
+from sqlalchemy_fairqueue.sql.files import latest_version, tables, versions
 from sqlalchemy_fairqueue.sql.stages import STAGE_COLUMNS, STAGE_NAME
 
 if TYPE_CHECKING:

@@ -37,20 +37,12 @@ from sqlalchemy_fairqueue.errors import (
 from sqlalchemy_fairqueue.queue import Group, Job, Queue
 from sqlalchemy_fairqueue.queue.contexts import Context
 from sqlalchemy_fairqueue.queue.results import watching
-from sqlalchemy_fairqueue.values import (
-    Batch,
-    Bury,
-    ChannelPolicy,
-    Delivery,
-    Enqueue,
-    Lease,
-    Rate,
-    Receipt,
-    Recurrence,
-    Release,
-    Retry,
-    RetryPolicy,
-)
+from sqlalchemy_fairqueue.values.deliveries import Batch, Delivery, Lease
+from sqlalchemy_fairqueue.values.messages import Enqueue, Receipt
+from sqlalchemy_fairqueue.values.outcomes import Bury, Release, Retry, RetryPolicy
+from sqlalchemy_fairqueue.values.policies import ChannelPolicy
+from sqlalchemy_fairqueue.values.rates import Rate
+from sqlalchemy_fairqueue.values.schedules import Recurrence
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine

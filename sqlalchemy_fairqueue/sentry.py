@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import sentry_sdk
 
-from sqlalchemy_fairqueue.values import Outcome
+from sqlalchemy_fairqueue.values.outcomes import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

@@ -3,7 +3,7 @@
 from factory.base import Factory
 from factory.declarations import Sequence
 
-from sqlalchemy_fairqueue.values import Enqueue
+from sqlalchemy_fairqueue.values.messages import Enqueue
 
 
 class EnqueueFactory(Factory[Enqueue]):

@@ -5,7 +5,7 @@ They are the examples of the definitions. Tests ask of every way to the database
 
 from typing import Any
 
-from sqlalchemy_fairqueue.values import POLICY
+from sqlalchemy_fairqueue.values.policies import POLICY
 
 WORDS = {name: definition.example for name, definition in POLICY.items()}
 SAMPLES: dict[str, Any] = {name: definition.parsed(definition.example) for name, definition in POLICY.items()}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from sqlalchemy_fairqueue.values import AttemptDetails
+    from sqlalchemy_fairqueue.values.reports import AttemptDetails
 
 _COLUMNS = (
     number_column("attempt"),

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from sqlalchemy_fairqueue import Queue, database
+from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.cli.errors import usage_error
 from sqlalchemy_fairqueue.cli.installation import Installation, channel_not_found, open_installation
 from sqlalchemy_fairqueue.cli.option_groups import Prefix
@@ -25,7 +25,8 @@ from sqlalchemy_fairqueue.cli.policies import (
 )
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.tables import key_values
-from sqlalchemy_fairqueue.values import SETTINGS, QueueSettings
+from sqlalchemy_fairqueue.database.configuration import queue_settings
+from sqlalchemy_fairqueue.values.settings import SETTINGS, QueueSettings
 
 
 def configure_channel(
@@ -128,5 +129,5 @@ def _queue_result(queue: Queue, before: QueueSettings, after: QueueSettings, *, 
 
 def _settings(installation: Installation, queue: Queue) -> QueueSettings:
     with installation.engine.connect() as connection:
-        found = database.queue_settings(connection, installation.schema, queue.name)
+        found = queue_settings(connection, installation.schema, queue.name)
     return found.get(queue.name, QueueSettings())

@@ -21,7 +21,7 @@ from sqlalchemy_fairqueue.cli.options import Options, Yes, option_parser
 from sqlalchemy_fairqueue.cli.results import ExitStatus, Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, key_values, number_column, text_table
 from sqlalchemy_fairqueue.times import earlier
-from sqlalchemy_fairqueue.values import DeadLetterInfo
+from sqlalchemy_fairqueue.values.reports import DeadLetterInfo
 
 Channel = Annotated[str | None, typer.Option("--channel", metavar="NAME", help="Only of this channel.")]
 Kind = Annotated[str | None, typer.Option("--kind", metavar="NAME", help="Only of this kind.")]

@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 
-from sqlalchemy_fairqueue import Queue, database
+from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.cli.errors import CommandError, not_found_error, usage_error
 from sqlalchemy_fairqueue.cli.results import ExitStatus
 from sqlalchemy_fairqueue.cli.sql_files import query
 from sqlalchemy_fairqueue.cli.target import open_target
 from sqlalchemy_fairqueue.database.engines import read_committed
 from sqlalchemy_fairqueue.database.errors import to_upgrade, too_old
-from sqlalchemy_fairqueue.sql import latest_version, schema_argument
+from sqlalchemy_fairqueue.database.installation import read_version
+from sqlalchemy_fairqueue.database.stats import read_clock, read_queues
+from sqlalchemy_fairqueue.sql.files import latest_version
+from sqlalchemy_fairqueue.sql.schema import schema_argument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +54,7 @@ class Installation:
     def now(self) -> datetime:
         """The time by the queue's clock, which is the database's."""
         with self.engine.connect() as connection:
-            return database.now(connection, self.schema)
+            return read_clock(connection, self.schema)
 
     def queue_names(self) -> list[str]:
         """The names of all queues that are configured or have channels."""
@@ -143,7 +146,7 @@ def find_installation(connection: Connection, schema: str | None, kind: str = "o
             "privilege_missing",
             f"op.grant_fairqueue({role!r}, {kind!r}{schema_argument(row.schema)}) in a migration",
         )
-    return row.schema, database.version(connection, row.schema)
+    return row.schema, read_version(connection, row.schema)
 
 
 def version_error(name: str, version: int, schema: str | None) -> CommandError | None:
@@ -161,7 +164,7 @@ def version_error(name: str, version: int, schema: str | None) -> CommandError |
 
 def queue_names(connection: Connection, schema: str) -> list[str]:
     """The names of all queues that are configured or have channels."""
-    return sorted(database.queues(connection, schema))
+    return sorted(read_queues(connection, schema))
 
 
 def current_role(connection: Connection) -> str:

@@ -14,7 +14,8 @@ from sqlalchemy_fairqueue.cli.options import Options
 from sqlalchemy_fairqueue.cli.policies import FieldOptions, flag_option, rate_document, with_options
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, cell, number_column, text_table
-from sqlalchemy_fairqueue.values import SETTINGS, SharedLimit
+from sqlalchemy_fairqueue.values.reports import SharedLimit
+from sqlalchemy_fairqueue.values.settings import SETTINGS
 
 _COLUMNS = (
     Column("limit"),

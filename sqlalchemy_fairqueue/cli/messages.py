@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from sqlalchemy_fairqueue import Queue, database
+from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.cli.attempts import attempts_document, attempts_parts, error_parts
 from sqlalchemy_fairqueue.cli.errors import not_found_error
 from sqlalchemy_fairqueue.cli.installation import Installation, open_installation
@@ -17,10 +17,11 @@ from sqlalchemy_fairqueue.cli.options import Options
 from sqlalchemy_fairqueue.cli.results import ExitStatus, Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, key_values, number_column, text_table
 from sqlalchemy_fairqueue.cli.waits import takers, wait_document
-from sqlalchemy_fairqueue.database import Target
+from sqlalchemy_fairqueue.database.calls import Target
+from sqlalchemy_fairqueue.database.messages import read_results
 from sqlalchemy_fairqueue.errors import PayloadError
 from sqlalchemy_fairqueue.texts import last_line
-from sqlalchemy_fairqueue.values import MessageDetails
+from sqlalchemy_fairqueue.values.reports import MessageDetails
 
 _MOST_AHEAD = 1000
 """Messages ahead of one that a look-up counts."""
@@ -155,7 +156,7 @@ def show_message(options: Options, *, message_id: Annotated[int, typer.Argument(
 def _result(installation: Installation, queue: Queue, message_id: int) -> Result:
     """The result of a message that has ended."""
     with installation.engine.connect() as connection:
-        [kept] = database.results(connection, Target(installation.schema, queue.name), [message_id])
+        [kept] = read_results(connection, Target(installation.schema, queue.name), [message_id])
     if kept.state not in _ENDED:
         raise not_found_error(
             f"queue {queue.name!r} has no message {message_id}: it is done, withdrawn, of another queue, or dead: "

@@ -13,7 +13,7 @@ from sqlalchemy_fairqueue.cli.options import Options
 from sqlalchemy_fairqueue.cli.policies import PolicyOptions, flag_option, policy_cells, policy_document
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, cell, number_column, text_table
-from sqlalchemy_fairqueue.values import PlanInfo
+from sqlalchemy_fairqueue.values.reports import PlanInfo
 
 _COLUMNS = (
     Column("plan"),

@@ -10,9 +10,9 @@ import typer
 from sqlalchemy_fairqueue import ChannelPolicy, Rate
 from sqlalchemy_fairqueue.cli.errors import usage_error
 from sqlalchemy_fairqueue.cli.options import option_parser
-from sqlalchemy_fairqueue.values import POLICY, SETTINGS, QueueSettings
 from sqlalchemy_fairqueue.values.fields import Count, Definition, Duration, RateOf
-from sqlalchemy_fairqueue.values.settings import DurationByKind, Flag, Name, Names, PolicyOf
+from sqlalchemy_fairqueue.values.policies import POLICY
+from sqlalchemy_fairqueue.values.settings import SETTINGS, DurationByKind, Flag, Name, Names, PolicyOf, QueueSettings
 
 _BURST = "burst"
 

@@ -10,18 +10,17 @@ from sqlalchemy_fairqueue.cli.installation import current_role, open_installatio
 from sqlalchemy_fairqueue.cli.options import Options
 from sqlalchemy_fairqueue.cli.results import ExitStatus, Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, cell, text_table
-from sqlalchemy_fairqueue.sql import (
+from sqlalchemy_fairqueue.sql.files import latest_version
+from sqlalchemy_fairqueue.sql.grants import RoleGrant, role_functions
+from sqlalchemy_fairqueue.sql.rights import (
     PUBLIC,
-    RoleGrant,
     RoleRights,
     compared_rights,
-    latest_version,
     may_read_grants,
     read_grants,
     read_privileges,
-    role_functions,
-    schema_argument,
 )
+from sqlalchemy_fairqueue.sql.schema import schema_argument
 from sqlalchemy_fairqueue.texts import clean
 
 _COLUMNS = (

@@ -18,7 +18,7 @@ from sqlalchemy_fairqueue.cli.options import Options, Yes, option_parser
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, number_column, text_table
 from sqlalchemy_fairqueue.errors import UnknownSchedule
-from sqlalchemy_fairqueue.values import ScheduleInfo
+from sqlalchemy_fairqueue.values.schedules import ScheduleInfo
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 OwnChannel = Annotated[str, typer.Option("--channel", metavar="NAME", help="The channel that it belongs to.")]

@@ -11,7 +11,7 @@ from importlib.resources import files
 from sqlalchemy import TextClause, text
 
 from sqlalchemy_fairqueue.database.clauses import once_a_schema, qualifier
-from sqlalchemy_fairqueue.sql import quoted
+from sqlalchemy_fairqueue.sql.schema import quoted
 
 _QUALIFIER = "fairqueue.fq_"
 

@@ -16,11 +16,11 @@ from sqlalchemy_fairqueue.cli.policies import rate_document
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, cell, number_column, text_table
 from sqlalchemy_fairqueue.cli.waits import wait_cells, wait_document
-from sqlalchemy_fairqueue.database import stats_by_queue
 from sqlalchemy_fairqueue.database.engines import run
+from sqlalchemy_fairqueue.database.stats import stats_by_queue
 from sqlalchemy_fairqueue.figures import age, channel_waits
 from sqlalchemy_fairqueue.texts import clean
-from sqlalchemy_fairqueue.values import ChannelStats, QueueStats
+from sqlalchemy_fairqueue.values.reports import ChannelStats, QueueStats
 
 MAX_CHANNELS = 100_000
 """Most channels that one call of the library returns."""

@@ -18,7 +18,7 @@ from sqlalchemy_fairqueue.cli.urls import connect_arguments, display_url, psycop
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.database.drivers import driver_of
 from sqlalchemy_fairqueue.database.engines import blocking
-from sqlalchemy_fairqueue.values import check_name
+from sqlalchemy_fairqueue.values.checks import check_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,6 @@ from urllib.parse import parse_qsl
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse
 
-from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.cli.formats import parse_whole, plural
 from sqlalchemy_fairqueue.dashboard.access import check_origin, record
 from sqlalchemy_fairqueue.dashboard.base import message_id_of
@@ -24,7 +23,9 @@ from sqlalchemy_fairqueue.dashboard.policies import (
     policy_after,
 )
 from sqlalchemy_fairqueue.dashboard.rendering import link
-from sqlalchemy_fairqueue.values import ChannelPolicy, check_name
+from sqlalchemy_fairqueue.database.configuration import queue_settings
+from sqlalchemy_fairqueue.values.checks import check_name
+from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -149,7 +150,7 @@ class Actions:
         return call.back(done)
 
     def _defaults(self, queue: str, connection: Connection) -> ChannelPolicy | None:
-        found = database.queue_settings(connection, self._reading.schema).get(queue)
+        found = queue_settings(connection, self._reading.schema).get(queue)
         return found.defaults if found else None
 
     async def _purge(self, call: _Call) -> Response:

@@ -22,9 +22,9 @@ from sqlalchemy_fairqueue.dashboard.access import CSRF_COOKIE, access_of, csrf_t
 from sqlalchemy_fairqueue.dashboard.reading import seconds_ago
 from sqlalchemy_fairqueue.dashboard.rendering import name_text, rendered
 from sqlalchemy_fairqueue.dashboard.words import reason_detail, shares_of, waits_words
-from sqlalchemy_fairqueue.database import Target
+from sqlalchemy_fairqueue.database.calls import Target
 from sqlalchemy_fairqueue.figures import figures_now
-from sqlalchemy_fairqueue.values import with_waits
+from sqlalchemy_fairqueue.values.contention import with_waits
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.dashboard.reading import Reading
     from sqlalchemy_fairqueue.dashboard.words import Share
     from sqlalchemy_fairqueue.figures import Figures, QueueFigures
-    from sqlalchemy_fairqueue.values import ChannelDemand, ChannelStats
+    from sqlalchemy_fairqueue.values.reports import ChannelDemand, ChannelStats
 
 DONE = {
     "pause": "Paused.",

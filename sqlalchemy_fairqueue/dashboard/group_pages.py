@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from starlette.exceptions import HTTPException
 
-from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.dashboard.base import PageBase, chosen_queues, named_queue, queue_page
+from sqlalchemy_fairqueue.database.groups import read_group_members
 from sqlalchemy_fairqueue.errors import InvalidArgument, UnknownGroup
-from sqlalchemy_fairqueue.values import checked_group_id
+from sqlalchemy_fairqueue.values.groups import checked_group_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from sqlalchemy_fairqueue.database import Member
-    from sqlalchemy_fairqueue.values import GroupStatus
+    from sqlalchemy_fairqueue.database.groups import Member
+    from sqlalchemy_fairqueue.values.groups import GroupStatus
 
 _GROUPS = 100
 _MEMBERS = 1000
@@ -79,5 +79,5 @@ class GroupPages(PageBase):
         )
 
     async def _members(self, queue: str, group_id: UUID) -> Sequence[Member]:
-        read = partial(database.group_members, target=self.target_of(queue), group_id=group_id, limit=_MEMBERS)
+        read = partial(read_group_members, target=self.target_of(queue), group_id=group_id, limit=_MEMBERS)
         return await self.reading.shared(("members", queue, group_id), lambda: self.reading.read(read))

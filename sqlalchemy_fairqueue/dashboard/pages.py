@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.exceptions import HTTPException
 
-from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.dashboard.base import (
     chosen_queues,
     message_id_of,
@@ -23,8 +22,11 @@ from sqlalchemy_fairqueue.dashboard.policies import EDITOR
 from sqlalchemy_fairqueue.dashboard.rendering import payload_text
 from sqlalchemy_fairqueue.dashboard.timelines import ENDED, ended_timeline, timeline, trace_link
 from sqlalchemy_fairqueue.dashboard.words import headline, queue_state
+from sqlalchemy_fairqueue.database.dead_letters import read_dead_letter_groups
+from sqlalchemy_fairqueue.database.messages import read_message_attempts, read_messages, read_results
 from sqlalchemy_fairqueue.errors import NotGranted
-from sqlalchemy_fairqueue.values import Reason, check_name
+from sqlalchemy_fairqueue.values.checks import check_name
+from sqlalchemy_fairqueue.values.waits import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -35,7 +37,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.dashboard.access import Access
     from sqlalchemy_fairqueue.figures import Figures, QueueFigures
-    from sqlalchemy_fairqueue.values import ChannelDemand, DeadLetterGroup, ScheduleInfo
+    from sqlalchemy_fairqueue.values.reports import ChannelDemand, DeadLetterGroup
+    from sqlalchemy_fairqueue.values.schedules import ScheduleInfo
 
 GROUPED = 10_000
 """Dead letters that are grouped by their errors, the newest."""
@@ -127,7 +130,7 @@ class Pages(GroupPages, PlanPages):
         queue = named_queue(figures, request.query_params.get("queue"))
         message_id = message_id_of(request.query_params.get("id", ""))
         target = self.target_of(queue.name)
-        read = partial(database.message_details, target=target, ids=[message_id])
+        read = partial(read_messages, target=target, ids=[message_id])
         message = next(iter(await self.reading.read(read)), None)
         letter = None
         if message is None:
@@ -136,7 +139,7 @@ class Pages(GroupPages, PlanPages):
         one = message or letter
         if one is None:
             return await self._ended(request, access, figures, queue, message_id)
-        read_attempts = partial(database.message_attempts, target=target, message_id=message_id, limit=_ATTEMPTS)
+        read_attempts = partial(read_message_attempts, target=target, message_id=message_id, limit=_ATTEMPTS)
         attempts, row = await asyncio.gather(
             self.reading.read(read_attempts),
             self.tenant_row(queue, figures, message.channel) if message else asyncio.sleep(0),
@@ -159,11 +162,11 @@ class Pages(GroupPages, PlanPages):
     ) -> Response:
         """A message that has ended and of which a result is kept."""
         target = self.target_of(queue.name)
-        read = partial(database.results, target=target, message_ids=[message_id])
+        read = partial(read_results, target=target, message_ids=[message_id])
         [kept] = await self.reading.read(read)
         if kept.state not in ENDED:
             raise HTTPException(404, f"Queue {queue.name!r} has no message {message_id}: it is done or was purged.")
-        read_attempts = partial(database.message_attempts, target=target, message_id=message_id, limit=_ATTEMPTS)
+        read_attempts = partial(read_message_attempts, target=target, message_id=message_id, limit=_ATTEMPTS)
         attempts = await self.reading.read(read_attempts)
         result = None
         if access.payloads and kept.state == "completed":
@@ -234,11 +237,11 @@ class Pages(GroupPages, PlanPages):
 
     async def letter_groups(self, queue: str) -> Sequence[DeadLetterGroup]:
         """The groups of dead letters of a queue."""
-        read = partial(database.dead_letter_groups, target=self.target_of(queue), limit=GROUPED, ids=BULK)
+        read = partial(read_dead_letter_groups, target=self.target_of(queue), limit=GROUPED, ids=BULK)
         return await self.reading.shared(("letters", queue), lambda: self.reading.read(read))
 
     async def _messages(self, queue: str, channel: str) -> tuple[Sequence[Any], str | None]:
-        read = partial(database.message_details, target=self.target_of(queue), channel=channel, limit=_MESSAGES)
+        read = partial(read_messages, target=self.target_of(queue), channel=channel, limit=_MESSAGES)
         try:
             key = ("messages", queue, channel)
             return await self.reading.shared(key, lambda: self.reading.read(partial(read, content_bytes=0))), None

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.exceptions import HTTPException
 
-from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.dashboard.base import PageBase, chosen_queues, message_id_of, named_queue, queue_page
 from sqlalchemy_fairqueue.dashboard.policies import EDITOR
-from sqlalchemy_fairqueue.values import POLICY, PolicyFields, check_name
+from sqlalchemy_fairqueue.database.configuration import read_plan_channels
+from sqlalchemy_fairqueue.values.checks import check_name
+from sqlalchemy_fairqueue.values.policies import POLICY, PolicyFields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from sqlalchemy_fairqueue.values import PlanInfo
+    from sqlalchemy_fairqueue.values.reports import PlanInfo
 
 _PAGE = 100
 
@@ -51,9 +52,7 @@ class PlanPages(PageBase):
             raise HTTPException(404, f"Queue {queue.name!r} has no plan {name!r}.")
         after = request.query_params.get("after")
         last = message_id_of(after) if after else None
-        read = partial(
-            database.plan_channels, target=self.target_of(queue.name), name=name, after=last, limit=_PAGE + 1
-        )
+        read = partial(read_plan_channels, target=self.target_of(queue.name), name=name, after=last, limit=_PAGE + 1)
         found = await self.reading.read(read) if plan else []
         return self.answer(
             request, "plan.html", access, figures,

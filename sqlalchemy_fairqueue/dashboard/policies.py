@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy_fairqueue.cli.formats import format_duration
 from sqlalchemy_fairqueue.dashboard.rendering import percent_text
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.values import POLICY, UNSET, ChannelPolicy
 from sqlalchemy_fairqueue.values.fields import Choice, Count, Definition
+from sqlalchemy_fairqueue.values.policies import POLICY, UNSET, ChannelPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sqlalchemy_fairqueue.figures import QueueFigures
-    from sqlalchemy_fairqueue.values import ChannelStats, PlanInfo, PolicyFields, Unset
+    from sqlalchemy_fairqueue.values.policies import PolicyFields, Unset
+    from sqlalchemy_fairqueue.values.reports import ChannelStats, PlanInfo
 
 NO_PLAN = "-"
 """The choice of a form that stands for no plan. The names of plans come with a prefix."""

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime, timedelta
 
-    from sqlalchemy_fairqueue.database import FoundResult
-    from sqlalchemy_fairqueue.values import AttemptDetails, DeadLetterInfo, MessageDetails
+    from sqlalchemy_fairqueue.database.messages import FoundResult
+    from sqlalchemy_fairqueue.values.reports import AttemptDetails, DeadLetterInfo, MessageDetails
 
 _LEAST_WAIT_SECONDS = 0.001
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}", re.ASCII)

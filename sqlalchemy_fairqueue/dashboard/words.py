@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.cli.formats import format_duration, plural
 from sqlalchemy_fairqueue.dashboard.rendering import percent_text
-from sqlalchemy_fairqueue.values import Reason
+from sqlalchemy_fairqueue.values.waits import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
     from sqlalchemy_fairqueue.figures import Figures, QueueFigures
-    from sqlalchemy_fairqueue.values import ChannelDemand
+    from sqlalchemy_fairqueue.values.reports import ChannelDemand
 
 _LONG_SECONDS = 60
 _QUEUES = 3

@@ -25,7 +25,7 @@ from sqlalchemy_fairqueue.database.clauses import ALL, EACH_QUEUE, READABLE, Sha
 from sqlalchemy_fairqueue.database.drivers import DRIVERS, driver_of
 from sqlalchemy_fairqueue.database.errors import refusal_of, refuse
 from sqlalchemy_fairqueue.errors import AutocommitError, FairQueueError
-from sqlalchemy_fairqueue.sql import signature
+from sqlalchemy_fairqueue.sql.files import signature
 from sqlalchemy_fairqueue.times import any_instant
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import TextClause, TextualSelect, column, text
 
 from sqlalchemy_fairqueue.database.drivers import NumberedStatement
-from sqlalchemy_fairqueue.sql import quoted, signature
+from sqlalchemy_fairqueue.sql.files import signature
+from sqlalchemy_fairqueue.sql.schema import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

@@ -11,14 +11,10 @@ from sqlalchemy_fairqueue.database.policies import (
 )
 from sqlalchemy_fairqueue.errors import UnknownChannel
 from sqlalchemy_fairqueue.times import duration
-from sqlalchemy_fairqueue.values import (
-    ChannelPolicy,
-    PlanInfo,
-    QueueSettings,
-    Rate,
-    SharedLimit,
-    policy_values,
-)
+from sqlalchemy_fairqueue.values.policies import ChannelPolicy, policy_values
+from sqlalchemy_fairqueue.values.rates import Rate
+from sqlalchemy_fairqueue.values.reports import PlanInfo, SharedLimit
+from sqlalchemy_fairqueue.values.settings import QueueSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +24,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.calls import Target
 
 
-def limits(
+def read_limits(
     connection: Connection, schema: str | None, name: str | None = None, *, queue: str | None = None
 ) -> list[SharedLimit]:
     """Return the shared limits by name; only that one, or only those that a queue draws from."""
@@ -50,7 +46,7 @@ def _limit(
     return SharedLimit(rate=rate, queues=tuple(queues), leased=tuple(leased), **others)
 
 
-def pause(connection: Connection, target: Target, channel: str | None, *, new: bool) -> None:
+def pause_channel(connection: Connection, target: Target, channel: str | None, *, new: bool) -> None:
     """Stop serving a channel, or with None the whole queue. *new*: a channel that does not exist is made."""
     doing = f"pause {target.named(channel)}"
     try:
@@ -60,7 +56,7 @@ def pause(connection: Connection, target: Target, channel: str | None, *, new: b
         raise _unknown_channel(target, channel, advice) from error
 
 
-def resume(connection: Connection, target: Target, channel: str | None) -> None:
+def resume_channel(connection: Connection, target: Target, channel: str | None) -> None:
     """Go on serving a channel, or with None the whole queue."""
     doing = f"resume {target.named(channel)}"
     try:
@@ -80,7 +76,7 @@ def queue_settings(connection: Connection, schema: str | None, queue: str | None
     return {row.queue: QueueSettings.of_columns(row._asdict()) for row in rows}
 
 
-def plans(connection: Connection, target: Target, name: str | None) -> list[PlanInfo]:
+def read_plans(connection: Connection, target: Target, name: str | None) -> list[PlanInfo]:
     """Return the plans of a queue by name; with *name* only that plan."""
     doing = f"list the plans of queue {target.queue!r}"
     rows = target.read(connection, "fq_plans", doing, name=name)
@@ -102,7 +98,7 @@ class Follower:
     overridden: tuple[str, ...]
 
 
-def plan_channels(
+def read_plan_channels(
     connection: Connection, target: Target, name: str, *, after: int | None = None, limit: int
 ) -> list[Follower]:
     """Return a page of the channels that follow a plan, in the order of their ids.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy_fairqueue.codecs import decoded, headers_of
 from sqlalchemy_fairqueue.errors import PayloadError
 from sqlalchemy_fairqueue.times import instant_microseconds
-from sqlalchemy_fairqueue.values import DeadLetterGroup, DeadLetterInfo
+from sqlalchemy_fairqueue.values.reports import DeadLetterGroup, DeadLetterInfo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.calls import Target
 
 
-def dead_letters(
+def read_dead_letters(
     connection: Connection,
     target: Target,
     *,
@@ -64,7 +64,7 @@ def _dead_letter(
     return DeadLetterInfo(queue=target.queue, headers=read_headers, decoded=result, **row)
 
 
-def dead_letter_groups(connection: Connection, target: Target, *, limit: int, ids: int) -> list[DeadLetterGroup]:
+def read_dead_letter_groups(connection: Connection, target: Target, *, limit: int, ids: int) -> list[DeadLetterGroup]:
     """Group the newest *limit* dead letters by kind, reason and error, the largest first, with *ids* ids each."""
     doing = f"read the dead letters of queue {target.queue!r}"
     rows = target.read(connection, "fq_dead_letter_groups", doing, limit=limit, ids=ids)

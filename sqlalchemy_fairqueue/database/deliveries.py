@@ -14,7 +14,7 @@ from sqlalchemy_fairqueue.database.clauses import Shape, argument
 from sqlalchemy_fairqueue.database.errors import sqlstate_of
 from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.times import duration, instant, microseconds
-from sqlalchemy_fairqueue.values import Lease
+from sqlalchemy_fairqueue.values.deliveries import Lease
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -164,7 +164,7 @@ class EncodedResult(NamedTuple):
     problem: str | None = None
 
 
-def dequeue(
+def take_messages(
     connection: Connection,
     target: Target,
     *,
@@ -268,7 +268,7 @@ def _delivered(row: Sequence[Any]) -> DeliveredMessage:
     }
 
 
-def hear(connection: Connection, target: Target) -> bool:
+def hear_signals(connection: Connection, target: Target) -> bool:
     """Apply signals to the state of their channels; whether there are more. It is alone in its transaction."""
     doing = f"hear the signals of queue {target.queue!r}"
     [[has_more]] = target.call("fq_hear", doing, _HEAR).tuples(connection)
@@ -312,7 +312,7 @@ def set_aside(
     return list(map(SetAside._make, rows))
 
 
-def extend(connection: Connection, target: Target, tokens: Sequence[Token], lease: timedelta) -> datetime | None:
+def extend_lease(connection: Connection, target: Target, tokens: Sequence[Token], lease: timedelta) -> datetime | None:
     """Let the lease of deliveries live for *lease* from now; it is never shortened. The caller commits.
 
     Returns:
@@ -346,13 +346,13 @@ def heartbeat(
     ]
 
 
-def held(connection: Connection, target: Target, lease_id: int) -> list[Token]:
+def held_tokens(connection: Connection, target: Target, lease_id: int) -> list[Token]:
     """Return the tokens of the deliveries under a lease, in the order of the message ids."""
     found = call(target.schema, "fq_held", f"find what is held under lease {lease_id}", lease_id=lease_id)
     return [Token(row.message_id, row.row_id, lease_id, row.deliveries) for row in found.rows(connection)]
 
 
-def holder(connection: Connection, target: Target, message_id: int) -> str | None:
+def find_holder(connection: Connection, target: Target, message_id: int) -> str | None:
     """Return the consumer that holds a message now, if any does."""
     found = call(target.schema, "fq_holder", f"find who holds message {message_id}", message_id=message_id)
     return found.value(connection)

@@ -10,14 +10,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from sqlalchemy_fairqueue.errors import FairQueueError, SchemaMismatch
-from sqlalchemy_fairqueue.sql import (
-    IS_UNRELEASED,
-    NEEDED_VERSION,
-    UNRELEASED,
-    latest_version,
-    named_schema,
-    schema_argument,
-)
+from sqlalchemy_fairqueue.sql.files import NEEDED_VERSION, latest_version
+from sqlalchemy_fairqueue.sql.schema import IS_UNRELEASED, UNRELEASED, named_schema, schema_argument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

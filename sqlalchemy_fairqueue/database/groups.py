@@ -7,13 +7,13 @@ from uuid import UUID
 
 from sqlalchemy_fairqueue.database.calls import call
 from sqlalchemy_fairqueue.times import instant_microseconds
-from sqlalchemy_fairqueue.values import GroupStatus
+from sqlalchemy_fairqueue.values.groups import GroupStatus
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.database.calls import Target
-    from sqlalchemy_fairqueue.values import MessageState
+    from sqlalchemy_fairqueue.values.reports import MessageState
 
 
 class Folded(NamedTuple):
@@ -44,7 +44,7 @@ class Member(NamedTuple):
     state: MessageState
 
 
-def group_status(connection: Connection, target: Target, group_id: UUID) -> GroupStatus | None:
+def read_group(connection: Connection, target: Target, group_id: UUID) -> GroupStatus | None:
     """Return the counts of a group; None if there is no such group."""
     doing = f"read group {group_id}"
     page = {"open": None, "before_at": None, "before_id": None, "limit": 1}
@@ -52,7 +52,7 @@ def group_status(connection: Connection, target: Target, group_id: UUID) -> Grou
     return _status(**rows[0]) if rows else None
 
 
-def groups(
+def read_groups(
     connection: Connection,
     target: Target,
     *,
@@ -82,7 +82,7 @@ def _status(group_id: UUID | str, added: int, **row: Any) -> GroupStatus:
     return GroupStatus(id=UUID(str(group_id)), total=added, pending=pending, **row)
 
 
-def group_members(connection: Connection, target: Target, group_id: UUID, *, limit: int) -> list[Member]:
+def read_group_members(connection: Connection, target: Target, group_id: UUID, *, limit: int) -> list[Member]:
     """Return the members of a group that have not ended, by id; if there are more than *limit*, any of them."""
     parameters = {"group_id": str(group_id), "limit": limit}
     rows = target.read(connection, "fq_group_members", f"list the members of group {group_id}", **parameters)

@@ -25,16 +25,11 @@ from sqlalchemy_fairqueue.errors import (
     SchemaMismatch,
     migration_refusal,
 )
-from sqlalchemy_fairqueue.sql import (
-    SCHEMA_MISMATCH,
-    VERSION_COLUMN,
-    install_statements,
-    installed_version,
-    latest_version,
-    named_schema,
-    quoted,
-    recognised_version,
-)
+from sqlalchemy_fairqueue.sql import install_statements
+from sqlalchemy_fairqueue.sql.drift import installed_version, recognised_version
+from sqlalchemy_fairqueue.sql.files import latest_version
+from sqlalchemy_fairqueue.sql.guards import SCHEMA_MISMATCH
+from sqlalchemy_fairqueue.sql.schema import VERSION_COLUMN, named_schema, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,7 +43,7 @@ _VERSION = Shape((f"{VERSION_COLUMN} as version",))
 _READ_ONLY = text("select pg_catalog.current_setting('transaction_read_only')")
 
 
-def version(connection: Connection, schema: str | None) -> int:
+def read_version(connection: Connection, schema: str | None) -> int:
     """Return the version that a schema holds.
 
     Raises:
@@ -86,7 +81,7 @@ def check_installed(connection: Connection, schema: str | None) -> None:
         return
     driver_of(connection)
     try:
-        found = version(connection, schema)
+        found = read_version(connection, schema)
     except SchemaMismatch as error:
         missing = f"fairqueue is not installed in {named_schema(schema)}; {to_install(schema)}"
         raise SchemaMismatch(missing) from error.__cause__

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from sqlalchemy_fairqueue.database.clauses import Shape, argument
 from sqlalchemy_fairqueue.database.policies import new_policy_json
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
-from sqlalchemy_fairqueue.values import AttemptDetails, MessageDetails
+from sqlalchemy_fairqueue.values.reports import AttemptDetails, MessageDetails
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,12 +20,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.database.calls import Call, Target
-    from sqlalchemy_fairqueue.values import (
-        ChannelPolicy,
-        Enqueue,
-        EnqueueOutcome,
-        MessageState,
-    )
+    from sqlalchemy_fairqueue.values.messages import Enqueue, EnqueueOutcome
+    from sqlalchemy_fairqueue.values.policies import ChannelPolicy
+    from sqlalchemy_fairqueue.values.reports import MessageState
 
 ResultState = Literal["completed", "unkept", "cancelled", "expired", "pending", "failed", "gone", "unknown"]
 _OF_FOLLOWUPS = (
@@ -177,7 +174,7 @@ def _enqueuing(*, alone: bool, refusing: bool) -> Shape:
     return Shape((*_IN_ARRAYS, outcomes))
 
 
-def enqueue(
+def enqueue_call(
     target: Target,
     messages: Sequence[EncodedMessage],
     *,
@@ -312,7 +309,7 @@ def find_messages(
     return ids, MessagePosition(last.step, last.at, last.last_id)
 
 
-def message_details(
+def read_messages(
     connection: Connection,
     target: Target,
     ids: Sequence[int] | None = None,
@@ -345,7 +342,7 @@ def message_details(
     ]
 
 
-def message_attempts(
+def read_message_attempts(
     connection: Connection, target: Target, message_id: int, *, limit: int = 100, chars: int = 10_000
 ) -> list[AttemptDetails]:
     """Return the last attempts at a message that did not complete it, the oldest first."""
@@ -360,7 +357,7 @@ def message_attempts(
     return [AttemptDetails(**row) for row in reversed(rows)]
 
 
-def results(connection: Connection, target: Target, message_ids: Sequence[int]) -> list[FoundResult]:
+def read_results(connection: Connection, target: Target, message_ids: Sequence[int]) -> list[FoundResult]:
     """Return how messages ended, in the order of *ids*."""
     doing = f"read results of queue {target.queue!r}"
     rows = target.read(connection, "fq_results", doing, ids=list(message_ids))

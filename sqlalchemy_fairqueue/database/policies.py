@@ -6,13 +6,14 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.values import POLICY, SETTINGS, UNSET, ChannelPolicy
+from sqlalchemy_fairqueue.values.policies import POLICY, UNSET, ChannelPolicy
+from sqlalchemy_fairqueue.values.settings import SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from sqlalchemy_fairqueue.values import PolicyChanges, Unset
     from sqlalchemy_fairqueue.values.fields import Definition
+    from sqlalchemy_fairqueue.values.policies import PolicyChanges, Unset
 
 
 def channel_changes_json(changes: PolicyChanges, plan: str | Unset | None, reset: Collection[str]) -> str:

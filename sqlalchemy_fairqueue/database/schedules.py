@@ -15,7 +15,7 @@ from sqlalchemy_fairqueue.database.messages import Content
 from sqlalchemy_fairqueue.database.policies import new_policy_json
 from sqlalchemy_fairqueue.errors import InvalidArgument, UnknownSchedule
 from sqlalchemy_fairqueue.times import any_instant, duration, instant_microseconds, microseconds
-from sqlalchemy_fairqueue.values import ScheduleInfo, timing_of
+from sqlalchemy_fairqueue.values.schedules import ScheduleInfo, timing_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.database.calls import Target
     from sqlalchemy_fairqueue.database.messages import EncodedMessage
-    from sqlalchemy_fairqueue.values import CatchUp, ChannelPolicy, Recurrence
-    from sqlalchemy_fairqueue.values.schedules import ScheduleState
+    from sqlalchemy_fairqueue.values.policies import ChannelPolicy
+    from sqlalchemy_fairqueue.values.schedules import CatchUp, Recurrence, ScheduleState
 
 _OVERDUE = timedelta(minutes=5)
 
@@ -69,7 +69,7 @@ class DueSchedule(NamedTuple):
     read_at: int
 
 
-def set_schedule(target: Target, definition: ScheduleDefinition) -> Call:
+def schedule_call(target: Target, definition: ScheduleDefinition) -> Call:
     """Return the call that makes or changes a schedule, which returns "created", "changed" or "same"."""
     recurrence, encoded = definition.recurrence, definition.message
     return target.call(
@@ -91,7 +91,7 @@ def set_schedule(target: Target, definition: ScheduleDefinition) -> Call:
     )
 
 
-def pause_schedule(connection: Connection, target: Target, channel: str, name: str, *, paused: bool) -> bool:
+def set_schedule_paused(connection: Connection, target: Target, channel: str, name: str, *, paused: bool) -> bool:
     """Stop the slots of a schedule, or go on with them. Whether that changed anything.
 
     Raises:
@@ -113,7 +113,7 @@ def run_schedule(connection: Connection, target: Target, channel: str, name: str
         return call.value(connection)
 
 
-def schedules(
+def read_schedules(
     connection: Connection,
     target: Target,
     *,

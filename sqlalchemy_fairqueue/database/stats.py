@@ -11,8 +11,10 @@ from sqlalchemy_fairqueue.database.clauses import Shape
 from sqlalchemy_fairqueue.database.deliveries import LONGEST_WAIT
 from sqlalchemy_fairqueue.database.policies import fields_of_columns
 from sqlalchemy_fairqueue.times import duration, instant
-from sqlalchemy_fairqueue.values import (
-    TAKERS,
+from sqlalchemy_fairqueue.values.contention import TAKERS
+from sqlalchemy_fairqueue.values.policies import policy_values
+from sqlalchemy_fairqueue.values.rates import Rate
+from sqlalchemy_fairqueue.values.reports import (
     ChannelDemand,
     ChannelStats,
     Competition,
@@ -20,8 +22,6 @@ from sqlalchemy_fairqueue.values import (
     Contention,
     QueueCapacity,
     QueueStats,
-    Rate,
-    policy_values,
 )
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class SampleContext:
     snapshot: str
 
 
-def now(connection: Connection, schema: str | None) -> datetime:
+def read_clock(connection: Connection, schema: str | None) -> datetime:
     """Return the time by the database's clock."""
     return instant(call(schema, "fq_now", "read the clock of the queues").value(connection))
 
@@ -74,7 +74,7 @@ def sample_context(connection: Connection, schema: str | None) -> SampleContext:
     return SampleContext(instant(row.now), row.snapshot)
 
 
-def completions(
+def count_completions(
     connection: Connection, schema: str | None, *, before: str, queues: Sequence[str]
 ) -> dict[tuple[str, str], int]:
     """Completed attempts by queue and channel, recorded since the snapshot *before*, each counted once."""
@@ -83,12 +83,12 @@ def completions(
     return {(row["queue"], row["channel"]): row["attempts"] for row in rows}
 
 
-def queues(connection: Connection, schema: str | None) -> list[str]:
+def read_queues(connection: Connection, schema: str | None) -> list[str]:
     """Return the names of all queues that have channels or are configured."""
     return [queue for (queue,) in call(schema, "fq_queues", "list the queues").rows(connection)]
 
 
-def stats(connection: Connection, target: Target) -> QueueStats:
+def read_stats(connection: Connection, target: Target) -> QueueStats:
     """Return the counts of a queue."""
     return stats_by_queue(connection, target.schema, [target.queue])[target.queue]
 
@@ -104,7 +104,7 @@ def _queue_stats(queue: str, rate_interval: int | None, rate_burst: int, **count
     return QueueStats(queue=queue, rate=rate, **counts)
 
 
-def channel_stats(
+def read_channel_stats(
     connection: Connection,
     target: Target,
     channels: Sequence[str] | None,
@@ -146,7 +146,7 @@ class StopRequest:
     requested_at: datetime
 
 
-def contention(connection: Connection, target: Target, *, limit: int) -> Contention:
+def read_contention(connection: Connection, target: Target, *, limit: int) -> Contention:
     """Return the channels that wait longest and those with the most messages out, up to *limit* of each."""
     return contention_by_queue(connection, target.schema, [target.queue], limit=limit)[target.queue]
 
@@ -178,7 +178,7 @@ def _demand(row: Row) -> ChannelDemand:
     return ChannelDemand(rate=rate, **{name: row[name] for name in _DEMAND})
 
 
-def competition(
+def read_competition(
     connection: Connection,
     target: Target,
     channels: Sequence[str],
@@ -226,7 +226,7 @@ def competition(
     return capacity, found, [one for one in demands if one.channel in channels]
 
 
-def consumers(connection: Connection, target: Target, *, limit: int) -> list[ConsumerInfo]:
+def read_consumers(connection: Connection, target: Target, *, limit: int) -> list[ConsumerInfo]:
     """Return the consumers with a lease that has not expired, the most messages first."""
     return consumers_by_queue(connection, target.schema, [target.queue], limit=limit)[target.queue]
 
@@ -250,7 +250,7 @@ def _asked(consumer: ConsumerInfo) -> ConsumerInfo:
     return replace(consumer, stop_requested_at=None, stop_requested_by=None) if took or waits else consumer
 
 
-def stop_requests(
+def read_stop_requests(
     connection: Connection, schema: str | None, queues: Sequence[str], consumer: str
 ) -> list[StopRequest]:
     """Return the requests to stop for a consumer of these queues."""

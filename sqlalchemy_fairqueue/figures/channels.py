@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue import database
-from sqlalchemy_fairqueue.database import Target
+from sqlalchemy_fairqueue.database.calls import Target
+from sqlalchemy_fairqueue.database.configuration import queue_settings
 from sqlalchemy_fairqueue.database.engines import REPEATABLE_READ, isolate
+from sqlalchemy_fairqueue.database.stats import count_completions, read_channel_stats, sample_context, stats_by_queue
 from sqlalchemy_fairqueue.figures.waits import channel_waits
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
     from sqlalchemy_fairqueue.queue import Queue
-    from sqlalchemy_fairqueue.values import ChannelStats, QueueStats
+    from sqlalchemy_fairqueue.values.reports import ChannelStats, QueueStats
 
 Key = tuple[str, str]
 
@@ -73,15 +74,15 @@ def take_sample(engine: Engine, schema: str | None, queues: Sequence[Queue], pre
     """
     with engine.connect() as connected:
         connection = isolate(connected, REPEATABLE_READ)
-        context = database.sample_context(connection, schema)
-        recorded = [name for name, one in database.queue_settings(connection, schema).items() if one.history]
-        counts = database.stats_by_queue(connection, schema, [queue.name for queue in queues])
+        context = sample_context(connection, schema)
+        recorded = [name for name, one in queue_settings(connection, schema).items() if one.history]
+        counts = stats_by_queue(connection, schema, [queue.name for queue in queues])
         busy = [queue for queue in queues if _may_be_busy(counts[queue.name])]
         found = {_key(stats): stats for queue in busy for stats in _busy_channels(queue, connection)}
         since = context.at - previous.at if previous and context.at > previous.at else None
         finished: Mapping[Key, int] = {}
         if previous is not None and since is not None and recorded:
-            finished = database.completions(connection, schema, before=previous.snapshot, queues=recorded)
+            finished = count_completions(connection, schema, before=previous.snapshot, queues=recorded)
         earlier = {_key(one): messages_of(one) for one in previous.channels if messages_of(one)} if previous else {}
         for queue in queues:
             names = [name for of, name in {**earlier, **finished} if of == queue.name and (of, name) not in found]
@@ -110,7 +111,7 @@ def _named_channels(queue: Queue, connection: Connection, names: Sequence[str]) 
     """Channels of a queue that are named."""
     target = Target(queue.schema, queue.name)
     for first in range(0, len(names), PAGE):
-        yield from database.channel_stats(connection, target, names[first : first + PAGE], limit=PAGE)
+        yield from read_channel_stats(connection, target, names[first : first + PAGE], limit=PAGE)
 
 
 def _busy_channels(queue: Queue, connection: Connection) -> Iterator[ChannelStats]:

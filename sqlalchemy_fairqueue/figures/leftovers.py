@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.database.stats import read_clock
 from sqlalchemy_fairqueue.figures.waits import channel_waits
-from sqlalchemy_fairqueue.values import LeftoverReason, Leftovers, Reason
+from sqlalchemy_fairqueue.values.waits import LeftoverReason, Leftovers, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,7 +39,7 @@ def _leftovers(connection: Connection, queue: Queue, worker: str) -> Leftovers |
     if not stats.ready + stats.scheduled + stats.leased:
         return None
     busy = queue.channels(connection, busy=True, limit=_CHANNELS)
-    now = database.now(connection, queue.schema)
+    now = read_clock(connection, queue.schema)
     # The worker that has left is not the first reason, but the one where nothing else held them back.
     others = any(one.consumer != worker for one in queue.admin.consumers(connection))
     channels = channel_waits(connection, queue, busy, now, replace(stats, consumers=max(stats.consumers, 1)))

@@ -7,10 +7,19 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.database.configuration import limits_by_queue, queue_settings
+from sqlalchemy_fairqueue.database.stats import (
+    consumers_by_queue,
+    contention_by_queue,
+    count_completions,
+    read_queues,
+    sample_context,
+    stats_by_queue,
+)
 from sqlalchemy_fairqueue.figures.times import age
 from sqlalchemy_fairqueue.queue.base import schema_of
-from sqlalchemy_fairqueue.values import Contention, with_waits
+from sqlalchemy_fairqueue.values.contention import with_waits
+from sqlalchemy_fairqueue.values.reports import Contention
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +28,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.queue import Queue
-    from sqlalchemy_fairqueue.values import ChannelDemand, ConsumerInfo, FairBy, QueueStats, SharedLimit
+    from sqlalchemy_fairqueue.values.messages import FairBy
+    from sqlalchemy_fairqueue.values.reports import ChannelDemand, ConsumerInfo, QueueStats, SharedLimit
 
 SHOWN = 200
 """Channels of each sort that the figures hold, and consumers."""
@@ -131,24 +141,24 @@ def read_figures(
         longest: The most time that rates are counted over. Older figures are taken for none: the history since them
             may be long, and its average says nothing of now.
     """
-    context = database.sample_context(connection, schema)
-    names = database.queues(connection, schema) if queues is None else [queue.name for queue in queues]
+    context = sample_context(connection, schema)
+    names = read_queues(connection, schema) if queues is None else [queue.name for queue in queues]
     schema = schema_of(queues) if queues and schema is None else schema
     since = context.at - previous.at if previous else None
     if since is not None and not timedelta(0) < since <= longest:
         since = None
-    settings = database.queue_settings(connection, schema)
+    settings = queue_settings(connection, schema)
     recorded = {name for name in names if name in settings and settings[name].history}
     completed: Mapping[tuple[str, str], int] = {}
     if previous is not None and since is not None and recorded:
-        completed = database.completions(connection, schema, before=previous.snapshot, queues=sorted(recorded))
-    stats = database.stats_by_queue(connection, schema, names)
+        completed = count_completions(connection, schema, before=previous.snapshot, queues=sorted(recorded))
+    stats = stats_by_queue(connection, schema, names)
     # Most of thousands of queues are idle, and have neither of these.
     busy = [name for name, one in stats.items() if one.ready or one.scheduled or one.leased or one.signals]
-    contention = database.contention_by_queue(connection, schema, busy, limit=SHOWN)
+    contention = contention_by_queue(connection, schema, busy, limit=SHOWN)
     served = [name for name, one in stats.items() if one.consumers]
-    consumers = database.consumers_by_queue(connection, schema, served, limit=SHOWN)
-    limits = database.limits_by_queue(connection, schema, [name for name in names if name in settings])
+    consumers = consumers_by_queue(connection, schema, served, limit=SHOWN)
+    limits = limits_by_queue(connection, schema, [name for name in names if name in settings])
     found = {}
     for name in names:
         figures = QueueFigures(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue import database
-from sqlalchemy_fairqueue.database import Target
+from sqlalchemy_fairqueue.database.calls import Target
+from sqlalchemy_fairqueue.database.configuration import read_limits
+from sqlalchemy_fairqueue.database.stats import COMPETING, COUNTED, read_competition, sample_context
 from sqlalchemy_fairqueue.figures.queues import with_reasons
-from sqlalchemy_fairqueue.values import with_waits
+from sqlalchemy_fairqueue.values.contention import with_waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.figures.queues import QueueFigures
     from sqlalchemy_fairqueue.queue import Queue
-    from sqlalchemy_fairqueue.values import ChannelDemand, ChannelStats, QueueStats
+    from sqlalchemy_fairqueue.values.reports import ChannelDemand, ChannelStats, QueueStats
 
 _RIVALS = 20
 """Channels among which those are found that have most of what a channel waits for."""
@@ -46,10 +47,10 @@ def channel_waits(
     waiting = [one for one in channels if one.ready or one.scheduled]
     if not waiting:
         return channels
-    limits = database.limits(connection, queue.schema, queue=queue.name)
+    limits = read_limits(connection, queue.schema, queue=queue.name)
     if stats is None and len(waiting) == 1 and waiting[0].oldest_ready_at is not None:
         target = Target(queue.schema, queue.name)
-        capacity, competition, own = database.competition(connection, target, [waiting[0].channel])
+        capacity, competition, own = read_competition(connection, target, [waiting[0].channel])
         # Whether it is ready is known, and the reading has only a part of what is.
         own = [replace(one, oldest_ready_at=waiting[0].oldest_ready_at) for one in own]
         waits = {one.channel: one.wait for one in with_waits(capacity, competition, limits, own, now)}
@@ -76,13 +77,13 @@ def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, cha
         The figures with the limits of the queue, the channels that are named and those that have its messages.
     """
     target = Target(queue.schema, queue.name)
-    capacity, competition, own = database.competition(connection, target, list(channels), rivals=_RIVALS)
+    capacity, competition, own = read_competition(connection, target, list(channels), rivals=_RIVALS)
     if not own:
         return figures
-    now = database.sample_context(connection, queue.schema).at
-    limits = database.limits(connection, queue.schema, queue=queue.name)
+    now = sample_context(connection, queue.schema).at
+    limits = read_limits(connection, queue.schema, queue=queue.name)
     before = {one.channel: one for one in figures.contention.channels}
-    is_all = competition.leased < database.COUNTED
+    is_all = competition.leased < COUNTED
     known = {one.channel: _with_known(one, before.get(one.channel), is_all=is_all) for one in own}
     for rival in competition.channels:
         known.setdefault(rival.channel, _rival(rival, before.get(rival.channel), is_all=is_all))
@@ -93,7 +94,7 @@ def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, cha
         channels=tuple(sorted(known.values(), key=lambda one: (one.oldest_ready_at or now, one.channel))),
         leased=competition.leased if is_all else max(competition.leased, figures.contention.leased),
         rival_weight=max(competition.rival_weight, figures.contention.rival_weight)
-        if figures.contention.rivals >= database.COMPETING
+        if figures.contention.rivals >= COMPETING
         else competition.rival_weight,
         served_cost=competition.served_cost,
     )

@@ -48,7 +48,7 @@ from sqlalchemy_fairqueue.models.functions import (
     StopRequestMixin,
 )
 from sqlalchemy_fairqueue.models.types import Duration, Instant, RoleName, Xid8, interval, timestamp
-from sqlalchemy_fairqueue.sql import RoleGrant
+from sqlalchemy_fairqueue.sql.grants import RoleGrant
 
 if TYPE_CHECKING:
     Channel = ChannelMixin

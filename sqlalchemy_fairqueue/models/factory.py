@@ -16,12 +16,14 @@ from weakref import WeakValueDictionary
 from sqlalchemy.orm import DeclarativeBase, registry
 
 from sqlalchemy_fairqueue.models import applications, functions
-from sqlalchemy_fairqueue.sql import RoleGrant, named_schema
+from sqlalchemy_fairqueue.sql.schema import named_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sqlalchemy import MetaData
+
+    from sqlalchemy_fairqueue.sql.grants import RoleGrant
 
 
 class HasMetaData(Protocol):

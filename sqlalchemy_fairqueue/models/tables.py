@@ -26,7 +26,8 @@ from sqlalchemy.orm import declared_attr, mapped_column
 from sqlalchemy.sql.elements import conv
 
 from sqlalchemy_fairqueue.models.types import Duration, Instant, RoleName, Xid, Xid8, Xid8Array
-from sqlalchemy_fairqueue.sql import NEEDED_VERSION, expected_catalog
+from sqlalchemy_fairqueue.sql.catalog import expected_catalog
+from sqlalchemy_fairqueue.sql.files import NEEDED_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

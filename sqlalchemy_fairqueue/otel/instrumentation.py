@@ -17,7 +17,7 @@ from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.otel.propagation import extracted, injected, links
 from sqlalchemy_fairqueue.queue.instrumentation import installed
 from sqlalchemy_fairqueue.texts import logged
-from sqlalchemy_fairqueue.values import Bury, Outcome, Release, Retry
+from sqlalchemy_fairqueue.values.outcomes import Bury, Outcome, Release, Retry
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, SpanContext, TracerProvider
 
     from sqlalchemy_fairqueue.queue.instrumentation import Handled
-    from sqlalchemy_fairqueue.values import Delivery, Enqueue
+    from sqlalchemy_fairqueue.values.deliveries import Delivery
+    from sqlalchemy_fairqueue.values.messages import Enqueue
 
 Relation = Literal["link", "child"]
 Sending = Literal["span", "context"]

@@ -5,19 +5,26 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.database.messages import read_message_attempts
 from sqlalchemy_fairqueue.database.policies import new_policy_json
+from sqlalchemy_fairqueue.database.stats import read_consumers, read_contention
 from sqlalchemy_fairqueue.queue.base import Facet, QueueBase
 from sqlalchemy_fairqueue.queue.dead_letters import redriving
 from sqlalchemy_fairqueue.queue.lookups import ERROR
 from sqlalchemy_fairqueue.queue.verbs import verb
-from sqlalchemy_fairqueue.values import check_count, check_message_id, check_name, check_names
+from sqlalchemy_fairqueue.values.checks import check_count, check_message_id, check_name, check_names
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.queue.verbs import Where
-    from sqlalchemy_fairqueue.values import AttemptDetails, ConsumerInfo, Contention, MoveOutcome, RetryNowOutcome
+    from sqlalchemy_fairqueue.values.reports import (
+        AttemptDetails,
+        ConsumerInfo,
+        Contention,
+        MoveOutcome,
+        RetryNowOutcome,
+    )
 
 
 class Admin(Facet[QueueBase]):
@@ -143,7 +150,7 @@ class Admin(Facet[QueueBase]):
         check_count("limit", limit, 1, 10_000)
 
         def work(connection: Connection) -> tuple[AttemptDetails, ...]:
-            return tuple(database.message_attempts(connection, self._target, checked, limit=limit, chars=ERROR))
+            return tuple(read_message_attempts(connection, self._target, checked, limit=limit, chars=ERROR))
 
         return self._ask(where, work)
 
@@ -197,7 +204,7 @@ class Admin(Facet[QueueBase]):
             []
         """
         check_count("limit", limit, 1, 100_000)
-        return self._ask(where, partial(database.consumers, target=self._target, limit=limit))
+        return self._ask(where, partial(read_consumers, target=self._target, limit=limit))
 
     @verb
     def contention(self, where: Where, *, limit: int = 100) -> Contention:
@@ -217,4 +224,4 @@ class Admin(Facet[QueueBase]):
             >>> contention = queue.admin.contention(engine)
         """
         check_count("limit", limit, 1, 100_000)
-        return self._ask(where, partial(database.contention, target=self._target, limit=limit))
+        return self._ask(where, partial(read_contention, target=self._target, limit=limit))

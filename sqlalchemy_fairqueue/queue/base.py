@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from sqlalchemy import Connection, Engine
 
 from sqlalchemy_fairqueue.codecs import Codec, JsonCodec
-from sqlalchemy_fairqueue.database import Target, check_installed
+from sqlalchemy_fairqueue.database.calls import Target
 from sqlalchemy_fairqueue.database.engines import on, own_transaction, refused, run
+from sqlalchemy_fairqueue.database.installation import check_installed
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.unit_of_work import connection_of, joined, lock_order_of, record, send, session_of
-from sqlalchemy_fairqueue.values import SCHEMA_BYTES, ChannelPolicy, check_count, check_name
+from sqlalchemy_fairqueue.unit_of_work.sending import lock_order_of, send
+from sqlalchemy_fairqueue.unit_of_work.sessions import connection_of, joined, record, session_of
+from sqlalchemy_fairqueue.values.checks import SCHEMA_BYTES, check_count, check_name
+from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from sqlalchemy_fairqueue.queue.verbs import RecordedWhere, Where
-    from sqlalchemy_fairqueue.unit_of_work import Operation
+    from sqlalchemy_fairqueue.unit_of_work.operations import Operation
 
 R = TypeVar("R")
 Q = TypeVar("Q", bound="QueueBase")

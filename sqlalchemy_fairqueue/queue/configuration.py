@@ -7,27 +7,24 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from sqlalchemy import Engine
 
-from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
+from sqlalchemy_fairqueue.database.configuration import read_limits, read_plans
 from sqlalchemy_fairqueue.database.engines import on
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import Facet, QueueBase
 from sqlalchemy_fairqueue.queue.verbs import recorded, verb
 from sqlalchemy_fairqueue.unit_of_work import changes as change
-from sqlalchemy_fairqueue.values import (
-    LIMITS,
+from sqlalchemy_fairqueue.values.checks import check_name, check_names
+from sqlalchemy_fairqueue.values.policies import (
     POLICY,
-    SETTINGS,
     UNSET,
     ChannelPolicy,
     Unset,
     check_field_names,
-    check_name,
-    check_names,
     policy_changes,
     reset_fields,
-    setting_changes,
 )
+from sqlalchemy_fairqueue.values.settings import LIMITS, SETTINGS, setting_changes
 
 if TYPE_CHECKING:
     import builtins
@@ -35,9 +32,12 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from sqlalchemy_fairqueue.queue.verbs import RecordedWhere, Where
-    from sqlalchemy_fairqueue.unit_of_work import Operation
     from sqlalchemy_fairqueue.unit_of_work.changes import Change
-    from sqlalchemy_fairqueue.values import PlanInfo, PolicyChanges, QueueChanges, QueueLimits, Rate, SharedLimit
+    from sqlalchemy_fairqueue.unit_of_work.operations import Operation
+    from sqlalchemy_fairqueue.values.policies import PolicyChanges
+    from sqlalchemy_fairqueue.values.rates import Rate
+    from sqlalchemy_fairqueue.values.reports import PlanInfo, SharedLimit
+    from sqlalchemy_fairqueue.values.settings import QueueChanges, QueueLimits
 
 _CHUNK = 5000
 """Channels that get a changed plan in one transaction: they are not served meanwhile."""
@@ -331,7 +331,7 @@ class Plans(Facet[QueueBase]):
             ['gold']
         """
         check_names(plan=name)
-        return self._ask(where, partial(database.plans, target=self._target, name=name))
+        return self._ask(where, partial(read_plans, target=self._target, name=name))
 
 
 class Limits(Facet[QueueBase]):
@@ -418,4 +418,4 @@ class Limits(Facet[QueueBase]):
             [('mail', 3)]
         """
         check_names(limit=name)
-        return self._ask(where, partial(database.limits, schema=self._target.schema, name=name))
+        return self._ask(where, partial(read_limits, schema=self._target.schema, name=name))

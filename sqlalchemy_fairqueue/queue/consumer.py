@@ -17,11 +17,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.codecs import decoded, headers_of
-from sqlalchemy_fairqueue.database.deliveries import Token, is_about_data, take_more
+from sqlalchemy_fairqueue.database.deliveries import (
+    Token,
+    hear_signals,
+    is_about_data,
+    set_aside,
+    take_messages,
+    take_more,
+)
+from sqlalchemy_fairqueue.database.installation import check_installed
 from sqlalchemy_fairqueue.texts import clean, logged, shortened
-from sqlalchemy_fairqueue.values import Deliveries, Once, delivery_of
+from sqlalchemy_fairqueue.values.deliveries import Deliveries, Once, delivery_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -29,9 +36,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.codecs import Codec
-    from sqlalchemy_fairqueue.database import Dequeued, SetAside, Target
-    from sqlalchemy_fairqueue.database.deliveries import DeliveredMessage
-    from sqlalchemy_fairqueue.values import Delivery, Lease
+    from sqlalchemy_fairqueue.database.calls import Target
+    from sqlalchemy_fairqueue.database.deliveries import DeliveredMessage, Dequeued, SetAside
+    from sqlalchemy_fairqueue.values.deliveries import Delivery, Lease
 
 log = logging.getLogger("sqlalchemy_fairqueue.queue")
 
@@ -105,7 +112,7 @@ class Consumer:
         Not during a dequeue.
         """
         for _ in range(_CHUNKS):
-            has_more = database.hear(connection, self._target)
+            has_more = hear_signals(connection, self._target)
             connection.commit()
             if not has_more:
                 return
@@ -114,7 +121,7 @@ class Consumer:
         """Dequeue once, and commit before it returns."""
         if self._process != os.getpid():
             self._forget()
-        database.check_installed(connection, self._target.schema)
+        check_installed(connection, self._target.schema)
         try:
             known: set[SetAside] = set()
             while True:
@@ -165,15 +172,13 @@ class Consumer:
         if unreadable:
             problem = unreadable[0][1]
             ids = [message_id for message_id, _ in unreadable]
-            found = database.set_aside(
-                connection, self._target, limit=limit, lease_id=lease_id, message_ids=ids, reason=problem
-            )
+            found = set_aside(connection, self._target, limit=limit, lease_id=lease_id, message_ids=ids, reason=problem)
             connection.commit()
             self._log(found, problem)
 
     def _set_aside(self, connection: Connection, limit: int, error: DBAPIError) -> list[SetAside]:
         connection.rollback()
-        found = database.set_aside(connection, self._target, limit=limit)
+        found = set_aside(connection, self._target, limit=limit)
         connection.commit()
         self._log(found, logged(error))
         return found
@@ -194,7 +199,7 @@ class Consumer:
         sent_at = monotonic()
         # A longer lease would keep what is taken under it from others for longer.
         lease_id = next((known for made_for, known in self._leases if made_for == lease), None)
-        dequeued = database.dequeue(
+        dequeued = take_messages(
             connection,
             self._target,
             limit=limit,

@@ -11,23 +11,20 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from sqlalchemy_fairqueue.database.asynchronous import AsyncSession, async_scoped_session
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.groups import MemberGroup
-from sqlalchemy_fairqueue.unit_of_work import session_of
-from sqlalchemy_fairqueue.values import (
-    MOST_COST,
-    Bury,
-    Release,
-    Retry,
-    check_count,
-    counts_of_headers,
-    group_of_headers,
-)
+from sqlalchemy_fairqueue.unit_of_work.sessions import session_of
+from sqlalchemy_fairqueue.values.checks import check_count
+from sqlalchemy_fairqueue.values.groups import counts_of_headers, group_of_headers
+from sqlalchemy_fairqueue.values.messages import MOST_COST
+from sqlalchemy_fairqueue.values.outcomes import Bury, Release, Retry
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from datetime import timedelta
 
     from sqlalchemy_fairqueue.queue.groups import GroupMethods
-    from sqlalchemy_fairqueue.values import Delivery, GroupCounts, Outcome
+    from sqlalchemy_fairqueue.values.deliveries import Delivery
+    from sqlalchemy_fairqueue.values.groups import GroupCounts
+    from sqlalchemy_fairqueue.values.outcomes import Outcome
 
 
 T = TypeVar("T")

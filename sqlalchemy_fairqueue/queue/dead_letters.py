@@ -6,18 +6,19 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.database.dead_letters import read_dead_letters
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import Facet, QueueBase
 from sqlalchemy_fairqueue.queue.verbs import verb
 from sqlalchemy_fairqueue.times import instant_microseconds
-from sqlalchemy_fairqueue.values import DeadLetterInfo, check_count, check_instant, check_names, check_page
+from sqlalchemy_fairqueue.values.checks import check_count, check_instant, check_names, check_page
+from sqlalchemy_fairqueue.values.reports import DeadLetterInfo
 
 if TYPE_CHECKING:
     import builtins
     from datetime import datetime
 
-    from sqlalchemy_fairqueue.database import Call, Target
+    from sqlalchemy_fairqueue.database.calls import Call, Target
     from sqlalchemy_fairqueue.queue.verbs import Where
 
     Ids = int | Iterable[int] | None
@@ -81,7 +82,7 @@ class DeadLetters(Facet[QueueBase]):
                 check_instant(what, time)
         check_count("limit", limit, 1, 100_000)
         check_page("after", after, DeadLetterInfo)
-        asked = partial(database.dead_letters, target=self._target, codec=self._queue.codec, error=error, **which)
+        asked = partial(read_dead_letters, target=self._target, codec=self._queue.codec, error=error, **which)
         return self._ask(where, partial(asked, limit=limit, after=after, since=since, until=until))
 
     @verb

@@ -9,21 +9,25 @@ from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Engine
 
-from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
+from sqlalchemy_fairqueue.database.deliveries import extend_lease, find_holder
 from sqlalchemy_fairqueue.database.engines import on, refused, run
+from sqlalchemy_fairqueue.database.installation import check_installed
 from sqlalchemy_fairqueue.errors import InvalidArgument, LeaseLost
 from sqlalchemy_fairqueue.queue.base import QueueBase
 from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.queue.results import given_result
 from sqlalchemy_fairqueue.queue.verbs import on_engine, recorded
-from sqlalchemy_fairqueue.unit_of_work import Settle, Verb, session_of, settle, token_of
-from sqlalchemy_fairqueue.values import MOST_COST, Deliveries, Delivery, check_count, check_duration, check_text
+from sqlalchemy_fairqueue.unit_of_work.sessions import session_of
+from sqlalchemy_fairqueue.unit_of_work.settlements import Settle, Verb, settle, token_of
+from sqlalchemy_fairqueue.values.checks import check_count, check_duration, check_text
+from sqlalchemy_fairqueue.values.deliveries import Deliveries, Delivery
+from sqlalchemy_fairqueue.values.messages import MOST_COST
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from sqlalchemy_fairqueue.database import EncodedResult
+    from sqlalchemy_fairqueue.database.deliveries import EncodedResult
     from sqlalchemy_fairqueue.queue.verbs import RecordedWhere
 
     Held = Delivery | Iterable[Delivery]
@@ -241,15 +245,15 @@ class DeliveryMethods(QueueBase):
         return on(engine, extend)
 
     def _extend(self, connection: Connection, deliveries: list[Delivery], lease: timedelta) -> datetime:
-        database.check_installed(connection, self.schema)
+        check_installed(connection, self.schema)
         expirations: list[datetime] = []
         for lease_id in sorted({delivery.lease.id for delivery in deliveries}):
             same = [delivery for delivery in deliveries if delivery.lease.id == lease_id]
-            expires_at = database.extend(connection, self._target, [token_of(delivery) for delivery in same], lease)
+            expires_at = extend_lease(connection, self._target, [token_of(delivery) for delivery in same], lease)
             connection.commit()
             if expires_at is None:
                 message_ids = tuple(sorted(delivery.message_id for delivery in same))
-                holder = database.holder(connection, self._target, message_ids[0])
+                holder = find_holder(connection, self._target, message_ids[0])
                 raise LeaseLost(message_ids, lease_id, same[0].lease.expires_at, holder)
             expirations.append(expires_at)
         return min(expirations)
@@ -268,7 +272,7 @@ class DeliveryMethods(QueueBase):
         settled: list[Settle] = []
         try:
             if operations:
-                database.check_installed(connection, self.schema)
+                check_installed(connection, self.schema)
                 settle(connection, self._target, verb, operations)
             settled = operations
         except LeaseLost as error:

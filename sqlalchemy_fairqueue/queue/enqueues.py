@@ -14,24 +14,20 @@ from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.queue.base import OPEN_GROUPS, QueueBase
 from sqlalchemy_fairqueue.queue.instrumentation import installed
 from sqlalchemy_fairqueue.queue.verbs import recorded
-from sqlalchemy_fairqueue.unit_of_work import (
-    EnqueueMessage,
-    Membership,
-    record,
-    send,
-    send_alone,
-    send_together,
-    session_of,
-)
-from sqlalchemy_fairqueue.values import GROUP_HEADER, HEADERS_BYTES, Enqueue, Receipt
+from sqlalchemy_fairqueue.unit_of_work.enqueues import EnqueueMessage, Membership
+from sqlalchemy_fairqueue.unit_of_work.sending import send, send_alone, send_together
+from sqlalchemy_fairqueue.unit_of_work.sessions import record, session_of
+from sqlalchemy_fairqueue.values.checks import HEADERS_BYTES
+from sqlalchemy_fairqueue.values.groups import GROUP_HEADER
+from sqlalchemy_fairqueue.values.messages import Enqueue, Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime, timedelta
 
     from sqlalchemy_fairqueue.queue.verbs import RecordedWhere
-    from sqlalchemy_fairqueue.unit_of_work import ReceiptUpdate
-    from sqlalchemy_fairqueue.values import OnDuplicate, UniqueFrom
+    from sqlalchemy_fairqueue.unit_of_work.operations import ReceiptUpdate
+    from sqlalchemy_fairqueue.values.messages import OnDuplicate, UniqueFrom
 
 
 class _HeadersCodec(JsonCodec):

@@ -8,23 +8,23 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar
 from uuid import UUID, uuid4
 
-from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.database.groups import read_group, read_groups
 from sqlalchemy_fairqueue.errors import InvalidArgument, OutsideGroupWarning, UnknownGroup
 from sqlalchemy_fairqueue.queue.base import OPEN_GROUPS, Facet, QueueBase
 from sqlalchemy_fairqueue.queue.enqueues import EnqueueMethods
 from sqlalchemy_fairqueue.queue.signatures import frames_of_this_package
 from sqlalchemy_fairqueue.queue.verbs import verb
-from sqlalchemy_fairqueue.unit_of_work import MakeGroup, Membership, discard, record, session_of
-from sqlalchemy_fairqueue.values import (
+from sqlalchemy_fairqueue.unit_of_work.enqueues import MakeGroup, Membership
+from sqlalchemy_fairqueue.unit_of_work.sessions import discard, record, session_of
+from sqlalchemy_fairqueue.values.checks import check_count, check_page
+from sqlalchemy_fairqueue.values.groups import (
     AFTER_GROUP_HEADER,
     GROUP_HEADER,
-    Enqueue,
     GroupCancellation,
     GroupStatus,
-    check_count,
-    check_page,
     checked_group_id,
 )
+from sqlalchemy_fairqueue.values.messages import Enqueue
 
 if TYPE_CHECKING:
     import builtins
@@ -34,10 +34,11 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
     from sqlalchemy.orm import Session
 
-    from sqlalchemy_fairqueue.database import Target
+    from sqlalchemy_fairqueue.database.calls import Target
     from sqlalchemy_fairqueue.queue.verbs import AnySession, Where
-    from sqlalchemy_fairqueue.unit_of_work import EnqueueMessage
-    from sqlalchemy_fairqueue.values import Delivery, Receipt
+    from sqlalchemy_fairqueue.unit_of_work.enqueues import EnqueueMessage
+    from sqlalchemy_fairqueue.values.deliveries import Delivery
+    from sqlalchemy_fairqueue.values.messages import Receipt
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -368,7 +369,7 @@ class Groups(Facet[QueueBase]):
             >>> queue.groups.status(engine, group.id).pending
             1
         """
-        return self._ask(where, self._of_group(group_id, database.group_status))
+        return self._ask(where, self._of_group(group_id, read_group))
 
     @verb
     def list(
@@ -396,7 +397,7 @@ class Groups(Facet[QueueBase]):
         """
         check_count("limit", limit, 1, 100_000)
         check_page("before", before, GroupStatus)
-        asked = partial(database.groups, target=self._target, is_open=is_open)
+        asked = partial(read_groups, target=self._target, is_open=is_open)
         return self._ask(where, partial(asked, before=before, limit=limit))
 
     @verb

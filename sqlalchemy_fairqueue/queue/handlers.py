@@ -24,7 +24,9 @@ from sqlalchemy_fairqueue.queue.signatures import (
     is_asynchronous,
     parameters_of,
 )
-from sqlalchemy_fairqueue.values import Batch, RetryPolicy, check_duration, check_name
+from sqlalchemy_fairqueue.values.checks import check_duration, check_name
+from sqlalchemy_fairqueue.values.deliveries import Batch
+from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

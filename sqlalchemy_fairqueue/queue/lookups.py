@@ -6,29 +6,23 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, get_args
 
-from sqlalchemy_fairqueue import database
-from sqlalchemy_fairqueue.database import MessagePosition
+from sqlalchemy_fairqueue.database.configuration import read_limits
+from sqlalchemy_fairqueue.database.messages import MessagePosition, find_messages, read_message_attempts, read_messages
+from sqlalchemy_fairqueue.database.stats import read_channel_stats, read_competition, read_stats, sample_context
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import QueueBase
 from sqlalchemy_fairqueue.queue.verbs import verb
-from sqlalchemy_fairqueue.values import (
-    MessagePage,
-    MessageState,
-    Reason,
-    Wait,
-    check_choice,
-    check_count,
-    check_message_id,
-    check_names,
-    with_waits,
-)
+from sqlalchemy_fairqueue.values.checks import check_choice, check_count, check_message_id, check_names
+from sqlalchemy_fairqueue.values.contention import with_waits
+from sqlalchemy_fairqueue.values.reports import MessagePage, MessageState
+from sqlalchemy_fairqueue.values.waits import Reason, Wait
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database import Target
+    from sqlalchemy_fairqueue.database.calls import Target
     from sqlalchemy_fairqueue.queue.verbs import Where
-    from sqlalchemy_fairqueue.values import ChannelStats, MessageDetails, QueueStats
+    from sqlalchemy_fairqueue.values.reports import ChannelStats, MessageDetails, QueueStats
 
 _WHOLE = 256 * 2**20
 _BEGINNING = 65_536
@@ -58,7 +52,7 @@ class LookupMethods(QueueBase):
             >>> queue.stats(engine).ready
             1
         """
-        return self._ask(where, partial(database.stats, target=self._target))
+        return self._ask(where, partial(read_stats, target=self._target))
 
     @verb
     def channels(
@@ -94,7 +88,7 @@ class LookupMethods(QueueBase):
         if not isinstance(busy, bool):
             raise InvalidArgument(f"busy is {busy!r:.80}; give True (only channels with messages) or False")
         named = None if channel is None else [channel]
-        asked = partial(database.channel_stats, target=self._target, channels=named)
+        asked = partial(read_channel_stats, target=self._target, channels=named)
         return self._ask(where, partial(asked, limit=limit, after=after, busy=busy))
 
     @verb
@@ -141,17 +135,15 @@ class LookupMethods(QueueBase):
         def work(connection: Connection) -> MessageDetails | None:
             ids = [message_id] if message_id is not None else []
             if channel is not None:
-                ids, _ = database.find_messages(
-                    connection, self._target, after=None, limit=1, scan=1, channel=channel, key=key
-                )
+                ids, _ = find_messages(connection, self._target, after=None, limit=1, scan=1, channel=channel, key=key)
             if not ids:
                 return None
-            found = database.message_details(connection, self._target, ids, content_bytes=_WHOLE)
+            found = read_messages(connection, self._target, ids, content_bytes=_WHOLE)
             if not found:
                 return None
             message = found[0]
             if message.deliveries:
-                attempts = database.message_attempts(
+                attempts = read_message_attempts(
                     connection, self._target, message.message_id, limit=_ATTEMPTS, chars=ERROR
                 )
                 message = replace(message, history=tuple(attempts))
@@ -221,7 +213,7 @@ class LookupMethods(QueueBase):
         check_count("limit", limit, 1, 10_000)
         check_count("scan", scan, 1, 1_000_000)
         find = partial(
-            database.find_messages,
+            find_messages,
             target=self._target,
             after=None if after is None else _position(after, channel),
             limit=limit,
@@ -236,7 +228,7 @@ class LookupMethods(QueueBase):
             ids, end = find(connection)
             found = {}
             if ids:
-                details = database.message_details(connection, self._target, ids, content_bytes=_BEGINNING)
+                details = read_messages(connection, self._target, ids, content_bytes=_BEGINNING)
                 found = {one.message_id: one for one in details}
             # A message that was settled in between is left out.
             messages = tuple(found[message_id] for message_id in ids if message_id in found)
@@ -247,13 +239,13 @@ class LookupMethods(QueueBase):
 
 def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wait | None:
     """Return why a message waits that no consumer holds."""
-    now = database.sample_context(connection, target.schema).at
+    now = sample_context(connection, target.schema).at
     if message.due_at > now:
         return Wait(Reason.SCHEDULED, message.due_at)
-    capacity, competition, own = database.competition(connection, target, [message.channel])
+    capacity, competition, own = read_competition(connection, target, [message.channel])
     # The message is ready, which the reading shows only of a part of them.
     own = [replace(one, oldest_ready_at=message.due_at) for one in own]
-    limits = database.limits(connection, target.schema, queue=target.queue)
+    limits = read_limits(connection, target.schema, queue=target.queue)
     return next((one.wait for one in with_waits(capacity, competition, limits, own, now)), None)
 
 

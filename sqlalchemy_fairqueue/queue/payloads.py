@@ -23,7 +23,8 @@ from sqlalchemy_fairqueue.codecs import path_step
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.queue.signatures import annotations_of
 from sqlalchemy_fairqueue.texts import said
-from sqlalchemy_fairqueue.values import EnqueueOptions, Outcome
+from sqlalchemy_fairqueue.values.messages import EnqueueOptions
+from sqlalchemy_fairqueue.values.outcomes import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -16,12 +16,12 @@ from uuid import uuid4
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.codecs import decoded
-from sqlalchemy_fairqueue.database import EncodedResult, FoundResult
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
+from sqlalchemy_fairqueue.database.deliveries import EncodedResult
 from sqlalchemy_fairqueue.database.engines import on
 from sqlalchemy_fairqueue.database.errors import sqlstate_of
+from sqlalchemy_fairqueue.database.messages import FoundResult, read_results
 from sqlalchemy_fairqueue.errors import (
     HandlerWaitWarning,
     InvalidArgument,
@@ -38,7 +38,7 @@ from sqlalchemy_fairqueue.queue.signatures import frames_of_this_package
 from sqlalchemy_fairqueue.queue.verbs import verb
 from sqlalchemy_fairqueue.texts import clean, said
 from sqlalchemy_fairqueue.times import microseconds
-from sqlalchemy_fairqueue.values import RESULT_BYTES, check_duration, check_message_id, check_names
+from sqlalchemy_fairqueue.values.checks import RESULT_BYTES, check_duration, check_message_id, check_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.codecs import Codec
-    from sqlalchemy_fairqueue.database import Target
+    from sqlalchemy_fairqueue.database.calls import Target
     from sqlalchemy_fairqueue.queue.payloads import PayloadSchema
     from sqlalchemy_fairqueue.queue.verbs import Where
 
@@ -119,7 +119,7 @@ class ResultQuestion:
 
     def answer(self, connection: Connection, target: Target) -> FoundResult:
         """Return how the message ended; "unknown" if it is not in this channel."""
-        [found] = database.results(connection, target, [self.message_id])
+        [found] = read_results(connection, target, [self.message_id])
         return found if self.channel in {None, found.channel} else FoundResult(state="unknown")
 
 

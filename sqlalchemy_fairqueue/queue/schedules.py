@@ -7,30 +7,24 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy_fairqueue import database
-from sqlalchemy_fairqueue.database import ScheduleDefinition
+from sqlalchemy_fairqueue.database.schedules import ScheduleDefinition, read_schedules, run_schedule
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import Facet
 from sqlalchemy_fairqueue.queue.enqueues import EnqueueMethods
 from sqlalchemy_fairqueue.queue.handlers import HandlerMethods
 from sqlalchemy_fairqueue.queue.verbs import recorded, verb
 from sqlalchemy_fairqueue.unit_of_work import changes as change
-from sqlalchemy_fairqueue.values import (
-    Enqueue,
-    Recurrence,
-    ScheduleInfo,
-    check_count,
-    check_name,
-    check_names,
-    check_page,
-)
+from sqlalchemy_fairqueue.values.checks import check_count, check_name, check_names, check_page
+from sqlalchemy_fairqueue.values.messages import Enqueue
+from sqlalchemy_fairqueue.values.schedules import Recurrence, ScheduleInfo
 
 if TYPE_CHECKING:
     import builtins
     from collections.abc import Callable, Mapping
 
     from sqlalchemy_fairqueue.queue.verbs import RecordedWhere, Where
-    from sqlalchemy_fairqueue.values import CatchUp, RetryPolicy
+    from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
+    from sqlalchemy_fairqueue.values.schedules import CatchUp
 
 F = TypeVar("F", bound="Callable[..., Any]")
 _NONE = timedelta()
@@ -270,7 +264,7 @@ class Schedules(Facet[ScheduleMethods]):
             'report'
         """
         _checked(channel, name)
-        return self._ask(where, partial(database.run_schedule, target=self._target, channel=channel, name=name))
+        return self._ask(where, partial(run_schedule, target=self._target, channel=channel, name=name))
 
     @verb
     def list(
@@ -302,7 +296,7 @@ class Schedules(Facet[ScheduleMethods]):
         check_names(channel=channel, schedule=name)
         check_count("limit", limit, 1, 100_000)
         check_page("after", after, ScheduleInfo)
-        asked = partial(database.schedules, target=self._target, channel=channel, name=name)
+        asked = partial(read_schedules, target=self._target, channel=channel, name=name)
         return self._ask(where, partial(asked, limit=limit, after=after))
 
 

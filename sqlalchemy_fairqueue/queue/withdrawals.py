@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.queue.base import QueueBase
 from sqlalchemy_fairqueue.queue.verbs import recorded
-from sqlalchemy_fairqueue.unit_of_work import Cancel
 from sqlalchemy_fairqueue.unit_of_work import changes as change
-from sqlalchemy_fairqueue.values import CancelReceipt, PurgeReceipt, check_message_id, check_name
+from sqlalchemy_fairqueue.unit_of_work.settlements import Cancel
+from sqlalchemy_fairqueue.values.checks import check_message_id, check_name
+from sqlalchemy_fairqueue.values.messages import CancelReceipt, PurgeReceipt
 
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue.verbs import RecordedWhere

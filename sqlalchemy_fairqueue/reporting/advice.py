@@ -12,7 +12,7 @@ import numpy as np
 from sqlalchemy_fairqueue.reporting.replaying import replay_queues
 from sqlalchemy_fairqueue.reporting.replays import Advice
 from sqlalchemy_fairqueue.simulation.scenarios import as_recorded
-from sqlalchemy_fairqueue.values import ChannelPolicy
+from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

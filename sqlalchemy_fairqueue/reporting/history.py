@@ -24,9 +24,10 @@ from sqlalchemy_fairqueue.reporting.copying import NULL, PARSE, copied_text, une
 from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, HistoryTooLong, HistoryUnreadable, empty_history
 from sqlalchemy_fairqueue.reporting.labels import check_label_column
 from sqlalchemy_fairqueue.simulation.scenarios import QueueSettings
-from sqlalchemy_fairqueue.sql import quoted
+from sqlalchemy_fairqueue.sql.schema import quoted
 from sqlalchemy_fairqueue.times import duration, instant_microseconds
-from sqlalchemy_fairqueue.values import ChannelPolicy, Rate
+from sqlalchemy_fairqueue.values.policies import ChannelPolicy
+from sqlalchemy_fairqueue.values.rates import Rate
 
 if TYPE_CHECKING:
     import os

@@ -18,7 +18,7 @@ from sqlalchemy_fairqueue.simulation.replay import replayed_trace
 from sqlalchemy_fairqueue.simulation.scenarios import REPLAYED, QueueSettings, as_recorded
 from sqlalchemy_fairqueue.simulation.trace import trace_of
 from sqlalchemy_fairqueue.times import duration
-from sqlalchemy_fairqueue.values import ChannelPolicy
+from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sqlalchemy_fairqueue.simulation.trace import Numbers, Trace
-    from sqlalchemy_fairqueue.values import ChannelPolicy
+    from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
 _QUARTERS = 4
 _NO_LIMIT = 2**62

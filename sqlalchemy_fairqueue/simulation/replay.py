@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.simulation.scenarios import Scenario
     from sqlalchemy_fairqueue.simulation.trace import Trace
-    from sqlalchemy_fairqueue.values import ChannelPolicy
+    from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
 # To compile takes longer than to interpret fewer attempts than this.
 _WORTH_COMPILING = 200_000

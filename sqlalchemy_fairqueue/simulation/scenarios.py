@@ -9,8 +9,8 @@ from fnmatch import translate
 from typing import TYPE_CHECKING, Literal
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.values import POLICY, ChannelPolicy
 from sqlalchemy_fairqueue.values.checks import check_choice, check_count, check_name
+from sqlalchemy_fairqueue.values.policies import POLICY, ChannelPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,7 +13,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from sqlalchemy_fairqueue.database.errors import to_upgrade, too_old
 from sqlalchemy_fairqueue.errors import FairQueueError, SchemaMismatch
 from sqlalchemy_fairqueue.spark.errors import BadOption, PipelineError, Unreachable
-from sqlalchemy_fairqueue.sql import VERSION_COLUMN, latest_version, named_schema, quoted, schema_argument
+from sqlalchemy_fairqueue.sql.files import latest_version
+from sqlalchemy_fairqueue.sql.schema import VERSION_COLUMN, named_schema, quoted, schema_argument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

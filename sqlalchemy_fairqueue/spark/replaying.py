@@ -17,7 +17,7 @@ from sqlalchemy_fairqueue.spark.executors import shipped
 from sqlalchemy_fairqueue.spark.reporting.groups import results_of
 from sqlalchemy_fairqueue.spark.reporting.history_columns import TYPES, check_replayed_columns
 from sqlalchemy_fairqueue.spark.reporting.policies import known_policies
-from sqlalchemy_fairqueue.values import ChannelPolicy
+from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from sqlalchemy import text
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.sql import quoted
+from sqlalchemy_fairqueue.sql.schema import quoted
 from sqlalchemy_fairqueue.times import duration, instant, instant_microseconds, microseconds
-from sqlalchemy_fairqueue.values import check_instant
+from sqlalchemy_fairqueue.values.checks import check_instant
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import MetaData, select
 
-from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database.engines import on
+from sqlalchemy_fairqueue.database.installation import check_installed
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.models import make_models
 from sqlalchemy_fairqueue.queue import Job
 from sqlalchemy_fairqueue.queue.verbs import on_session
 from sqlalchemy_fairqueue.testing.jobs import queue_of, split_arguments
-from sqlalchemy_fairqueue.unit_of_work import EnqueueMessage, connection_of, recorded, session_of
-from sqlalchemy_fairqueue.values import UNSET, Unset
+from sqlalchemy_fairqueue.unit_of_work.enqueues import EnqueueMessage
+from sqlalchemy_fairqueue.unit_of_work.sessions import connection_of, recorded, session_of
+from sqlalchemy_fairqueue.values.policies import UNSET, Unset
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -213,7 +214,7 @@ def _recorded(session: Session, queue: Queue) -> list[Enqueued]:
 def _sent(session: Session, queue: Queue) -> list[Enqueued]:
     target = queue._target  # noqa: SLF001 - it names the database of the queue among several
     connection = connection_of(session, target)
-    database.check_installed(connection, target.schema)
+    check_installed(connection, target.schema)
     models = _models(target.schema)
     message: Any = models.Message
     channel: Any = models.Channel

@@ -13,7 +13,9 @@ from factory.declarations import Sequence
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.testing.deliveries import make_delivery
-from sqlalchemy_fairqueue.values import ChannelPolicy, Delivery, Enqueue, Receipt
+from sqlalchemy_fairqueue.values.deliveries import Delivery
+from sqlalchemy_fairqueue.values.messages import Enqueue, Receipt
+from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue import Queue

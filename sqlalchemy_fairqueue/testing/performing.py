@@ -8,8 +8,10 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
-from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database.asynchronous import AsyncSession, async_scoped_session
+from sqlalchemy_fairqueue.database.deliveries import take_messages
+from sqlalchemy_fairqueue.database.groups import fold_groups
+from sqlalchemy_fairqueue.database.installation import check_installed
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue import Job, Queue
 from sqlalchemy_fairqueue.queue.consumer import Consumer
@@ -21,8 +23,10 @@ from sqlalchemy_fairqueue.queue.verbs import on_session
 from sqlalchemy_fairqueue.testing.deliveries import make_context, make_delivery
 from sqlalchemy_fairqueue.testing.enqueued import sync_session_of
 from sqlalchemy_fairqueue.testing.jobs import queue_of
-from sqlalchemy_fairqueue.unit_of_work import Verb, connection_of, record, send_recorded
-from sqlalchemy_fairqueue.values import UNSET, Bury, Outcome, Release, Retry, RetryPolicy, Unset
+from sqlalchemy_fairqueue.unit_of_work.sessions import connection_of, record, send_recorded
+from sqlalchemy_fairqueue.unit_of_work.settlements import Verb
+from sqlalchemy_fairqueue.values.outcomes import Bury, Outcome, Release, Retry, RetryPolicy
+from sqlalchemy_fairqueue.values.policies import UNSET, Unset
 from sqlalchemy_fairqueue.worker import decisions
 
 if TYPE_CHECKING:
@@ -33,7 +37,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue.handlers import Handler
     from sqlalchemy_fairqueue.queue.verbs import AnySession, PlainSession
     from sqlalchemy_fairqueue.testing.jobs import AnyJob
-    from sqlalchemy_fairqueue.values import Delivery
+    from sqlalchemy_fairqueue.values.deliveries import Delivery
     from sqlalchemy_fairqueue.worker import Context
 
 _LEASE = timedelta(hours=1)
@@ -266,10 +270,10 @@ def _deliveries(session: Session, queue: Queue, limit: int) -> Iterator[Delivery
     while True:
         send_recorded(session)
         connection = connection_of(session, target)
-        database.check_installed(connection, target.schema)
-        dequeued = database.dequeue(connection, target, limit=1, lease=_LEASE, consumer=consumer.name, lease_id=None)
+        check_installed(connection, target.schema)
+        dequeued = take_messages(connection, target, limit=1, lease=_LEASE, consumer=consumer.name, lease_id=None)
         if dequeued.lease is None:
-            folded = database.fold_groups(connection, target.schema, limit=100_000, groups=1_000, notify=False)
+            folded = fold_groups(connection, target.schema, limit=100_000, groups=1_000, notify=False)
             if folded is not None and folded.finished:
                 continue
             return

@@ -14,7 +14,7 @@ from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine, AsyncSession
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.handlers import session_type_of
 from sqlalchemy_fairqueue.testing.performing import Performed, drain
-from sqlalchemy_fairqueue.unit_of_work import session_of
+from sqlalchemy_fairqueue.unit_of_work.sessions import session_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence

@@ -11,20 +11,24 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database.calls import call
+from sqlalchemy_fairqueue.database.configuration import pause_channel, resume_channel
 from sqlalchemy_fairqueue.database.policies import channel_changes_json, new_policy_json, policy_json, settings_json
+from sqlalchemy_fairqueue.database.schedules import schedule_call, set_schedule_paused
 from sqlalchemy_fairqueue.unit_of_work.operations import CHANGES, ENQUEUES, REMOVALS, SCHEDULES, SETTINGS
-from sqlalchemy_fairqueue.values import UNSET, ChannelPolicy
+from sqlalchemy_fairqueue.values.policies import UNSET, ChannelPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database import Call, ScheduleDefinition, Target
+    from sqlalchemy_fairqueue.database.calls import Call, Target
+    from sqlalchemy_fairqueue.database.schedules import ScheduleDefinition
     from sqlalchemy_fairqueue.unit_of_work.operations import ReceiptUpdate, Share
-    from sqlalchemy_fairqueue.values import PolicyChanges, PurgeReceipt, QueueChanges, QueueLimits, Unset
+    from sqlalchemy_fairqueue.values.messages import PurgeReceipt
+    from sqlalchemy_fairqueue.values.policies import PolicyChanges, Unset
+    from sqlalchemy_fairqueue.values.settings import QueueChanges, QueueLimits
 
     Send = Callable[[Connection], object]
 
@@ -159,12 +163,12 @@ def configure_plan(target: Target, name: str, changes: PolicyChanges | None) -> 
 def pause(target: Target, channel: str | None, *, new: bool = False) -> Change:
     """Stop serving a channel, or with None the whole queue. *new*: a channel that does not exist is made."""
     makes = ChannelPolicy() if new else None
-    return _of(target, channel, partial(database.pause, target=target, channel=channel, new=new), makes)
+    return _of(target, channel, partial(pause_channel, target=target, channel=channel, new=new), makes)
 
 
 def resume(target: Target, channel: str | None) -> Change:
     """Go on serving a channel, or with None the whole queue."""
-    return _of(target, channel, partial(database.resume, target=target, channel=channel))
+    return _of(target, channel, partial(resume_channel, target=target, channel=channel))
 
 
 def purge(target: Target, channel: str, receipt: PurgeReceipt) -> Change:
@@ -175,7 +179,7 @@ def purge(target: Target, channel: str, receipt: PurgeReceipt) -> Change:
 
 def set_schedule(target: Target, definition: ScheduleDefinition) -> Change:
     """Make a schedule, or change the one of its name."""
-    send = database.set_schedule(target, definition).rows
+    send = schedule_call(target, definition).rows
     return _of_schedule(target, definition.message.message.channel, definition.name, send)
 
 
@@ -188,7 +192,7 @@ def remove_schedule(target: Target, channel: str, name: str) -> Change:
 
 def pause_schedule(target: Target, channel: str, name: str, *, paused: bool) -> Change:
     """Stop the slots of a schedule, or go on with them."""
-    send = partial(database.pause_schedule, target=target, channel=channel, name=name, paused=paused)
+    send = partial(set_schedule_paused, target=target, channel=channel, name=name, paused=paused)
     return _of_schedule(target, channel, name, send)
 
 

@@ -8,8 +8,8 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from sqlalchemy_fairqueue import database
-from sqlalchemy_fairqueue.database.messages import followup_values
+from sqlalchemy_fairqueue.database.deliveries import find_holder
+from sqlalchemy_fairqueue.database.messages import EnqueuedMessages, enqueue_call, followup_values
 from sqlalchemy_fairqueue.database.policies import new_policy_json
 from sqlalchemy_fairqueue.errors import ChannelFull, DuplicateMessage, LeaseLost, MessageCancelled, UnknownGroup
 from sqlalchemy_fairqueue.unit_of_work.operations import CANCELS, ENQUEUES, GROUPS, Step, notifies
@@ -19,10 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from uuid import UUID
 
-    from sqlalchemy_fairqueue.database import Call, EncodedMessage, Target
+    from sqlalchemy_fairqueue.database.calls import Call, CommitRefused, Target
+    from sqlalchemy_fairqueue.database.messages import EncodedMessage
     from sqlalchemy_fairqueue.unit_of_work.operations import Operation, ReceiptUpdate, Share
     from sqlalchemy_fairqueue.unit_of_work.settlements import Cancel
-    from sqlalchemy_fairqueue.values import ChannelPolicy, Delivery, Enqueue, EnqueueOutcome, Receipt
+    from sqlalchemy_fairqueue.values.deliveries import Delivery
+    from sqlalchemy_fairqueue.values.messages import Enqueue, EnqueueOutcome, Receipt
+    from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
 _NONE: Mapping[int, int] = MappingProxyType({})
 # C calls it: it is asked of each of many messages.
@@ -177,7 +180,7 @@ class Members:
             return
         if outcome == "cancelled":
             raise MessageCancelled(adder.message_id)
-        holder = database.holder(connection, target, adder.message_id)
+        holder = find_holder(connection, target, adder.message_id)
         raise LeaseLost((adder.message_id,), adder.lease.id, adder.lease.expires_at, holder)
 
 
@@ -218,7 +221,7 @@ def enqueue_steps(
         return steps
     lock = [*leased, *message_ids(share)] if leased or len(share.phases) > 1 else []
     replacing = lock and any(enqueue.message.on_duplicate == "replace" for enqueue in enqueues)
-    call = database.enqueue(
+    call = enqueue_call(
         share.target,
         enqueues,
         policy=enqueues[0].policy,
@@ -229,7 +232,7 @@ def enqueue_steps(
     )
 
     def finish(rows: Sequence[Any]) -> list[ReceiptUpdate]:
-        added = database.EnqueuedMessages.of_rows(rows, len(enqueues))
+        added = EnqueuedMessages.of_rows(rows, len(enqueues))
         if added.outcomes.count("created") < len(enqueues):
             _check(share, enqueues, added, cancelled)
         if members is not None:
@@ -239,7 +242,7 @@ def enqueue_steps(
         # One for all: an object a message is work for the garbage collector.
         return [partial(_fill, enqueues, added)]
 
-    def failure(refused: database.CommitRefused) -> Exception:
+    def failure(refused: CommitRefused) -> Exception:
         enqueue = enqueues[cast("int", refused.ordinal) - 1]
         if refused.outcome == "full":
             return _full(share.target, enqueue.message.channel, refused.max_backlog)
@@ -251,7 +254,7 @@ def enqueue_steps(
 def _check(
     share: Share,
     enqueues: Sequence[EnqueueMessage],
-    added: database.EnqueuedMessages,
+    added: EnqueuedMessages,
     cancelled: Mapping[int, int],
 ) -> None:
     target = share.target
@@ -269,7 +272,7 @@ def _check(
                 raise _duplicate(enqueue, holder, is_cancelled=is_cancelled)
 
 
-def _fill(enqueues: Sequence[EnqueueMessage], added: database.EnqueuedMessages) -> None:
+def _fill(enqueues: Sequence[EnqueueMessage], added: EnqueuedMessages) -> None:
     for ordinal, message_id, outcome in zip(*added, strict=True):
         receipt = enqueues[ordinal - 1].receipt
         receipt.message_id = message_id

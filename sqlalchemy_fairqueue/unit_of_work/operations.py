@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database import Call, CommitRefused, Link, Target
+    from sqlalchemy_fairqueue.database.calls import Call, CommitRefused, Link, Target
 
 GROUPS, ENQUEUES, SETTINGS, CHANGES, REMOVALS, SETTLEMENTS, CANCELS, SCHEDULES = range(8)
 """The phases of a transaction's queue work, in the order in which they are sent.

@@ -11,8 +11,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from sqlalchemy_fairqueue import database
-from sqlalchemy_fairqueue.database import Link, check_installed
+from sqlalchemy_fairqueue.database.calls import CommitRefused, Link
+from sqlalchemy_fairqueue.database.installation import check_installed
 from sqlalchemy_fairqueue.errors import LockOrderError
 from sqlalchemy_fairqueue.unit_of_work import changes
 from sqlalchemy_fairqueue.unit_of_work.enqueues import Members, cancelled_messages, enqueue_steps, members_of
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
     from sqlalchemy.engine import Transaction
 
-    from sqlalchemy_fairqueue.database import Target
+    from sqlalchemy_fairqueue.database.calls import Target
     from sqlalchemy_fairqueue.unit_of_work.enqueues import EnqueueMessage
     from sqlalchemy_fairqueue.unit_of_work.operations import Operation, ReceiptUpdate, Step
 
@@ -249,7 +249,7 @@ def _committed(
             steps += settle_steps(share, refusing=True)
     try:
         answers = shares[0].link.commit_with(list(map(_call, steps)))
-    except database.CommitRefused as refused:
+    except CommitRefused as refused:
         raise steps[refused.index].failure(refused) from refused.__cause__
     updates: list[ReceiptUpdate] = []
     for step, rows in zip(steps, answers, strict=True):

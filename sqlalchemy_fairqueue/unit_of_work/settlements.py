@@ -8,9 +8,8 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from sqlalchemy_fairqueue import database
-from sqlalchemy_fairqueue.database import EncodedResult, Token
-from sqlalchemy_fairqueue.database.calls import call, can_notify
+from sqlalchemy_fairqueue.database.calls import CommitRefused, call, can_notify
+from sqlalchemy_fairqueue.database.deliveries import EncodedResult, Token, find_holder, lock_deliveries, settlement
 from sqlalchemy_fairqueue.errors import LeaseLost
 from sqlalchemy_fairqueue.unit_of_work.operations import CANCELS, SETTLEMENTS, Step, notifies, run
 
@@ -20,9 +19,10 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database import Target
+    from sqlalchemy_fairqueue.database.calls import Target
     from sqlalchemy_fairqueue.unit_of_work.operations import ReceiptUpdate, Share
-    from sqlalchemy_fairqueue.values import CancelReceipt, Delivery
+    from sqlalchemy_fairqueue.values.deliveries import Delivery
+    from sqlalchemy_fairqueue.values.messages import CancelReceipt
 
 # C calls them: they are asked of each message that is completed. A plain tuple does for a token here.
 _token = cast(
@@ -130,7 +130,7 @@ def settle_steps(share: Share, *, refusing: bool = False) -> list[Step]:
     steps: list[Step] = []
     if len(by_verb) > 1 and CANCELS not in share.phases:
         tokens = sorted(token for same in by_verb.values() for token in map(_token, same))
-        steps.append(Step(database.lock_deliveries(share.target, tokens)))
+        steps.append(Step(lock_deliveries(share.target, tokens)))
     for verb in Verb if by_verb else ():
         if verb in by_verb:
             steps += _verb_steps(share.link.connection, share.target, verb, by_verb[verb], refusing=refusing)
@@ -164,11 +164,11 @@ def _verb_steps(
             "notify": all(map(notifies, ordered)),
         }
     costs = list(map(_cost, ordered))
-    call = database.settlement(target, verb.value, tokens, costs=costs, refusing=refusing, **how)
+    call = settlement(target, verb.value, tokens, costs=costs, refusing=refusing, **how)
 
     def finish(rows: Sequence[Any]) -> list[ReceiptUpdate]:
         if lost := sorted({message_id for message_id, outcome in rows if outcome == "lost"}):
-            raise _lost(ordered, lost, database.holder(connection, target, lost[0]))
+            raise _lost(ordered, lost, find_holder(connection, target, lost[0]))
         return [update]
 
     def update() -> None:
@@ -176,7 +176,7 @@ def _verb_steps(
         for one in settles:
             one.delivery.settled.append(name)
 
-    def failure(refused: database.CommitRefused) -> Exception:
+    def failure(refused: CommitRefused) -> Exception:
         return _lost(ordered, refused.message_ids, refused.holder)
 
     steps = [Step(call, finish, failure)]

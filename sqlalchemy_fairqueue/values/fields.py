@@ -1,7 +1,8 @@
 """Fields that people set: how a value is checked, read from text, written as text, and kept in columns of SQL.
 
-:class:`~sqlalchemy_fairqueue.ChannelPolicy` and :class:`~sqlalchemy_fairqueue.values.QueueSettings` define their fields
-with these, once; arguments, options, editors, columns and tables on pages are derived from the definitions.
+:class:`~sqlalchemy_fairqueue.ChannelPolicy` and :class:`~sqlalchemy_fairqueue.values.settings.QueueSettings` define
+their fields with these, once; arguments, options, editors, columns and tables on pages are derived from the
+definitions.
 """
 
 from __future__ import annotations

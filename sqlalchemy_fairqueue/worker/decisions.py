@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.database.errors import is_away, is_serialization_failure
 from sqlalchemy_fairqueue.errors import HandlerCrashed, HandlerTimeout, LeaseLost, WorkerError
-from sqlalchemy_fairqueue.unit_of_work import Settle, Verb
-from sqlalchemy_fairqueue.values import Bury, Outcome, Release, Retry, RetryPolicy, check_duration, check_text
+from sqlalchemy_fairqueue.unit_of_work.settlements import Settle, Verb
+from sqlalchemy_fairqueue.values.checks import check_duration, check_text
+from sqlalchemy_fairqueue.values.outcomes import Bury, Outcome, Release, Retry, RetryPolicy
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from sqlalchemy_fairqueue.database import EncodedResult, Target
+    from sqlalchemy_fairqueue.database.calls import Target
+    from sqlalchemy_fairqueue.database.deliveries import EncodedResult
     from sqlalchemy_fairqueue.errors import PayloadError
-    from sqlalchemy_fairqueue.values import Delivery
+    from sqlalchemy_fairqueue.values.deliveries import Delivery
 
 # Characters of a traceback: a message that fails in a deep recursion must not fill the table.
 _MOST = 16_000

@@ -12,7 +12,7 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.database.deliveries import held_tokens, settlement
 from sqlalchemy_fairqueue.queue.handlers import handlers_of
 from sqlalchemy_fairqueue.worker.decisions import RELEASE
 from sqlalchemy_fairqueue.worker.prefetch import Prefetch, shares
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.values import Batch, Deliveries, Delivery
+    from sqlalchemy_fairqueue.values.deliveries import Batch, Deliveries, Delivery
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.executors.base import Executor
     from sqlalchemy_fairqueue.worker.leases import LeaseRegistry
@@ -324,7 +324,7 @@ class UnansweredDequeues:
         if not kept:
             # Nobody extends it: it ends by itself.
             return False
-        tokens = database.held(connection, queue.target, lease_id)
+        tokens = held_tokens(connection, queue.target, lease_id)
         connection.commit()
         # After the query: what is settled meanwhile is refused by its token.
         known = {held.delivery.message_id for lease in kept for held in lease.held.copy()}
@@ -339,7 +339,7 @@ class UnansweredDequeues:
         )
         # Other workers are woken: this one may have no handler free.
         delays, notify = [None] * len(unknown), queue.target.notify
-        released = database.settlement(queue.target, "release", unknown, delays=delays, notify=notify)
+        released = settlement(queue.target, "release", unknown, delays=delays, notify=notify)
         released.rows(connection)
         connection.commit()
         return True

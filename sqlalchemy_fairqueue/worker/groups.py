@@ -1,7 +1,7 @@
 """Rounds of a worker that count the members of groups, and finish groups whose members have all ended.
 
 Settlements leave notes of the members that ended; a round counts them. No worker is a leader:
-:func:`database.fold_groups` is one statement, and only one worker executes it at a time. So a worker may die at any
+:func:`fold_groups` is one statement, and only one worker executes it at a time. So a worker may die at any
 moment. A round serves all queues of an installation.
 """
 
@@ -11,8 +11,8 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database.calls import call
+from sqlalchemy_fairqueue.database.groups import fold_groups
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
 from sqlalchemy_fairqueue.worker.telemetry import log
 from sqlalchemy_fairqueue.worker.timings import Backoff
@@ -97,7 +97,7 @@ class Groups:
         """Fold one installation. Whether nothing is left to do."""
         timings = self._options.timings
         fold = partial(
-            database.fold_groups,
+            fold_groups,
             schema=schema,
             limit=timings.notes_at_once,
             groups=timings.groups_at_once,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.database.installation import check_writable, version
+from sqlalchemy_fairqueue.database.installation import check_writable, read_version
 from sqlalchemy_fairqueue.texts import logged
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
 
@@ -78,7 +78,7 @@ class HealthCheck:
                 return "it stops"
             try:
                 for queue in self._options.queues:
-                    self._connection.run(partial(version, schema=queue.schema), within=_ANSWER_SECONDS)
+                    self._connection.run(partial(read_version, schema=queue.schema), within=_ANSWER_SECONDS)
                 # If it refuses, the connection is closed: the next one may reach the primary.
                 self._connection.run(check_writable, within=_ANSWER_SECONDS)
             except Exception as error:  # noqa: BLE001 - whatever it is, messages cannot be taken

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.database.deliveries import heartbeat
 from sqlalchemy_fairqueue.worker.telemetry import log
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database import ExtendedLease
+    from sqlalchemy_fairqueue.database.deliveries import ExtendedLease
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery, LeaseRegistry, TrackedLease
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
@@ -114,7 +114,7 @@ class Heartbeat:
         by_id = {lease.lease_id: lease for lease in leases}
 
         def work(connection: Connection) -> list[ExtendedLease]:
-            extended = database.heartbeat(connection, queue.target, list(by_id), self._lease)
+            extended = heartbeat(connection, queue.target, list(by_id), self._lease)
             connection.commit()
             return extended
 

@@ -28,7 +28,8 @@ from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES, MOST_BYTES
 from sqlalchemy_fairqueue.queue.handlers import handlers_of
 from sqlalchemy_fairqueue.queue.middleware import check_middleware, middleware_for, middleware_of
 from sqlalchemy_fairqueue.texts import said
-from sqlalchemy_fairqueue.values import RetryPolicy, check_count, check_duration, check_name
+from sqlalchemy_fairqueue.values.checks import check_count, check_duration, check_name
+from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
 from sqlalchemy_fairqueue.worker.telemetry import log
 from sqlalchemy_fairqueue.worker.timings import Clock, Timings
 

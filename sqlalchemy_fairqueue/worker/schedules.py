@@ -1,6 +1,6 @@
 """Rounds of a worker that run the slots of schedules when they are due.
 
-No worker is a leader: all of them poll for schedules that are due, and :func:`database.run_slots` lets the first one
+No worker is a leader: all of them poll for schedules that are due, and :func:`run_slots` lets the first one
 run a slot. So a worker may die at any moment, and another one does the rest. A schedule that cannot be run delays no
 other one: the worker writes the reason into its row and tries again after a minute.
 """
@@ -16,11 +16,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database.errors import is_away, is_serialization_failure, sqlstate_of
+from sqlalchemy_fairqueue.database.schedules import (
+    due_schedules,
+    fail_schedule,
+    read_schedules,
+    run_slots,
+    schedule_call,
+)
 from sqlalchemy_fairqueue.errors import FairQueueError, NotGranted
 from sqlalchemy_fairqueue.texts import logged, said
-from sqlalchemy_fairqueue.values import planned, timing_of
+from sqlalchemy_fairqueue.values.schedules import planned, timing_of
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
 from sqlalchemy_fairqueue.worker.telemetry import log
 from sqlalchemy_fairqueue.worker.timings import Backoff
@@ -28,7 +34,7 @@ from sqlalchemy_fairqueue.worker.timings import Backoff
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy_fairqueue.database import DueSchedule
+    from sqlalchemy_fairqueue.database.schedules import DueSchedule
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
@@ -146,7 +152,7 @@ class Schedules:
     def _find(self, connection: DedicatedConnection, schema: str | None) -> list[DueSchedule]:
         installation, timings = self._installations[schema], self._timings
         ask = partial(
-            database.due_schedules,
+            due_schedules,
             schema=schema,
             queues=sorted(installation.queues),
             in_code=installation.in_code,
@@ -167,7 +173,7 @@ class Schedules:
                 for (channel, name), definition in queue.queue.schedules.declared.items():
                     if self._declared_on is not None and self._is_set(connection, queue, channel, name):
                         continue
-                    outcome = connection.run(database.set_schedule(queue.target, definition).value)
+                    outcome = connection.run(schedule_call(queue.target, definition).value)
                     log.log(
                         10 if outcome == "same" else 20,
                         "worker %s: schedule %s of queue %s is %s by the code",
@@ -182,7 +188,7 @@ class Schedules:
 
     @staticmethod
     def _is_set(connection: DedicatedConnection, queue: ServedQueue, channel: str, name: str) -> bool:
-        read = partial(database.schedules, target=queue.target, channel=channel, name=name, limit=1)
+        read = partial(read_schedules, target=queue.target, channel=channel, name=name, limit=1)
         return bool(connection.run(read))
 
     def _run_due(self, connection: DedicatedConnection, schema: str | None) -> bool:
@@ -233,7 +239,7 @@ class Schedules:
         most = max(1, min(self._timings.slots_at_once, _BYTES // max(due.content_size, 1)))
         plan = planned(timing, due.catch_up, due.done_until, due.read_at, most)
         run = partial(
-            database.run_slots,
+            run_slots,
             schema=schema,
             due=due,
             slots=plan.slots,
@@ -255,7 +261,7 @@ class Schedules:
     ) -> bool:
         """Note why a schedule cannot be run. False: it was changed meanwhile, or somebody has the row locked."""
         delay = timedelta(seconds=self._timings.schedule_again)
-        note = partial(database.fail_schedule, schema=schema, due=due, problem=said(error), delay=delay)
+        note = partial(fail_schedule, schema=schema, due=due, problem=said(error), delay=delay)
         noted = connection.run(note)
         if noted:
             log.warning(

@@ -18,11 +18,12 @@ from sqlalchemy_fairqueue.worker.timings import Backoff
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from sqlalchemy_fairqueue.database import Target
+    from sqlalchemy_fairqueue.database.calls import Target
     from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.queue.handlers import Handler
     from sqlalchemy_fairqueue.queue.middleware import AnyMiddleware
-    from sqlalchemy_fairqueue.values import Lease, RetryPolicy
+    from sqlalchemy_fairqueue.values.deliveries import Lease
+    from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
 
     Track = Callable[["ServedQueue", Lease, float], Lease]

@@ -11,7 +11,7 @@ from sqlalchemy_fairqueue.database.errors import is_away, is_serialization_failu
 from sqlalchemy_fairqueue.errors import FairQueueError, LeaseLost
 from sqlalchemy_fairqueue.queue.instrumentation import settled, settling
 from sqlalchemy_fairqueue.texts import logged, said
-from sqlalchemy_fairqueue.unit_of_work import Verb, settle
+from sqlalchemy_fairqueue.unit_of_work.settlements import Verb, settle
 from sqlalchemy_fairqueue.worker.decisions import fallback, of_own_verb
 from sqlalchemy_fairqueue.worker.telemetry import log, log_message
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.values import Delivery
+    from sqlalchemy_fairqueue.values.deliveries import Delivery
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.decisions import Decision
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery

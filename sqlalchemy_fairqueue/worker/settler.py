@@ -13,7 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.errors import FairQueueError
-from sqlalchemy_fairqueue.unit_of_work import Verb
+from sqlalchemy_fairqueue.unit_of_work.settlements import Verb
 from sqlalchemy_fairqueue.worker.settlement_writer import SettlementWriter
 from sqlalchemy_fairqueue.worker.telemetry import log
 from sqlalchemy_fairqueue.worker.timings import Backoff

@@ -10,13 +10,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.database.stats import read_stop_requests
 from sqlalchemy_fairqueue.worker.telemetry import log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from sqlalchemy_fairqueue.database import StopRequest
+    from sqlalchemy_fairqueue.database.stats import StopRequest
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
@@ -64,6 +64,6 @@ class StopRequests:
 
     def _read(self, connection: DedicatedConnection) -> Iterator[tuple[str | None, StopRequest]]:
         for schema, queues in self._queues.items():
-            read = partial(database.stop_requests, schema=schema, queues=queues, consumer=self._options.name)
+            read = partial(read_stop_requests, schema=schema, queues=queues, consumer=self._options.name)
             for request in connection.run(read):
                 yield schema, request

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sqlalchemy_fairqueue.database import LONGEST_WAIT
+from sqlalchemy_fairqueue.database.deliveries import LONGEST_WAIT
 from sqlalchemy_fairqueue.texts import logged
 from sqlalchemy_fairqueue.worker.telemetry import log
 

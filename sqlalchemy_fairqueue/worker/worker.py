@@ -18,7 +18,7 @@ from sqlalchemy_fairqueue.figures.leftovers import read_leftovers
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES
 from sqlalchemy_fairqueue.queue.handlers import handlers_of, session_type_of
 from sqlalchemy_fairqueue.queue.lifespan import lifespan_of
-from sqlalchemy_fairqueue.values import RetryPolicy
+from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
 from sqlalchemy_fairqueue.worker.executors.threads import ThreadExecutor
 from sqlalchemy_fairqueue.worker.health import Health
 from sqlalchemy_fairqueue.worker.lifespan import Lifespan
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.queue.middleware import AnyMiddleware
-    from sqlalchemy_fairqueue.values import Leftovers
+    from sqlalchemy_fairqueue.values.waits import Leftovers
 
 
 class _StoppedAtStart(BaseException):

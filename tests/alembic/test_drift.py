@@ -7,16 +7,10 @@ from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.pool import NullPool
 from sqlalchemy.schema import CreateSchema
 
-from sqlalchemy_fairqueue.sql import (
-    Difference,
-    assert_no_drift,
-    catalog,
-    find_drift,
-    installed_version,
-    quoted,
-    versions,
-)
-from sqlalchemy_fairqueue.sql.files import folder
+from sqlalchemy_fairqueue.sql import Difference, assert_no_drift, catalog, find_drift
+from sqlalchemy_fairqueue.sql.drift import installed_version
+from sqlalchemy_fairqueue.sql.files import folder, versions
+from sqlalchemy_fairqueue.sql.schema import quoted
 from tests.alembic.conftest import VERSIONS
 from tests.alembic.freezing import frozen, installed_catalog
 from tests.fixtures.database import Database, MakeDatabase, install

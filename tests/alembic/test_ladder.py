@@ -5,7 +5,9 @@ import pytest
 
 from alembic_ext import DowngradeFairqueueOp, UpgradeFairqueueOp
 from sqlalchemy_fairqueue.errors import SchemaMismatch
-from sqlalchemy_fairqueue.sql import drop_statements, functions, install_statements, quoted
+from sqlalchemy_fairqueue.sql import drop_statements, install_statements
+from sqlalchemy_fairqueue.sql.files import functions
+from sqlalchemy_fairqueue.sql.schema import quoted
 from tests.alembic.catalog import catalog
 from tests.alembic.conftest import Project
 from tests.alembic.test_operations import run_script

@@ -4,7 +4,7 @@ import psycopg
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue.sql import quoted
+from sqlalchemy_fairqueue.sql.schema import quoted
 from tests.alembic.catalog import catalog
 from tests.alembic.conftest import LATEST, Project
 from tests.fixtures.database import Database, MakeDatabase

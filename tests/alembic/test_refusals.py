@@ -12,7 +12,8 @@ from alembic_ext import CreateFairqueueOp, DropFairqueueOp
 from alembic_ext.execution import send
 from sqlalchemy_fairqueue import Queue, install_fairqueue
 from sqlalchemy_fairqueue.errors import AutocommitError, IsolationError, SchemaMismatch
-from sqlalchemy_fairqueue.sql import find_drift, latest_version
+from sqlalchemy_fairqueue.sql import find_drift
+from sqlalchemy_fairqueue.sql.files import latest_version
 from tests.alembic.catalog import catalog
 from tests.alembic.conftest import Project
 from tests.alembic.environments import MODELS, environment

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import make_url
 
-from sqlalchemy_fairqueue.sql import install_statements, latest_version
+from sqlalchemy_fairqueue.sql import install_statements
+from sqlalchemy_fairqueue.sql.files import latest_version
 from tests.bench.sides import hear
 from tests.bench.wire import Wire
 

@@ -5,7 +5,7 @@ from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import ChannelPolicy, Queue, Rate
 from sqlalchemy_fairqueue.cli.policies import policy_document, policy_rows
-from sqlalchemy_fairqueue.values import POLICY
+from sqlalchemy_fairqueue.values.policies import POLICY
 from tests.cli.conftest import Cli
 from tests.cli.messages import QUEUE, enqueue
 from tests.fixtures.connections import Connect

@@ -6,7 +6,7 @@ from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 import sqlalchemy_fairqueue.cli
 from sqlalchemy_fairqueue.cli.sql_files import pasted, query
-from sqlalchemy_fairqueue.sql import quoted
+from sqlalchemy_fairqueue.sql.schema import quoted
 
 _ODD = "a ( b  c ) :d"
 

@@ -10,7 +10,7 @@ from sqlalchemy import Engine
 from starlette.applications import Starlette
 
 from sqlalchemy_fairqueue.dashboard import Access, Role, create_dashboard
-from sqlalchemy_fairqueue.values import POLICY
+from sqlalchemy_fairqueue.values.policies import POLICY
 from tests.cli.messages import QUEUE, enqueue
 
 _GROUP = "00000000-0000-0000-0000-000000000001"

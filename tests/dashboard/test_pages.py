@@ -12,7 +12,7 @@ from sqlalchemy_fairqueue import Enqueue, Queue
 from sqlalchemy_fairqueue.dashboard import create_dashboard
 from sqlalchemy_fairqueue.dashboard.rendering import thinned
 from sqlalchemy_fairqueue.dashboard.words import waits_words
-from sqlalchemy_fairqueue.values import FairBy
+from sqlalchemy_fairqueue.values.messages import FairBy
 from tests.cli.messages import ODD_NAMES, QUEUE, bury, enqueue, lease
 from tests.dashboard.conftest import Browse, visited
 from tests.dashboard.scenario import set_aside

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Queue, SchemaMismatch
 from sqlalchemy_fairqueue.database.drivers import driver_of
-from sqlalchemy_fairqueue.sql import latest_version
+from sqlalchemy_fairqueue.sql.files import latest_version
 from tests.fixtures.database import Database
 
 CREATE = rf"put op\.create_fairqueue\(version={latest_version()}{{schema}}\) into .*Queue\(schema=\.\.\.\)"

@@ -10,7 +10,8 @@ from sqlalchemy.orm import Session
 from sqlalchemy.schema import CreateSchema
 
 from sqlalchemy_fairqueue import Delivery, Queue, SchemaMismatch
-from sqlalchemy_fairqueue.sql import NEEDED_VERSION, quoted
+from sqlalchemy_fairqueue.sql.files import NEEDED_VERSION
+from sqlalchemy_fairqueue.sql.schema import quoted
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database, install
 

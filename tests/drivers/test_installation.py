@@ -10,8 +10,8 @@ from sqlalchemy import Connection
 import alembic_ext  # noqa: F401 - registers op.create_fairqueue
 from sqlalchemy_fairqueue import Queue, SchemaMismatch, install_fairqueue
 from sqlalchemy_fairqueue.errors import AutocommitError
-from sqlalchemy_fairqueue.sql import NEEDED_VERSION
 from sqlalchemy_fairqueue.sql.catalog import expected_catalog, read_catalog
+from sqlalchemy_fairqueue.sql.files import NEEDED_VERSION
 from tests.drivers.conftest import MakeFace
 from tests.fixtures.database import Database
 

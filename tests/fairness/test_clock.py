@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, Queue
-from sqlalchemy_fairqueue.values import FairBy
+from sqlalchemy_fairqueue.values.messages import FairBy
 from tests.fixtures.clock import Clock
 
 HOUR = timedelta(hours=1)

@@ -6,9 +6,17 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine
 
-from sqlalchemy_fairqueue import database
-from sqlalchemy_fairqueue.database import Target
-from sqlalchemy_fairqueue.values import FairBy, with_waits
+from sqlalchemy_fairqueue.database.calls import Target
+from sqlalchemy_fairqueue.database.configuration import read_limits
+from sqlalchemy_fairqueue.database.stats import (
+    read_channel_stats,
+    read_clock,
+    read_competition,
+    read_contention,
+    read_stats,
+)
+from sqlalchemy_fairqueue.values.contention import with_waits
+from sqlalchemy_fairqueue.values.messages import FairBy
 from tests.cli.messages import QUEUE, enqueue, lease
 from tests.fixtures.database import Database
 
@@ -39,8 +47,8 @@ def _crowd(engine: Engine) -> None:
 
 def _whole(connection: Connection, channel: str) -> tuple[Any, ...]:
     """What the statistics of the queue and its whole contention say of a channel."""
-    [stats] = database.channel_stats(connection, TARGET, [channel], limit=1)
-    of_queue, contention = database.stats(connection, TARGET), database.contention(connection, TARGET, limit=100)
+    [stats] = read_channel_stats(connection, TARGET, [channel], limit=1)
+    of_queue, contention = read_stats(connection, TARGET), read_contention(connection, TARGET, limit=100)
     holding = sorted((one for one in contention.channels if one.leased), key=lambda one: (-one.leased, one.channel))
     return (
         {name: getattr(stats, name) for name in CHANNEL_FIELDS},
@@ -55,7 +63,7 @@ def _whole(connection: Connection, channel: str) -> tuple[Any, ...]:
 
 
 def _bounded(connection: Connection, channel: str) -> tuple[Any, ...]:
-    capacity, found, [own] = database.competition(connection, TARGET, [channel])
+    capacity, found, [own] = read_competition(connection, TARGET, [channel])
     return (
         {name: getattr(own, name) for name in CHANNEL_FIELDS},
         own.ready + own.scheduled,
@@ -73,14 +81,14 @@ def test_up_to_the_bound_it_has_the_same_figures(engine: Engine, fair_by: FairBy
     QUEUE.configure(engine, fair_by=fair_by, history=fair_by == "cost")
     _crowd(engine)
     with engine.connect() as connection:
-        limits = database.limits(connection, None, queue=QUEUE.name)
-        now = database.now(connection, None)
-        whole = database.stats(connection, TARGET), database.contention(connection, TARGET, limit=100), limits
+        limits = read_limits(connection, None, queue=QUEUE.name)
+        now = read_clock(connection, None)
+        whole = read_stats(connection, TARGET), read_contention(connection, TARGET, limit=100), limits
         reasons = set()
         for channel in CHANNELS:
             assert (channel, *_bounded(connection, channel)) == (channel, *_whole(connection, channel))
-            [stats] = database.channel_stats(connection, TARGET, [channel], limit=1)
-            capacity, found, own = database.competition(connection, TARGET, [channel])
+            [stats] = read_channel_stats(connection, TARGET, [channel], limit=1)
+            capacity, found, own = read_competition(connection, TARGET, [channel])
             [bounded] = with_waits(capacity, found, limits, own, now)
             [exact] = with_waits(*whole, [stats], now)
             assert bounded.wait == exact.wait
@@ -93,7 +101,7 @@ def test_an_idle_queue(engine: Engine) -> None:
     enqueue(engine, "a")
     with engine.connect() as connection:
         assert _bounded(connection, "a") == _whole(connection, "a")
-        capacity, found, own = database.competition(connection, TARGET, ["none"])
+        capacity, found, own = read_competition(connection, TARGET, ["none"])
         assert (own, found.rival_weight, found.channels, capacity.consumers) == ([], 1, (), 0)
 
 
@@ -122,7 +130,7 @@ def test_beyond_the_bound_it_counts_so_many(engine: Engine) -> None:
     enqueue(engine, *"ghijkl")
     assert lease(engine, 1) != []
     with engine.connect() as connection:
-        _, found, [own] = database.competition(connection, TARGET, ["l"], scan=2, count=2)
+        _, found, [own] = read_competition(connection, TARGET, ["l"], scan=2, count=2)
     assert (own.channel, own.leased, found.leased, len(found.channels)) == ("l", 0, 2, 2)
     # Two that hold messages, two that are ready, and itself, which may be one of these.
     assert 4 <= found.rival_weight <= 5
@@ -136,7 +144,7 @@ def test_who_has_most_is_found_among_all_that_are_counted(engine: Engine) -> Non
     assert len(lease(engine, 4)) == 4
     enqueue(engine, "a")
     with engine.connect() as connection:
-        _, found, [own] = database.competition(connection, TARGET, ["a"], scan=2)
+        _, found, [own] = read_competition(connection, TARGET, ["a"], scan=2)
     assert [(one.channel, one.leased) for one in found.channels[:2]] == [("whale", 3), ("f", 2)]
     assert (own.leased, found.leased, found.rival_weight) == (1, 10, 3)
 
@@ -145,10 +153,10 @@ def test_several_channels_are_read_at_once(engine: Engine) -> None:
     """Each of several has the figures that it has alone; one that is not there is left out."""
     _crowd(engine)
     with engine.connect() as connection:
-        capacity, found, own = database.competition(connection, TARGET, [*CHANNELS, "nobody"], rivals=4)
+        capacity, found, own = read_competition(connection, TARGET, [*CHANNELS, "nobody"], rivals=4)
         assert {one.channel for one in own} == set(CHANNELS)
         for one in own:
-            assert database.competition(connection, TARGET, [one.channel]) == (capacity, found, [one])
+            assert read_competition(connection, TARGET, [one.channel]) == (capacity, found, [one])
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import Enqueue, MessageCancelled, Queue
 from sqlalchemy_fairqueue.errors import IsolationError
 from sqlalchemy_fairqueue.testing import make_context
-from sqlalchemy_fairqueue.unit_of_work import send_recorded
+from sqlalchemy_fairqueue.unit_of_work.sessions import send_recorded
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits

@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Enqueue, InvalidArgument, LeaseLost, MessageCancelled, Queue
 from sqlalchemy_fairqueue.errors import UnknownGroup
-from sqlalchemy_fairqueue.unit_of_work import send_recorded
+from sqlalchemy_fairqueue.unit_of_work.sessions import send_recorded
 from tests.fixtures.database import Database
 from tests.groups.conftest import Make, add, context_of, counts, fold, followups
 from tests.worker.helpers import expire_leases

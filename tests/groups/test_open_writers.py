@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Queue
-from sqlalchemy_fairqueue.unit_of_work import send_recorded
+from sqlalchemy_fairqueue.unit_of_work.sessions import send_recorded
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.groups.conftest import Make, counts, fold, followups

@@ -7,7 +7,7 @@ from hypothesis.stateful import rule
 
 from sqlalchemy_fairqueue import ChannelPolicy, Rate
 from sqlalchemy_fairqueue.times import duration
-from sqlalchemy_fairqueue.values import POLICY
+from sqlalchemy_fairqueue.values.policies import POLICY
 from tests.model.books import QueueLimits
 from tests.model.business import CHANNELS, TRANSACTIONS, Business
 from tests.model.work import Configured, Defaulted, Limited, Paused, Purged, Recorded

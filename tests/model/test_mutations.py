@@ -6,7 +6,8 @@ from hypothesis.errors import Flaky
 from sqlalchemy.exc import OperationalError
 
 from sqlalchemy_fairqueue import FairQueueError
-from sqlalchemy_fairqueue.sql import NEEDED_VERSION, functions, in_schema
+from sqlalchemy_fairqueue.sql.files import NEEDED_VERSION, functions
+from sqlalchemy_fairqueue.sql.schema import in_schema
 from tests.model.groups import GroupsMachine
 from tests.model.limits import LimitsMachine
 from tests.model.machine import FairQueueMachine

@@ -13,7 +13,8 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Delivery, Queue
-from sqlalchemy_fairqueue.sql import NEEDED_VERSION, functions, in_schema
+from sqlalchemy_fairqueue.sql.files import NEEDED_VERSION, functions
+from sqlalchemy_fairqueue.sql.schema import in_schema
 from tests.fixtures.database import Database
 
 _CHANNELS = "abcdef"

@@ -4,7 +4,7 @@ import json
 
 from sqlalchemy import Connection, text
 
-from sqlalchemy_fairqueue.sql import quoted
+from sqlalchemy_fairqueue.sql.schema import quoted
 
 
 def enqueue(

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import DuplicateMessage, Enqueue, Queue, Receipt
 from sqlalchemy_fairqueue.errors import UnsentWork
-from sqlalchemy_fairqueue.values import OnDuplicate
+from sqlalchemy_fairqueue.values.messages import OnDuplicate
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database

@@ -20,7 +20,7 @@ from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
 
 if TYPE_CHECKING:
-    from sqlalchemy_fairqueue.values import OnDuplicate
+    from sqlalchemy_fairqueue.values.messages import OnDuplicate
 
 HOUR = timedelta(hours=1)
 SECOND = timedelta(seconds=1)

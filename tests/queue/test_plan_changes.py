@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import ChannelPolicy, Queue, Rate
 from sqlalchemy_fairqueue.times import instant
-from sqlalchemy_fairqueue.unit_of_work import send_recorded
+from sqlalchemy_fairqueue.unit_of_work.sessions import send_recorded
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database

@@ -12,16 +12,9 @@ from sqlalchemy_fairqueue import ChannelPolicy, Queue, Rate
 from sqlalchemy_fairqueue.database.policies import policy_columns
 from sqlalchemy_fairqueue.models import ChannelState, QueueConfig
 from sqlalchemy_fairqueue.times import microseconds
-from sqlalchemy_fairqueue.values import (
-    DeadLetterRetention,
-    PolicyChanges,
-    PolicyFields,
-    QueueChanges,
-    QueueSettings,
-    policy_values,
-)
 from sqlalchemy_fairqueue.values.fields import definitions
-from sqlalchemy_fairqueue.values.settings import PolicyOf
+from sqlalchemy_fairqueue.values.policies import PolicyChanges, PolicyFields, policy_values
+from sqlalchemy_fairqueue.values.settings import DeadLetterRetention, PolicyOf, QueueChanges, QueueSettings
 from tests.fixtures.database import Database
 from tests.policies import SAMPLES
 

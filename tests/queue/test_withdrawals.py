@@ -12,7 +12,7 @@ from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
 
 if TYPE_CHECKING:
-    from sqlalchemy_fairqueue.values import OnDuplicate
+    from sqlalchemy_fairqueue.values.messages import OnDuplicate
 
 
 def _seed(queue: Queue, engine: Engine, *names: str, key: str | None = None) -> list[int]:

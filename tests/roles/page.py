@@ -9,7 +9,8 @@ from pathlib import Path
 from textwrap import fill
 
 import sqlalchemy_fairqueue
-from sqlalchemy_fairqueue.sql import KINDS, function_roles, latest_version
+from sqlalchemy_fairqueue.sql.files import latest_version
+from sqlalchemy_fairqueue.sql.grants import KINDS, function_roles
 
 PAGE = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs" / "roles.md"
 BEGIN, END = "<!-- begin of the table -->\n", "<!-- end of the table -->"

@@ -11,7 +11,8 @@ from sqlalchemy import Connection
 from sqlalchemy_fairqueue.cli.doctor.findings import CheckContext, Finding, Level, Role
 from sqlalchemy_fairqueue.cli.doctor.grants import check_grants
 from sqlalchemy_fairqueue.cli.doctor.privileges import ALL_TABLES, check_privileges
-from sqlalchemy_fairqueue.sql import KINDS, NEEDED_VERSION, role_functions
+from sqlalchemy_fairqueue.sql.files import NEEDED_VERSION
+from sqlalchemy_fairqueue.sql.grants import KINDS, role_functions
 from tests.cli.conftest import Cli
 from tests.roles.conftest import SCHEMA, Actor, Installation
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 import pytest
 from sqlalchemy import Connection, text
 
-from sqlalchemy_fairqueue.sql import KINDS, function_roles, functions, latest_version, tables
+from sqlalchemy_fairqueue.sql.files import functions, latest_version, tables
+from sqlalchemy_fairqueue.sql.grants import KINDS, function_roles
 from tests.fixtures.database import Database
 from tests.roles.conftest import SCHEMA, Actor, Installation
 

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from sqlalchemy_fairqueue.sql import KINDS, function_roles, latest_version, role_functions
+from sqlalchemy_fairqueue.sql.files import latest_version
+from sqlalchemy_fairqueue.sql.grants import KINDS, function_roles, role_functions
 from tests.roles.page import PAGE, page
 
 pytestmark = pytest.mark.skipif(not PAGE.is_file(), reason="the installed wheel is tested without the docs")

@@ -9,7 +9,8 @@ import psycopg
 import pytest
 
 from sqlalchemy_fairqueue import BytesCodec, Queue
-from sqlalchemy_fairqueue.sql import function_roles, latest_version
+from sqlalchemy_fairqueue.sql.files import latest_version
+from sqlalchemy_fairqueue.sql.grants import function_roles
 from tests.fixtures.database import Database
 from tests.roles.conftest import SCHEMA, Installation
 from tests.roles.random_calls import Function, Known, RandomCalls

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, Worker
-from sqlalchemy_fairqueue import database as calls
+from sqlalchemy_fairqueue.database.schedules import due_schedules, fail_schedule
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
@@ -123,7 +123,7 @@ def test_a_database_that_is_away_for_a_moment(
     failures: list[int] = []
     queue.handler("tick")(lambda delivery: handled.append(delivery.message_id))
     queue.schedules.set(engine, "tick", channel="a", kind="tick", every=timedelta(hours=1))
-    find = calls.due_schedules
+    find = due_schedules
 
     def fail(*arguments: object, **words: object) -> object:
         if len(failures) < 2:
@@ -131,7 +131,7 @@ def test_a_database_that_is_away_for_a_moment(
             raise OperationalError("", {}, OSError("away"))
         return find(*arguments, **words)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(calls, "due_schedules", fail)
+    monkeypatch.setattr("sqlalchemy_fairqueue.worker.schedules.due_schedules", fail)
     clock.advance(timedelta(hours=1))
     Worker(engine, queue).run(drain=True)
     assert (len(handled), ran(database)) == (1, 1)
@@ -139,7 +139,7 @@ def test_a_database_that_is_away_for_a_moment(
     def refuse(*_: object, **__: object) -> object:
         raise LookupError("it never works")
 
-    monkeypatch.setattr(calls, "due_schedules", refuse)
+    monkeypatch.setattr("sqlalchemy_fairqueue.worker.schedules.due_schedules", refuse)
     clock.advance(timedelta(hours=1))
     assert drained(Worker(engine, queue))
     assert len(handled) == 1
@@ -157,13 +157,13 @@ def test_a_schedule_that_cannot_be_run_is_locked(
     database.execute("update fq_schedule set timezone = 'Europe/Atlantis' where channel = 'bad'")
     clock.advance(timedelta(hours=1))
     noted: list[bool] = []
-    note = calls.fail_schedule
+    note = fail_schedule
 
     def spy(*arguments: Any, **words: Any) -> bool:
         noted.append(note(*arguments, **words))
         return noted[-1]
 
-    monkeypatch.setattr(calls, "fail_schedule", spy)
+    monkeypatch.setattr("sqlalchemy_fairqueue.worker.schedules.fail_schedule", spy)
     with engine.begin() as business:
         queue.schedules.set(business, "tick", channel="bad", kind="tick", cron="0 * * * *")
         assert drained(Worker(engine, queue))

@@ -18,7 +18,7 @@ from tests.fixtures.database import Database
 from tests.worker.helpers import LONG_LEASE, auntil, retimed, until
 
 if TYPE_CHECKING:
-    from sqlalchemy_fairqueue.values import CatchUp
+    from sqlalchemy_fairqueue.values.schedules import CatchUp
 
 pytestmark = pytest.mark.installed
 

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import ChannelFull, ChannelPolicy, InvalidArgument, Queue, Recurrence
 from sqlalchemy_fairqueue.errors import UnknownSchedule
 from sqlalchemy_fairqueue.reports import ScheduleInfo
-from sqlalchemy_fairqueue.values import Enqueue
+from sqlalchemy_fairqueue.values.messages import Enqueue
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 

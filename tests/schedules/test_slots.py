@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from sqlalchemy_fairqueue import InvalidArgument, Recurrence
 from sqlalchemy_fairqueue.times import instant, instant_microseconds
-from sqlalchemy_fairqueue.values import planned
-from sqlalchemy_fairqueue.values.schedules import CronTiming, IntervalTiming
+from sqlalchemy_fairqueue.values.schedules import CronTiming, IntervalTiming, planned
 from tests.schedules import reference
 
 pytestmark = pytest.mark.installed

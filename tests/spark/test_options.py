@@ -24,7 +24,7 @@ from sqlalchemy_fairqueue.spark.reading.tables import table_named
 from sqlalchemy_fairqueue.spark.writing.merge import Attempts, merge
 from sqlalchemy_fairqueue.spark.writing.options import WriteOptions
 from sqlalchemy_fairqueue.spark.writing.stage import Stage
-from sqlalchemy_fairqueue.values import ChannelPolicy
+from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 from tests.fixtures.database import Database
 from tests.policies import SAMPLES
 

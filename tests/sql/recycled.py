@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import psycopg
 from psycopg import IsolationLevel
 
-from sqlalchemy_fairqueue.sql import NEEDED_VERSION, tables
+from sqlalchemy_fairqueue.sql.files import NEEDED_VERSION, tables
 from tests.fixtures.clock import Clock, install_clock
 from tests.fixtures.database import Database
 from tests.sql.client import Kernel

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from sqlalchemy_fairqueue.sql import NEEDED_VERSION, function_roles, functions, tables
-from sqlalchemy_fairqueue.sql.files import triggers
+from sqlalchemy_fairqueue.sql.files import NEEDED_VERSION, functions, tables, triggers
+from sqlalchemy_fairqueue.sql.grants import function_roles
 from tests.fixtures.database import Database
 from tests.fixtures.planted import PLANTED, plant_overloads
 from tests.sql.client import Kernel

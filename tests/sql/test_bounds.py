@@ -4,7 +4,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from sqlalchemy_fairqueue.sql import latest_version
+from sqlalchemy_fairqueue.sql.files import latest_version
 from sqlalchemy_fairqueue.sql.grants import function_roles
 from tests.sql.client import Kernel
 

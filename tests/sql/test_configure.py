@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from sqlalchemy_fairqueue.sql import NEEDED_VERSION
+from sqlalchemy_fairqueue.sql.files import NEEDED_VERSION
 from tests.fixtures.waits import Waits
 from tests.sql.client import HOUR, Kernel, OpenKernel, on
 

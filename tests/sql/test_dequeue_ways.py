@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from sqlalchemy_fairqueue.sql import NEEDED_VERSION, functions, in_schema
+from sqlalchemy_fairqueue.sql.files import NEEDED_VERSION, functions
+from sqlalchemy_fairqueue.sql.schema import in_schema
 from tests.fixtures.clock import install_clock
 from tests.fixtures.database import Database, MakeDatabase
 from tests.sql.answers import Call, Hand

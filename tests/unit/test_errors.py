@@ -41,7 +41,7 @@ from sqlalchemy_fairqueue.errors import (
     WorkerError,
 )
 from sqlalchemy_fairqueue.models import ReadOnlyModel
-from sqlalchemy_fairqueue.sql import latest_version
+from sqlalchemy_fairqueue.sql.files import latest_version
 from sqlalchemy_fairqueue.texts import said
 
 _ERRORS = [

@@ -8,7 +8,9 @@ import pytest
 
 import sqlalchemy_fairqueue
 from sqlalchemy_fairqueue.sql.catalog import expected_catalog
-from sqlalchemy_fairqueue.values import POLICY, SETTINGS, Enqueue
+from sqlalchemy_fairqueue.values.messages import Enqueue
+from sqlalchemy_fairqueue.values.policies import POLICY
+from sqlalchemy_fairqueue.values.settings import SETTINGS
 
 _DOCS = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs"
 _GONE = r"dedupe_key|drop_?when_?full|\bresults=|--results\b|--retention\b"

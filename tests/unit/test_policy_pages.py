@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import sqlalchemy_fairqueue
-from sqlalchemy_fairqueue.values import POLICY, SETTINGS
 from sqlalchemy_fairqueue.values.fields import Definition
-from sqlalchemy_fairqueue.values.settings import PolicyOf
+from sqlalchemy_fairqueue.values.policies import POLICY
+from sqlalchemy_fairqueue.values.settings import SETTINGS, PolicyOf
 
 _DOCS = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs"
 pytestmark = pytest.mark.skipif(not _DOCS.is_dir(), reason="the installed wheel is tested without the docs")

@@ -20,7 +20,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Delivery, Queue
-from sqlalchemy_fairqueue.unit_of_work import recorded, send
+from sqlalchemy_fairqueue.unit_of_work.sending import send
+from sqlalchemy_fairqueue.unit_of_work.sessions import recorded
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 

@@ -13,7 +13,7 @@ from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Delivery, LeaseLost, Queue, Worker
-from sqlalchemy_fairqueue.unit_of_work import recorded
+from sqlalchemy_fairqueue.unit_of_work.sessions import recorded
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
 from tests.unit_of_work.test_recipes import Run, run

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 import sqlalchemy_fairqueue
 from sqlalchemy_fairqueue import Delivery, Queue, Worker
-from sqlalchemy_fairqueue.values import OnDuplicate
+from sqlalchemy_fairqueue.values.messages import OnDuplicate
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import LISTENERS, auntil, is_empty, send, until

@@ -22,7 +22,7 @@ from sqlalchemy_fairqueue import (
     Worker,
 )
 from sqlalchemy_fairqueue.testing import aperform
-from sqlalchemy_fairqueue.values import Outcome
+from sqlalchemy_fairqueue.values.outcomes import Outcome
 from tests.fixtures.database import Database
 from tests.worker import isolated
 from tests.worker.helpers import send

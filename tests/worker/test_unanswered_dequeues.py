@@ -8,11 +8,10 @@ import pytest
 from sqlalchemy import Connection, Engine
 
 from sqlalchemy_fairqueue import Delivery, Queue
-from sqlalchemy_fairqueue import database as calls
-from sqlalchemy_fairqueue.database import Call, Target, Token
-from sqlalchemy_fairqueue.database.deliveries import SettlementVerb
+from sqlalchemy_fairqueue.database.calls import Call, Target
+from sqlalchemy_fairqueue.database.deliveries import SettlementVerb, Token, held_tokens, settlement
 from sqlalchemy_fairqueue.queue.consumer import Consumer
-from sqlalchemy_fairqueue.values import Deliveries
+from sqlalchemy_fairqueue.values.deliveries import Deliveries
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import is_empty, send, until
@@ -76,19 +75,18 @@ def test_a_dequeue_that_comes_late(
     """
     go, lookups, notifies = threading.Event(), [], []
     queue.handler()(lambda _: until(go.is_set, "it may end"))
-    held, settlement = calls.held, calls.settlement
 
     def look_up(connection: Connection, target: Target, lease_id: int) -> list[Token]:
         lookups.append(lease_id)
-        return held(connection, target, lease_id)
+        return held_tokens(connection, target, lease_id)
 
     def give_back(target: Target, verb: SettlementVerb, *settled: Any, **given: Any) -> Call:
         if verb == "release":
             notifies.append(given["notify"])
         return settlement(target, verb, *settled, **given)
 
-    monkeypatch.setattr(calls, "held", look_up)
-    monkeypatch.setattr(calls, "settlement", give_back)
+    monkeypatch.setattr("sqlalchemy_fairqueue.worker.fetcher.held_tokens", look_up)
+    monkeypatch.setattr("sqlalchemy_fairqueue.worker.fetcher.settlement", give_back)
     send(engine, queue, 1)
     worker = start(queue, concurrency=1, lease=timedelta(hours=1), timings={"unanswered_after": 0.05})
     until(lambda: worker.stats.taken == 1, "all are at work")

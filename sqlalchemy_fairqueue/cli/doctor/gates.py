@@ -13,7 +13,7 @@ from sqlalchemy_fairqueue.cli.doctor.findings import Finding, Level
 from sqlalchemy_fairqueue.cli.doctor.samples import persistent_rows
 from sqlalchemy_fairqueue.cli.formats import format_duration
 from sqlalchemy_fairqueue.cli.installation import current_role
-from sqlalchemy_fairqueue.sql import quoted_literal
+from sqlalchemy_fairqueue.sql.schema import quoted_literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.cli.doctor.findings import Finding, Level
 from sqlalchemy_fairqueue.cli.formats import plural
-from sqlalchemy_fairqueue.sql import quoted
+from sqlalchemy_fairqueue.sql.schema import quoted
 from sqlalchemy_fairqueue.times import instant
 
 if TYPE_CHECKING:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.cli.doctor.findings import Finding, Level
-from sqlalchemy_fairqueue.sql import latest_version, quoted, role_functions, schema_argument
+from sqlalchemy_fairqueue.sql.files import latest_version
+from sqlalchemy_fairqueue.sql.grants import role_functions
+from sqlalchemy_fairqueue.sql.schema import quoted, schema_argument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,11 +6,11 @@ import shlex
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.cli.doctor.findings import Finding, Level
 from sqlalchemy_fairqueue.cli.doctor.samples import persistent_rows
 from sqlalchemy_fairqueue.cli.formats import format_duration, plural
 from sqlalchemy_fairqueue.cli.installation import queue_names
+from sqlalchemy_fairqueue.database.stats import read_clock, stats_by_queue
 from sqlalchemy_fairqueue.figures import age
 from sqlalchemy_fairqueue.times import duration, microseconds
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from sqlalchemy_fairqueue.cli.doctor.findings import CheckContext
-    from sqlalchemy_fairqueue.values import QueueStats
+    from sqlalchemy_fairqueue.values.reports import QueueStats
 
 _MAX_SIGNALS = 10_000
 _GRACE = timedelta(minutes=1)
@@ -34,9 +34,9 @@ def check_queues(context: CheckContext) -> Iterator[Finding]:
         yield Finding("queues", Level.PROBLEM, f"there is no queue {context.queue!r} in schema {schema!r}")
     elif not names:
         yield Finding("queues", Level.OK, "there is no queue yet")
-    now = database.now(connection, schema)
+    now = read_clock(connection, schema)
     wanted = [name for name in names if context.queue in {None, name}]
-    for stats in database.stats_by_queue(connection, schema, wanted).values():
+    for stats in stats_by_queue(connection, schema, wanted).values():
         yield from _queue(stats, now, context.max_age)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy_fairqueue.cli.doctor.findings import Finding, Level, Role
 from sqlalchemy_fairqueue.cli.doctor.privileges import ALL_TABLES
 from sqlalchemy_fairqueue.cli.installation import current_role
-from sqlalchemy_fairqueue.sql import quoted
+from sqlalchemy_fairqueue.sql.schema import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.cli.doctor.findings import Finding, Level
 from sqlalchemy_fairqueue.cli.installation import version_error
-from sqlalchemy_fairqueue.sql import schema_argument, versions
 from sqlalchemy_fairqueue.sql.drift import find_drift
+from sqlalchemy_fairqueue.sql.files import versions
+from sqlalchemy_fairqueue.sql.schema import schema_argument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy_fairqueue.cli.doctor.findings import Finding, Level
 from sqlalchemy_fairqueue.cli.formats import plural
 from sqlalchemy_fairqueue.cli.installation import current_role
-from sqlalchemy_fairqueue.sql import quoted, quoted_literal
+from sqlalchemy_fairqueue.sql.schema import quoted, quoted_literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.cli.doctor.findings import Finding, Level
 from sqlalchemy_fairqueue.cli.formats import format_duration
-from sqlalchemy_fairqueue.sql import quoted
+from sqlalchemy_fairqueue.sql.schema import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy_fairqueue.cli.errors import not_found_error, usage_error
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.simulation.scenarios import Scenario, check_scenarios
-from sqlalchemy_fairqueue.values import ChannelPolicy
+from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from sqlalchemy_fairqueue.figures import Sample
-    from sqlalchemy_fairqueue.values import ChannelStats
+    from sqlalchemy_fairqueue.values.reports import ChannelStats
 
 
 class Sort(StrEnum):

@@ -19,7 +19,7 @@ from psycopg import errors
 
 from sqlalchemy_fairqueue.spark.errors import BadOption, PipelineError
 from sqlalchemy_fairqueue.spark.reading.data_loss import DataLoss
-from sqlalchemy_fairqueue.sql import quoted
+from sqlalchemy_fairqueue.sql.schema import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping

@@ -19,8 +19,8 @@ from pyspark.sql.types import (
 )
 
 from sqlalchemy_fairqueue.spark.errors import BadFrame, BadOption
-from sqlalchemy_fairqueue.values import POLICY
 from sqlalchemy_fairqueue.values.fields import Count, Duration, RateOf
+from sqlalchemy_fairqueue.values.policies import POLICY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

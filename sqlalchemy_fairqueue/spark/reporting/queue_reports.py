@@ -8,7 +8,7 @@ from sqlalchemy_fairqueue.reporting.advice import advice_of
 from sqlalchemy_fairqueue.reporting.labels import last_labels
 from sqlalchemy_fairqueue.reporting.measurement import figures_of, measure_queue
 from sqlalchemy_fairqueue.reporting.replaying import figures_policy, recorded_queue, replay_queues
-from sqlalchemy_fairqueue.values import ChannelPolicy
+from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

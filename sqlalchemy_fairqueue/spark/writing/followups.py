@@ -6,14 +6,17 @@ This module must not open connections.
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.codecs import JsonCodec
 from sqlalchemy_fairqueue.errors import PayloadError
 from sqlalchemy_fairqueue.spark.errors import BadOption
 from sqlalchemy_fairqueue.spark.options import option_name
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
-from sqlalchemy_fairqueue.values import AFTER_GROUP_HEADER, Enqueue
+from sqlalchemy_fairqueue.values.groups import AFTER_GROUP_HEADER
+
+if TYPE_CHECKING:
+    from sqlalchemy_fairqueue.values.messages import Enqueue
 
 _ATTEMPTS = 20
 _TYPES = (

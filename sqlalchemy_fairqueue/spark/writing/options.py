@@ -10,8 +10,8 @@ from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.spark.errors import BadOption
 from sqlalchemy_fairqueue.spark.options import TargetOptions, option_name, read_fields
 from sqlalchemy_fairqueue.spark.writing.followups import check_followup
-from sqlalchemy_fairqueue.values import Enqueue  # noqa: TC001 - get_type_hints reads it
 from sqlalchemy_fairqueue.values.checks import check_count, check_name
+from sqlalchemy_fairqueue.values.messages import Enqueue  # noqa: TC001 - get_type_hints reads it
 from sqlalchemy_fairqueue.values.policies import POLICY, ChannelPolicy, PolicyFields
 
 _MOST = 2**31 - 1

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from sqlalchemy_fairqueue.spark.connections import connect, translated_errors
-from sqlalchemy_fairqueue.sql import quoted
+from sqlalchemy_fairqueue.sql.schema import quoted
 from sqlalchemy_fairqueue.times import microseconds
 
 if TYPE_CHECKING:

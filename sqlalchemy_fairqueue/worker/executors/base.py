@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import HandlerTimeout
 from sqlalchemy_fairqueue.queue.results import encoded_result
-from sqlalchemy_fairqueue.unit_of_work import Verb
+from sqlalchemy_fairqueue.unit_of_work.settlements import Verb
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, of_error, of_return
 from sqlalchemy_fairqueue.worker.executors.child_processes import ChildProcesses
 from sqlalchemy_fairqueue.worker.executors.handler_calls import (

@@ -26,7 +26,7 @@ from sqlalchemy_fairqueue.errors import MessageCancelled
 from sqlalchemy_fairqueue.queue.contexts import Context, called
 from sqlalchemy_fairqueue.queue.results import UnkeptValue
 from sqlalchemy_fairqueue.texts import said
-from sqlalchemy_fairqueue.values import Bury, Delivery, Outcome, Release, Retry
+from sqlalchemy_fairqueue.values.outcomes import Bury, Outcome, Release, Retry
 from sqlalchemy_fairqueue.worker.decisions import cause_of, classes_of, is_circumstance, returned_outcome, text_of
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery, TrackedLease
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from multiprocessing.connection import Connection
 
+    from sqlalchemy_fairqueue.values.deliveries import Delivery
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
 
     Request = tuple[Callable[..., Any], list[Delivery], bool, bool, int, timedelta | None]

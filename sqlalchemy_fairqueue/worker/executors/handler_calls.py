@@ -27,8 +27,9 @@ from sqlalchemy_fairqueue.queue.contexts import Context, variables_of
 from sqlalchemy_fairqueue.queue.handlers import handlers_of
 from sqlalchemy_fairqueue.queue.middleware import call_of
 from sqlalchemy_fairqueue.texts import logged, said
-from sqlalchemy_fairqueue.unit_of_work import Settle, Verb, guard, record, recorded
-from sqlalchemy_fairqueue.values import Outcome, RetryPolicy
+from sqlalchemy_fairqueue.unit_of_work.sessions import guard, record, recorded
+from sqlalchemy_fairqueue.unit_of_work.settlements import Settle, Verb
+from sqlalchemy_fairqueue.values.outcomes import Outcome, RetryPolicy
 from sqlalchemy_fairqueue.worker.decisions import (
     COMPLETE,
     Decision,

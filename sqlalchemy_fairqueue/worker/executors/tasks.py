@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost
 from sqlalchemy_fairqueue.queue.contexts import finished, variables_of
-from sqlalchemy_fairqueue.unit_of_work import guard
+from sqlalchemy_fairqueue.unit_of_work.sessions import guard
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision
 from sqlalchemy_fairqueue.worker.executors.base import Executor
 from sqlalchemy_fairqueue.worker.executors.handler_calls import (

@@ -11,7 +11,8 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import ChannelPolicy, Delivery, Enqueue, Queue
-from sqlalchemy_fairqueue.sql import install_statements, latest_version
+from sqlalchemy_fairqueue.sql import install_statements
+from sqlalchemy_fairqueue.sql.files import latest_version
 from sqlalchemy_fairqueue.worker import Worker
 from sqlalchemy_fairqueue.worker.options import MOST_PREFETCH
 from tests.bench.peers.protocol import BUSINESS, cost_of, handled_in_thread, speak

@@ -14,7 +14,8 @@ import psycopg
 import pytest
 
 from sqlalchemy_fairqueue.embedded import embedded_server
-from sqlalchemy_fairqueue.sql import install_statements, latest_version
+from sqlalchemy_fairqueue.sql import install_statements
+from sqlalchemy_fairqueue.sql.files import latest_version
 from tests.bench.figures import Figure
 from tests.bench.processes import Task, each_once, rate_within, send_out
 from tests.bench.python_api import Job, work

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from sqlalchemy_fairqueue.sql import NEEDED_VERSION, tables
+from sqlalchemy_fairqueue.sql.files import NEEDED_VERSION, tables
 from tests.fixtures.clock import Clock
 from tests.sql.client import HOUR, SECOND, Kernel
 from tests.sql.kernel.verbs import stats
