@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import MetaData
 
 from alembic_ext.grants import GrantFairqueueOp, RevokeFairqueueOp
-from sqlalchemy_fairqueue.sql.rights import read_grants
+from sqlalchemy_fairqueue.sql.grants import read_grants
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

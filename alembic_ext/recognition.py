@@ -19,7 +19,7 @@ from sqlalchemy_fairqueue.sql import find_drift
 from sqlalchemy_fairqueue.sql.catalog import expected_catalog
 from sqlalchemy_fairqueue.sql.drift import recognised_version
 from sqlalchemy_fairqueue.sql.files import latest_version, tables, versions
-from sqlalchemy_fairqueue.sql.stages import STAGE_COLUMNS, STAGE_NAME
+from sqlalchemy_fairqueue.sql.schema import STAGE_COLUMNS, STAGE_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

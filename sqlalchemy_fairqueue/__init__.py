@@ -37,11 +37,10 @@ from sqlalchemy_fairqueue.errors import (
 from sqlalchemy_fairqueue.queue import Group, Job, Queue
 from sqlalchemy_fairqueue.queue.contexts import Context
 from sqlalchemy_fairqueue.queue.results import watching
-from sqlalchemy_fairqueue.values.deliveries import Batch, Delivery, Lease
-from sqlalchemy_fairqueue.values.messages import Enqueue, Receipt
+from sqlalchemy_fairqueue.values.fields import Rate
+from sqlalchemy_fairqueue.values.messages import Batch, Delivery, Enqueue, Lease, Receipt
 from sqlalchemy_fairqueue.values.outcomes import Bury, Release, Retry, RetryPolicy
 from sqlalchemy_fairqueue.values.policies import ChannelPolicy
-from sqlalchemy_fairqueue.values.rates import Rate
 from sqlalchemy_fairqueue.values.schedules import Recurrence
 
 if TYPE_CHECKING:

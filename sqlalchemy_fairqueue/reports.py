@@ -1,8 +1,13 @@
 """What queues and workers answer with: stats, details, receipts and reasons, for annotations and tests."""
 
-from sqlalchemy_fairqueue.values.deliveries import Deliveries
-from sqlalchemy_fairqueue.values.groups import GroupCancellation, GroupCounts, GroupStatus
-from sqlalchemy_fairqueue.values.messages import CancelReceipt, PurgeReceipt
+from sqlalchemy_fairqueue.values.messages import (
+    CancelReceipt,
+    Deliveries,
+    GroupCancellation,
+    GroupCounts,
+    GroupStatus,
+    PurgeReceipt,
+)
 from sqlalchemy_fairqueue.values.reports import (
     AttemptDetails,
     ChannelDemand,
@@ -10,14 +15,19 @@ from sqlalchemy_fairqueue.values.reports import (
     ConsumerInfo,
     Contention,
     DeadLetterInfo,
+    LeftoverReason,
+    Leftovers,
     MessageDetails,
     MessagePage,
     PlanInfo,
     QueueStats,
+    QueueTaker,
+    Reason,
     SharedLimit,
+    Taker,
+    Wait,
 )
 from sqlalchemy_fairqueue.values.schedules import ScheduleInfo
-from sqlalchemy_fairqueue.values.waits import LeftoverReason, Leftovers, QueueTaker, Reason, Taker, Wait
 from sqlalchemy_fairqueue.worker import Health, WorkerStats
 
 __all__ = [

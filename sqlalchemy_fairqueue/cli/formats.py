@@ -10,7 +10,7 @@ from typing import Literal
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.texts import clean
 from sqlalchemy_fairqueue.times import parsed_duration
-from sqlalchemy_fairqueue.values.rates import Rate
+from sqlalchemy_fairqueue.values.fields import Rate
 
 _SECONDS = {"d": 86_400, "h": 3_600, "m": 60}
 _WHOLE = re.compile(r"\d{1,19}", re.ASCII)

@@ -16,7 +16,7 @@ from sqlalchemy_fairqueue.cli.options import Options, Yes
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, key_values, number_column, text_table
 from sqlalchemy_fairqueue.errors import UnknownGroup
-from sqlalchemy_fairqueue.values.groups import GroupStatus
+from sqlalchemy_fairqueue.values.messages import GroupStatus
 
 GroupId = Annotated[str, typer.Argument(metavar="ID", show_default=False)]
 

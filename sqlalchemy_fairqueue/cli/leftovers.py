@@ -9,7 +9,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy_fairqueue.values.waits import Leftovers
+    from sqlalchemy_fairqueue.values.reports import Leftovers
 
 
 def leftovers_document(left: Sequence[Leftovers]) -> list[dict[str, Any]]:

@@ -11,14 +11,15 @@ from sqlalchemy_fairqueue.cli.options import Options
 from sqlalchemy_fairqueue.cli.results import ExitStatus, Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, cell, text_table
 from sqlalchemy_fairqueue.sql.files import latest_version
-from sqlalchemy_fairqueue.sql.grants import RoleGrant, role_functions
-from sqlalchemy_fairqueue.sql.rights import (
+from sqlalchemy_fairqueue.sql.grants import (
     PUBLIC,
+    RoleGrant,
     RoleRights,
     compared_rights,
     may_read_grants,
     read_grants,
     read_privileges,
+    role_functions,
 )
 from sqlalchemy_fairqueue.sql.schema import schema_argument
 from sqlalchemy_fairqueue.texts import clean

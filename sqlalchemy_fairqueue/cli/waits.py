@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sqlalchemy_fairqueue.values.waits import Wait
+    from sqlalchemy_fairqueue.values.reports import Wait
 
 
 def wait_cells(wait: Wait | None) -> tuple[str | None, str | None]:

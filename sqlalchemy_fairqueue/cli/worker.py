@@ -45,7 +45,7 @@ from sqlalchemy_fairqueue.queue.handlers import handlers_of, session_type_of
 from sqlalchemy_fairqueue.texts import clean
 
 if TYPE_CHECKING:
-    from sqlalchemy_fairqueue.values.waits import Leftovers
+    from sqlalchemy_fairqueue.values.reports import Leftovers
     from sqlalchemy_fairqueue.worker import AsyncWorker, Worker
 
 Probed = Callable[["Worker | AsyncWorker"], contextlib.AbstractContextManager[None]]

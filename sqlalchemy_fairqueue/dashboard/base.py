@@ -24,7 +24,7 @@ from sqlalchemy_fairqueue.dashboard.rendering import name_text, rendered
 from sqlalchemy_fairqueue.dashboard.words import reason_detail, shares_of, waits_words
 from sqlalchemy_fairqueue.database.calls import Target
 from sqlalchemy_fairqueue.figures import figures_now
-from sqlalchemy_fairqueue.values.contention import with_waits
+from sqlalchemy_fairqueue.values.reports import with_waits
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from starlette.exceptions import HTTPException
 
 from sqlalchemy_fairqueue.dashboard.base import PageBase, chosen_queues, named_queue, queue_page
-from sqlalchemy_fairqueue.database.groups import read_group_members
+from sqlalchemy_fairqueue.database.messages import read_group_members
 from sqlalchemy_fairqueue.errors import InvalidArgument, UnknownGroup
-from sqlalchemy_fairqueue.values.groups import checked_group_id
+from sqlalchemy_fairqueue.values.messages import checked_group_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from sqlalchemy_fairqueue.database.groups import Member
-    from sqlalchemy_fairqueue.values.groups import GroupStatus
+    from sqlalchemy_fairqueue.database.messages import Member
+    from sqlalchemy_fairqueue.values.messages import GroupStatus
 
 _GROUPS = 100
 _MEMBERS = 1000

@@ -22,11 +22,15 @@ from sqlalchemy_fairqueue.dashboard.policies import EDITOR
 from sqlalchemy_fairqueue.dashboard.rendering import payload_text
 from sqlalchemy_fairqueue.dashboard.timelines import ENDED, ended_timeline, timeline, trace_link
 from sqlalchemy_fairqueue.dashboard.words import headline, queue_state
-from sqlalchemy_fairqueue.database.dead_letters import read_dead_letter_groups
-from sqlalchemy_fairqueue.database.messages import read_message_attempts, read_messages, read_results
+from sqlalchemy_fairqueue.database.messages import (
+    read_dead_letter_groups,
+    read_message_attempts,
+    read_messages,
+    read_results,
+)
 from sqlalchemy_fairqueue.errors import NotGranted
 from sqlalchemy_fairqueue.values.checks import check_name
-from sqlalchemy_fairqueue.values.waits import Reason
+from sqlalchemy_fairqueue.values.reports import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -18,7 +18,7 @@ from sqlalchemy_fairqueue.texts import clean
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy_fairqueue.values.groups import GroupStatus
+    from sqlalchemy_fairqueue.values.messages import GroupStatus
 
 _SPARK_WIDTH, _SPARK_HEIGHT = 120, 28
 _FEW = 2

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.cli.formats import format_duration, plural
 from sqlalchemy_fairqueue.dashboard.rendering import percent_text
-from sqlalchemy_fairqueue.values.waits import Reason
+from sqlalchemy_fairqueue.values.reports import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

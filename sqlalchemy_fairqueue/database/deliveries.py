@@ -14,7 +14,7 @@ from sqlalchemy_fairqueue.database.clauses import Shape, argument
 from sqlalchemy_fairqueue.database.errors import sqlstate_of
 from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.times import duration, instant, microseconds
-from sqlalchemy_fairqueue.values.deliveries import Lease
+from sqlalchemy_fairqueue.values.messages import Lease
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

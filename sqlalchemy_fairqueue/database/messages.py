@@ -1,4 +1,4 @@
-"""Messages: added, found, moved, withdrawn, and what became of them."""
+"""Messages, their groups and dead letters: added, found, and what became of them."""
 
 from __future__ import annotations
 
@@ -6,23 +6,29 @@ from dataclasses import dataclass, field
 from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from uuid import UUID
 
+from sqlalchemy_fairqueue.codecs import decoded, headers_of
+from sqlalchemy_fairqueue.database.calls import call
 from sqlalchemy_fairqueue.database.clauses import Shape, argument
-from sqlalchemy_fairqueue.database.policies import new_policy_json
+from sqlalchemy_fairqueue.database.configuration import new_policy_json
+from sqlalchemy_fairqueue.errors import PayloadError
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
-from sqlalchemy_fairqueue.values.reports import AttemptDetails, MessageDetails
+from sqlalchemy_fairqueue.values.messages import GroupStatus
+from sqlalchemy_fairqueue.values.reports import AttemptDetails, DeadLetterGroup, DeadLetterInfo, MessageDetails
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
-    from uuid import UUID
 
     from sqlalchemy import Connection
 
+    from sqlalchemy_fairqueue.codecs import Codec
     from sqlalchemy_fairqueue.database.calls import Call, Target
     from sqlalchemy_fairqueue.values.messages import Enqueue, EnqueueOutcome
     from sqlalchemy_fairqueue.values.policies import ChannelPolicy
     from sqlalchemy_fairqueue.values.reports import MessageState
+
 
 ResultState = Literal["completed", "unkept", "cancelled", "expired", "pending", "failed", "gone", "unknown"]
 _OF_FOLLOWUPS = (
@@ -362,3 +368,137 @@ def read_results(connection: Connection, target: Target, message_ids: Sequence[i
     doing = f"read results of queue {target.queue!r}"
     rows = target.read(connection, "fq_results", doing, ids=list(message_ids))
     return [FoundResult(**{name: row[name] for name in row if name != "message_id"}) for row in rows]
+
+
+class Folded(NamedTuple):
+    """The result of a fold.
+
+    Attributes:
+        folded: How many notes it counted.
+        finished: How many groups it tried to finish.
+        more: Whether there may be more to do.
+    """
+
+    folded: int
+    finished: int
+    more: bool
+
+
+class Member(NamedTuple):
+    """A member of a group that has not ended.
+
+    Attributes:
+        message_id: The message.
+        channel: Its channel.
+        state: Whether a consumer holds it, it is due later, or it waits.
+    """
+
+    message_id: int
+    channel: str
+    state: MessageState
+
+
+def read_group(connection: Connection, target: Target, group_id: UUID) -> GroupStatus | None:
+    """Return the counts of a group; None if there is no such group."""
+    doing = f"read group {group_id}"
+    page = {"open": None, "before_at": None, "before_id": None, "limit": 1}
+    rows = target.read(connection, "fq_groups", doing, group_id=str(group_id), **page)
+    return _status(**rows[0]) if rows else None
+
+
+def read_groups(
+    connection: Connection,
+    target: Target,
+    *,
+    is_open: bool | None = None,
+    before: GroupStatus | None = None,
+    limit: int = 1000,
+) -> list[GroupStatus]:
+    """Return groups of a queue, the newest first, with their present counts.
+
+    Only those that are open, or with False only those that are finished; after *before*, the last of another page.
+    """
+    rows = target.read(
+        connection,
+        "fq_groups",
+        f"list the groups of queue {target.queue!r}",
+        group_id=None,
+        open=is_open,
+        before_at=None if before is None else instant_microseconds(before.created_at),
+        before_id=None if before is None else str(before.id),
+        limit=limit,
+    )
+    return [_status(**row) for row in rows]
+
+
+def _status(group_id: UUID | str, added: int, **row: Any) -> GroupStatus:
+    pending = max(added - row["done"] - row["failed"] - row["cancelled"], 0)
+    return GroupStatus(id=UUID(str(group_id)), total=added, pending=pending, **row)
+
+
+def read_group_members(connection: Connection, target: Target, group_id: UUID, *, limit: int) -> list[Member]:
+    """Return the members of a group that have not ended, by id; if there are more than *limit*, any of them."""
+    parameters = {"group_id": str(group_id), "limit": limit}
+    rows = target.read(connection, "fq_group_members", f"list the members of group {group_id}", **parameters)
+    return sorted((Member(**row) for row in rows), key=lambda member: member.message_id)
+
+
+def fold_groups(connection: Connection, schema: str | None, *, limit: int, groups: int, notify: bool) -> Folded | None:
+    """Count what has become of members, and finish groups. None: another transaction does.
+
+    It is alone in its transaction, folds *limit* notes at most, and finishes *groups* groups at most.
+    """
+    found = call(schema, "fq_fold_groups", "finish groups", limit=limit, groups=groups, notify=notify)
+    return next(map(Folded._make, found.rows(connection)), None)
+
+
+def read_dead_letters(
+    connection: Connection,
+    target: Target,
+    *,
+    limit: int,
+    after: DeadLetterInfo | None,
+    codec: Codec,
+    ids: Sequence[int] | None,
+    channel: str | None,
+    kind: str | None,
+    error: str | None,
+    since: datetime | None,
+    until: datetime | None,
+) -> list[DeadLetterInfo]:
+    """Dead letters of a queue, the oldest death first; *after* is the last one of the page before."""
+    rows = target.read(
+        connection,
+        "fq_dead_letters",
+        f"read the dead letters of {target.named()}",
+        limit=limit,
+        died_at=None if after is None else instant_microseconds(after.died_at),
+        message_id=None if after is None else after.message_id,
+        since=None if since is None else instant_microseconds(since),
+        until=None if until is None else instant_microseconds(until),
+        ids=None if ids is None else list(ids),
+        channel=channel,
+        kind=kind,
+        error=error,
+    )
+    return [_dead_letter(target, codec, **row) for row in rows]
+
+
+def _dead_letter(
+    target: Target, codec: Codec, headers: str | None, unreadable: str | None, **row: Any
+) -> DeadLetterInfo:
+    read_headers, refused = headers_of(headers)
+    if unreadable is not None:
+        refused = PayloadError(f"dead letter {row['message_id']} cannot be read: {unreadable}; purge it")
+        row["error"] = str(refused)
+    row |= {name: row[name] or "" for name in ("channel", "kind", "reason")}
+    result = refused or decoded(codec, row["content"])
+    row["content"] = row["content"] or b""
+    return DeadLetterInfo(queue=target.queue, headers=read_headers, decoded=result, **row)
+
+
+def read_dead_letter_groups(connection: Connection, target: Target, *, limit: int, ids: int) -> list[DeadLetterGroup]:
+    """Group the newest *limit* dead letters by kind, reason and error, the largest first, with *ids* ids each."""
+    doing = f"read the dead letters of queue {target.queue!r}"
+    rows = target.read(connection, "fq_dead_letter_groups", doing, limit=limit, ids=ids)
+    return [DeadLetterGroup(message_ids=tuple(row.pop("message_ids")), **row) for row in rows]

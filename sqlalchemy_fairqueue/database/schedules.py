@@ -11,8 +11,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy_fairqueue.database.calls import Call, call
+from sqlalchemy_fairqueue.database.configuration import new_policy_json
 from sqlalchemy_fairqueue.database.messages import Content
-from sqlalchemy_fairqueue.database.policies import new_policy_json
 from sqlalchemy_fairqueue.errors import InvalidArgument, UnknownSchedule
 from sqlalchemy_fairqueue.times import any_instant, duration, instant_microseconds, microseconds
 from sqlalchemy_fairqueue.values.schedules import ScheduleInfo, timing_of

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.database.calls import call, named, read, read_by_queue
 from sqlalchemy_fairqueue.database.clauses import Shape
+from sqlalchemy_fairqueue.database.configuration import fields_of_columns
 from sqlalchemy_fairqueue.database.deliveries import LONGEST_WAIT
-from sqlalchemy_fairqueue.database.policies import fields_of_columns
 from sqlalchemy_fairqueue.times import duration, instant
-from sqlalchemy_fairqueue.values.contention import TAKERS
+from sqlalchemy_fairqueue.values.fields import Rate
 from sqlalchemy_fairqueue.values.policies import policy_values
-from sqlalchemy_fairqueue.values.rates import Rate
 from sqlalchemy_fairqueue.values.reports import (
+    TAKERS,
     ChannelDemand,
     ChannelStats,
     Competition,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.database.stats import read_clock
 from sqlalchemy_fairqueue.figures.waits import channel_waits
-from sqlalchemy_fairqueue.values.waits import LeftoverReason, Leftovers, Reason
+from sqlalchemy_fairqueue.values.reports import LeftoverReason, Leftovers, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -18,8 +18,7 @@ from sqlalchemy_fairqueue.database.stats import (
 )
 from sqlalchemy_fairqueue.figures.times import age
 from sqlalchemy_fairqueue.queue.base import schema_of
-from sqlalchemy_fairqueue.values.contention import with_waits
-from sqlalchemy_fairqueue.values.reports import Contention
+from sqlalchemy_fairqueue.values.reports import Contention, with_waits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,7 +9,7 @@ from sqlalchemy_fairqueue.database.calls import Target
 from sqlalchemy_fairqueue.database.configuration import read_limits
 from sqlalchemy_fairqueue.database.stats import COMPETING, COUNTED, read_competition, sample_context
 from sqlalchemy_fairqueue.figures.queues import with_reasons
-from sqlalchemy_fairqueue.values.contention import with_waits
+from sqlalchemy_fairqueue.values.reports import with_waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

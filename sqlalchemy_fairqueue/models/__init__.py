@@ -17,36 +17,34 @@ from sqlalchemy_fairqueue.models.applications import (
     ChannelPlanMixin,
     ChannelStateMixin,
     DeadLetterMixin,
-    GroupMixin,
-    HistoryMixin,
-    KeyPeriodMixin,
-    LeaseMixin,
-    LimitMixin,
-    MessageMixin,
-    PlanMixin,
-    PrunedHistoryMixin,
-    QueueConfigMixin,
-    ResultMixin,
-    ScheduleMixin,
-)
-from sqlalchemy_fairqueue.models.base import FairqueueMixin, ReadOnlyModel
-from sqlalchemy_fairqueue.models.factory import DefaultBase, Models, declare_grants, default_models, make_models
-from sqlalchemy_fairqueue.models.functions import (
     EpochMixin,
     GateMixin,
     GrantMixin,
     GroupFollowupMixin,
+    GroupMixin,
     GroupNoteMixin,
+    HistoryMixin,
+    KeyPeriodMixin,
+    LeaseMixin,
+    LimitMixin,
     LimitShareMixin,
     LoadMixin,
+    MessageMixin,
+    PlanMixin,
     PromotionMixin,
+    PrunedHistoryMixin,
+    QueueConfigMixin,
     QueueStateMixin,
+    ResultMixin,
     ResultWaitMixin,
     RoundMixin,
+    ScheduleMixin,
     ScheduleSlotMixin,
     SignalMixin,
     StopRequestMixin,
 )
+from sqlalchemy_fairqueue.models.base import FairqueueMixin, ReadOnlyModel
+from sqlalchemy_fairqueue.models.factory import DefaultBase, Models, declare_grants, default_models, make_models
 from sqlalchemy_fairqueue.models.types import Duration, Instant, RoleName, Xid8, interval, timestamp
 from sqlalchemy_fairqueue.sql.grants import RoleGrant
 

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 from sqlalchemy.orm import DeclarativeBase, registry
 
-from sqlalchemy_fairqueue.models import applications, functions
+from sqlalchemy_fairqueue.models import applications
 from sqlalchemy_fairqueue.sql.schema import named_schema
 
 if TYPE_CHECKING:
@@ -102,10 +102,7 @@ class Models:
     StopRequest: type[Any]
 
 
-_MIXINS: Mapping[str, type[Any]] = {
-    field.name: vars(applications).get(f"{field.name}Mixin") or vars(functions)[f"{field.name}Mixin"]
-    for field in fields(Models)
-}
+_MIXINS: Mapping[str, type[Any]] = {field.name: vars(applications)[f"{field.name}Mixin"] for field in fields(Models)}
 
 
 class _GeneratedMeta(type(DeclarativeBase)):  # type: ignore[misc]

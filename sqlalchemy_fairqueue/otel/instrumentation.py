@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, SpanContext, TracerProvider
 
     from sqlalchemy_fairqueue.queue.instrumentation import Handled
-    from sqlalchemy_fairqueue.values.deliveries import Delivery
-    from sqlalchemy_fairqueue.values.messages import Enqueue
+    from sqlalchemy_fairqueue.values.messages import Delivery, Enqueue
 
 Relation = Literal["link", "child"]
 Sending = Literal["span", "context"]

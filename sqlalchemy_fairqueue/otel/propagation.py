@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import SpanContext
 
-    from sqlalchemy_fairqueue.values.deliveries import Delivery
+    from sqlalchemy_fairqueue.values.messages import Delivery
 
 # Not the application's propagator: baggage may hold what must not be stored.
 _propagator = TraceContextTextMapPropagator()

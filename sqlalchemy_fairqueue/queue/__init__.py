@@ -3,16 +3,14 @@
 It knows what can be asked; ``unit_of_work``, ``consumer`` and ``database`` know how it is sent.
 """
 
-from sqlalchemy_fairqueue.queue.admin import Admin
+from sqlalchemy_fairqueue.queue.admin import Admin, DeadLetters
 from sqlalchemy_fairqueue.queue.configuration import ConfigurationMethods, Limits, Plans
-from sqlalchemy_fairqueue.queue.dead_letters import DeadLetters
+from sqlalchemy_fairqueue.queue.contexts import AsyncMiddleware, Middleware, MiddlewareMethods
 from sqlalchemy_fairqueue.queue.deliveries import DeliveryMethods
 from sqlalchemy_fairqueue.queue.groups import Group, GroupMethods, Groups, MemberGroup
 from sqlalchemy_fairqueue.queue.jobs import Job, JobMethods
-from sqlalchemy_fairqueue.queue.lookups import LookupMethods
-from sqlalchemy_fairqueue.queue.middleware import AsyncMiddleware, Middleware, MiddlewareMethods
+from sqlalchemy_fairqueue.queue.lookups import LookupMethods, WithdrawalMethods
 from sqlalchemy_fairqueue.queue.schedules import Schedules
-from sqlalchemy_fairqueue.queue.withdrawals import WithdrawalMethods
 
 __all__ = [
     "Admin",

@@ -11,8 +11,7 @@ from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.database.configuration import read_limits, read_plans
 from sqlalchemy_fairqueue.database.engines import on
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.queue.base import Facet, QueueBase
-from sqlalchemy_fairqueue.queue.verbs import recorded, verb
+from sqlalchemy_fairqueue.queue.base import Facet, QueueBase, recorded, verb
 from sqlalchemy_fairqueue.unit_of_work import changes as change
 from sqlalchemy_fairqueue.values.checks import check_name, check_names
 from sqlalchemy_fairqueue.values.policies import (
@@ -31,11 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from typing import Unpack
 
-    from sqlalchemy_fairqueue.queue.verbs import RecordedWhere, Where
+    from sqlalchemy_fairqueue.queue.base import RecordedWhere, Where
     from sqlalchemy_fairqueue.unit_of_work.changes import Change
     from sqlalchemy_fairqueue.unit_of_work.operations import Operation
+    from sqlalchemy_fairqueue.values.fields import Rate
     from sqlalchemy_fairqueue.values.policies import PolicyChanges
-    from sqlalchemy_fairqueue.values.rates import Rate
     from sqlalchemy_fairqueue.values.reports import PlanInfo, SharedLimit
     from sqlalchemy_fairqueue.values.settings import QueueChanges, QueueLimits
 

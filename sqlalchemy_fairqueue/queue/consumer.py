@@ -28,7 +28,7 @@ from sqlalchemy_fairqueue.database.deliveries import (
 )
 from sqlalchemy_fairqueue.database.installation import check_installed
 from sqlalchemy_fairqueue.texts import clean, logged, shortened
-from sqlalchemy_fairqueue.values.deliveries import Deliveries, Once, delivery_of
+from sqlalchemy_fairqueue.values.messages import Deliveries, Once, delivery_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.codecs import Codec
     from sqlalchemy_fairqueue.database.calls import Target
     from sqlalchemy_fairqueue.database.deliveries import DeliveredMessage, Dequeued, SetAside
-    from sqlalchemy_fairqueue.values.deliveries import Delivery, Lease
+    from sqlalchemy_fairqueue.values.messages import Delivery, Lease
 
 log = logging.getLogger("sqlalchemy_fairqueue.queue")
 

@@ -14,21 +14,19 @@ from sqlalchemy_fairqueue.database.deliveries import extend_lease, find_holder
 from sqlalchemy_fairqueue.database.engines import on, refused, run
 from sqlalchemy_fairqueue.database.installation import check_installed
 from sqlalchemy_fairqueue.errors import InvalidArgument, LeaseLost
-from sqlalchemy_fairqueue.queue.base import QueueBase
+from sqlalchemy_fairqueue.queue.base import QueueBase, on_engine, recorded
 from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.queue.results import given_result
-from sqlalchemy_fairqueue.queue.verbs import on_engine, recorded
 from sqlalchemy_fairqueue.unit_of_work.sessions import session_of
 from sqlalchemy_fairqueue.unit_of_work.settlements import Settle, Verb, settle, token_of
 from sqlalchemy_fairqueue.values.checks import check_count, check_duration, check_text
-from sqlalchemy_fairqueue.values.deliveries import Deliveries, Delivery
-from sqlalchemy_fairqueue.values.messages import MOST_COST
+from sqlalchemy_fairqueue.values.messages import MOST_COST, Deliveries, Delivery
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from sqlalchemy_fairqueue.database.deliveries import EncodedResult
-    from sqlalchemy_fairqueue.queue.verbs import RecordedWhere
+    from sqlalchemy_fairqueue.queue.base import RecordedWhere
 
     Held = Delivery | Iterable[Delivery]
 

@@ -8,23 +8,22 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar
 from uuid import UUID, uuid4
 
-from sqlalchemy_fairqueue.database.groups import read_group, read_groups
+from sqlalchemy_fairqueue.database.messages import read_group, read_groups
 from sqlalchemy_fairqueue.errors import InvalidArgument, OutsideGroupWarning, UnknownGroup
-from sqlalchemy_fairqueue.queue.base import OPEN_GROUPS, Facet, QueueBase
+from sqlalchemy_fairqueue.queue.base import OPEN_GROUPS, Facet, QueueBase, verb
 from sqlalchemy_fairqueue.queue.enqueues import EnqueueMethods
 from sqlalchemy_fairqueue.queue.signatures import frames_of_this_package
-from sqlalchemy_fairqueue.queue.verbs import verb
 from sqlalchemy_fairqueue.unit_of_work.enqueues import MakeGroup, Membership
 from sqlalchemy_fairqueue.unit_of_work.sessions import discard, record, session_of
 from sqlalchemy_fairqueue.values.checks import check_count, check_page
-from sqlalchemy_fairqueue.values.groups import (
+from sqlalchemy_fairqueue.values.messages import (
     AFTER_GROUP_HEADER,
     GROUP_HEADER,
+    Enqueue,
     GroupCancellation,
     GroupStatus,
     checked_group_id,
 )
-from sqlalchemy_fairqueue.values.messages import Enqueue
 
 if TYPE_CHECKING:
     import builtins
@@ -35,10 +34,9 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from sqlalchemy_fairqueue.database.calls import Target
-    from sqlalchemy_fairqueue.queue.verbs import AnySession, Where
+    from sqlalchemy_fairqueue.queue.base import AnySession, Where
     from sqlalchemy_fairqueue.unit_of_work.enqueues import EnqueueMessage
-    from sqlalchemy_fairqueue.values.deliveries import Delivery
-    from sqlalchemy_fairqueue.values.messages import Receipt
+    from sqlalchemy_fairqueue.values.messages import Delivery, Receipt
 
 P = ParamSpec("P")
 R = TypeVar("R")

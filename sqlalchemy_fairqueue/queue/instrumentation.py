@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from sqlalchemy_fairqueue.values.deliveries import Delivery
-    from sqlalchemy_fairqueue.values.messages import Enqueue
+    from sqlalchemy_fairqueue.values.messages import Delivery, Enqueue
 
 
 class Handled(Protocol):

@@ -16,8 +16,7 @@ from sqlalchemy_fairqueue.queue.results import ResultMethods, ResultQuestion
 from sqlalchemy_fairqueue.queue.schedules import ScheduleMethods, Schedules
 from sqlalchemy_fairqueue.queue.signatures import class_of, hints_of, parameters_of
 from sqlalchemy_fairqueue.values.checks import check_message_id, check_name
-from sqlalchemy_fairqueue.values.deliveries import Delivery
-from sqlalchemy_fairqueue.values.messages import Enqueue, EnqueueOptions
+from sqlalchemy_fairqueue.values.messages import Delivery, Enqueue, EnqueueOptions
 from sqlalchemy_fairqueue.values.outcomes import Bury
 from sqlalchemy_fairqueue.values.schedules import Recurrence
 
@@ -26,9 +25,9 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from typing import Unpack
 
+    from sqlalchemy_fairqueue.queue.base import AsyncWhere, RecordedWhere, SentWhere, Where
     from sqlalchemy_fairqueue.queue.handlers import Isolation
     from sqlalchemy_fairqueue.queue.payloads import PayloadSchema
-    from sqlalchemy_fairqueue.queue.verbs import AsyncWhere, RecordedWhere, SentWhere, Where
     from sqlalchemy_fairqueue.values.messages import Receipt
     from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
 

@@ -1,4 +1,4 @@
-"""Lookup methods of a queue: counts of the queue and of its channels, and messages that are not settled."""
+"""Counts of a queue and single messages: looked up, cancelled or purged before they are delivered."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from sqlalchemy_fairqueue.database.configuration import read_limits
 from sqlalchemy_fairqueue.database.messages import MessagePosition, find_messages, read_message_attempts, read_messages
 from sqlalchemy_fairqueue.database.stats import read_channel_stats, read_competition, read_stats, sample_context
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.queue.base import QueueBase
-from sqlalchemy_fairqueue.queue.verbs import verb
-from sqlalchemy_fairqueue.values.checks import check_choice, check_count, check_message_id, check_names
-from sqlalchemy_fairqueue.values.contention import with_waits
-from sqlalchemy_fairqueue.values.reports import MessagePage, MessageState
-from sqlalchemy_fairqueue.values.waits import Reason, Wait
+from sqlalchemy_fairqueue.queue.base import QueueBase, recorded, verb
+from sqlalchemy_fairqueue.unit_of_work import changes as change
+from sqlalchemy_fairqueue.unit_of_work.settlements import Cancel
+from sqlalchemy_fairqueue.values.checks import check_choice, check_count, check_message_id, check_name, check_names
+from sqlalchemy_fairqueue.values.messages import CancelReceipt, PurgeReceipt
+from sqlalchemy_fairqueue.values.reports import MessagePage, MessageState, Reason, Wait, with_waits
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.database.calls import Target
-    from sqlalchemy_fairqueue.queue.verbs import Where
+    from sqlalchemy_fairqueue.queue.base import RecordedWhere, Where
     from sqlalchemy_fairqueue.values.reports import ChannelStats, MessageDetails, QueueStats
+
 
 _WHOLE = 256 * 2**20
 _BEGINNING = 65_536
@@ -258,3 +259,62 @@ def _position(after: object, channel: str | None) -> MessagePosition:
     if step in ({3, 4} if channel is None else {1, 2}) and 0 < message_id < 2**63 and -(2**63) <= at < 2**63:
         return MessagePosition(step, at, message_id)
     raise InvalidArgument(f"after is {after!r:.80}; give page.next of the page before, with the same channel and state")
+
+
+class WithdrawalMethods(QueueBase):
+    """cancel and purge: recorded on a session, sent at once on a Connection or Engine."""
+
+    @recorded
+    def cancel(self, where: RecordedWhere, message_id: int | None) -> CancelReceipt:
+        """Withdraw a message. If it is done, dead or unknown, nothing happens.
+
+        A message that a consumer holds may still be completed; settled in any other way, it is gone. Its key is free
+        at once, and its worker learns of it at the next heartbeat.
+
+        In one transaction enqueues are sent first, so that the key of a message that it cancels still stands for them:
+        to enqueue under it after the cancel was asked for raises DuplicateMessage. Rewrite the message by
+        ``enqueue(..., on_duplicate="replace")``, or cancel in a transaction before.
+
+        Locks the message until the transaction ends; dequeue passes it by meanwhile, and it is ready again if the
+        transaction rolls back. Waits for a transaction that has the message locked.
+
+        Returns:
+            A receipt that has ``outcome`` once the transaction has committed; on a Connection at once.
+
+        Raises:
+            InvalidArgument: No message can have this id.
+
+        Example:
+            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
+            >>> queue.cancel(engine, message_id).outcome
+            'cancelled'
+        """
+        checked = check_message_id(message_id)
+        receipt = CancelReceipt(checked)
+        return self._perform(where, [Cancel(self._target, checked, receipt)], receipt)
+
+    @recorded
+    def purge(self, where: RecordedWhere, channel: str) -> PurgeReceipt:
+        """Delete the messages of a channel that no consumer holds, ready and scheduled, for good.
+
+        Messages that are out stay, and so do those that another transaction has locked or not committed. In one
+        transaction enqueues are sent first, so that what it enqueues to the channel is deleted as well. A channel that
+        does not exist has nothing to delete.
+
+        Locks the channel's state and the messages until the transaction ends: until then the channel is not served.
+        Waits for a dequeue that is serving the channel. A channel of a million messages takes seconds.
+
+        Returns:
+            A receipt that has ``purged`` once the transaction has committed; on a Connection at once.
+
+        Raises:
+            InvalidArgument: A bad name.
+
+        Example:
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
+            >>> queue.purge(engine, "customer-7").purged
+            1
+        """
+        check_name("channel", channel)
+        receipt = PurgeReceipt(channel)
+        return self._perform(where, [change.purge(self._target, channel, receipt)], receipt)

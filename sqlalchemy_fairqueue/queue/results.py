@@ -32,10 +32,10 @@ from sqlalchemy_fairqueue.errors import (
     ResultNotReady,
     UnknownMessage,
 )
+from sqlalchemy_fairqueue.queue.base import verb
 from sqlalchemy_fairqueue.queue.contexts import handling
 from sqlalchemy_fairqueue.queue.handlers import HandlerMethods
 from sqlalchemy_fairqueue.queue.signatures import frames_of_this_package
-from sqlalchemy_fairqueue.queue.verbs import verb
 from sqlalchemy_fairqueue.texts import clean, said
 from sqlalchemy_fairqueue.times import microseconds
 from sqlalchemy_fairqueue.values.checks import RESULT_BYTES, check_duration, check_message_id, check_names
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.codecs import Codec
     from sqlalchemy_fairqueue.database.calls import Target
+    from sqlalchemy_fairqueue.queue.base import Where
     from sqlalchemy_fairqueue.queue.payloads import PayloadSchema
-    from sqlalchemy_fairqueue.queue.verbs import Where
 
 # Seconds between two reads of one who waits, the first ones soon: a transaction that began before the wait was
 # registered notifies nobody. Then the longest, for what nobody notifies of: a worker that died in the last attempt.

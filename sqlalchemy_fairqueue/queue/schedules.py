@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy_fairqueue.database.schedules import ScheduleDefinition, read_schedules, run_schedule
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.queue.base import Facet
+from sqlalchemy_fairqueue.queue.base import Facet, recorded, verb
 from sqlalchemy_fairqueue.queue.enqueues import EnqueueMethods
 from sqlalchemy_fairqueue.queue.handlers import HandlerMethods
-from sqlalchemy_fairqueue.queue.verbs import recorded, verb
 from sqlalchemy_fairqueue.unit_of_work import changes as change
 from sqlalchemy_fairqueue.values.checks import check_count, check_name, check_names, check_page
 from sqlalchemy_fairqueue.values.messages import Enqueue
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     import builtins
     from collections.abc import Callable, Mapping
 
-    from sqlalchemy_fairqueue.queue.verbs import RecordedWhere, Where
+    from sqlalchemy_fairqueue.queue.base import RecordedWhere, Where
     from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
     from sqlalchemy_fairqueue.values.schedules import CatchUp
 

@@ -26,8 +26,8 @@ from sqlalchemy_fairqueue.reporting.labels import check_label_column
 from sqlalchemy_fairqueue.simulation.scenarios import QueueSettings
 from sqlalchemy_fairqueue.sql.schema import quoted
 from sqlalchemy_fairqueue.times import duration, instant_microseconds
+from sqlalchemy_fairqueue.values.fields import Rate
 from sqlalchemy_fairqueue.values.policies import ChannelPolicy
-from sqlalchemy_fairqueue.values.rates import Rate
 
 if TYPE_CHECKING:
     import os

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, g
 
 from sqlalchemy_fairqueue.spark.errors import BadOption
 from sqlalchemy_fairqueue.times import parsed_duration
+from sqlalchemy_fairqueue.values.fields import Rate
 from sqlalchemy_fairqueue.values.messages import Enqueue
-from sqlalchemy_fairqueue.values.rates import Rate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

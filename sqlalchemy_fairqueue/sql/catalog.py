@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import text
 
 from sqlalchemy_fairqueue.sql.files import checked_version, folder, names_of_ours, query, versions
-from sqlalchemy_fairqueue.sql.stages import STAGE_SCHEMA
+from sqlalchemy_fairqueue.sql.schema import STAGE_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

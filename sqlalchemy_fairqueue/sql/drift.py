@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from sqlalchemy_fairqueue.sql.catalog import expected_catalog, read_catalog
 from sqlalchemy_fairqueue.sql.files import query, versions
-from sqlalchemy_fairqueue.sql.rights import PUBLIC, compared_rights, may_read_grants, read_grants, read_privileges
+from sqlalchemy_fairqueue.sql.grants import PUBLIC, compared_rights, may_read_grants, read_grants, read_privileges
 from sqlalchemy_fairqueue.sql.schema import IS_UNRELEASED, UNRELEASED, VERSION_COLUMN, named_schema, quoted
 
 if TYPE_CHECKING:

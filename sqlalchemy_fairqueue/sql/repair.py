@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.sql.catalog import expected_catalog
 from sqlalchemy_fairqueue.sql.files import functions, triggers
-from sqlalchemy_fairqueue.sql.grants import renew_grants
+from sqlalchemy_fairqueue.sql.grants import close_functions, give_back_privileges, note_privileges, renew_grants
 from sqlalchemy_fairqueue.sql.guards import repair_guard
-from sqlalchemy_fairqueue.sql.privileges import close_functions, give_back_privileges, note_privileges
-from sqlalchemy_fairqueue.sql.schema import QUALIFIER, block, in_schema, part, quoted_literal
-from sqlalchemy_fairqueue.sql.stages import make_stage_schema
+from sqlalchemy_fairqueue.sql.schema import QUALIFIER, block, in_schema, make_stage_schema, part, quoted_literal
 from sqlalchemy_fairqueue.sql.statements import in_order, replacing
 
 if TYPE_CHECKING:

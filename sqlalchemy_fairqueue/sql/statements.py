@@ -18,11 +18,15 @@ from sqlalchemy_fairqueue.sql.files import (
     triggers,
     upgrade_step,
 )
-from sqlalchemy_fairqueue.sql.grants import renew_grants, take_usage
+from sqlalchemy_fairqueue.sql.grants import (
+    close_functions,
+    give_back_privileges,
+    note_privileges,
+    renew_grants,
+    take_usage,
+)
 from sqlalchemy_fairqueue.sql.guards import change_guard, install_guard, installed_guard
-from sqlalchemy_fairqueue.sql.privileges import close_functions, give_back_privileges, note_privileges
-from sqlalchemy_fairqueue.sql.schema import QUALIFIER, in_schema
-from sqlalchemy_fairqueue.sql.stages import drop_stage_schema, make_stage_schema
+from sqlalchemy_fairqueue.sql.schema import QUALIFIER, drop_stage_schema, in_schema, make_stage_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -12,9 +12,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy_fairqueue.codecs import decoded
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.values.deliveries import Delivery, Lease
-from sqlalchemy_fairqueue.values.groups import AFTER_GROUP_HEADER, GROUP_HEADER, GroupCounts, checked_group_id
-from sqlalchemy_fairqueue.values.messages import Enqueue
+from sqlalchemy_fairqueue.values.messages import (
+    AFTER_GROUP_HEADER,
+    GROUP_HEADER,
+    Delivery,
+    Enqueue,
+    GroupCounts,
+    Lease,
+    checked_group_id,
+)
 from sqlalchemy_fairqueue.worker import Context
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery, TrackedLease
 

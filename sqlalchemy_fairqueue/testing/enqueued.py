@@ -16,7 +16,7 @@ from sqlalchemy_fairqueue.database.installation import check_installed
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.models import make_models
 from sqlalchemy_fairqueue.queue import Job
-from sqlalchemy_fairqueue.queue.verbs import on_session
+from sqlalchemy_fairqueue.queue.base import on_session
 from sqlalchemy_fairqueue.testing.jobs import queue_of, split_arguments
 from sqlalchemy_fairqueue.unit_of_work.enqueues import EnqueueMessage
 from sqlalchemy_fairqueue.unit_of_work.sessions import connection_of, recorded, session_of
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.models import Models
     from sqlalchemy_fairqueue.queue import Queue
-    from sqlalchemy_fairqueue.queue.verbs import PlainSession
+    from sqlalchemy_fairqueue.queue.base import PlainSession
     from sqlalchemy_fairqueue.testing.jobs import AnyJob
 
 _SHOWN = 20

@@ -13,13 +13,12 @@ from factory.declarations import Sequence
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.testing.deliveries import make_delivery
-from sqlalchemy_fairqueue.values.deliveries import Delivery
-from sqlalchemy_fairqueue.values.messages import Enqueue, Receipt
+from sqlalchemy_fairqueue.values.messages import Delivery, Enqueue, Receipt
 from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue import Queue
-    from sqlalchemy_fairqueue.queue.verbs import AnySession, Where
+    from sqlalchemy_fairqueue.queue.base import AnySession, Where
 
 
 __all__ = ["ChannelFactory", "DeliveryFactory", "MessageFactory"]

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncSession, async_scoped_session
 from sqlalchemy_fairqueue.database.deliveries import take_messages
-from sqlalchemy_fairqueue.database.groups import fold_groups
 from sqlalchemy_fairqueue.database.installation import check_installed
+from sqlalchemy_fairqueue.database.messages import fold_groups
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue import Job, Queue
+from sqlalchemy_fairqueue.queue.base import on_session
 from sqlalchemy_fairqueue.queue.consumer import Consumer
-from sqlalchemy_fairqueue.queue.contexts import finished
+from sqlalchemy_fairqueue.queue.contexts import call_of, finished, middleware_for, middleware_of
 from sqlalchemy_fairqueue.queue.handlers import handlers_of
-from sqlalchemy_fairqueue.queue.middleware import call_of, middleware_for, middleware_of
 from sqlalchemy_fairqueue.queue.results import encoded_result
-from sqlalchemy_fairqueue.queue.verbs import on_session
 from sqlalchemy_fairqueue.testing.deliveries import make_context, make_delivery
 from sqlalchemy_fairqueue.testing.enqueued import sync_session_of
 from sqlalchemy_fairqueue.testing.jobs import queue_of
@@ -34,10 +33,10 @@ if TYPE_CHECKING:
 
     from sqlalchemy.orm import Session
 
+    from sqlalchemy_fairqueue.queue.base import AnySession, PlainSession
     from sqlalchemy_fairqueue.queue.handlers import Handler
-    from sqlalchemy_fairqueue.queue.verbs import AnySession, PlainSession
     from sqlalchemy_fairqueue.testing.jobs import AnyJob
-    from sqlalchemy_fairqueue.values.deliveries import Delivery
+    from sqlalchemy_fairqueue.values.messages import Delivery
     from sqlalchemy_fairqueue.worker import Context
 
 _LEASE = timedelta(hours=1)

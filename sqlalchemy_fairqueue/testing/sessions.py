@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import SessionTransaction
 
     from sqlalchemy_fairqueue.queue import Queue
-    from sqlalchemy_fairqueue.queue.verbs import PlainSession
+    from sqlalchemy_fairqueue.queue.base import PlainSession
 
 SomeSession = TypeVar("SomeSession", bound=Session)
 SomeAsyncSession = TypeVar("SomeAsyncSession", bound=AsyncSession)

@@ -12,8 +12,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.database.calls import call
-from sqlalchemy_fairqueue.database.configuration import pause_channel, resume_channel
-from sqlalchemy_fairqueue.database.policies import channel_changes_json, new_policy_json, policy_json, settings_json
+from sqlalchemy_fairqueue.database.configuration import (
+    channel_changes_json,
+    new_policy_json,
+    pause_channel,
+    policy_json,
+    resume_channel,
+    settings_json,
+)
 from sqlalchemy_fairqueue.database.schedules import schedule_call, set_schedule_paused
 from sqlalchemy_fairqueue.unit_of_work.operations import CHANGES, ENQUEUES, REMOVALS, SCHEDULES, SETTINGS
 from sqlalchemy_fairqueue.values.policies import UNSET, ChannelPolicy

@@ -8,9 +8,9 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from sqlalchemy_fairqueue.database.configuration import new_policy_json
 from sqlalchemy_fairqueue.database.deliveries import find_holder
 from sqlalchemy_fairqueue.database.messages import EnqueuedMessages, enqueue_call, followup_values
-from sqlalchemy_fairqueue.database.policies import new_policy_json
 from sqlalchemy_fairqueue.errors import ChannelFull, DuplicateMessage, LeaseLost, MessageCancelled, UnknownGroup
 from sqlalchemy_fairqueue.unit_of_work.operations import CANCELS, ENQUEUES, GROUPS, Step, notifies
 from sqlalchemy_fairqueue.unit_of_work.settlements import message_ids
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.messages import EncodedMessage
     from sqlalchemy_fairqueue.unit_of_work.operations import Operation, ReceiptUpdate, Share
     from sqlalchemy_fairqueue.unit_of_work.settlements import Cancel
-    from sqlalchemy_fairqueue.values.deliveries import Delivery
-    from sqlalchemy_fairqueue.values.messages import Enqueue, EnqueueOutcome, Receipt
+    from sqlalchemy_fairqueue.values.messages import Delivery, Enqueue, EnqueueOutcome, Receipt
     from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
 _NONE: Mapping[int, int] = MappingProxyType({})

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.database.calls import Target
     from sqlalchemy_fairqueue.unit_of_work.operations import ReceiptUpdate, Share
-    from sqlalchemy_fairqueue.values.deliveries import Delivery
-    from sqlalchemy_fairqueue.values.messages import CancelReceipt
+    from sqlalchemy_fairqueue.values.messages import CancelReceipt, Delivery
 
 # C calls them: they are asked of each message that is completed. A plain tuple does for a token here.
 _token = cast(

@@ -12,8 +12,16 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.values.fields import Choice, Count, Definition, Duration, RateOf, check_fields, definitions
-from sqlalchemy_fairqueue.values.rates import Rate
+from sqlalchemy_fairqueue.values.fields import (
+    Choice,
+    Count,
+    Definition,
+    Duration,
+    Rate,
+    RateOf,
+    check_fields,
+    definitions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,20 +1,199 @@
-"""Reports on a queue: its stats, its channels and what they compete for, consumers, messages, dead letters."""
+"""Reports on a queue: stats, channels and what they compete for, why they wait, consumers, messages, dead letters."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, overload
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from heapq import nsmallest
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from sqlalchemy_fairqueue.errors import PayloadError
+from sqlalchemy_fairqueue.texts import clean
 from sqlalchemy_fairqueue.values.policies import POLICY, ChannelPolicy, PolicyFields
-from sqlalchemy_fairqueue.values.waits import Reason
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from datetime import datetime, timedelta
 
-    from sqlalchemy_fairqueue.values.rates import Rate
-    from sqlalchemy_fairqueue.values.waits import Wait
+    from sqlalchemy_fairqueue.values.fields import Rate
+
+
+class Reason(StrEnum):
+    """The reasons of a wait. The first one that holds is given: lifting the others would change nothing.
+
+    Example:
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
+        >>> queue.pause(engine, "customer-7")
+        >>> queue.message(engine, message_id).wait.reason is Reason.PAUSED
+        True
+    """
+
+    QUEUE_PAUSED = "queue paused"
+    PAUSED = "paused"
+    NO_CONSUMER = "no consumer"
+    OWN_LIMIT = "own limit"
+    RATE = "rate"
+    QUEUE_LIMIT = "queue limit"
+    QUEUE_RATE = "queue rate"
+    SHARED_LIMIT = "shared limit"
+    SHARED_RATE = "shared rate"
+    CAPACITY = "capacity"
+    """It has the share of the consumers that it is entitled to and more work than that serves, or no other channel has
+    messages out: what it lacks is a consumer that takes more."""
+    TURN = "others' turn"
+    SCHEDULED = "scheduled"
+
+
+@dataclass(frozen=True, slots=True)
+class Taker:
+    """A channel that takes capacity.
+
+    Attributes:
+        channel: Its name.
+        leased: Its messages that consumers hold.
+        share: These as a part of all messages that consumers of the queue hold, 0 to 1.
+        entitled: The part that its weight entitles it to, 0 to 1.
+
+    Example:
+        >>> queue.configure(engine, max_concurrency=1)
+        >>> _, waiting = [queue.enqueue(engine, channel=name, payload=1) for name in ("customer-7", "customer-8")]
+        >>> [delivery] = queue.dequeue(engine)
+        >>> [taker] = queue.message(engine, waiting.message_id).wait.takers
+        >>> taker.channel, taker.leased, taker.share, taker.entitled
+        ('customer-7', 1, 1.0, 0.5)
+    """
+
+    channel: str
+    leased: int
+    share: float
+    entitled: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTaker:
+    """A queue that takes of a shared limit.
+
+    Attributes:
+        queue: Its name.
+        leased: Its messages that consumers hold.
+
+    Example:
+        >>> queue.limits.configure(engine, "mail", max_concurrency=2)
+        >>> news = Queue("news")
+        >>> for each in (queue, news):
+        ...     each.configure(engine, limits=["mail"])
+        ...     _, waiting = [each.enqueue(engine, channel="customer-7", payload=number) for number in (1, 2)]
+        ...     deliveries = each.dequeue(engine, limit=1)
+        >>> wait = news.message(engine, waiting.message_id).wait
+        >>> [(taker.queue == queue.name, taker.leased) for taker in wait.queues]
+        [(True, 1)]
+    """
+
+    queue: str
+    leased: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The reason for which a message waits, and who has what it waits for.
+
+    Attributes:
+        reason: Why it waits.
+        until: When the reason ends at the latest, by a rate or by the time for which it is scheduled. None: that is not
+            known.
+        takers: The channels of the queue that take the capacity it waits for, the most first. Empty: the reason is its
+            own.
+        limit: The shared limit that holds it back, or None.
+        queues: The other queues that draw from that limit, those with the most messages out first.
+
+    Example:
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
+        >>> wait = queue.message(engine, message_id).wait
+        >>> str(wait.reason), wait.takers
+        ('no consumer', ())
+    """
+
+    reason: Reason
+    until: datetime | None = None
+    takers: tuple[Taker, ...] = ()
+    limit: str | None = None
+    queues: tuple[QueueTaker, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftoverReason:
+    """A reason for which messages of a queue wait, and how many do.
+
+    Attributes:
+        reason: Why they wait.
+        messages: How many.
+        channels: In how many channels.
+        until: When the first of the channels is free of it at the latest. None: that is not known.
+        limit: The shared limit that holds them back, or None.
+
+    Example:
+        >>> @queue.handler
+        ... def greet(delivery: Delivery) -> None: ...
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
+        >>> queue.pause(engine, "customer-7")
+        >>> worker = Worker(engine, queue)
+        >>> worker.run(drain=True)
+        >>> [(str(one.reason), one.messages) for one in worker.leftovers()[0].reasons]
+        [('paused', 1)]
+    """
+
+    reason: Reason
+    messages: int
+    channels: int
+    until: datetime | None = None
+    limit: str | None = None
+
+    def __str__(self) -> str:
+        """Its reason and counts, in a line."""
+        name = f"{self.reason} {clean(self.limit)}" if self.limit else str(self.reason)
+        channels = "1 channel" if self.channels == 1 else f"{self.channels:,} channels"
+        first = f"; the first may go at {self.until:%Y-%m-%d %H:%M:%S} UTC" if self.until else ""
+        return f"{name}: {self.messages:,} in {channels}{first}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftovers:
+    """The messages that a drained worker leaves in one of its queues.
+
+    ``str`` of it has a line for the queue and one for each reason.
+
+    Attributes:
+        queue: Name of the queue.
+        ready: Its messages that could be delivered now, as far as time goes.
+        scheduled: Its messages that are due later.
+        leased: Its messages that consumers hold.
+        reasons: Why the ready and the scheduled ones wait, the reason of the most messages first. They are of at most
+            1,000 channels, while the counts are of all.
+
+    Example:
+        >>> @queue.handler
+        ... def greet(delivery: Delivery) -> None: ...
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, delay=timedelta(hours=1))
+        >>> worker = Worker(engine, queue)
+        >>> worker.run(drain=True)
+        >>> print(*worker.leftovers())
+        left in queue documents...: 1 scheduled
+          scheduled: 1 in 1 channel
+    """
+
+    queue: str
+    ready: int
+    scheduled: int
+    leased: int
+    reasons: tuple[LeftoverReason, ...] = ()
+
+    def __str__(self) -> str:
+        """The counts and the reasons, in several lines."""
+        counts = (("ready", self.ready), ("scheduled", self.scheduled), ("leased", self.leased))
+        words = ", ".join(f"{count:,} {name}" for name, count in counts if count)
+        return "\n".join([f"left in queue {clean(self.queue)}: {words}", *(f"  {one}" for one in self.reasons)])
+
 
 _OWN_REASONS = frozenset({Reason.QUEUE_PAUSED, Reason.PAUSED, Reason.OWN_LIMIT, Reason.RATE, Reason.SCHEDULED})
 
@@ -598,3 +777,87 @@ class DeadLetterGroup:
     first_died_at: datetime
     last_died_at: datetime
     message_ids: tuple[int, ...] = field(repr=False)
+
+
+TAKERS = 3
+"""Channels that a wait names."""
+
+_OF_OTHERS = frozenset({Reason.QUEUE_LIMIT, Reason.QUEUE_RATE, Reason.SHARED_LIMIT, Reason.SHARED_RATE, Reason.TURN})
+_Channel = TypeVar("_Channel", bound=ChannelDemand)
+
+
+def with_waits(
+    queue: QueueCapacity,
+    competition: Competition,
+    limits: Sequence[SharedLimit],
+    channels: Iterable[_Channel],
+    now: datetime,
+) -> tuple[_Channel, ...]:
+    """Return channels with the reasons for which they wait; those without ready or scheduled messages have none.
+
+    Args:
+        queue: What holds the queue back.
+        competition: The channels with the most messages out, and what they have together.
+        limits: The shared limits that the queue draws from.
+        channels: The channels, whether the competition lists them or not.
+        now: The time of all of these.
+    """
+    # One more than a wait names: the channel itself may be among them.
+    holding = nsmallest(TAKERS + 1, (one for one in competition.channels if one.leased), key=lambda one: -one.leased)
+
+    def wait(channel: ChannelDemand) -> Wait | None:
+        if channel.oldest_ready_at is None:
+            return Wait(Reason.SCHEDULED) if channel.scheduled else None
+        held = next(_holds(queue, limits, channel, now), None) or Wait(_turn(competition, channel))
+        if held.reason not in _OF_OTHERS:
+            return held
+        takers = [
+            Taker(one.channel, one.leased, competition.share(one) or 0.0, competition.entitled(one))
+            for one in holding
+            if one.channel != channel.channel
+        ]
+        return replace(held, takers=tuple(takers[:TAKERS]))
+
+    return tuple(replace(channel, wait=wait(channel)) for channel in channels)
+
+
+def _holds(
+    queue: QueueCapacity, limits: Sequence[SharedLimit], channel: ChannelDemand, now: datetime
+) -> Iterator[Wait]:
+    """Yield the reasons that hold a channel back, the strongest first."""
+    checks = (
+        (Reason.QUEUE_PAUSED, queue.paused_at is not None, None),
+        (Reason.PAUSED, channel.paused_at is not None, None),
+        (Reason.NO_CONSUMER, not queue.consumers, None),
+        (Reason.OWN_LIMIT, _is_full(channel.current_concurrency, channel.max_concurrency), None),
+        (Reason.RATE, _is_later(channel.rate_allows_at, now), channel.rate_allows_at),
+        (Reason.QUEUE_LIMIT, _is_full(queue.current_concurrency or 0, queue.max_concurrency), None),
+        (Reason.QUEUE_RATE, _is_later(queue.rate_allows_at, now), queue.rate_allows_at),
+    )
+    yield from (Wait(reason, until) for reason, holds, until in checks if holds)
+    full = (one for one in limits if _is_full(one.current_concurrency, one.max_concurrency))
+    yield from (Wait(Reason.SHARED_LIMIT, None, (), one.name, _others(one, queue.queue)) for one in full)
+    late = (one for one in limits if _is_later(one.rate_allows_at, now))
+    yield from (Wait(Reason.SHARED_RATE, one.rate_allows_at, (), one.name, _others(one, queue.queue)) for one in late)
+
+
+def _is_later(instant: datetime | None, now: datetime) -> bool:
+    return instant is not None and instant > now
+
+
+def _is_full(current: int, most: int | None) -> bool:
+    return most is not None and current >= most
+
+
+def _others(limit: SharedLimit, queue: str) -> tuple[QueueTaker, ...]:
+    of_queues = zip(limit.queues, limit.leased, strict=True)
+    others = (QueueTaker(name, leased) for name, leased in of_queues if name != queue)
+    return tuple(sorted(others, key=lambda one: -one.leased))
+
+
+def _turn(competition: Competition, channel: ChannelDemand) -> Reason:
+    if competition.leased <= channel.leased:
+        # Consumers work for no other one.
+        return Reason.CAPACITY
+    used = competition.used(channel) or 0.0
+    return Reason.CAPACITY if used >= competition.entitled(channel) else Reason.TURN

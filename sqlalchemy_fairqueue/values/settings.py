@@ -10,10 +10,17 @@ from typing import Any, ClassVar, Final, TypedDict
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.times import duration, microseconds
 from sqlalchemy_fairqueue.values.checks import check_name
-from sqlalchemy_fairqueue.values.fields import Choice, Count, Definition, Duration, RateOf, definitions
+from sqlalchemy_fairqueue.values.fields import (
+    Choice,
+    Count,
+    Definition,
+    Duration,
+    Rate,
+    RateOf,
+    definitions,
+)
 from sqlalchemy_fairqueue.values.messages import FairBy  # noqa: TC001 - get_type_hints reads it
 from sqlalchemy_fairqueue.values.policies import ChannelPolicy, PolicyChanges, policy_changes, policy_values
-from sqlalchemy_fairqueue.values.rates import Rate  # noqa: TC001 - get_type_hints reads it
 
 DeadLetterRetention = timedelta | Mapping[str, timedelta | None] | Mapping[str | None, timedelta | None] | None
 _DEQUEUES = "for messages that are delivered from the commit on"

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from sqlalchemy_fairqueue.queue import Queue
-    from sqlalchemy_fairqueue.queue.middleware import AnyMiddleware
-    from sqlalchemy_fairqueue.values.waits import Leftovers
+    from sqlalchemy_fairqueue.queue.contexts import AnyMiddleware
+    from sqlalchemy_fairqueue.values.reports import Leftovers
 
 
 class AsyncWorker:

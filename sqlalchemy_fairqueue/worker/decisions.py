@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.calls import Target
     from sqlalchemy_fairqueue.database.deliveries import EncodedResult
     from sqlalchemy_fairqueue.errors import PayloadError
-    from sqlalchemy_fairqueue.values.deliveries import Delivery
+    from sqlalchemy_fairqueue.values.messages import Delivery
 
 # Characters of a traceback: a message that fails in a deep recursion must not fill the table.
 _MOST = 16_000

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.values.deliveries import Batch, Deliveries, Delivery
+    from sqlalchemy_fairqueue.values.messages import Batch, Deliveries, Delivery
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.executors.base import Executor
     from sqlalchemy_fairqueue.worker.leases import LeaseRegistry

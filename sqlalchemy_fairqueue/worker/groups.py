@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.database.calls import call
-from sqlalchemy_fairqueue.database.groups import fold_groups
+from sqlalchemy_fairqueue.database.messages import fold_groups
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
 from sqlalchemy_fairqueue.worker.telemetry import log
 from sqlalchemy_fairqueue.worker.timings import Backoff

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.codecs import decoded
 from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost, MessageCancelled
-from sqlalchemy_fairqueue.values.deliveries import Lease, Once
-from sqlalchemy_fairqueue.values.messages import MOST_COST
+from sqlalchemy_fairqueue.values.messages import MOST_COST, Lease, Once
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from sqlalchemy_fairqueue.queue import Queue
-    from sqlalchemy_fairqueue.values.deliveries import Delivery
+    from sqlalchemy_fairqueue.values.messages import Delivery
     from sqlalchemy_fairqueue.values.outcomes import Outcome
     from sqlalchemy_fairqueue.worker.decisions import Decision
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue

@@ -12,7 +12,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import StartError, WorkerError
-from sqlalchemy_fairqueue.queue.lifespan import lifespan_of
+from sqlalchemy_fairqueue.queue.handlers import lifespan_of
 from sqlalchemy_fairqueue.texts import logged, said, traced
 from sqlalchemy_fairqueue.worker.operating_system import in_thread
 from sqlalchemy_fairqueue.worker.telemetry import log
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from sqlalchemy_fairqueue.queue import Queue
-    from sqlalchemy_fairqueue.queue.lifespan import LifespanFunction
+    from sqlalchemy_fairqueue.queue.handlers import LifespanFunction
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
 
 _END = object()

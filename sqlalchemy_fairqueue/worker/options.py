@@ -24,9 +24,9 @@ from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine, AsyncSession
 from sqlalchemy_fairqueue.database.drivers import driver_of
 from sqlalchemy_fairqueue.errors import InvalidArgument, WorkerError
 from sqlalchemy_fairqueue.queue import Queue
+from sqlalchemy_fairqueue.queue.contexts import check_middleware, middleware_for, middleware_of
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES, MOST_BYTES
 from sqlalchemy_fairqueue.queue.handlers import handlers_of
-from sqlalchemy_fairqueue.queue.middleware import check_middleware, middleware_for, middleware_of
 from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.values.checks import check_count, check_duration, check_name
 from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy.orm import Session
 
+    from sqlalchemy_fairqueue.queue.contexts import AnyMiddleware
     from sqlalchemy_fairqueue.queue.handlers import Handler
-    from sqlalchemy_fairqueue.queue.middleware import AnyMiddleware
 
 LEASE = timedelta(seconds=30)
 GRACE = timedelta(seconds=30)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.queue.consumer import Consumer
+from sqlalchemy_fairqueue.queue.contexts import middleware_for, middleware_of
 from sqlalchemy_fairqueue.queue.handlers import handlers_of
-from sqlalchemy_fairqueue.queue.middleware import middleware_for, middleware_of
 from sqlalchemy_fairqueue.worker.poll_schedule import PollSchedule
 from sqlalchemy_fairqueue.worker.timings import Backoff
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.database.calls import Target
     from sqlalchemy_fairqueue.queue import Queue
+    from sqlalchemy_fairqueue.queue.contexts import AnyMiddleware
     from sqlalchemy_fairqueue.queue.handlers import Handler
-    from sqlalchemy_fairqueue.queue.middleware import AnyMiddleware
-    from sqlalchemy_fairqueue.values.deliveries import Lease
+    from sqlalchemy_fairqueue.values.messages import Lease
     from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, MutableMapping
 
     from sqlalchemy_fairqueue.queue import Queue
-    from sqlalchemy_fairqueue.values.deliveries import Delivery
+    from sqlalchemy_fairqueue.values.messages import Delivery
 
 
 @dataclass

@@ -16,8 +16,7 @@ from sqlalchemy_fairqueue.database.engines import refused
 from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.figures.leftovers import read_leftovers
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES
-from sqlalchemy_fairqueue.queue.handlers import handlers_of, session_type_of
-from sqlalchemy_fairqueue.queue.lifespan import lifespan_of
+from sqlalchemy_fairqueue.queue.handlers import handlers_of, lifespan_of, session_type_of
 from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
 from sqlalchemy_fairqueue.worker.executors.threads import ThreadExecutor
 from sqlalchemy_fairqueue.worker.health import Health
@@ -42,8 +41,8 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from sqlalchemy_fairqueue.queue import Queue
-    from sqlalchemy_fairqueue.queue.middleware import AnyMiddleware
-    from sqlalchemy_fairqueue.values.waits import Leftovers
+    from sqlalchemy_fairqueue.queue.contexts import AnyMiddleware
+    from sqlalchemy_fairqueue.values.reports import Leftovers
 
 
 class _StoppedAtStart(BaseException):

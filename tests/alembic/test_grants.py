@@ -14,8 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from alembic_ext import GrantFairqueueOp, RevokeFairqueueOp
 from sqlalchemy_fairqueue.models import RoleGrant, declare_grants
 from sqlalchemy_fairqueue.sql import find_drift
-from sqlalchemy_fairqueue.sql.grants import role_functions
-from sqlalchemy_fairqueue.sql.rights import read_grants
+from sqlalchemy_fairqueue.sql.grants import read_grants, role_functions
 from sqlalchemy_fairqueue.sql.schema import quoted
 from tests.alembic.catalog import catalog
 from tests.alembic.conftest import Project

@@ -13,7 +13,7 @@ import sqlalchemy
 from sqlalchemy import Engine
 
 import sqlalchemy_fairqueue
-from sqlalchemy_fairqueue.values.waits import Reason
+from sqlalchemy_fairqueue.values.reports import Reason
 from tests.cli.conftest import Cli, Start
 from tests.cli.conftest import bare_cli as bare_cli  # noqa: PLC0414 - a fixture
 from tests.cli.conftest import cli as cli  # noqa: PLC0414

@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import InvalidArgument
 from sqlalchemy_fairqueue.dashboard import create_dashboard
-from sqlalchemy_fairqueue.values.waits import Reason
+from sqlalchemy_fairqueue.values.reports import Reason
 from tests.cli.messages import ODD_NAMES, QUEUE, enqueue, lease
 from tests.dashboard.conftest import Browse, authorize, visited
 from tests.figures.test_reasons import prepare

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import Engine
 
-from sqlalchemy_fairqueue.values.waits import Reason
+from sqlalchemy_fairqueue.values.reports import Reason
 from tests.cli.messages import enqueue
 from tests.dashboard.conftest import Browse
 from tests.figures.test_reasons import prepare

@@ -12,8 +12,7 @@ from sqlalchemy_fairqueue.dashboard.words import reason_detail
 from sqlalchemy_fairqueue.figures import QueueFigures, SharedFigures
 from sqlalchemy_fairqueue.figures.leftovers import read_leftovers
 from sqlalchemy_fairqueue.values.messages import FairBy
-from sqlalchemy_fairqueue.values.reports import ChannelDemand
-from sqlalchemy_fairqueue.values.waits import QueueTaker, Reason, Taker, Wait
+from sqlalchemy_fairqueue.values.reports import ChannelDemand, QueueTaker, Reason, Taker, Wait
 from tests.cli.messages import QUEUE, enqueue, lease
 from tests.fixtures.database import Database
 

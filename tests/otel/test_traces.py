@@ -30,7 +30,7 @@ from sqlalchemy_fairqueue import (
     Worker,
 )
 from sqlalchemy_fairqueue.otel import instrument, observe_queues, uninstrument
-from sqlalchemy_fairqueue.values.groups import GROUP_HEADER
+from sqlalchemy_fairqueue.values.messages import GROUP_HEADER
 from sqlalchemy_fairqueue.worker.prefetch import Prefetch
 from tests.cli.messages import ODD_NAMES
 from tests.fixtures.database import Database

@@ -6,7 +6,7 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Queue
-from sqlalchemy_fairqueue.values.deliveries import Delivery
+from sqlalchemy_fairqueue.values.messages import Delivery
 
 HOUR = timedelta(hours=1)
 

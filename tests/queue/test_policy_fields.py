@@ -9,7 +9,7 @@ from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import ChannelPolicy, Queue, Rate
-from sqlalchemy_fairqueue.database.policies import policy_columns
+from sqlalchemy_fairqueue.database.configuration import policy_columns
 from sqlalchemy_fairqueue.models import ChannelState, QueueConfig
 from sqlalchemy_fairqueue.times import microseconds
 from sqlalchemy_fairqueue.values.fields import definitions

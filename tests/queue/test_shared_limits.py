@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import InvalidArgument, Queue, Rate
-from sqlalchemy_fairqueue.values.deliveries import Delivery
+from sqlalchemy_fairqueue.values.messages import Delivery
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database

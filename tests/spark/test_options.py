@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import Queue
-from sqlalchemy_fairqueue.database.policies import policy_columns
+from sqlalchemy_fairqueue.database.configuration import policy_columns
 from sqlalchemy_fairqueue.errors import SchemaMismatch
 from sqlalchemy_fairqueue.spark.connections import (
     Installation,

@@ -22,7 +22,7 @@ from sqlalchemy_fairqueue import (
 )
 from sqlalchemy_fairqueue.reports import Deliveries
 from sqlalchemy_fairqueue.times import duration, instant, instant_microseconds, microseconds
-from sqlalchemy_fairqueue.values.deliveries import Once
+from sqlalchemy_fairqueue.values.messages import Once
 from sqlalchemy_fairqueue.values.outcomes import Outcome
 
 _LEASE = Lease(1, "me", datetime(2026, 1, 1, tzinfo=UTC))

@@ -6,7 +6,7 @@ from time import monotonic
 from typing import Any
 
 from sqlalchemy_fairqueue import Lease
-from sqlalchemy_fairqueue.values.deliveries import Delivery
+from sqlalchemy_fairqueue.values.messages import Delivery
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery, LeaseRegistry, TrackedLease, WorkerLease
 
 _QUEUE: Any = object()

@@ -11,7 +11,7 @@ from sqlalchemy_fairqueue import Delivery, Queue
 from sqlalchemy_fairqueue.database.calls import Call, Target
 from sqlalchemy_fairqueue.database.deliveries import SettlementVerb, Token, held_tokens, settlement
 from sqlalchemy_fairqueue.queue.consumer import Consumer
-from sqlalchemy_fairqueue.values.deliveries import Deliveries
+from sqlalchemy_fairqueue.values.messages import Deliveries
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import is_empty, send, until

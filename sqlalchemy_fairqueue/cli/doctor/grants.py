@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from sqlalchemy_fairqueue.cli.doctor.findings import Finding, Level
 from sqlalchemy_fairqueue.cli.formats import plural
 from sqlalchemy_fairqueue.sql.files import versions
-from sqlalchemy_fairqueue.sql.rights import PUBLIC, compared_rights, may_read_grants, read_grants, read_privileges
+from sqlalchemy_fairqueue.sql.grants import PUBLIC, compared_rights, may_read_grants, read_grants, read_privileges
 from sqlalchemy_fairqueue.sql.schema import quoted, schema_argument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sqlalchemy_fairqueue.cli.doctor.findings import CheckContext
-    from sqlalchemy_fairqueue.sql.rights import Privilege, RoleRights
+    from sqlalchemy_fairqueue.sql.grants import Privilege, RoleRights
 
 _HARMLESS = {("schema", "usage")}
 

@@ -8,8 +8,8 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.times import duration
+from sqlalchemy_fairqueue.values.fields import Rate
 from sqlalchemy_fairqueue.values.policies import ChannelPolicy
-from sqlalchemy_fairqueue.values.rates import Rate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

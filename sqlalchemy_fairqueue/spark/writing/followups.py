@@ -13,7 +13,7 @@ from sqlalchemy_fairqueue.errors import PayloadError
 from sqlalchemy_fairqueue.spark.errors import BadOption
 from sqlalchemy_fairqueue.spark.options import option_name
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
-from sqlalchemy_fairqueue.values.groups import AFTER_GROUP_HEADER
+from sqlalchemy_fairqueue.values.messages import AFTER_GROUP_HEADER
 
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.messages import Enqueue

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from sqlalchemy_fairqueue.values.checks import HEADERS_BYTES
-from sqlalchemy_fairqueue.values.groups import GROUP_HEADER
+from sqlalchemy_fairqueue.values.messages import GROUP_HEADER
 
 if TYPE_CHECKING:
     import pyarrow as pa

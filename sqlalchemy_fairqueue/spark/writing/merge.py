@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
+from sqlalchemy_fairqueue.database.configuration import new_policy_json
 from sqlalchemy_fairqueue.database.errors import is_away, is_serialization_failure
-from sqlalchemy_fairqueue.database.policies import new_policy_json
 from sqlalchemy_fairqueue.spark.connections import connect, translated_errors
 from sqlalchemy_fairqueue.spark.errors import Unreachable
 from sqlalchemy_fairqueue.spark.writing.followups import PLACES, followup_parameters

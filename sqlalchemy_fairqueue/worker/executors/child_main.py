@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from multiprocessing.connection import Connection
 
-    from sqlalchemy_fairqueue.values.deliveries import Delivery
+    from sqlalchemy_fairqueue.values.messages import Delivery
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
 
     Request = tuple[Callable[..., Any], list[Delivery], bool, bool, int, timedelta | None]

@@ -23,9 +23,8 @@ from sqlalchemy_fairqueue.errors import (
     PayloadError,
     WorkerError,
 )
-from sqlalchemy_fairqueue.queue.contexts import Context, variables_of
+from sqlalchemy_fairqueue.queue.contexts import Context, call_of, variables_of
 from sqlalchemy_fairqueue.queue.handlers import handlers_of
-from sqlalchemy_fairqueue.queue.middleware import call_of
 from sqlalchemy_fairqueue.texts import logged, said
 from sqlalchemy_fairqueue.unit_of_work.sessions import guard, record, recorded
 from sqlalchemy_fairqueue.unit_of_work.settlements import Settle, Verb
