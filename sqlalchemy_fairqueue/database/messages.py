@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.codecs import Codec
     from sqlalchemy_fairqueue.database.calls import Call, Target
-    from sqlalchemy_fairqueue.values.messages import Enqueue, EnqueueOutcome
+    from sqlalchemy_fairqueue.values.messages import Delivery, Enqueue, EnqueueOutcome
     from sqlalchemy_fairqueue.values.policies import ChannelPolicy
     from sqlalchemy_fairqueue.values.reports import MessageState
 
@@ -64,10 +64,19 @@ class Content(bytes):
         return f"<{len(self):,} bytes>"
 
 
-class Membership(Protocol):
-    """A group to which messages are added together."""
+class Membership:
+    """A group to which messages are added together.
 
-    group_id: UUID
+    Attributes:
+        group_id: The group.
+        adder: The delivery of the member that adds them. None: the transaction makes the group.
+    """
+
+    __slots__ = ("adder", "group_id")
+
+    def __init__(self, group_id: UUID, adder: Delivery | None) -> None:
+        self.group_id = group_id
+        self.adder = adder
 
 
 class EncodedMessage(Protocol):
@@ -78,16 +87,14 @@ class EncodedMessage(Protocol):
         content: Its payload, encoded.
         headers: Its headers as JSON text.
         max_attempts: Its own or the queue's.
+        membership: The group that it is to be a member of. None: none.
     """
 
     message: Enqueue
     content: bytes
     headers: str | None
     max_attempts: int
-
-    @property
-    def membership(self) -> Membership | None:
-        """The group that it is to be a member of."""
+    membership: Membership | None
 
 
 class EnqueuedMessages(NamedTuple):

@@ -8,12 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar
 from uuid import UUID, uuid4
 
-from sqlalchemy_fairqueue.database.messages import read_group, read_groups
+from sqlalchemy_fairqueue.database.messages import Membership, read_group, read_groups
 from sqlalchemy_fairqueue.errors import InvalidArgument, OutsideGroupWarning, UnknownGroup
 from sqlalchemy_fairqueue.queue.base import OPEN_GROUPS, Facet, QueueBase, verb
 from sqlalchemy_fairqueue.queue.enqueues import EnqueueMethods
 from sqlalchemy_fairqueue.queue.signatures import frames_of_this_package
-from sqlalchemy_fairqueue.unit_of_work.enqueues import MakeGroup, Membership
+from sqlalchemy_fairqueue.unit_of_work.enqueues import MakeGroup
 from sqlalchemy_fairqueue.unit_of_work.sessions import discard, record, session_of
 from sqlalchemy_fairqueue.values.checks import check_count, check_page
 from sqlalchemy_fairqueue.values.messages import (

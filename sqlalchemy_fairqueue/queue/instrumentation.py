@@ -6,6 +6,7 @@ If nothing is installed, each hook costs the read of one attribute.
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -48,16 +49,14 @@ class Instrumentation(Protocol):
         ...
 
 
+@dataclass(slots=True)
 class _Installed:
     """Holder of the instrumentation of this process."""
 
-    __slots__ = ("instrumentation",)
-
-    def __init__(self) -> None:
-        self.instrumentation: Instrumentation | None = None
+    instrumentation: Instrumentation | None = None
 
 
-installed: _Installed = _Installed()
+installed = _Installed()
 """The instrumentation of this process, or None in it."""
 
 

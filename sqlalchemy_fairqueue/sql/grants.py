@@ -76,9 +76,7 @@ def role_functions(version: int, kind: str) -> tuple[str, ...]:
     Raises:
         ValueError: The version or the kind is not known.
     """
-    if kind not in KINDS:
-        problem = f"there is no kind of work {kind!r}; give one of {', '.join(KINDS)}"
-        raise ValueError(problem)
+    _check_kind(kind)
     return tuple(sorted(name for name, kinds in function_roles(version).items() if kind in kinds))
 
 

@@ -20,30 +20,15 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from sqlalchemy_fairqueue.database.calls import Call, CommitRefused, Target
-    from sqlalchemy_fairqueue.database.messages import EncodedMessage
+    from sqlalchemy_fairqueue.database.messages import EncodedMessage, Membership
     from sqlalchemy_fairqueue.unit_of_work.operations import Operation, ReceiptUpdate, Share
     from sqlalchemy_fairqueue.unit_of_work.settlements import Cancel
-    from sqlalchemy_fairqueue.values.messages import Delivery, Enqueue, EnqueueOutcome, Receipt
+    from sqlalchemy_fairqueue.values.messages import Enqueue, EnqueueOutcome, Receipt
     from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
 _NONE: Mapping[int, int] = MappingProxyType({})
 # C calls it: it is asked of each of many messages.
 _membership = attrgetter("membership")
-
-
-class Membership:
-    """A group to which messages are added together.
-
-    Attributes:
-        group_id: The group.
-        adder: The delivery of the member that adds them. None: the transaction makes the group.
-    """
-
-    __slots__ = ("adder", "group_id")
-
-    def __init__(self, group_id: UUID, adder: Delivery | None) -> None:
-        self.group_id = group_id
-        self.adder = adder
 
 
 # Not frozen, as values are elsewhere: it is made in a third of the time.

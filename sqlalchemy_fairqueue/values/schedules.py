@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypedDict
+from typing import TYPE_CHECKING, Final, Literal, TypedDict
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -35,18 +35,6 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - a local time
 _STEP = 6 * 3600
 # To find the last slot: a schedule of minutes has one in the first of these, and one of 29 February in the last.
 _WINDOWS = (timedelta(hours=1), timedelta(days=1), timedelta(days=32), timedelta(days=366), timedelta(days=366 * 9))
-
-
-class Timing(Protocol):
-    """The slots of a schedule, without beginning and end."""
-
-    def after(self, moment: int) -> Iterator[int]:
-        """Yield the slots that are later than a moment, in order."""
-        ...
-
-    def last(self, after: int, until: int) -> int | None:
-        """Return the latest slot that is later than *after* and not later than *until*, if any."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +131,10 @@ class IntervalTiming:
         count = (until - self.anchor) // self.every
         slot = self.anchor + count * self.every
         return slot if count >= 1 and slot > after else None
+
+
+Timing: TypeAlias = CronTiming | IntervalTiming
+"""The slots of a schedule, without beginning and end."""
 
 
 @dataclass(frozen=True, slots=True)
