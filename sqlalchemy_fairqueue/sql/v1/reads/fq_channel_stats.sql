@@ -132,8 +132,8 @@ begin
   cross join whole
   cross join lateral (
     select fairqueue.fq_channel_allows(
-      s.paused_at, s.max_concurrency, s.current_concurrency - coalesce(t.freed, 0), s.rate_at, s.rate_interval,
-      s.rate_burst, v_now
+      s.paused_at, s.max_concurrency, (s.current_concurrency - coalesce(t.freed, 0))::bigint, s.rate_at,
+      s.rate_interval, s.rate_burst, v_now
     ) as room
   ) a
   cross join lateral (

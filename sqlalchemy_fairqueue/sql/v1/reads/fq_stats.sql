@@ -37,7 +37,8 @@ begin
   with busy as materialized (
     select k.channel_id, k.head_dequeue_at as head, k.changed, k.paused_at, k.backlog + k.added as backlog,
       fairqueue.fq_channel_allows(
-        k.paused_at, k.max_concurrency, k.current_concurrency - k.freed, k.rate_at, k.rate_interval, k.rate_burst, v_now
+        k.paused_at, k.max_concurrency, (k.current_concurrency - k.freed)::bigint, k.rate_at, k.rate_interval,
+        k.rate_burst, v_now
       ) as room
     from fairqueue.fq_busy_channels(p_queue, null::text[], null::integer, null::integer) k
   ),
