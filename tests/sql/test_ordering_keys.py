@@ -134,6 +134,27 @@ def test_what_was_committed_late_goes_next(kernel: Kernel, open_kernel: OpenKern
 
 
 @LIMITS
+@pytest.mark.parametrize(("isolation", "before"), [("READ_COMMITTED", True), ("REPEATABLE_READ", False)])
+def test_an_end_that_sees_no_other_message(
+    kernel: Kernel, open_kernel: OpenKernel, limit: int, isolation: str, *, before: bool
+) -> None:
+    """A message that the transaction which ends the first one cannot see waits for its commit, and goes then."""
+    _send(kernel, "k")
+    [first] = _taken(kernel, limit)
+    other = open_kernel(isolation=isolation)
+    other.rows("select from fq_message")
+    if before:
+        other.complete(first)
+    _send(kernel, "k")
+    assert _taken(kernel, limit) == []
+    if not before:
+        other.complete(first)
+    assert _taken(kernel, limit) == []
+    other.commit()
+    assert _ids(_taken(kernel, limit)) == [2]
+
+
+@LIMITS
 def test_a_locked_message_holds_up_its_key_alone(kernel: Kernel, open_kernel: OpenKernel, limit: int) -> None:
     """While somebody has the next one locked, the others of its key wait, and other keys go on."""
     _send(kernel, "k", "k", "k", "l", "l")

@@ -1,7 +1,8 @@
--- fq_end_ordering: tell the dispatcher that a message with an ordering key is gone, if others of the key are left. The
--- trigger of fq_message calls it for each such row that is deleted, in whatever way.
+-- fq_end_ordering: tell the dispatcher that a message with an ordering key is gone. The trigger of fq_message calls it for
+-- each such row that is deleted, in whatever way, also where no other one of the key is seen: one may be held back before
+-- this transaction commits.
 -- Guarantees: one signal a message, with the transaction that ends it. Locks: none.
--- Index: fq_message_ordering_ix, fq_channel_pkey. Errors: none.
+-- Index: fq_channel_pkey. Errors: none.
 create function fairqueue.fq_end_ordering()
 returns trigger
 language plpgsql
@@ -12,13 +13,7 @@ begin
   insert into fairqueue.fq_signal (queue, channel_id, ordering_key)
   select c.queue, c.id, old.ordering_key
   from fairqueue.fq_channel c
-  where c.id = old.channel_id
-    and exists (
-      select
-      from fairqueue.fq_message m
-      where m.channel_id = old.channel_id
-        and m.ordering_key = old.ordering_key
-    );
+  where c.id = old.channel_id;
   return null;
 end
 $$;
