@@ -20,6 +20,16 @@ def _send(kernel: Kernel, *keys: str | None, channel: str = "a") -> list[int]:
     return [one.message_id for one in kernel.enqueue(*[channel] * len(keys), ordering_keys=keys)]
 
 
+def _replace(kernel: Kernel, ordering_key: str | None, delay: str | None = None) -> None:
+    """Rewrite the message whose key is u."""
+    kernel.rows(
+        "select fq_enqueue_one('q', 'a', '1', p_key => 'u', p_on_duplicate => 'replace',"
+        " p_ordering_key => %(ordering_key)s, p_delay => %(delay)s::interval)",
+        ordering_key=ordering_key,
+        delay=delay,
+    )
+
+
 def _taken(kernel: Kernel, limit: int, calls: int = 6) -> list[Hand]:
     """What some dequeues in a row give."""
     return [hand for _ in range(calls) for hand in kernel.dequeue(limit).hands]
@@ -94,6 +104,24 @@ def test_messages_that_wait_may_go_away(kernel: Kernel, limit: int) -> None:
     _send(kernel, "k")
     kernel.complete(*[hand for hand in kernel_hands(kernel) if hand.id == 5])
     assert _ids(_taken(kernel, limit)) == [6]
+
+
+@LIMITS
+@pytest.mark.parametrize("new", [None, "l"])
+def test_a_replaced_message_may_change_its_key(kernel: Kernel, limit: int, new: str | None) -> None:
+    """The next one of the key that it had goes, and it waits for others of its new one."""
+    _send(kernel, "k", "l")
+    hands = _taken(kernel, limit)
+    kernel.complete(hands[0])
+    kernel.enqueue("a", keys=["u"], ordering_keys=["k"], delays=[HOUR])
+    _send(kernel, "k")
+    assert _taken(kernel, limit) == []
+    _replace(kernel, new, delay="1 hour")
+    assert _ids(_taken(kernel, limit)) == [4]
+    _replace(kernel, new)
+    assert _ids(_taken(kernel, limit)) == ([3] if new is None else [])
+    kernel.complete(hands[1])
+    assert _ids(_taken(kernel, limit)) == ([] if new is None else [3])
 
 
 @LIMITS

@@ -1,7 +1,7 @@
--- When a message with an ordering key is gone, by whatever statement, the next one of the key may go. For other messages
--- only the condition is evaluated.
+-- When a message with an ordering key is gone, by whatever statement, or gets another one, the next one of the key may go.
+-- For other messages only the condition is evaluated.
 create trigger fq_message_ordering_ended
-after delete on fairqueue.fq_message
+after delete or update of ordering_key on fairqueue.fq_message
 for each row
 when (old.ordering_key is not null)
 execute function fairqueue.fq_end_ordering();
