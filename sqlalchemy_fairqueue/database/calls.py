@@ -102,7 +102,7 @@ class Call(NamedTuple):
     doing: str
 
     def rows(self, connection: Connection, *, as_bytes: bool = False) -> Sequence[Any]:
-        """Send it; return its rows. A two-phase transaction notifies nobody: PREPARE refuses one that has.
+        """Send it; return its rows. In a two-phase transaction it notifies nobody; see :func:`can_notify`.
 
         Args:
             connection: Where it is executed.
@@ -421,7 +421,7 @@ def named(queues: Sequence[str]) -> str:
 
 
 def can_notify(connection: Connection) -> bool:
-    """Return whether the transaction of a connection can notify; PREPARE TRANSACTION refuses one that has."""
+    """Return whether a connection's transaction may notify: PREPARE TRANSACTION fails after a NOTIFY."""
     return not isinstance(connection.get_transaction(), TwoPhaseTransaction)
 
 

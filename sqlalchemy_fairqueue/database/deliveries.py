@@ -44,8 +44,8 @@ _NUMBERS = (
 _TEXTS = (
     # The driver reads no binary tid.
     "cast(row_id as text) as row_id",
-    # Headers not as the driver reads JSON: one that it cannot read would cost the whole batch. Texts as bytes:
-    # neither does one that the connection's encoding lacks.
+    # One message whose headers the driver cannot read as JSON, or whose texts the connection's encoding lacks, would
+    # cost the whole batch: so headers come as text, and texts as bytes.
     "pg_catalog.convert_to(channel, 'UTF8') as channel",
     "pg_catalog.convert_to(kind, 'UTF8') as kind",
     "content",

@@ -1,5 +1,5 @@
--- fq_end_ordering: tell the dispatcher that a message with an ordering key is gone, or has another key now. The trigger of
--- fq_message calls it, also where no other message of the key is seen: one may be held back before this transaction
+-- fq_end_ordering: tell the dispatcher that a message with an ordering key is gone, or has another key now. The trigger
+-- of fq_message calls it, also where no other message of the key is seen: one may be held back before this transaction
 -- commits.
 -- Guarantees: one signal a message, with the transaction that ends it. Locks: none.
 -- Index: fq_channel_pkey. Errors: none.
