@@ -157,7 +157,9 @@ def _index(name: str, definition: str) -> Index:
     options: dict[str, Any] = {} if method == "btree" else {"postgresql_using": method}
     if where is not None:
         options["postgresql_where"] = text(where)
-    return Index(conv(name), *_names(columns), unique=unique is not None, **options)
+    # A column may have its direction behind it.
+    items = [text(one) if " " in one else one for one in _names(columns)]
+    return Index(conv(name), *items, unique=unique is not None, **options)
 
 
 def _names(columns: str) -> list[str]:

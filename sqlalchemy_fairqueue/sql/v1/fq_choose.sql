@@ -3,7 +3,7 @@
 -- many passes found fewer messages than they were asked for; p_bytes, p_first, p_skip: as fq_cut_batch.
 -- By channel, in ready order: its row, whether it has a limit; givers: those that fq_charge moves, by position, and what
 -- it takes of these. By message: its row, and the position of its channel. bytes: of all messages together; passed:
--- whether others have ready channels locked; skip: p_skip and the messages that were found locked; is_cut: as
+-- whether others have ready channels locked; skip: p_skip and the messages that were found locked or held back; is_cut: as
 -- fq_cut_batch. followed: a channel was brought to its plan just now, look again; null: nothing is ready.
 -- Guarantees: no message of these channels that is left starts before the last one that is given, unless somebody has it
 -- locked; none starts beyond the channels that were not looked at, or beyond the turn.
@@ -34,17 +34,16 @@ declare
   v_costs bigint[];
   v_sizes bigint[];
   v_locked integer[];
-  v_ordered boolean[];
-  v_only bigint[];
+  v_behind integer[];
 begin
   -- As fq_choose_one.
   select array_agg(o.row), array_agg(o.channel_id), array_agg(o.limited), array_agg(o.room),
     array_agg(o.head_dequeue_at), array_agg(o.head_message_id), array_agg(o.ready_tag), array_agg(o.tag_rest),
-    array_agg(o.weight), array_agg(o.ordered), count(*)
-  into states, v_channels, limited, v_rooms, v_heads_at, v_head_ids, v_tags, v_rests, v_weights, v_ordered, v_found
+    array_agg(o.weight), count(*)
+  into states, v_channels, limited, v_rooms, v_heads_at, v_head_ids, v_tags, v_rests, v_weights, v_found
   from (
     select s.ctid as row, s.channel_id, s.weight, s.ready_tag, s.tag_rest, s.head_dequeue_at, s.head_message_id,
-      s.ordered, s.max_concurrency is not null as limited,
+      s.max_concurrency is not null as limited,
       least(
         p_limit, s.max_concurrency - s.current_concurrency,
         fairqueue.fq_rate_room(p_now, s.rate_at, s.rate_interval, s.rate_burst)
@@ -86,26 +85,18 @@ begin
   -- would be; and in each further pass twice as many.
   v_depth := case when v_upto is null then 2 * p_limit / v_found + 2 else 1 end;
   v_depth := least(v_depth::bigint << least(p_pass, 16), 100000);
-  if true = any (v_ordered) then
-    -- Who comes after others of an ordering key is put aside; only what was looked at may be taken.
-    select h.ids, array_agg(least(u.room, h.rooms[u.ord]) order by u.ord) into v_only, v_rooms
-    from fairqueue.fq_hold_back(
-      p_queue, v_channels, v_heads_at, v_head_ids, least(v_depth, p_limit)::integer, p_skip, p_now
-    ) h
-    cross join unnest(v_rooms) with ordinality u(room, ord)
-    group by h.ids;
-    v_only := coalesce(v_only, '{}');
-  end if;
   select c.rows, c.ids, c.ords, c.costs, c.sizes, c.givers, c.gots, c.charges, c.next_heads_at, c.next_head_ids,
     c.is_cut
   into rows, v_ids, ords, v_costs, v_sizes, givers, gots, charges, next_heads_at, next_head_ids, is_cut
   from fairqueue.fq_cut_batch(
     v_channels, v_heads_at, v_head_ids, v_rooms, v_tags, v_rests, v_weights,
-    p_sight.by_cost::boolean, v_upto, v_depth, p_limit, p_bytes, p_first, p_skip, v_only, p_now
+    p_sight.by_cost::boolean, v_upto, v_depth, p_limit, p_bytes, p_first, p_skip, p_now
   ) c;
-  select array_agg(l.number) into v_locked
+  select array_agg(l.number) filter (where l.goes), array_agg(ords[l.number]) filter (where not l.goes)
+  into v_locked, v_behind
   from (
-    select u.number
+    select u.number,
+      x.ordering_key is null or fairqueue.fq_goes_first(x.channel_id, x.ordering_key, x.id) as goes
     from unnest(rows, v_ids) with ordinality u(row, id, number)
     join fairqueue.fq_message x
       on x.ctid = u.row
@@ -114,7 +105,13 @@ begin
     for no key update of x skip locked
   ) l;
   if coalesce(cardinality(v_locked), 0) < cardinality(v_ids) then
-    -- Others have messages of these locked: the next pass goes on behind them.
+    -- Others have messages of these locked, or some come after others of their ordering keys: the next pass goes on
+    -- behind them.
+    if v_behind is not null then
+      perform fairqueue.fq_hold_back(
+        p_queue, v_channels, v_heads_at, v_head_ids, v_behind, (2 * v_depth + cardinality(p_skip))::integer, p_now
+      );
+    end if;
     skip := p_skip || v_ids;
     is_cut := false;
     select array_agg(rows[n]), array_agg(ords[n]), array_agg(v_costs[n]), array_agg(v_sizes[n]), array_agg(v_ids[n])
@@ -132,7 +129,7 @@ begin
     ) t;
   end if;
   skip := coalesce(skip, p_skip);
-  if cardinality(skip) > 0 or v_only is not null then
+  if cardinality(skip) > 0 then
     select array_agg(h.heads_at[g.ord]), array_agg(h.head_ids[g.ord]) into next_heads_at, next_head_ids
     from fairqueue.fq_find_heads(v_channels, v_heads_at, v_head_ids, coalesce(v_ids, '{}')::bigint[]) h
     cross join unnest(givers) g(ord);

@@ -3,7 +3,6 @@
 -- name, and not 1. p_upto: where none starts beyond (null: anywhere); p_depth: messages of each channel to read; p_limit
 -- and p_bytes: the most that the batch may have (null: any bytes); p_first: whether nothing was taken before, when one
 -- message passes whatever its size; p_skip: messages to pass over, since somebody has them locked;
--- p_only: the only ones that may be taken (null: any), of fq_hold_back; the caller then finds the heads itself.
 -- Returns by message: its row, its id, the position of its channel in p_channels, its cost, its size; by channel that
 -- gives some, or has none that is due: its position, how many it gives, what they cost, and the first message read that
 -- it keeps. is_cut: the next message would have been too many bytes.
@@ -14,7 +13,7 @@
 create function fairqueue.fq_cut_batch(
   p_channels bigint[], p_heads_at bigint[], p_head_ids bigint[], p_rooms integer[], p_tags bigint[], p_rests bigint[],
   p_weights integer[], p_by_cost boolean, p_upto bigint, p_depth integer, p_limit integer, p_bytes bigint,
-  p_first boolean, p_skip bigint[], p_only bigint[], p_now bigint,
+  p_first boolean, p_skip bigint[], p_now bigint,
   out rows tid[], out ids bigint[], out ords integer[], out costs bigint[], out sizes bigint[], out givers integer[],
   out gots integer[], out charges bigint[], out next_heads_at bigint[], out next_head_ids bigint[], out is_cut boolean
 )
@@ -43,9 +42,8 @@ begin
         and m.lease_id is null
         and (m.dequeue_at, m.id) >= (k.head_at, k.head_id)
         and m.id <> all (p_skip)
-        and (p_only is null or m.id = any (p_only) and m.dequeue_at <= p_now)
       order by m.channel_id, m.dequeue_at, m.id
-      limit least(k.room, p_depth) + case when p_only is null then 1 else 0 end
+      limit least(k.room, p_depth) + 1
     ) f on true
     window turn as (partition by k.ord rows unbounded preceding)
   ),

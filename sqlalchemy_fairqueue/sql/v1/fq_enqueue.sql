@@ -98,8 +98,8 @@ begin
         on conflict (channel_id, key) where key is not null do nothing
         returning m.id, m.channel_id, m.dequeue_at
       )
-      insert into fairqueue.fq_signal as s (queue, channel_id, dequeue_at, message_id, added, ordered)
-      select p_queue, a.channel_id, a.dequeue_at, a.id, 1, p_ordering_keys[1] is not null
+      insert into fairqueue.fq_signal as s (queue, channel_id, dequeue_at, message_id, added)
+      select p_queue, a.channel_id, a.dequeue_at, a.id, 1
       from added a
       returning 1, s.message_id, true, 'created';
       outcome := case when found then 'created' end;
@@ -120,11 +120,10 @@ begin
       outcome := v_added.outcome;
       created := outcome = 'created';
       if outcome in ('created', 'replaced', 'dropped') then
-        insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, added, dropped, bounded, ordered)
+        insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, added, dropped, bounded)
         values (
           p_queue, v_state.channel_id, case when outcome <> 'dropped' then v_at end, v_added.message_id,
-          created::integer, (outcome = 'dropped')::integer, created and v_state.max_backlog is not null,
-          p_ordering_keys[1] is not null
+          created::integer, (outcome = 'dropped')::integer, created and v_state.max_backlog is not null
         );
       end if;
       return query

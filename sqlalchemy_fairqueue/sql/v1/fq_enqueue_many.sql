@@ -111,10 +111,9 @@ begin
     end if;
   end if;
 
-  insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, added, dropped, bounded, ordered)
+  insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, added, dropped, bounded)
   select p_queue, t.channel_id, t.least[1], t.least[2], t.added, t.dropped,
-    (t.added > 0 and t.channel_id = any (v_added.bounded_ids)) is true,
-    (num_nonnulls(variadic p_ordering_keys) > 0) is true
+    (t.added > 0 and t.channel_id = any (v_added.bounded_ids)) is true
   from (
     select u.channel_id, count(*) filter (where u.created) as added,
       count(*) filter (where not u.created and u.outcome = 'dropped') as dropped,

@@ -33,16 +33,14 @@ begin
     delete from fairqueue.fq_signal g
     using claimed c
     where g.ctid = c.row
-    returning c.state, g.id, g.dequeue_at, g.message_id, g.freed, g.queue_freed, g.added, g.dropped, g.cost,
-      g.ordered
+    returning c.state, g.id, g.dequeue_at, g.message_id, g.freed, g.queue_freed, g.added, g.dropped, g.cost
   ),
   told as materialized (
     select d.state, d.signals, d.last_id, d.freed, d.queue_freed, d.added, d.dropped, d.cost,
-      d.ordered, d.least[1] as dequeue_at, d.least[2] as message_id
+      d.least[1] as dequeue_at, d.least[2] as message_id
     from (
       select d.state, count(*) as signals, max(d.id) as last_id, sum(d.freed) as freed,
         sum(d.queue_freed) as queue_freed, sum(d.added) as added, sum(d.dropped) as dropped, sum(d.cost) as cost,
-        bool_or(d.ordered) as ordered,
         min(array[d.dequeue_at, d.message_id]) filter (where d.message_id is not null) as least
       from dropped d
       group by d.state
@@ -55,7 +53,6 @@ begin
       backlog = s.backlog + t.added,
       heard_id = greatest(s.heard_id, t.last_id),
       dropped = s.dropped + t.dropped,
-      ordered = s.ordered or t.ordered,
       head_dequeue_at = n.head_at,
       head_message_id = n.head_id,
       tag = coalesce(h.tag, k.tag),

@@ -89,7 +89,6 @@ begin
     backlog = o.backlog + g.added,
     heard_id = greatest(o.heard_id, g.id),
     dropped = o.dropped + g.dropped,
-    ordered = o.ordered or g.ordered,
     head_dequeue_at = s.head_dequeue_at,
     head_message_id = s.head_message_id,
     tag = s.tag,

@@ -107,8 +107,8 @@ begin
       and n.id = v_held.id
       and n.group_id = v_held.group_id;
   end if;
-  insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, added, bounded, ordered)
-  values (p_queue, v_channel_id, v_held.dequeue_at, v_held.id, 1, true, v_held.ordering_key is not null);
+  insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, added, bounded)
+  values (p_queue, v_channel_id, v_held.dequeue_at, v_held.id, 1, true);
   if p_notify then
     perform fairqueue.fq_wake(p_queue);
   end if;

@@ -1,5 +1,5 @@
--- fq_put_back: make one new signal a channel and ordering key of those of some signals that are still there, since somebody has their
--- channels: it is heard later, and nobody walks over what was heard before. Returns how many signals that were, and the
+-- fq_put_back: make one new signal a channel and ordering key of those of some signals that are still there, since
+-- somebody has their channels: it is heard later, and nobody walks over what was heard before. Returns how many signals that were, and the
 -- slots of the queue that they give back: a channel that is locked for long must not keep these.
 -- Guarantees: nothing of what they tell is lost. The caller has the state of the queue locked.
 -- Locks: signals for update, skip locked. Index: none, rows by ctid. Errors: none.
@@ -18,17 +18,17 @@ begin
     using claimed c
     where g.ctid = c.row
     returning g.channel_id, g.bounded, g.dequeue_at, g.message_id, g.added, g.freed, g.queue_freed, g.dropped, g.cost,
-      g.ordered, g.ordering_key
+      g.ordering_key
   ),
   back as (
     insert into fairqueue.fq_signal (
-      queue, channel_id, bounded, dequeue_at, message_id, added, freed, dropped, cost, ordered, ordering_key
+      queue, channel_id, bounded, dequeue_at, message_id, added, freed, dropped, cost, ordering_key
     )
-    select p_queue, t.channel_id, t.bounded, t.least[1], t.least[2], t.added, t.freed, t.dropped, t.cost, t.ordered,
+    select p_queue, t.channel_id, t.bounded, t.least[1], t.least[2], t.added, t.freed, t.dropped, t.cost,
       t.ordering_key
     from (
-      select g.channel_id, g.bounded, g.ordering_key, bool_or(g.ordered) as ordered, sum(g.added) as added, sum(g.freed) as freed, sum(g.dropped) as dropped,
-        sum(g.cost) as cost, min(array[g.dequeue_at, g.message_id]) filter (where g.message_id is not null) as least
+      select g.channel_id, g.bounded, g.ordering_key, sum(g.added) as added, sum(g.freed) as freed,
+        sum(g.dropped) as dropped, sum(g.cost) as cost, min(array[g.dequeue_at, g.message_id]) filter (where g.message_id is not null) as least
       from gone g
       group by g.channel_id, g.bounded, g.ordering_key
     ) t

@@ -97,13 +97,13 @@ begin
     ) s on true
     order by c.name collate "C", d.key collate "C" nulls first, u.ord
     on conflict do nothing
-    returning id, channel_id, dequeue_at, ordering_key
+    returning id, channel_id, dequeue_at
   ),
   signalled as (
-    insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, added, bounded, ordered)
-    select p_queue, t.channel_id, t.least[1], t.least[2], t.added, true, t.ordered
+    insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, added, bounded)
+    select p_queue, t.channel_id, t.least[1], t.least[2], t.added, true
     from (
-      select b.channel_id, count(*) as added, bool_or(b.ordering_key is not null) as ordered, min(array[b.dequeue_at, b.id]) as least
+      select b.channel_id, count(*) as added, min(array[b.dequeue_at, b.id]) as least
       from back b
       group by b.channel_id
     ) t

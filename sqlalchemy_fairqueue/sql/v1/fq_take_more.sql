@@ -99,7 +99,7 @@ begin
     array[v_first.channel_id]::bigint[], array[v_state.head_dequeue_at]::bigint[],
     array[v_state.head_message_id]::bigint[], array[v_room]::integer[], array[v_state.tag]::bigint[],
     array[v_state.tag_rest]::bigint[], array[v_state.weight]::integer[], l.by_cost::boolean, null::bigint, v_room,
-    v_room, p_max_bytes, false::boolean, '{}'::bigint[], null::bigint[], v_now
+    v_room, p_max_bytes, false::boolean, '{}'::bigint[], v_now
   );
   if c.rows is null then
     return;

@@ -20,55 +20,52 @@ declare
   v_rate_at bigint := p_chosen.rate_at;
   v_tag bigint;
   v_opens_at bigint;
-  v_ids bigint[];
 begin
-  if p_chosen.ordered then
-    select h.ids into v_ids
-    from fairqueue.fq_hold_back(
+  for v_try in 0..8 loop
+    update fairqueue.fq_message m
+    set lease_id = p_lease_id,
+      attempts = m.attempts + 1,
+      deliveries = m.deliveries + 1,
+      slots = case when p_chosen.max_concurrency is null then 0 else 1 end
+        + case when p_sight.is_limited then 2 else 0 end,
+      delivered_at = case when p_sight.history then p_now end
+    where m.ctid = (
+        select x.ctid
+        from fairqueue.fq_message x
+        where x.channel_id = p_chosen.channel_id
+          and x.lease_id is null
+          and (x.dequeue_at, x.id) >= (p_chosen.head_dequeue_at, p_chosen.head_message_id)
+          and x.dequeue_at <= p_now
+        order by x.channel_id, x.dequeue_at, x.id
+        limit 1
+        for no key update skip locked
+      )
+      and num_nulls(m.lease_id) = 1
+      and (m.ordering_key is null or fairqueue.fq_goes_first(m.channel_id, m.ordering_key, m.id))
+    returning m.id, m.ctid, m.channel_id, (
+        select c.name
+        from fairqueue.fq_channel c
+        where c.id = p_chosen.channel_id
+      ), m.kind, m.content, m.headers, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries,
+      case when p_sight.by_cost then greatest(0, coalesce(m.cost, 1)) else 1 end,
+      (
+        select array[x.dequeue_at, x.id]
+        from fairqueue.fq_message x
+        where x.channel_id = p_chosen.channel_id
+          and x.lease_id is null
+          and (x.dequeue_at, x.id) >= (p_chosen.head_dequeue_at, p_chosen.head_message_id)
+          and x.id <> m.id
+        order by x.channel_id, x.dequeue_at, x.id
+        limit 1
+      )
+    into message_id, row_id, channel_id, channel, kind, content, headers, enqueued_at, attempt, max_attempts, deliveries,
+      v_cost, v_next;
+    exit when found or fairqueue.fq_hold_back(
       p_queue, array[p_chosen.channel_id]::bigint[], array[p_chosen.head_dequeue_at]::bigint[],
-      array[p_chosen.head_message_id]::bigint[], 1::integer, '{}'::bigint[], p_now
-    ) h;
-    v_ids := coalesce(v_ids, '{}');
-  end if;
-  update fairqueue.fq_message m
-  set lease_id = p_lease_id,
-    attempts = m.attempts + 1,
-    deliveries = m.deliveries + 1,
-    slots = case when p_chosen.max_concurrency is null then 0 else 1 end
-      + case when p_sight.is_limited then 2 else 0 end,
-    delivered_at = case when p_sight.history then p_now end
-  where m.ctid = (
-      select x.ctid
-      from fairqueue.fq_message x
-      where x.channel_id = p_chosen.channel_id
-        and x.lease_id is null
-        and (x.dequeue_at, x.id) >= (p_chosen.head_dequeue_at, p_chosen.head_message_id)
-        and x.dequeue_at <= p_now
-        and (v_ids is null or x.id = any (v_ids))
-      order by x.channel_id, x.dequeue_at, x.id
-      limit 1
-      for no key update skip locked
-    )
-    and num_nulls(m.lease_id) = 1
-  returning m.id, m.ctid, m.channel_id, (
-      select c.name
-      from fairqueue.fq_channel c
-      where c.id = p_chosen.channel_id
-    ), m.kind, m.content, m.headers, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries,
-    case when p_sight.by_cost then greatest(0, coalesce(m.cost, 1)) else 1 end,
-    (
-      select array[x.dequeue_at, x.id]
-      from fairqueue.fq_message x
-      where x.channel_id = p_chosen.channel_id
-        and x.lease_id is null
-        and (x.dequeue_at, x.id) >= (p_chosen.head_dequeue_at, p_chosen.head_message_id)
-        and x.id <> m.id
-      order by x.channel_id, x.dequeue_at, x.id
-      limit 1
-    )
-  into message_id, row_id, channel_id, channel, kind, content, headers, enqueued_at, attempt, max_attempts, deliveries,
-    v_cost, v_next;
-  if found then
+      array[p_chosen.head_message_id]::bigint[], array[1]::integer[], (20 * 4 ^ v_try)::integer, p_now
+    ) = 0;
+  end loop;
+  if message_id is not null then
     v_rate_at := greatest(v_rate_at, p_now) + p_chosen.rate_interval;
   else
     v_got := 0;

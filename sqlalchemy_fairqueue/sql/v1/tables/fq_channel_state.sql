@@ -7,7 +7,6 @@
 -- Without a unique index on purpose: a plain index keeps every update a non-key update, and (channel_id, row_version)
 -- finds the newest version first however many dead ones an old snapshot keeps.
 -- problem: why it was paused by fq_set_aside.
--- ordered: whether it ever had messages with ordering keys.
 -- configured: whether the channel was configured by itself; then it is never forgotten. used_at: when it was made, or
 -- last kept from being forgotten. forget_xid: the transaction that marked the channel as idle, see fq_forget_channels.
 -- Replica identity full, or a publication of all tables refuses the updates.
@@ -17,7 +16,6 @@ create table fairqueue.fq_channel_state (
   rate_burst integer not null default 1,
   rate_interval bigint not null default 0,
   configured boolean not null default false,
-  ordered boolean not null default false,
   used_at bigint not null default 0,
   row_version bigint not null default 0,
   heard_id bigint not null default 0,

@@ -33,10 +33,10 @@ with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000,
 create index fq_message_ready_ix on fairqueue.fq_message (channel_id, dequeue_at, id) where lease_id is null;
 create index fq_message_lease_ix on fairqueue.fq_message (lease_id) where lease_id is not null;
 create index fq_message_group_ix on fairqueue.fq_message (group_id) where group_id is not null;
-create index fq_message_ordering_ix on fairqueue.fq_message (channel_id, ordering_key, id)
+create index fq_message_ordering_ix on fairqueue.fq_message (
+  channel_id, ordering_key, lease_id, deliveries desc, id
+)
   where ordering_key is not null;
-create index fq_message_ordering_out_ix on fairqueue.fq_message (channel_id, ordering_key)
-  where ordering_key is not null
-    and lease_id is not null;
-create index fq_message_held_ix on fairqueue.fq_message (channel_id) where dequeue_at = 9223372036854775807;
+create index fq_message_held_ix on fairqueue.fq_message (channel_id, ordering_key)
+  where dequeue_at = 9223372036854775807;
 create unique index fq_message_key on fairqueue.fq_message (channel_id, key) where key is not null;
