@@ -59,7 +59,7 @@ class QueueConfigMixin(PausableMixin):
     that it draws from. ``history_retention`` None is 30 days. ``dead_letter_retention`` None is for ever;
     ``dead_letter_retention_by_kind`` has those of single kinds, in microseconds. ``default_plan`` is the plan that
     new channels follow; ``plans``: whether the queue has, or had, any. ``result_retention`` None: results of handlers
-    are not kept.
+    are not kept. ``on_dead``: whether the messages of an ordering key wait behind a dead letter.
 
     Attributes:
         channels: The queue's channels.
@@ -94,6 +94,7 @@ class QueueConfigMixin(PausableMixin):
         default_plan: Mapped[str | None]
         plans: Mapped[bool]
         result_retention: Mapped[timedelta | None]
+        on_dead: Mapped[str]
 
 
 @of_table(
@@ -294,6 +295,8 @@ class MessageMixin(ContentMixin):
 class DeadLetterMixin(ContentMixin):
     """A message that will not be tried again, whole, with the reason.
 
+    ``holds``: whether the other messages of its ordering key wait for its redrive or purge.
+
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload={"number": "555"}).message_id
         >>> queue.bury(engine, queue.dequeue(engine), reason="there is no such number")
@@ -308,6 +311,7 @@ class DeadLetterMixin(ContentMixin):
         queue: Mapped[str]
         reason: Mapped[str]
         died_at: Mapped[datetime]
+        holds: Mapped[bool]
 
 
 @of_table("fq_lease", "queue.dequeue(engine, ...) makes leases, queue.extend(engine, delivery) extends them")

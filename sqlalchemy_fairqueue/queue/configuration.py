@@ -73,6 +73,9 @@ class ConfigurationMethods(QueueBase):
                 it is set.
             default_plan: The plan, made by ``plans.configure``, that channels made from now on follow. It goes
                 before the defaults. Channels that exist keep their plan, or none. None: none.
+            on_dead: What becomes of the messages of an ordering key behind one that dies from the commit on.
+                "continue": they go on; so it is until this is set. "hold": they wait until the dead letter is redriven
+                or purged.
             forget_channels_after: Housekeeping of workers deletes channels that have been idle for so long, without
                 messages and dead letters: their names, and how much they had dropped. The next enqueue makes such a
                 channel anew. Channels that are paused or that configure_channel has set stay. None: all stay. Before

@@ -28,6 +28,7 @@ EnqueueOutcome = Literal["created", "duplicate", "replaced", "dropped"]
 CancelOutcome = Literal["cancelled", "leased", "missing"]
 
 FairBy = Literal["messages", "cost", "seconds"]
+OnDead = Literal["continue", "hold"]
 
 MOST_COST = 1_000_000_000
 """The most that a message may cost."""

@@ -19,7 +19,7 @@ from sqlalchemy_fairqueue.values.fields import (
     RateOf,
     definitions,
 )
-from sqlalchemy_fairqueue.values.messages import FairBy  # noqa: TC001 - get_type_hints reads it
+from sqlalchemy_fairqueue.values.messages import FairBy, OnDead  # noqa: TC001 - get_type_hints reads them
 from sqlalchemy_fairqueue.values.policies import ChannelPolicy, PolicyChanges, policy_changes, policy_values
 
 DeadLetterRetention = timedelta | Mapping[str, timedelta | None] | Mapping[str | None, timedelta | None] | None
@@ -216,6 +216,15 @@ class QueueSettings:
             holds="for channels made from then on",
         ).metadata,
     )
+    on_dead: OnDead = field(
+        default="continue",
+        metadata=Choice(
+            words=("continue", "hold"),
+            help="Whether the messages of an ordering key go on behind a dead letter, or wait for its redrive or purge.",
+            example="hold",
+            holds="for messages that die from then on",
+        ).metadata,
+    )
 
     @classmethod
     def of_columns(cls, columns: Mapping[str, Any]) -> QueueSettings:
@@ -254,6 +263,7 @@ class QueueChanges(QueueLimits, total=False):
     result_retention: timedelta | None
     forget_channels_after: timedelta | None
     default_plan: str | None
+    on_dead: OnDead
 
 
 def setting_changes(where: str, changes: Mapping[str, Any]) -> dict[str, Any]:

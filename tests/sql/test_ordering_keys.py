@@ -138,6 +138,41 @@ def test_a_dead_letter_comes_back(kernel: Kernel, limit: int) -> None:
 
 
 @LIMITS
+@pytest.mark.parametrize("end", ["redrive", "purge"])
+def test_a_dead_letter_may_hold_its_key(kernel: Kernel, limit: int, end: str) -> None:
+    """After on_dead="hold" the others of its key wait until it is redriven and ends, or is purged; other keys go on."""
+    kernel.rows("""select fq_set_queue('q', '{"on_dead": "hold"}')""")
+    _send(kernel, "k", "k", "l", None)
+    hands = _taken(kernel, limit)
+    kernel.bury(*hands, reason="bad")
+    _send(kernel, "k", "m")
+    [other] = _taken(kernel, limit)
+    assert other.id == 6
+    if end == "redrive":
+        kernel.rows("select fq_redrive('q', array[1])")
+        [again] = _taken(kernel, limit)
+        assert again.id == 1
+        kernel.complete(again)
+    else:
+        kernel.rows("select fq_purge_dead('q', array[1])")
+    assert _ids(_taken(kernel, limit)) == [2]
+
+
+@LIMITS
+def test_a_purge_that_sees_no_other_message(kernel: Kernel, open_kernel: OpenKernel, limit: int) -> None:
+    """A message that is held back while a purge of the dead letter is open goes when that commits."""
+    kernel.rows("""select fq_set_queue('q', '{"on_dead": "hold"}')""")
+    _send(kernel, "k")
+    kernel.bury(*_taken(kernel, limit), reason="bad")
+    other = open_kernel()
+    other.rows("select fq_purge_dead('q', array[1])")
+    _send(kernel, "k")
+    assert _taken(kernel, limit) == []
+    other.commit()
+    assert _ids(_taken(kernel, limit)) == [2]
+
+
+@LIMITS
 def test_channels_have_keys_of_their_own(kernel: Kernel, limit: int) -> None:
     """The same key in another channel is another key."""
     _send(kernel, "k", "k")

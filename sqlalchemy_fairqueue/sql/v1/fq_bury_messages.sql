@@ -40,11 +40,13 @@ begin
   letters as (
     insert into fairqueue.fq_dead_letter (
       message_id, queue, channel_id, kind, content, headers, key, priority, cost, ordering_key, enqueued_at,
-      attempts, max_attempts, deliveries, reason, error, died_at
+      attempts, max_attempts, deliveries, reason, error, died_at, holds
     )
     select b.id, p_queue, b.channel_id, b.kind, b.content, b.headers, b.key, b.priority, b.cost,
-      b.ordering_key, b.enqueued_at, b.attempts, b.max_attempts, b.deliveries, b.reason, b.error, fairqueue.fq_now()
+      b.ordering_key, b.enqueued_at, b.attempts, b.max_attempts, b.deliveries, b.reason, b.error, fairqueue.fq_now(),
+      b.ordering_key is not null and (q.on_dead = 'hold') is true
     from buried b
+    left join fairqueue.fq_queue q on q.name = p_queue
     where not b.cancelled
   ),
   signalled as (

@@ -1,5 +1,5 @@
--- fq_end_ordering: tell the dispatcher that a message with an ordering key is gone, or has another key now, if one
--- of the key is held back. The trigger of fq_message calls it.
+-- fq_end_ordering: tell the dispatcher that a message with an ordering key is gone, or has another key now, or a dead
+-- letter that held the key is gone, if one of the key is held back. Triggers of fq_message and fq_dead_letter call it.
 -- Guarantees: a message that is held back at the same time, which this transaction cannot see, has a signal of its own;
 -- who hears that looks again while this transaction is open, see fq_let_go. A transaction with one snapshot for all of
 -- its statements does not see what was held back since it began: it leaves a signal in any case. Locks: none.

@@ -1,7 +1,9 @@
 -- fq_goes_first: whether a message with an ordering key is the one of its key that may be out: first comes the one that
--- is out, then those that were out before, then the others as they were added.
+-- is out, then those that were out before, then the others as they were added. None may, while a dead letter holds the
+-- key.
 -- Guarantees: one expression. Who takes messages of a channel has its state locked, so that two callers never both hear
--- yes of two messages of a key. Locks: none. Index: fq_message_ordering_ix. Errors: none.
+-- yes of two messages of a key. Locks: none. Index: fq_message_ordering_ix,
+-- fq_dead_letter_holds_ix. Errors: none.
 create function fairqueue.fq_goes_first(p_channel_id bigint, p_ordering_key text, p_id bigint)
 returns boolean
 language sql
@@ -14,5 +16,12 @@ as $$
         and m.ordering_key = p_ordering_key
       order by m.channel_id, m.ordering_key, m.lease_id, m.deliveries desc, m.id
       limit 1
+    )
+    and not exists (
+      select
+      from fairqueue.fq_dead_letter d
+      where d.channel_id = p_channel_id
+        and d.ordering_key = p_ordering_key
+        and d.holds
     )
 $$;

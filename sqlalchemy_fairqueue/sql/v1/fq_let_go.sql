@@ -1,9 +1,9 @@
 -- fq_let_go: put the next message of ordering keys back into the order of its channel, where it waits at the end and
 -- comes first now, see fq_goes_first. By key: its channel. The caller attends to the queue.
 -- Guarantees: a signal tells of the message as of one that is enqueued now, behind what waits in its channel. A key is
--- looked at again where somebody has this message locked, or the one that comes first, whose end may not see those that
+-- looked at again where somebody has this message locked, or what comes before it, whose end may not see those that
 -- wait behind it. Returns whether messages were let go.
--- Locks: messages, for no key update, skip locked. Index: fq_message_ordering_ix; rows by ctid. Errors: none.
+-- Locks: messages, for no key update, skip locked. Index: fq_message_ordering_ix, fq_dead_letter_holds_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_let_go(p_queue text, p_channel_ids bigint[], p_ordering_keys text[], p_now bigint)
 returns boolean
 language plpgsql
@@ -18,11 +18,23 @@ begin
       from unnest(p_channel_ids, p_ordering_keys) u(channel_id, ordering_key)
     ) k
     cross join lateral (
-      select m.ctid as row, m.id, m.xmax, m.lease_id is null and m.dequeue_at = 9223372036854775807 as is_held
-      from fairqueue.fq_message m
-      where m.channel_id = k.channel_id
-        and m.ordering_key = k.ordering_key
-      order by m.channel_id, m.ordering_key, m.lease_id, m.deliveries desc, m.id
+      (
+        select null::tid as row, null::bigint as id, d.xmax, false as is_held
+        from fairqueue.fq_dead_letter d
+        where d.channel_id = k.channel_id
+          and d.ordering_key = k.ordering_key
+          and d.holds
+        limit 1
+      )
+      union all
+      (
+        select m.ctid, m.id, m.xmax, m.lease_id is null and m.dequeue_at = 9223372036854775807
+        from fairqueue.fq_message m
+        where m.channel_id = k.channel_id
+          and m.ordering_key = k.ordering_key
+        order by m.channel_id, m.ordering_key, m.lease_id, m.deliveries desc, m.id
+        limit 1
+      )
       limit 1
     ) f
     where f.is_held

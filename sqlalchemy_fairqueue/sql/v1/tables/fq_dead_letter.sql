@@ -1,4 +1,4 @@
--- Messages that will not be tried again, whole, with the reason.
+-- Messages that will not be tried again, whole, with the reason. holds: whether the others of its ordering key wait.
 create table fairqueue.fq_dead_letter (
   message_id bigint not null,
   queue text collate "C" not null,
@@ -17,6 +17,7 @@ create table fairqueue.fq_dead_letter (
   priority integer,
   cost integer,
   ordering_key text collate "C",
+  holds boolean not null default false,
   constraint fq_dead_letter_pkey primary key (message_id),
   constraint fq_dead_letter_content_check check (
     octet_length(content) <= 268435456 and octet_length(kind) between 1 and 512
@@ -35,5 +36,6 @@ create table fairqueue.fq_dead_letter (
   )
 );
 create index fq_dead_letter_channel_ix on fairqueue.fq_dead_letter (channel_id, died_at, message_id);
+create index fq_dead_letter_holds_ix on fairqueue.fq_dead_letter (channel_id, ordering_key) where holds;
 create index fq_dead_letter_kind_ix on fairqueue.fq_dead_letter (queue, kind, died_at, message_id);
 create index fq_dead_letter_died_ix on fairqueue.fq_dead_letter (queue, died_at);

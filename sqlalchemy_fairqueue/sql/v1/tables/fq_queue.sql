@@ -3,6 +3,7 @@
 -- the shared limits that it draws from, in their order).
 -- default_plan: the plan that new channels follow, before defaults. plans: it has, or had, plans. result_retention: for
 -- how many microseconds results of handlers are kept, for later versions; null: none is kept.
+-- on_dead: whether the messages of an ordering key go on behind a dead letter, or wait until it is redriven or purged.
 -- Written by fq_configure_queue, fq_set_queue, fq_configure_plan, fq_limit_queue, fq_pause and fq_resume.
 -- A queue without a row, or without defaults, works: its channels take the policy that their first enqueue brings.
 -- defaults has all fields that fq_changed_policy knows; a field that it lacks has its initial value.
@@ -23,6 +24,7 @@ create table fairqueue.fq_queue (
   default_plan text collate "C",
   plans boolean not null default false,
   result_retention bigint,
+  on_dead text not null default 'continue',
   constraint fq_queue_pkey primary key (name),
   constraint fq_queue_names_check check (
     octet_length(name) between 1 and 512 and octet_length(default_plan) between 1 and 512
@@ -38,6 +40,7 @@ create table fairqueue.fq_queue (
     max_concurrency >= 1 and rate_interval between 0 and 31536000000000 and rate_burst between 1 and 1000000
   ),
   constraint fq_queue_fair_by_check check (fair_by in ('messages', 'cost', 'seconds')),
+  constraint fq_queue_on_dead_check check (on_dead in ('continue', 'hold')),
   constraint fq_queue_results_check check (result_retention between 1 and 3153600000000000),
   constraint fq_queue_shared_limits_check check (cardinality(limits) between 1 and 16),
   constraint fq_queue_dead_letters_check check (
