@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.codecs import Codec
     from sqlalchemy_fairqueue.database.calls import Call, Target
-    from sqlalchemy_fairqueue.values.messages import Delivery, Enqueue, EnqueueOutcome
+    from sqlalchemy_fairqueue.values.messages import Delivery, Enqueue, EnqueueOutcome, MessageName
     from sqlalchemy_fairqueue.values.policies import ChannelPolicy
     from sqlalchemy_fairqueue.values.reports import MessageState
 
@@ -283,6 +283,18 @@ def followup_values(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
     # No driver writes an empty array of contents.
     rows = list(map(_elements, messages))
     return {name: [row[name] for row in rows] or None for name in _OF_FOLLOWUPS}
+
+
+def named_messages(target: Target, names: Sequence[MessageName]) -> Call:
+    """Return the call that finds the messages of names: their ids, each with the position of its name, from 1 on."""
+    channels, keys, ordering_keys = map(list, zip(*names, strict=True))
+    doing = f"find messages of {target.named()} by name"
+    return target.call("fq_find_named", doing, channels=channels, keys=keys, ordering_keys=ordering_keys)
+
+
+def first_named(connection: Connection, target: Target, name: MessageName) -> int | None:
+    """Return the first message that has a name. None: none has it."""
+    return next((row.message_id for row in named_messages(target, [name]).rows(connection)), None)
 
 
 def find_messages(

@@ -7,11 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.database.configuration import new_policy_json
-from sqlalchemy_fairqueue.database.messages import read_dead_letters, read_message_attempts
+from sqlalchemy_fairqueue.database.messages import first_named, read_dead_letters, read_message_attempts
 from sqlalchemy_fairqueue.database.stats import read_consumers, read_contention
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import Facet, QueueBase, verb
-from sqlalchemy_fairqueue.queue.lookups import ERROR
+from sqlalchemy_fairqueue.queue.lookups import ERROR, checked_name
 from sqlalchemy_fairqueue.times import instant_microseconds
 from sqlalchemy_fairqueue.values.checks import (
     check_count,
@@ -279,7 +279,15 @@ class Admin(Facet[QueueBase]):
         return self._ask(where, call.value, settles=True)
 
     @verb
-    def retry_now(self, where: Where, message_id: int | None) -> RetryNowOutcome:
+    def retry_now(
+        self,
+        where: Where,
+        message_id: int | None = None,
+        *,
+        channel: str | None = None,
+        key: str | None = None,
+        ordering_key: str | None = None,
+    ) -> RetryNowOutcome:
         """Let a message be tried at once: one that waits for its time, or for its next attempt, or that is dead.
 
         A waiting message is due now, and stands in its channel as if it had been enqueued without a delay. Its attempts
@@ -293,6 +301,9 @@ class Admin(Facet[QueueBase]):
         Args:
             where: A session, Connection or Engine.
             message_id: The message, or the dead letter.
+            channel: Instead of the id, with *key* or *ordering_key* or both: the channel of a message that is not dead.
+            key: The key that it holds.
+            ordering_key: Its ordering key; of several messages the one that is out, or else the next.
 
         Returns:
             "due"; "unchanged": it was due already; "redriven": it was dead; "leased": a consumer holds it; "duplicate":
@@ -308,14 +319,17 @@ class Admin(Facet[QueueBase]):
             >>> queue.admin.retry_now(engine, message_id)
             'due'
         """
-        checked = check_message_id(message_id)
-        doing = f"make message {checked} of {self._target.named()} due"
-        make_due = self._target.call("fq_make_due", doing, message_id=checked, notify=self._target.notify)
+        name = checked_name(message_id, channel, key, ordering_key)
 
         def work(connection: Connection) -> RetryNowOutcome:
+            wanted = message_id if name is None else first_named(connection, self._target, name)
+            if wanted is None:
+                return "missing"
+            doing = f"make message {wanted} of {self._target.named()} due"
+            make_due = self._target.call("fq_make_due", doing, message_id=wanted, notify=self._target.notify)
             outcome: RetryNowOutcome = make_due.value(connection)
             if outcome == "missing":
-                [(_, outcome)] = redriving(self._target, ids=[checked], channel=None, kind=None).rows(connection)
+                [(_, outcome)] = redriving(self._target, ids=[wanted], channel=None, kind=None).rows(connection)
             return outcome
 
         return self._ask(where, work, settles=True)

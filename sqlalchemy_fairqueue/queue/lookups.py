@@ -7,14 +7,20 @@ from functools import partial
 from typing import TYPE_CHECKING, get_args
 
 from sqlalchemy_fairqueue.database.configuration import read_limits
-from sqlalchemy_fairqueue.database.messages import MessagePosition, find_messages, read_message_attempts, read_messages
+from sqlalchemy_fairqueue.database.messages import (
+    MessagePosition,
+    find_messages,
+    first_named,
+    read_message_attempts,
+    read_messages,
+)
 from sqlalchemy_fairqueue.database.stats import read_channel_stats, read_competition, read_stats, sample_context
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import QueueBase, recorded, verb
 from sqlalchemy_fairqueue.unit_of_work import changes as change
 from sqlalchemy_fairqueue.unit_of_work.settlements import Cancel
 from sqlalchemy_fairqueue.values.checks import check_choice, check_count, check_message_id, check_name, check_names
-from sqlalchemy_fairqueue.values.messages import CancelReceipt, PurgeReceipt
+from sqlalchemy_fairqueue.values.messages import CancelReceipt, MessageName, PurgeReceipt
 from sqlalchemy_fairqueue.values.reports import MessagePage, MessageState, Reason, Wait, with_waits
 
 if TYPE_CHECKING:
@@ -94,9 +100,15 @@ class LookupMethods(QueueBase):
 
     @verb
     def message(
-        self, where: Where, message_id: int | None = None, *, channel: str | None = None, key: str | None = None
+        self,
+        where: Where,
+        message_id: int | None = None,
+        *,
+        channel: str | None = None,
+        key: str | None = None,
+        ordering_key: str | None = None,
     ) -> MessageDetails | None:
-        """Return one unsettled message with its whole content, by its id, or by its channel and key.
+        """Return one unsettled message with its whole content, by its id, or by its channel and key or ordering key.
 
         ``queue.codec.decode(found.content)`` is its payload. Dead letters are found by ``queue.dead_letters``. Its
         ``wait`` says why it waits and who has what it waits for: other channels, and with a shared limit other queues.
@@ -109,37 +121,26 @@ class LookupMethods(QueueBase):
         Args:
             where: A session, Connection or Engine.
             message_id: The message.
-            channel: Instead of the id, with *key*: its channel.
+            channel: Instead of the id, with *key* or *ordering_key* or both: its channel.
             key: The key that it holds. A message that was cancelled while a consumer holds it has no key any more.
+            ordering_key: Its ordering key; of several messages the one that is out, or else the next.
 
         Returns:
             The message; None: it is done, dead, withdrawn, or never was.
 
         Raises:
-            InvalidArgument: A bad argument; or not either an id, or a channel and a key.
+            InvalidArgument: A bad argument; or not either an id or a name.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, key="invoice-12").message_id
             >>> queue.message(engine, channel="customer-7", key="invoice-12").message_id == message_id
             True
         """
-        if message_id is None and channel is not None and key is not None:
-            check_names(channel=channel, key=key)
-        elif message_id is None or channel is not None or key is not None:
-            raise InvalidArgument(
-                f"message_id is {message_id!r:.80}, channel {channel!r:.80}, key {key!r:.80}; give an id, or a channel "
-                "and a key"
-            )
-        else:
-            check_message_id(message_id)
+        name = checked_name(message_id, channel, key, ordering_key)
 
         def work(connection: Connection) -> MessageDetails | None:
-            ids = [message_id] if message_id is not None else []
-            if channel is not None:
-                ids, _ = find_messages(connection, self._target, after=None, limit=1, scan=1, channel=channel, key=key)
-            if not ids:
-                return None
-            found = read_messages(connection, self._target, ids, content_bytes=_WHOLE)
+            wanted = message_id if name is None else first_named(connection, self._target, name)
+            found = [] if wanted is None else read_messages(connection, self._target, [wanted], content_bytes=_WHOLE)
             if not found:
                 return None
             message = found[0]
@@ -261,12 +262,41 @@ def _position(after: object, channel: str | None) -> MessagePosition:
     raise InvalidArgument(f"after is {after!r:.80}; give page.next of the page before, with the same channel and state")
 
 
+def checked_name(
+    message_id: int | None, channel: str | None, key: str | None, ordering_key: str | None
+) -> MessageName | None:
+    """Check an id, or what is given instead of it. None: the id.
+
+    Raises:
+        InvalidArgument: It is neither of the two, or both.
+    """
+    named = channel is not None and (key is not None or ordering_key is not None)
+    if named == (message_id is not None) or (not named and (channel or key or ordering_key) is not None):
+        raise InvalidArgument(
+            f"message_id is {message_id!r:.80}, channel {channel!r:.80}, key {key!r:.80}, "
+            f"ordering_key {ordering_key!r:.80}; give an id, or a channel with a key or an ordering_key"
+        )
+    if channel is None:
+        check_message_id(message_id)
+        return None
+    check_names(channel=channel, key=key, ordering_key=ordering_key)
+    return MessageName(channel, key, ordering_key)
+
+
 class WithdrawalMethods(QueueBase):
     """cancel and purge: recorded on a session, sent at once on a Connection or Engine."""
 
     @recorded
-    def cancel(self, where: RecordedWhere, message_id: int | None) -> CancelReceipt:
-        """Withdraw a message. If it is done, dead or unknown, nothing happens.
+    def cancel(
+        self,
+        where: RecordedWhere,
+        message_id: int | None = None,
+        *,
+        channel: str | None = None,
+        key: str | None = None,
+        ordering_key: str | None = None,
+    ) -> CancelReceipt:
+        """Withdraw a message, or all of an ordering key. If it is done, dead or unknown, nothing happens.
 
         A message that a consumer holds may still be completed; settled in any other way, it is gone. Its key is free
         at once, and its worker learns of it at the next heartbeat.
@@ -278,24 +308,38 @@ class WithdrawalMethods(QueueBase):
         Locks the message until the transaction ends; dequeue passes it by meanwhile, and it is ready again if the
         transaction rolls back. Waits for a transaction that has the message locked.
 
+        A name stands for the messages that have it when the transaction sends its work, before its own enqueues.
+
+        Args:
+            where: As for the class.
+            message_id: The message.
+            channel: Instead of the id, with *key* or *ordering_key* or both: the channel.
+            key: The key that the message holds.
+            ordering_key: The ordering key of the messages.
+
         Returns:
-            A receipt that has ``outcome`` once the transaction has committed; on a Connection at once.
+            A receipt that has ``outcome`` and ``outcomes`` once the transaction has committed; on a Connection at once.
 
         Raises:
-            InvalidArgument: No message can have this id.
+            InvalidArgument: No message can have this id or name; or not either an id or a name.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
             >>> queue.cancel(engine, message_id).outcome
             'cancelled'
         """
-        checked = check_message_id(message_id)
-        receipt = CancelReceipt(checked)
-        return self._perform(where, [Cancel(self._target, checked, receipt)], receipt)
+        name = checked_name(message_id, channel, key, ordering_key)
+        receipt = CancelReceipt(message_id)
+        ids = [] if message_id is None else [message_id]
+        return self._perform(where, [Cancel(self._target, receipt, ids, name)], receipt)
 
     @recorded
-    def purge(self, where: RecordedWhere, channel: str) -> PurgeReceipt:
+    def purge(
+        self, where: RecordedWhere, channel: str, *, key: str | None = None, ordering_key: str | None = None
+    ) -> PurgeReceipt:
         """Delete the messages of a channel that no consumer holds, ready and scheduled, for good.
+
+        With *key* or *ordering_key* only those that have it.
 
         Messages that are out stay, and so do those that another transaction has locked or not committed. In one
         transaction enqueues are sent first, so that what it enqueues to the channel is deleted as well. A channel that
@@ -316,5 +360,7 @@ class WithdrawalMethods(QueueBase):
             1
         """
         check_name("channel", channel)
+        check_names(key=key, ordering_key=ordering_key)
+        name = MessageName(channel, key, ordering_key)
         receipt = PurgeReceipt(channel)
-        return self._perform(where, [change.purge(self._target, channel, receipt)], receipt)
+        return self._perform(where, [change.purge(self._target, name, receipt)], receipt)

@@ -275,7 +275,8 @@ def cancelled_messages(share: Share, asked: Iterable[Operation]) -> dict[int, in
         if id(operation) in enqueues:
             before += 1
         elif id(operation) in cancels:
-            found.setdefault(cast("Cancel", operation).message_id, before)
+            for message_id in cast("Cancel", operation).message_ids:
+                found.setdefault(message_id, before)
     return found
 
 

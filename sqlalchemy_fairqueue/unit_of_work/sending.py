@@ -28,7 +28,13 @@ from sqlalchemy_fairqueue.unit_of_work.operations import (
     Share,
     run,
 )
-from sqlalchemy_fairqueue.unit_of_work.settlements import lock_messages, message_ids, settle_and_cancel, settle_steps
+from sqlalchemy_fairqueue.unit_of_work.settlements import (
+    find_named,
+    lock_messages,
+    message_ids,
+    settle_and_cancel,
+    settle_steps,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -185,6 +191,7 @@ class Work:
                 check_installed(share.link.connection, share.target.schema)
             if (members := members_of(share)) is not None:
                 groups[share] = members
+            find_named(share)
         updates = None if committing is None else _committed(committing, shares, groups)
         return self._sent(shares, groups) if updates is None else updates
 

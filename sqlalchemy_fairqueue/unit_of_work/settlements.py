@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from sqlalchemy_fairqueue.database.calls import CommitRefused, call, can_notify
 from sqlalchemy_fairqueue.database.deliveries import EncodedResult, Token, find_holder, lock_deliveries, settlement
+from sqlalchemy_fairqueue.database.messages import named_messages
 from sqlalchemy_fairqueue.errors import LeaseLost
 from sqlalchemy_fairqueue.unit_of_work.operations import CANCELS, SETTLEMENTS, Step, notifies, run
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.database.calls import Target
     from sqlalchemy_fairqueue.unit_of_work.operations import ReceiptUpdate, Share
-    from sqlalchemy_fairqueue.values.messages import CancelReceipt, Delivery
+    from sqlalchemy_fairqueue.values.messages import CancelOutcome, CancelReceipt, Delivery, MessageName
 
 # C calls them: they are asked of each message that is completed. A plain tuple does for a token here.
 _token = cast(
@@ -30,6 +31,8 @@ _token = cast(
 )
 _keeps_result = attrgetter("delivery.keeps_result")
 _cost = attrgetter("cost")
+# Of several messages the first of these is the outcome.
+_CANCELLED: tuple[CancelOutcome, ...] = ("leased", "cancelled")
 
 
 class Verb(Enum):
@@ -68,20 +71,40 @@ class Settle:
     result: EncodedResult | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Cancel:
-    """Withdraw a message."""
+    """Withdraw messages.
+
+    Attributes:
+        target: The queue.
+        receipt: Gets the outcomes.
+        message_ids: The messages.
+        name: What they are called, where :func:`find_named` finds their ids. None: the ids were given.
+    """
 
     phase: ClassVar[int] = CANCELS
     target: Target
-    message_id: int
     receipt: CancelReceipt
+    message_ids: list[int]
+    name: MessageName | None = None
+
+
+def find_named(share: Share) -> None:
+    """Find the ids of messages that are cancelled by name, before anything is sent that may give the name to others."""
+    named = [one for one in share.phases.get(CANCELS, ()) if one.name is not None]
+    if not named:
+        return
+    ids: list[list[int]] = [[] for _ in named]
+    for message_id, ordinal in named_messages(share.target, [one.name for one in named]).rows(share.link.connection):
+        ids[ordinal - 1].append(message_id)
+    for one, found in zip(named, ids, strict=True):
+        one.message_ids = found
 
 
 def message_ids(share: Share) -> list[int]:
     """Return the messages that a transaction settles and cancels."""
     settled = [one.delivery.message_id for one in share.phases.get(SETTLEMENTS, ())]
-    return settled + [one.message_id for one in share.phases.get(CANCELS, ())]
+    return settled + [message_id for one in share.phases.get(CANCELS, ()) for message_id in one.message_ids]
 
 
 def lock_messages(share: Share, ids: Iterable[int]) -> None:
@@ -104,13 +127,19 @@ def settle_and_cancel(share: Share) -> list[ReceiptUpdate]:
     if SETTLEMENTS in share.phases:
         lock_messages(share, message_ids(share))
         updates = run(connection, settle_steps(share))
-    ids = sorted({one.message_id for one in cancels})
+    ids = sorted({message_id for one in cancels for message_id in one.message_ids})
     call = target.call("fq_cancel", f"cancel messages of {target.named()}", ids=ids, notify=all(map(notifies, cancels)))
     # The outcomes of those that are not simply cancelled.
     exceptions = dict(map(tuple, call.rows(connection)))
     return updates + [
-        partial(setattr, one.receipt, "outcome", exceptions.get(one.message_id, "cancelled")) for one in cancels
+        partial(_fill, one.receipt, {each: exceptions.get(each, "cancelled") for each in one.message_ids})
+        for one in cancels
     ]
+
+
+def _fill(receipt: CancelReceipt, outcomes: dict[int, CancelOutcome]) -> None:
+    receipt.outcomes = outcomes
+    receipt.outcome = next((one for one in _CANCELLED if one in outcomes.values()), "missing")
 
 
 def settle_steps(share: Share, *, refusing: bool = False) -> list[Step]:

@@ -193,10 +193,12 @@ class CancelReceipt:
     """The receipt of a cancel.
 
     Attributes:
-        message_id: The message.
+        message_id: The message. None: it was named.
         outcome: What became of it; None until the commit. "cancelled": withdrawn, it is never delivered; "leased": a
             consumer holds it; it is never delivered again, and its worker learns of it at the next heartbeat;
-            "missing": done, dead, withdrawn before, or of another queue.
+            "missing": done, dead, withdrawn before, or of another queue. Of several the first of "leased", "cancelled"
+            and "missing" that one of them has.
+        outcomes: What became of each, by id; None until the commit. Empty: nothing has the name.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -206,8 +208,17 @@ class CancelReceipt:
         'cancelled'
     """
 
-    message_id: int
+    message_id: int | None
     outcome: CancelOutcome | None = None
+    outcomes: Mapping[int, CancelOutcome] | None = None
+
+
+class MessageName(NamedTuple):
+    """What messages of a channel are called: by their key or their ordering key, or both."""
+
+    channel: str
+    key: str | None
+    ordering_key: str | None
 
 
 @dataclass(slots=True, eq=False)

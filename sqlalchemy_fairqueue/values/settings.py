@@ -220,7 +220,7 @@ class QueueSettings:
         default="continue",
         metadata=Choice(
             words=("continue", "hold"),
-            help="Whether the messages of an ordering key go on behind a dead letter, or wait for its redrive or purge.",
+            help="Whether messages of an ordering key go on behind a dead letter, or wait for its redrive or purge.",
             example="hold",
             holds="for messages that die from then on",
         ).metadata,

@@ -193,7 +193,8 @@ def test_show_a_queue(cli: Cli, engine: Engine) -> None:
         ["queue 'documents'"], ["max concurrency", "no limit"], ["rate", "no rate"], ["limits", "none"],
         ["fair by", "messages"], ["history", "no"], ["history retention", "30 days"],
         ["dead letter retention", "for ever"], ["result retention", "not at all"], ["forget channels after", "30d"],
-        ["default plan", "none"], ["on dead", "continue"], ["new channels take the policy that their first enqueue brings"],
+        ["default plan", "none"], ["on dead", "continue"],
+        ["new channels take the policy that their first enqueue brings"],
     ]  # fmt: skip
 
     cli("configure", "queue", "--channel-weight", "2", "--history")

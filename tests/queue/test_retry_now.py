@@ -32,6 +32,18 @@ def _taken(queue: Queue, engine: Engine) -> list[object]:
     return taken
 
 
+def test_by_name(queue: Queue, engine: Engine) -> None:
+    """A key or an ordering key stands for a message that waits; of an ordering key the next one is made due."""
+    _enqueue(queue, engine, "first", key="k", ordering_key="s", delay=HOUR)
+    _enqueue(queue, engine, "second", ordering_key="s", delay=HOUR)
+    assert queue.admin.retry_now(engine, channel="a", key="other") == "missing"
+    assert queue.admin.retry_now(engine, channel="a", ordering_key="s") == "due"
+    assert queue.admin.retry_now(engine, channel="a", key="k") == "unchanged"
+    assert _taken(queue, engine) == ["first"]
+    assert queue.admin.retry_now(engine, channel="a", ordering_key="s") == "due"
+    assert _taken(queue, engine) == ["second"]
+
+
 def test_one_that_is_scheduled(queue: Queue, engine: Engine, clock: Clock, database: Database) -> None:
     """It is due at once, and comes in its channel as if it had had no delay."""
     _enqueue(queue, engine, "first")

@@ -1,12 +1,13 @@
 """Cancelling messages and purging channels: what is withdrawn, and what the receipts tell."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import DuplicateMessage, Queue
+from sqlalchemy_fairqueue.errors import InvalidArgument
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
@@ -146,3 +147,63 @@ def test_purge_takes_what_its_transaction_enqueued(queue: Queue, engine: Engine)
         session.commit()
     assert purge.purged == 1
     assert queue.dequeue(engine) == []
+
+
+def test_by_name(queue: Queue, engine: Engine) -> None:
+    """A key stands for the message that holds it, an ordering key for all that have it, out or not, in their order."""
+    with Session(engine) as session:
+        for key in "x", None, None:
+            queue.enqueue(session, channel="a", payload=key, key=key, ordering_key="s")
+        queue.enqueue(session, channel="a", payload="other", ordering_key="t")
+        queue.enqueue(session, channel="b", payload="another channel's", key="x", ordering_key="s")
+        session.commit()
+    found = queue.message(engine, channel="a", ordering_key="s")
+    assert found is not None
+    assert found.key == "x"
+    assert queue.message(engine, channel="a", key="x", ordering_key="t") is None
+    [first] = queue.dequeue(engine, limit=1)
+    with Session(engine) as session:
+        by_key = queue.cancel(session, channel="a", key="x")
+        all_of_it = queue.cancel(session, channel="a", ordering_key="s")
+        nobody = queue.cancel(session, channel="a", key="y")
+        session.commit()
+    assert (by_key.message_id, by_key.outcomes, by_key.outcome) == (None, {first.message_id: "leased"}, "leased")
+    assert all_of_it.outcomes == {first.message_id: "leased", 2: "cancelled", 3: "cancelled"}
+    assert (nobody.outcomes, nobody.outcome) == ({}, "missing")
+    assert sorted(one.payload for one in queue.dequeue(engine, limit=9)) == ["another channel's", "other"]
+
+
+def test_a_name_stands_for_what_was_there_before(queue: Queue, engine: Engine) -> None:
+    """What the transaction enqueues itself keeps its name; under a key whose message it cancels, it cannot enqueue."""
+    _seed(queue, engine, "a")
+    queue.enqueue(engine, channel="a", payload=1, key="k", ordering_key="s")
+    with Session(engine) as session:
+        queue.cancel(session, channel="a", ordering_key="s")
+        queue.enqueue(session, channel="a", payload=2, ordering_key="s")
+        session.commit()
+    assert [one.payload for one in queue.dequeue(engine, limit=9)] == ["a", 2]
+    queue.enqueue(engine, channel="a", payload=3, key="k")
+    with Session(engine) as session:
+        queue.cancel(session, channel="a", key="k")
+        queue.enqueue(session, channel="a", payload=4, key="k")
+        with pytest.raises(DuplicateMessage):
+            session.commit()
+
+
+def test_purge_by_name(queue: Queue, engine: Engine) -> None:
+    """Of a channel only what has the key or ordering key goes, and the rest is delivered."""
+    for key, ordering_key in ("x", "s"), (None, "s"), ("y", None), (None, None):
+        queue.enqueue(engine, channel="a", payload=f"{key} {ordering_key}", key=key, ordering_key=ordering_key)
+    assert queue.purge(engine, "a", ordering_key="t").purged == 0
+    assert queue.purge(engine, "a", key="x", ordering_key="s").purged == 1
+    assert queue.purge(engine, "a", ordering_key="s").purged == 1
+    assert queue.purge(engine, "a", key="y").purged == 1
+    assert [one.payload for one in queue.dequeue(engine, limit=9)] == ["None None"]
+
+
+@pytest.mark.parametrize("bad", [{}, {"key": "k"}, {"channel": "a"}, {"message_id": 1, "channel": "a", "key": "k"}])
+def test_neither_an_id_nor_a_name(queue: Queue, engine: Engine, bad: dict[str, Any]) -> None:
+    """A cancel, a look-up and a retry take an id, or a channel with a key or an ordering key."""
+    for verb in queue.cancel, queue.message, queue.admin.retry_now:
+        with pytest.raises(InvalidArgument, match="give an id, or a channel with a key or an ordering_key"):
+            verb(engine, **bad)

@@ -47,7 +47,8 @@ def scans_of(explained: dict[str, Any]) -> Iterator[Scan]:
         if "CTE Name" in node and node["Actual Loops"] > 1:
             yield Scan(statement, node["CTE Name"], node["Node Type"], None, _rows(node))
         # A bitmap's index scan names no table, and its heap scan counts the rows again.
-        if node.get("Relation Name", "").startswith("fq_") and "Scan" in node["Node Type"]:
+        reached = node["Actual Loops"] > 0
+        if reached and node.get("Relation Name", "").startswith("fq_") and "Scan" in node["Node Type"]:
             yield Scan(statement, node["Relation Name"], node["Node Type"], node.get("Index Name"), _rows(node))
 
 

@@ -4,6 +4,7 @@ import random
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -241,15 +242,16 @@ def test_a_long_key_hides_nobody(kernel: Kernel) -> None:
 
 def test_bulk_and_single_enqueues(kernel: Kernel) -> None:
     """A single message, many, and one with a key of its own take the same order; bad keys are refused."""
-    _send(kernel, "k")
-    _send(kernel, "k", "l")
-    kernel.enqueue("a", keys=["once"], ordering_keys=["k"])
-    kernel.enqueue("a", "a", keys=["twice", None], ordering_keys=["k", "k"])
+    send = partial(kernel.enqueue, "a")
+    send(contents=[b"1"], ordering_keys=["k"])
+    kernel.enqueue("a", "a", contents=[b"2", b"other"], ordering_keys=["k", "l"])
+    send(contents=[b"3"], keys=["once"], ordering_keys=["k"])
+    kernel.enqueue(*"aaa", contents=[b"4", b"5", b"6"], keys=["z", None, "b"], ordering_keys=["k", "k", "k"])
     order = []
     while hands := _taken(kernel, 5):
-        order += [hand.id for hand in hands]
+        order += [hand.content for hand in hands]
         kernel.complete(*hands)
-    assert order == [1, 3, 2, 4, 5, 6]
+    assert order == [b"1", b"other", b"2", b"3", b"4", b"5", b"6"]
     for bad in "", "k" * 513:
         with pytest.raises(Exception, match="ordering_key"):
             _send(kernel, bad)

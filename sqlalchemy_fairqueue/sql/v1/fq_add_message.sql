@@ -1,5 +1,5 @@
 -- fq_add_message: add one message to a channel that is there, or find out why not. p_state: the channel's. p_at: its
--- position. p_room: how many messages the channel still takes (null: any number). With p_replaces it may take the place
+-- position; p_id: the id that it gets. p_room: how many messages the channel still takes (null: any number). With p_replaces it may take the place
 -- of the message that has its key; p_is_rewritten: another message of the call will at once.
 -- Guarantees: the id and the outcome as in fq_enqueue; without p_replaces also 'later': it is to replace a message that
 -- waits. The caller tells the channel. A period of the key is looked at first, and written once the transaction has the
@@ -12,8 +12,8 @@
 create function fairqueue.fq_add_message(
   p_queue text, p_channel text, p_state fairqueue.fq_channel_state, p_room bigint, p_kind text, p_content bytea,
   p_headers jsonb, p_at bigint, p_priority integer, p_key text, p_max_attempts integer, p_on_duplicate text,
-  p_cost integer, p_group_id uuid, p_unique_for bigint, p_from_end boolean, p_ordering_key text, p_now bigint, p_replaces boolean,
-  p_is_rewritten boolean, out message_id bigint, out outcome text
+  p_cost integer, p_group_id uuid, p_unique_for bigint, p_from_end boolean, p_ordering_key text,
+  p_id bigint, p_now bigint, p_replaces boolean, p_is_rewritten boolean, out message_id bigint, out outcome text
 )
 language plpgsql
 as $$
@@ -54,11 +54,12 @@ begin
     end if;
     if num_nonnulls(v_holder, v_owner) = 0 and (p_room > 0) is not false then
       insert into fairqueue.fq_message (
-        channel_id, kind, content, headers, dequeue_at, enqueued_at, key, priority, max_attempts, cost,
+        id, channel_id, kind, content, headers, dequeue_at, enqueued_at, key, priority, max_attempts, cost,
         group_id, key_outlives, ordering_key
       )
+      overriding system value
       values (
-        p_state.channel_id, p_kind, p_content, p_headers, p_at, p_now, p_key, p_priority, coalesce(p_max_attempts, 20),
+        p_id, p_state.channel_id, p_kind, p_content, p_headers, p_at, p_now, p_key, p_priority, coalesce(p_max_attempts, 20),
         p_cost, p_group_id, case when p_unique_for > 0 and p_from_end then true end,
         p_ordering_key
       )

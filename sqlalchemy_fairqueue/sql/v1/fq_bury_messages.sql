@@ -44,9 +44,8 @@ begin
     )
     select b.id, p_queue, b.channel_id, b.kind, b.content, b.headers, b.key, b.priority, b.cost,
       b.ordering_key, b.enqueued_at, b.attempts, b.max_attempts, b.deliveries, b.reason, b.error, fairqueue.fq_now(),
-      b.ordering_key is not null and (q.on_dead = 'hold') is true
+      b.ordering_key is not null and (select q.on_dead = 'hold' from fairqueue.fq_queue q where q.name = p_queue) is true
     from buried b
-    left join fairqueue.fq_queue q on q.name = p_queue
     where not b.cancelled
   ),
   signalled as (

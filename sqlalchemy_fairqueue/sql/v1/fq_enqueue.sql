@@ -115,7 +115,8 @@ begin
         p_queue, p_channels[1]::text, v_state, v_channel.room::bigint, p_kinds[1]::text, p_contents[1]::bytea,
         p_headers[1]::jsonb, v_at, p_priorities[1]::integer, p_keys[1]::text, p_max_attempts[1]::integer,
         p_on_duplicates[1]::text, p_costs[1]::integer, p_groups[1]::uuid, p_unique_fors[1]::bigint,
-        p_from_ends[1]::boolean, p_ordering_keys[1]::text, v_now, true::boolean, false::boolean
+        p_from_ends[1]::boolean, p_ordering_keys[1]::text, (fairqueue.fq_next_ids(1::integer))[1]::bigint, v_now, true::boolean,
+        false::boolean
       );
       outcome := v_added.outcome;
       created := outcome = 'created';

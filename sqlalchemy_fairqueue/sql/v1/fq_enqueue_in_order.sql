@@ -25,6 +25,8 @@ declare
   v_room record;
   v_added record;
   v_is_late boolean;
+  -- ids follow the order of the call, as ordering keys promise
+  v_ids bigint[] := fairqueue.fq_next_ids(cardinality(p_channels)::integer);
   -- of each message in that order: its key, if it is put off
   i integer;
   v_later text[];
@@ -87,7 +89,7 @@ begin
           p_queue, v_channel, v_state, v_room.room::bigint, r.kind::text, r.content::bytea,
           r.own_headers::jsonb, ats[i]::bigint, r.priority::integer, r.key::text, r.max_attempts::integer,
           r.on_duplicate::text, r.cost::integer, r.own_group_id::uuid, r.unique_for::bigint, r.from_end::boolean,
-          r.ordering_key::text, p_now, v_is_late,
+          r.ordering_key::text, v_ids[r.ord]::bigint, p_now, v_is_late,
           coalesce(
             v_is_late and channel_ids[i + 1] = channel_ids[i] and v_later[i + 1] = r.key
               and outcomes[i + 1] = 'replaced',

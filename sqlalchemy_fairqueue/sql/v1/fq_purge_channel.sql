@@ -1,13 +1,16 @@
--- fq_purge_channel: delete the undelivered messages of a channel, in the caller's transaction. Returns how many.
+-- fq_purge_channel: delete the undelivered messages of a channel, in the caller's transaction; with p_key or
+-- p_ordering_key only those that have it. Returns how many.
 -- Guarantees: messages committed before the call that nobody else has locked are gone; what consumers hold is left to
 -- them; what is added later stays. The backlog and the head are right with the commit, and a signal tells of the head.
 -- Nothing is kept: no dead letters, no history. A channel that does not exist has none.
 -- Locks: the channel's state row: waits for a dequeue, a hearing or a configuration of the channel. Until the commit
 -- the channel is not served, and no consumer waits for it. Messages for update skip locked: one that is just being
 -- cancelled or replaced is passed by.
--- Index: fq_channel_queue_name_key, fq_channel_state_newest_ix, fq_message_ready_ix; rows by ctid.
+-- Index: fq_channel_queue_name_key, fq_channel_state_newest_ix, fq_message_ready_ix; that of fq_find_named; rows by ctid.
 -- Errors: 40001; QF007.
-create function fairqueue.fq_purge_channel(p_queue text, p_channel text)
+create function fairqueue.fq_purge_channel(
+  p_queue text, p_channel text, p_key text default null, p_ordering_key text default null
+)
 returns bigint
 language plpgsql
 security definer
@@ -15,6 +18,7 @@ as $$
 declare
   v_channel_id bigint;
   v_row tid;
+  v_rows tid[];
   v_deleted bigint;
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
@@ -28,17 +32,30 @@ begin
   v_row := fairqueue.fq_lock_state(v_channel_id);
 
   -- A new statement: what a dequeue that was waited for has taken is seen as taken.
-  with doomed as materialized (
-    select m.ctid as row
-    from fairqueue.fq_message m
-    where m.channel_id = v_channel_id
-      and m.lease_id is null
-    order by m.channel_id, m.dequeue_at, m.id
-    for update skip locked
-  )
+  if num_nonnulls(p_key, p_ordering_key) > 0 then
+    select array_agg(l.row) into v_rows
+    from (
+      select m.ctid as row
+      from fairqueue.fq_find_named(
+        p_queue, array[p_channel]::text[], array[p_key]::text[], array[p_ordering_key]::text[]
+      ) n
+      join fairqueue.fq_message m on m.id = n.message_id
+      where m.lease_id is null
+      for update of m skip locked
+    ) l;
+  else
+    select array_agg(l.row) into v_rows
+    from (
+      select m.ctid as row
+      from fairqueue.fq_message m
+      where m.channel_id = v_channel_id
+        and m.lease_id is null
+      order by m.channel_id, m.dequeue_at, m.id
+      for update skip locked
+    ) l;
+  end if;
   delete from fairqueue.fq_message m
-  using doomed d
-  where m.ctid = d.row
+  where m.ctid = any (v_rows)
     and num_nulls(m.lease_id) = 1;
   get diagnostics v_deleted = row_count;
 
