@@ -239,6 +239,16 @@ class BytesCodec:
         return content
 
 
+_JSON = JsonCodec()
+ON_DEAD = "on_dead:"
+"""What the kinds of messages begin with that follow dead letters. SQL writes their payloads, as JSON."""
+
+
+def codec_of(kind: str, codec: Codec) -> Codec:
+    """Return what decodes the payloads of a kind, in a queue with this codec."""
+    return _JSON if kind.startswith(ON_DEAD) else codec
+
+
 def decoded(codec: Codec, content: bytes) -> Any:
     """Return the payload, or the PayloadError to raise when it is read, so that a bad content costs no other."""
     try:

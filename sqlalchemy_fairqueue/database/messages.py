@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from uuid import UUID
 
-from sqlalchemy_fairqueue.codecs import decoded, headers_of
+from sqlalchemy_fairqueue.codecs import codec_of, decoded, headers_of
 from sqlalchemy_fairqueue.database.calls import call
 from sqlalchemy_fairqueue.database.clauses import Shape, argument
 from sqlalchemy_fairqueue.database.configuration import new_policy_json
@@ -511,7 +511,7 @@ def _dead_letter(
         refused = PayloadError(f"dead letter {row['message_id']} cannot be read: {unreadable}; purge it")
         row["error"] = str(refused)
     row |= {name: row[name] or "" for name in ("channel", "kind", "reason")}
-    result = refused or decoded(codec, row["content"])
+    result = refused or decoded(codec_of(row["kind"], codec), row["content"])
     row["content"] = row["content"] or b""
     return DeadLetterInfo(queue=target.queue, headers=read_headers, decoded=result, **row)
 

@@ -59,7 +59,8 @@ class QueueConfigMixin(PausableMixin):
     that it draws from. ``history_retention`` None is 30 days. ``dead_letter_retention`` None is for ever;
     ``dead_letter_retention_by_kind`` has those of single kinds, in microseconds. ``default_plan`` is the plan that
     new channels follow; ``plans``: whether the queue has, or had, any. ``result_retention`` None: results of handlers
-    are not kept. ``on_dead``: whether the messages of an ordering key wait behind a dead letter.
+    are not kept. ``on_dead``: whether the messages of an ordering key wait behind a dead letter;
+    ``on_dead_kinds``: the kinds whose dead letters are followed by a message.
 
     Attributes:
         channels: The queue's channels.
@@ -95,6 +96,7 @@ class QueueConfigMixin(PausableMixin):
         plans: Mapped[bool]
         result_retention: Mapped[timedelta | None]
         on_dead: Mapped[str]
+        on_dead_kinds: Mapped[list[str] | None]
 
 
 @of_table(

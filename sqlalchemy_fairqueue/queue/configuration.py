@@ -76,6 +76,8 @@ class ConfigurationMethods(QueueBase):
             on_dead: What becomes of the messages of an ordering key behind one that dies from the commit on.
                 "continue": they go on; so it is until this is set. "hold": they wait until the dead letter is redriven
                 or purged.
+            on_dead_kinds: The kinds whose dead letters are followed by a message, as :meth:`on_dead` says. A worker
+                adds the kinds that it has such handlers for. None: none.
             forget_channels_after: Housekeeping of workers deletes channels that have been idle for so long, without
                 messages and dead letters: their names, and how much they had dropped. The next enqueue makes such a
                 channel anew. Channels that are paused or that configure_channel has set stay. None: all stay. Before

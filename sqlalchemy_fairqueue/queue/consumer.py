@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue.codecs import decoded, headers_of
+from sqlalchemy_fairqueue.codecs import codec_of, decoded, headers_of
 from sqlalchemy_fairqueue.database.deliveries import (
     Token,
     hear_signals,
@@ -246,6 +246,6 @@ class Consumer:
             fields.update(shared)
             if message["headers"] is not None:
                 fields["headers"], refused = headers_of(message["headers"])
-            payload = refused or Once(partial(decoded, self._codec, message["content"]))
+            payload = refused or Once(partial(decoded, codec_of(message["kind"], self._codec), message["content"]))
             deliveries.append(delivery_of(fields, payload))
         return deliveries

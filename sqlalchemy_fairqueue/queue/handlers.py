@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, o
 
 from sqlalchemy.orm import Session
 
+from sqlalchemy_fairqueue.codecs import ON_DEAD
 from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
 from sqlalchemy_fairqueue.errors import InvalidArgument, UnhandledKindWarning
 from sqlalchemy_fairqueue.queue.base import QueueBase
@@ -280,6 +281,7 @@ class HandlerMethods(LifespanMethods):
         super()._begin()
         self._handlers: dict[str, Handler] = {}
         self._warned_kinds: set[str] = set()
+        self._followed: set[str] = set()
 
     @overload
     def handler(self, kind: F, /) -> F: ...
@@ -372,6 +374,51 @@ class HandlerMethods(LifespanMethods):
 
         return declare
 
+    def on_dead(
+        self,
+        kind: str,
+        /,
+        *,
+        retry: RetryPolicy | None = None,
+        timeout: timedelta | None = None,
+        isolation: Isolation = "none",
+    ) -> Callable[[F], F]:
+        """Declare the function that workers call when a message of a kind has become a dead letter: a decorator.
+
+        The transaction that buries the message, by whatever way it dies, also enqueues one of kind
+        ``"on_dead:" + kind`` to the same channel, beyond its max_backlog if need be. Workers handle that as any other
+        message, by the function, which is declared as with :meth:`handler`. Its payload is a dict that tells of the
+        dead letter:
+        ``message_id``, ``channel``, ``kind``, ``reason``, ``error``, ``attempts``, ``key`` and ``ordering_key``.
+
+        Dead letters of the kind are followed from the first start of a worker that has the function on, by all workers,
+        also by those that lack it; the message then waits for one that has it. ``configure(on_dead_kinds=...)`` ends
+        that.
+
+        Args:
+            kind: What dies, of up to 500 bytes.
+            retry: As for :meth:`handler`.
+            timeout: As for :meth:`handler`.
+            isolation: As for :meth:`handler`.
+
+        Raises:
+            InvalidArgument: The kind has such a function already, or it takes something else.
+
+        Example:
+            >>> @queue.on_dead("parse")
+            ... def tell(delivery: Delivery) -> None:
+            ...     print(delivery.channel, delivery.payload["reason"])
+            >>> Worker(engine, queue, concurrency=1).run(drain=True)
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
+            >>> queue.bury(engine, queue.dequeue(engine), reason="not a file")
+            >>> Worker(engine, queue, concurrency=1).run(drain=True)
+            customer-7 not a file
+        """
+        check_name("kind", kind)
+        check_name("kind", ON_DEAD + kind)
+        self._followed.add(kind)
+        return self.handler(ON_DEAD + kind, retry=retry, timeout=timeout, isolation=isolation)
+
     def _declare(
         self,
         kind: str,
@@ -412,7 +459,8 @@ class HandlerMethods(LifespanMethods):
         )
 
     def _check_kind(self, kind: str) -> None:
-        if not self.check_kinds or not self._handlers or kind in self._handlers or kind in self._warned_kinds:
+        known_here = kind in self._handlers or kind in self._followed
+        if not self.check_kinds or not self._handlers or known_here or kind in self._warned_kinds:
             self._checked_kinds.add(kind)
             return
         known = ", ".join(map(repr, sorted(self._handlers)))
@@ -430,6 +478,11 @@ class HandlerMethods(LifespanMethods):
 def handlers_of(queue: HandlerMethods) -> Mapping[str, Handler]:
     """Return the handlers that were declared so far, by kind."""
     return queue._handlers  # noqa: SLF001 - for workers alone
+
+
+def followed_kinds(queue: HandlerMethods) -> list[str]:
+    """Return the kinds whose dead letters are followed."""
+    return sorted(queue._followed)  # noqa: SLF001 - for workers alone
 
 
 def session_type_of(queues: Iterable[HandlerMethods], base: type[S]) -> type[S]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from sqlalchemy.orm import Session
@@ -21,7 +22,7 @@ from sqlalchemy_fairqueue.values.outcomes import Bury
 from sqlalchemy_fairqueue.values.schedules import Recurrence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Coroutine, Iterable, Mapping
     from datetime import timedelta
     from typing import Unpack
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 C = ParamSpec("C")
 P = ParamSpec("P")
+F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
@@ -78,6 +80,24 @@ class Job(Generic[C, P, R_co]):
     def __reduce__(self) -> Any:
         """Pickled by its name, as functions are: a child process imports it."""
         return getattr(self, "__qualname__", self.kind)
+
+    def on_dead(self, function: F, /) -> F:
+        """Declare the function that workers call when a call of the job has become a dead letter: a decorator.
+
+        As ``Queue.on_dead`` with the job's kind.
+
+        Example:
+            >>> @queue.job
+            ... def parse(context: Context, *, file: str) -> Bury:
+            ...     return Bury("not a file")
+            >>> @parse.on_dead
+            ... def tell(delivery: Delivery) -> None:
+            ...     print(delivery.payload["kind"], delivery.payload["reason"])
+            >>> receipt = parse.enqueue(engine, "customer-7", file="a.pdf")
+            >>> Worker(engine, queue, concurrency=1).run(drain=True)
+            parse not a file
+        """
+        return self.queue.on_dead(self.kind)(function)
 
     def options(self, **options: Unpack[EnqueueOptions]) -> Job[C, P, R_co]:
         """Return a copy of the job that enqueues with these options: ``parse.options(delay=...).enqueue(...)``.

@@ -60,16 +60,18 @@ class Name(Definition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names(Definition):
-    """Names of shared limits."""
+    """Names, of shared limits if nothing else is said."""
+
+    what: str = "limit"
 
     def _checked(self, name: str, value: Any) -> list[str] | None:
         if isinstance(value, str) or not isinstance(value, Collection):
             raise InvalidArgument(
-                f"{name} is {value!r:.80}; give the names of shared limits as a list, or None for none"
+                f"{name} is {value!r:.80}; give the names of {self.what}s as a list, or None for none"
             )
         names = list(value)
         for one in names:
-            check_name("limit", one)
+            check_name(self.what, one)
         return names or None
 
     def _parsed(self, words: str) -> list[str]:
@@ -225,6 +227,16 @@ class QueueSettings:
             holds="for messages that die from then on",
         ).metadata,
     )
+    on_dead_kinds: Sequence[str] = field(
+        default=(),
+        metadata=Names(
+            what="kind",
+            help="The kinds whose dead letters are followed by a message; workers with handlers of these add theirs.",
+            none="none",
+            example="parse",
+            holds="for messages that die from then on",
+        ).metadata,
+    )
 
     @classmethod
     def of_columns(cls, columns: Mapping[str, Any]) -> QueueSettings:
@@ -264,6 +276,7 @@ class QueueChanges(QueueLimits, total=False):
     forget_channels_after: timedelta | None
     default_plan: str | None
     on_dead: OnDead
+    on_dead_kinds: Collection[str] | None
 
 
 def setting_changes(where: str, changes: Mapping[str, Any]) -> dict[str, Any]:

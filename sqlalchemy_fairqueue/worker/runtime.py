@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sqlalchemy_fairqueue.database.installation import check_installed
+from sqlalchemy_fairqueue.queue.handlers import followed_kinds
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
 from sqlalchemy_fairqueue.worker.decisions import RELEASE
 from sqlalchemy_fairqueue.worker.duties import Duties, Duty, Housekeeping, cut_stuck_calls, hear_signals
@@ -117,15 +118,19 @@ class Runtime(Generic[E]):
         }
 
     def check(self) -> None:
-        """Check the schemas of the queues before anything is taken.
+        """Check the schemas of the queues before anything is taken, and tell of which kinds dead letters are followed.
 
         Raises:
             SchemaMismatch: One is missing or too old.
+            NotGranted: The worker may not consume one of the queues.
         """
         connection = dedicated_connection(self._options, within=self._timings.connect)
         try:
             for queue in self.queues:
                 connection.run(partial(check_installed, schema=queue.target.schema))
+                if kinds := followed_kinds(queue.queue):
+                    doing = f"follow dead letters of {queue.target.named()}"
+                    connection.run(queue.target.call("fq_follow_dead", doing, kinds=kinds).rows)
             self._stop_requests.begin(connection)
         finally:
             connection.close()

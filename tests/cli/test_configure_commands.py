@@ -122,6 +122,7 @@ def test_a_queue(cli: Cli, engine: Engine) -> None:
         "history_retention_seconds": None, "dead_letter_retention_seconds": None, "fair_by": "messages",
         "dead_letter_retention_seconds_by_kind": {}, "forget_channels_after_seconds": 2592000.0, "defaults": None,
         "default_plan": None, "result_retention_seconds": None, "on_dead": "continue",
+        "on_dead_kinds": [],
     }  # fmt: skip
 
     rate = cli("configure", "queue", "--rate", "50/s", "--burst", "9", "--json").document["rate"]
@@ -193,7 +194,7 @@ def test_show_a_queue(cli: Cli, engine: Engine) -> None:
         ["queue 'documents'"], ["max concurrency", "no limit"], ["rate", "no rate"], ["limits", "none"],
         ["fair by", "messages"], ["history", "no"], ["history retention", "30 days"],
         ["dead letter retention", "for ever"], ["result retention", "not at all"], ["forget channels after", "30d"],
-        ["default plan", "none"], ["on dead", "continue"],
+        ["default plan", "none"], ["on dead", "continue"], ["on dead kinds", "none"],
         ["new channels take the policy that their first enqueue brings"],
     ]  # fmt: skip
 

@@ -1,5 +1,6 @@
 -- fq_bury_messages: move leased messages that the caller has locked to the dead letters, whole. Used by bury, retry and
--- reclaim.
+-- reclaim. A message of kind K that the queue follows (on_dead_kinds) is followed in its channel by one of kind
+-- 'on_dead:K', whose payload tells of the dead letter as JSON, whatever the bound of the backlog.
 -- Guarantees: the letter and the deletion are one; the slots they held are freed by a signal. A message that was
 -- cancelled while it was out is deleted without a letter, so that no redrive delivers it again. Returns the ids of
 -- those that have a letter now. An attempt that was handed out while the queue recorded its history is appended to it
@@ -48,12 +49,36 @@ begin
     from buried b
     where not b.cancelled
   ),
+  followed as (
+    insert into fairqueue.fq_message (channel_id, kind, content, dequeue_at, enqueued_at, max_attempts)
+    select b.channel_id, 'on_dead:' || b.kind,
+      convert_to(
+        jsonb_build_object(
+          'message_id', b.id, 'channel', c.name, 'kind', b.kind, 'reason', b.reason, 'error', b.error,
+          'attempts', b.attempts, 'key', b.key, 'ordering_key', b.ordering_key
+        )::text,
+        'UTF8'
+      ),
+      n.at, n.at, 20
+    from buried b
+    join fairqueue.fq_queue q on q.name = p_queue and b.kind = any (q.on_dead_kinds)
+    join fairqueue.fq_channel c on c.id = b.channel_id
+    cross join fairqueue.fq_now() n(at)
+    where not b.cancelled
+    order by b.id
+    returning id, channel_id, dequeue_at
+  ),
   signalled as (
-    insert into fairqueue.fq_signal (queue, channel_id, freed, queue_freed)
-    select p_queue, b.channel_id, sum(b.slots & 1), sum(b.slots >> 1)
+    insert into fairqueue.fq_signal (
+      queue, channel_id, freed, queue_freed, added, bounded, dequeue_at, message_id
+    )
+    select p_queue, b.channel_id, sum(b.slots & 1), sum(b.slots >> 1), 0, false, null, null
     from buried b
     where b.slots > 0
     group by b.channel_id
+    union all
+    select p_queue, f.channel_id, 0, 0, 1, true, f.dequeue_at, f.id
+    from followed f
   )
   select
     array_agg(b.id) filter (where not b.cancelled),

@@ -8,6 +8,7 @@
 -- 'seconds', the milliseconds that workers tell by fq_correct_costs. default_plan: the plan that channels made from now
 -- on follow, before the policy that is configured for them; null: none. on_dead: 'hold': a message that becomes a dead
 -- letter from now on holds back the others of its ordering key, until it is redriven or purged; 'continue': it does not.
+-- on_dead_kinds: the kinds whose dead letters are followed by a message, see fq_bury_messages; null: none.
 -- Guarantees: holds for what begins by a dequeue after the commit: attempts are recorded, and their results kept, as
 -- the queue said when they began. Channels are moved into another order as they are served: no message is lost or
 -- passed over. The locked row is changed, so concurrent changes of different settings or kinds both last.
@@ -44,6 +45,7 @@ begin
       when s.name = 'history' then jsonb_typeof(s.value) = 'boolean'
       when s.name = 'fair_by' then s.value in ('"messages"', '"cost"', '"seconds"')
       when s.name = 'on_dead' then s.value in ('"continue"', '"hold"')
+      when s.name = 'on_dead_kinds' then jsonb_typeof(s.value) in ('array', 'null')
       when s.name = 'default_plan' then jsonb_typeof(s.value) in ('string', 'null')
       when s.name not in (
         'history_retention', 'dead_letter_retention', 'result_retention', 'forget_channels_after'
@@ -55,7 +57,7 @@ begin
   if v_wrong is not null then
     raise exception 'a queue has %', v_wrong
       using errcode = 'QF001',
-        hint = 'history is true or false; fair_by is messages, cost or seconds; on_dead is continue or hold; history_retention, '
+        hint = 'history is true or false; fair_by is messages, cost or seconds; on_dead is continue or hold; on_dead_kinds is an array, or null; history_retention, '
           'dead_letter_retention, result_retention and forget_channels_after are 1 to 3153600000000000 microseconds, '
           'or null; default_plan is a name, or null';
   end if;
@@ -77,7 +79,8 @@ begin
     forget_channels_after = v_new.forget_channels_after,
     fair_by = v_new.fair_by,
     default_plan = v_new.default_plan,
-    on_dead = v_new.on_dead
+    on_dead = v_new.on_dead,
+    on_dead_kinds = v_new.on_dead_kinds
   where q.name = p_queue
   returning (
     select count(*)

@@ -6,7 +6,7 @@ returns table (
   queue text, defaults jsonb, max_concurrency integer, rate_interval bigint, rate_burst integer, limits text[],
   history boolean, history_retention bigint, dead_letter_retention bigint, dead_letter_retention_by_kind jsonb,
   forget_channels_after bigint, fair_by text, default_plan text, result_retention bigint,
-  on_dead text
+  on_dead text, on_dead_kinds text[]
 )
 language plpgsql
 stable
@@ -18,7 +18,7 @@ begin
   return query
   select q.name, q.defaults, q.max_concurrency, q.rate_interval, q.rate_burst, q.limits, q.history, q.history_retention,
     q.dead_letter_retention, q.dead_letter_retention_by_kind, q.forget_channels_after, q.fair_by, q.default_plan,
-    q.result_retention, q.on_dead
+    q.result_retention, q.on_dead, q.on_dead_kinds
   from fairqueue.fq_queue q
   where p_queue is null
     or q.name = p_queue

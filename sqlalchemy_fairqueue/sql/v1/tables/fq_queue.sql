@@ -4,7 +4,9 @@
 -- default_plan: the plan that new channels follow, before defaults. plans: it has, or had, plans. result_retention: for
 -- how many microseconds results of handlers are kept, for later versions; null: none is kept.
 -- on_dead: whether the messages of an ordering key go on behind a dead letter, or wait until it is redriven or purged.
--- Written by fq_configure_queue, fq_set_queue, fq_configure_plan, fq_limit_queue, fq_pause and fq_resume.
+-- on_dead_kinds: the kinds whose dead letters are followed by a message, see fq_bury_messages.
+-- Written by fq_configure_queue, fq_set_queue, fq_configure_plan, fq_limit_queue, fq_pause, fq_resume and
+-- fq_follow_dead.
 -- A queue without a row, or without defaults, works: its channels take the policy that their first enqueue brings.
 -- defaults has all fields that fq_changed_policy knows; a field that it lacks has its initial value.
 create table fairqueue.fq_queue (
@@ -25,6 +27,7 @@ create table fairqueue.fq_queue (
   plans boolean not null default false,
   result_retention bigint,
   on_dead text not null default 'continue',
+  on_dead_kinds text[] collate "C",
   constraint fq_queue_pkey primary key (name),
   constraint fq_queue_names_check check (
     octet_length(name) between 1 and 512 and octet_length(default_plan) between 1 and 512

@@ -1,0 +1,124 @@
+"""Functions that follow dead letters: however a message dies, one message tells of it, in the same transaction."""
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import Bury, BytesCodec, ChannelPolicy, Delivery, InvalidArgument, Queue, Retry, Worker
+from tests.fixtures.database import Database
+
+
+def _follow(queue: Queue, kind: str = "parse") -> list[dict[str, object]]:
+    """Follow dead letters of a kind; what was told."""
+    told: list[dict[str, object]] = []
+
+    @queue.on_dead(kind)
+    def tell(delivery: Delivery) -> None:
+        told.append(delivery.payload)
+
+    return told
+
+
+def _drain(queue: Queue, engine: Engine) -> None:
+    Worker(engine, queue, concurrency=1, housekeeping=False).run(drain=True)
+
+
+@pytest.mark.parametrize("death", ["bury", "exhausted", "bury by hand", "crash"])
+def test_each_way_to_die(queue: Queue, engine: Engine, database: Database, death: str) -> None:
+    """A handler buries it, its attempts are used up, a program buries it, its consumer dies in the last attempt."""
+    told = _follow(queue)
+
+    @queue.handler("parse")
+    def parse(_: Delivery) -> Bury | Retry:
+        return Bury("no file") if death == "bury" else Retry(error="no file")
+
+    _drain(queue, engine)
+    receipt = queue.enqueue(
+        engine, channel="a", payload=1, kind="parse", max_attempts=1, key="k", ordering_key="s", headers={"trace": "t"}
+    )
+    if death in {"bury by hand", "crash"}:
+        deliveries = queue.dequeue(engine)
+        if death == "crash":
+            database.execute("update fq_lease set expires_at = fq_now()")
+        else:
+            queue.bury(engine, deliveries, reason="no file")
+    _drain(queue, engine)
+    [one] = told
+    [letter] = queue.dead_letters.list(engine)
+    assert one == {
+        "message_id": receipt.message_id, "channel": "a", "kind": "parse", "reason": letter.reason,
+        "error": letter.error, "attempts": 1, "key": "k", "ordering_key": "s",
+    }  # fmt: skip
+    assert "no file" in f"{letter.reason} {letter.error}" or death == "crash"
+
+
+def test_it_shares_the_fate_of_the_burial(queue: Queue, engine: Engine) -> None:
+    """Nothing is told of a burial that is rolled back, of a cancelled message, and of other kinds."""
+    told = _follow(queue)
+    queue.handler("other")(print)
+    _drain(queue, engine)
+    for kind in "parse", "parse", "other":
+        queue.enqueue(engine, channel="a", payload=1, kind=kind)
+    first, second, other = queue.dequeue(engine, limit=3)
+    with Session(engine) as session:
+        queue.bury(session, first)
+        session.rollback()
+    queue.cancel(engine, second.message_id)
+    queue.bury(engine, [second, other])
+    queue.complete(engine, first)
+    _drain(queue, engine)
+    assert told == []
+
+
+def test_consumers_that_do_not_know_the_function(queue: Queue, engine: Engine) -> None:
+    """They add the message all the same, beyond a full backlog, until nobody asks; it waits for a worker that knows."""
+    _follow(queue)
+    _drain(queue, engine)
+    stranger = Queue(queue.name)
+    stranger.configure_channel(engine, "a", ChannelPolicy(max_backlog=1))
+    stranger.enqueue(engine, channel="a", payload=1, kind="parse")
+    stranger.bury(engine, stranger.dequeue(engine))
+    assert stranger.stats(engine).ready == 1
+    again = Queue(queue.name)
+    told = _follow(again)
+    _drain(again, engine)
+    assert len(told) == 1
+    again.configure(engine, on_dead_kinds=None)
+    stranger.enqueue(engine, channel="a", payload=1, kind="parse")
+    stranger.bury(engine, stranger.dequeue(engine))
+    assert stranger.stats(engine).ready == 0
+
+
+def test_a_codec_of_the_queue(engine: Engine) -> None:
+    """The database writes what is told, as JSON, whatever the payloads of the queue are."""
+    queue = Queue("pictures", codec=BytesCodec())
+    told = _follow(queue)
+    _drain(queue, engine)
+    queue.enqueue(engine, channel="a", payload=b"\xff", kind="parse")
+    queue.bury(engine, queue.dequeue(engine), reason="no picture")
+    _drain(queue, engine)
+    assert [one["reason"] for one in told] == ["no picture"]
+
+
+def test_its_own_death_is_not_told(queue: Queue, engine: Engine) -> None:
+    """A message that follows a dead letter and dies itself is a dead letter, and nothing follows."""
+
+    @queue.on_dead("parse")
+    def tell(_: Delivery) -> Bury:
+        return Bury("no mail")
+
+    _drain(queue, engine)
+    queue.enqueue(engine, channel="a", payload=1, kind="parse")
+    queue.bury(engine, queue.dequeue(engine))
+    _drain(queue, engine)
+    assert [letter.kind for letter in queue.dead_letters.list(engine)] == ["parse", "on_dead:parse"]
+    assert queue.dead_letters.list(engine)[1].payload["kind"] == "parse"
+
+
+def test_bad_declarations(queue: Queue) -> None:
+    """A kind has one such function, and a name that leaves room for what its message is called."""
+    _follow(queue)
+    with pytest.raises(InvalidArgument, match="has a handler already"):
+        _follow(queue)
+    with pytest.raises(InvalidArgument, match="use 1 to 512"):
+        queue.on_dead("k" * 510)
