@@ -104,7 +104,7 @@ class Dequeued:
         unreadable: Messages that it took and that cannot be read, with what is wrong.
         lease: The lease that they are held under. None: nothing was taken.
         lease_id: The lease that the next dequeue may use again. None: there is none.
-        hold_slots: Whether the messages may hold slots of a limit, their channels' or the queue's.
+        hold_slots: Whether the messages may hold slots of a limit, their channels' or the queue's, or ordering keys.
         is_timed: Whether the queue is fair by seconds.
         keeps_results: Whether the queue keeps what handlers return.
         is_held: Whether something is due that another transaction has locked.

@@ -186,6 +186,18 @@ def test_a_slot_that_is_freed_is_looked_for(
     until(lambda: is_empty(database), "all are done")
 
 
+def test_the_next_message_of_an_ordering_key_is_looked_for(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker
+) -> None:
+    """A message waits for the end of the one before of its key, and not for a poll."""
+    seen: list[int] = []
+    queue.handler()(lambda delivery: seen.append(delivery.payload))
+    send(engine, queue, *range(40), ordering_key="k")
+    start(queue, poll_interval=timedelta(hours=1))
+    until(lambda: is_empty(database), "all are done")
+    assert seen == list(range(40))
+
+
 @pytest.mark.parametrize(
     ("holds_slot", "held", "decision", "is_reason"),
     [
