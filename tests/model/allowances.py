@@ -3,7 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy_fairqueue.reports import Deliveries
 from tests.model.books import POLL_AGAIN, Books, Message
@@ -18,6 +18,8 @@ class Offer:
 
     Attributes:
         ready: Its messages that are due and in nobody's way, in the order in which they must come.
+        fresh: Those of them that the call itself has let go: it may give them, or pass them by.
+        waiting: Its messages that were due, and that others of their ordering keys come before.
         most: How many of them its limits allow now.
         due: Whether it must be looked at: it was not put off a moment ago because all of its messages were locked.
         locked: Its messages that are due and that somebody has locked.
@@ -27,6 +29,13 @@ class Offer:
     most: int
     due: bool
     locked: list[Message]
+    fresh: list[Message]
+    waiting: list[Message]
+
+    def given(self, ids: list[int]) -> "Offer":
+        """The same, but for what a call has let go and not given."""
+        ready = [one for one in self.ready if one.id in ids or one not in self.fresh]
+        return replace(self, ready=ready, most=min(self.most, len(ready)))
 
 
 def offers(books: Books, others: Effects, now: int) -> dict[str, Offer]:
@@ -35,15 +44,30 @@ def offers(books: Books, others: Effects, now: int) -> dict[str, Offer]:
     for name, channel in books.channels.items():
         if name in others.states or channel.paused:
             continue
-        due = [one for one in books.of_channel(name) if one.dequeue_at <= now]
-        ready = [one for one in due if one.id not in others.messages]
+        # What a call lets go is due when it does, which may be later than when the call began.
+        due = [
+            one
+            for one in books.of_channel(name)
+            if one.dequeue_at <= now or (one.moved_at >= now and not one.is_held_back)
+        ]
+        first = [one for one in due if books.goes_first(one)]
+        ready = [one for one in first if one.id not in others.messages]
         limits = [len(ready)]
         if channel.policy.max_concurrency is not None:
             limits.append(max(0, channel.policy.max_concurrency - books.slots_of(name)))
         rate = channel.cell.allows(now)
         if rate is not None:
             limits.append(rate)
-        found[name] = Offer(ready, min(limits), now >= channel.put_off_until, [one for one in due if one not in ready])
+        found[name] = Offer(
+            *(ready, min(limits), now >= channel.put_off_until),
+            locked=[one for one in due if one.id in others.messages],
+            fresh=[one for one in ready if one.moved_at >= now],
+            waiting=[
+                one
+                for one in books.of_channel(name)
+                if not books.goes_first(one) and (one.dequeue_at <= now or (one.is_held_back and one.moved_at >= now))
+            ],
+        )
     return found
 
 
@@ -66,21 +90,25 @@ def check_batch(
     assert len(batch) <= limit, f"{len(batch)} messages, the limit was {limit}"
     for name, ids in given.items():
         assert name in offered, f"channel {name} was served although it is paused or its state is locked"
-        offer = offered[name]
+        offer = offered[name].given(ids)
         expected = [one.id for one in offer.ready]
         assert ids == expected[: len(ids)], f"channel {name} gave {ids}, in order were {expected}"
         assert len(ids) <= offer.most, f"channel {name} gave {len(ids)}, its limits allow {offer.most}"
     taken = sum(_size_of(delivery.payload, delivery.headers) for delivery in batch)
     assert taken <= max_bytes or len(batch) == 1, f"{taken} bytes, at most {max_bytes} were asked for"
     # The next message in turn is the first one that some channel has not given.
-    left = [offer.ready[len(given[name])] for name, offer in offered.items() if len(given[name]) < offer.most]
-    # Whether somebody has a message locked is found only where it would have room.
-    left += [one for offer in offered.values() for one in offer.locked]
+    left = [
+        offer.ready[len(given[name])]
+        for name, offer in ((name, offer.given(given[name])) for name, offer in offered.items())
+        if len(given[name]) < offer.most
+    ]
+    # Whether somebody has a message locked is found only where it would have room; so is what must wait for others.
+    left += [one for offer in offered.values() for one in (*offer.locked, *offer.fresh, *offer.waiting)]
     was_cut = 0 < len(batch) < limit and any(taken + _size_of(one.number, one.headers) > max_bytes for one in left)
     if len(batch) < least and not was_cut:
         for name, offer in offered.items():
             count = len(given[name])
-            assert count == offer.most or not offer.due, (
+            assert count >= offer.given(given[name]).most or not offer.due, (
                 f"channel {name} gave {count} of {offer.most} that were ready, with {len(batch)} of {least} taken"
             )
     return {name: len(ids) for name, ids in given.items() if ids}, was_cut
@@ -98,7 +126,7 @@ def unhindered(books: Books, offered: dict[str, Offer]) -> dict[str, int]:
     return {
         name: len(offer.ready)
         for name, offer in offered.items()
-        if offer.due and not offer.locked and books.channels[name].unlimited
+        if offer.due and not offer.locked and not offer.waiting and not offer.fresh and books.channels[name].unlimited
     }
 
 
@@ -107,14 +135,16 @@ def check_due_in(batch: Deliveries, limit: int, books: Books, others: Effects, n
     if len(batch) == limit:
         return
     if books.paused:
-        assert batch.due_in is None, "a paused queue says when something is due"
+        # What the call has let go is heard of by the next one.
+        has_more = any(one.moved_at >= now and not one.is_held_back for one in books.messages.values())
+        assert batch.due_in is None or has_more, "a paused queue says when something is due"
         return
     waits: list[int] = []
     for name, channel in books.channels.items():
         if channel.paused or not has_room:
             continue
         full = channel.policy.max_concurrency is not None and books.slots_of(name) >= channel.policy.max_concurrency
-        unlocked = [one for one in books.of_channel(name) if one.id not in others.messages]
+        unlocked = [one for one in books.of_channel(name) if one.id not in others.messages and books.goes_first(one)]
         if name not in others.states and unlocked and not full and channel.unlimited:
             waits.append(max(unlocked[0].dequeue_at - now, channel.put_off_until - now, 0))
     leases = [books.leases[one.lease_id].expires_at for one in books.messages.values() if one.lease_id is not None]

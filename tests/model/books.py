@@ -12,11 +12,16 @@ Outcome = Literal["completed", "retried", "released", "buried", "expired", "canc
 
 POLL_AGAIN = 12_000
 """Microseconds in which a channel whose messages were all locked need not be polled: 10 ms and some clock ticks."""
+HELD_BACK = 2**63 - 1
+"""Where a message stands that was found to wait for others of its ordering key."""
 
 
 @dataclass(slots=True)
 class Message:
-    """A message that is present: ready, scheduled or in a consumer's hands. ``of_group``: headers."""
+    """A message that is present: ready, scheduled or in a consumer's hands. ``of_group``: headers.
+
+    ``moved_at``: since when it is known to be held back, or to be held back no more.
+    """
 
     id: int
     channel: str
@@ -35,6 +40,13 @@ class Message:
     promoted_at: int | None = field(default=None, compare=False)
     group_id: str | None = None
     of_group: dict[str, object] = field(default_factory=dict, compare=False)
+    ordering_key: str | None = None
+    moved_at: int = field(default=-1, compare=False)
+
+    @property
+    def is_held_back(self) -> bool:
+        """Whether it was found to wait for others of its ordering key."""
+        return self.dequeue_at == HELD_BACK
 
     @property
     def order(self) -> tuple[int, int]:
@@ -207,14 +219,21 @@ class Books:
         self.messages[message_id] = message
 
     def replace(
-        self, message_id: int, number: int, dequeue_at: int, max_attempts: int, priority: int | None
+        self,
+        message_id: int,
+        number: int,
+        dequeue_at: int,
+        max_attempts: int,
+        priority: int | None,
+        *,
+        ordering_key: str | None,
     ) -> Message:
         """A message in nobody's hands was rewritten: it keeps its id, its key, when it came, its hand-outs."""
         message = self.messages[message_id]
         assert message.lease_id is None, f"message {message_id} was rewritten in a consumer's hands"
         message.number, message.dequeue_at, message.max_attempts, message.attempts = number, dequeue_at, max_attempts, 0
         self.spoilt.pop(message_id, None)
-        message.priority = priority
+        message.priority, message.ordering_key = priority, ordering_key
         # A member stays one; its headers are those of what replaced it.
         message.of_group = {}
         return message
@@ -274,6 +293,27 @@ class Books:
             one.dequeue_at = self.channels[one.channel].position(one.promoted_at, one.priority)
             one.promoted_at = None
         return len(free)
+
+    def goes_first(self, message: Message) -> bool:
+        """Whether no other message of its ordering key comes before it: none is out, was out before, or came before."""
+        if message.ordering_key is None:
+            return True
+        key = message.channel, message.ordering_key
+        alike = (one for one in self.messages.values() if (one.channel, one.ordering_key) == key)
+        return message is min(alike, key=lambda one: (one.lease_id is None, -one.deliveries, one.id))
+
+    def hold_back(self, message: Message, now: int) -> None:
+        """A dequeue found that it waits for others of its ordering key."""
+        assert message.lease_id is None, f"message {message.id} is held back in a consumer's hands"
+        assert not self.goes_first(message), f"message {message.id} comes first and is held back"
+        message.dequeue_at, message.promoted_at, message.moved_at = HELD_BACK, None, now
+
+    def let_go(self, message: Message, dequeue_at: int, since: tuple[int, int]) -> None:
+        """A dequeue found that no other message of its ordering key comes before it: it is as one added just now."""
+        assert self.goes_first(message), f"message {message.id} is let go before others of its ordering key"
+        earliest, latest = (self.channels[message.channel].position(at, message.priority) for at in since)
+        assert earliest <= dequeue_at <= latest, f"message {message.id} is let go at {dequeue_at}, not in {since}"
+        message.dequeue_at, message.moved_at = dequeue_at, since[1]
 
     def of_channel(self, name: str) -> list[Message]:
         """A channel's messages that are in nobody's hands, in order."""

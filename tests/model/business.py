@@ -43,6 +43,7 @@ def arguments(wanted: Wanted) -> dict[str, Any]:
         "priority": wanted.when.priority,
         "max_attempts": wanted.max_attempts,
         "cost": cost_of(wanted.number),
+        "ordering_key": wanted.ordering_key,
     }
 
 
@@ -56,7 +57,14 @@ class Business(OpenTransactions):
         self.numbers += 1
         if key is None:
             on_duplicate = "skip"
-        return Wanted(self.numbers, channel, key, when, max_attempts, on_duplicate, Receipt(channel))
+        return Wanted(
+            *(self.numbers, channel, key, when, max_attempts, on_duplicate, Receipt(channel)),
+            ordering_key=self.ordering_key_of(self.numbers),
+        )
+
+    def ordering_key_of(self, _: int) -> str | None:
+        """The ordering key of the message of this number; here none has one."""
+        return None
 
     @initialize(
         backlog=st.dictionaries(CHANNELS, st.integers(1, 12), min_size=1),

@@ -14,7 +14,7 @@ from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES
 from sqlalchemy_fairqueue.reports import Deliveries
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
 from tests.model.allowances import Offer, check_batch, check_due_in, offers, put_off, unhindered
-from tests.model.books import Lease
+from tests.model.books import HELD_BACK, Lease
 from tests.model.shared_limits import SharedRoom
 from tests.model.spoilt import Spoiling
 from tests.model.transactions import Layer, Transaction
@@ -117,6 +117,7 @@ class Consuming(Spoiling):
         with self.world.before_commit(meanwhile):
             batch = self.world.dequeue(consumer, limit=limit, lease=lease, max_bytes=max_bytes)
         is_late = self.note_set_aside(self.world.failures - failures)
+        self.note_ordering(now)
         offered = offers(self.books, others, now)
         span = now, self.world.now() if is_late else now
 
@@ -153,6 +154,23 @@ class Consuming(Spoiling):
             check_due_in(batch, limit, self.books, others, now, has_room=has_room)
         self.given = [*self.given, *batch][-30:]
         return batch
+
+    def note_ordering(self, now: int) -> None:
+        """Note which messages a call that began then has held back, or let go (I36)."""
+        known = [one for one in self.books.messages.values() if one.ordering_key is not None]
+        if not known:
+            return
+        places = dict(self.world.rows("select id, dequeue_at from fq_message where ordering_key is not null"))
+        span = now, self.world.now()
+        held = [one for one in known if places.get(one.id) == HELD_BACK and not one.is_held_back]
+        # Ids that are there no more have been taken back by a call whose COMMIT is to come.
+        gone = [one for one in known if one.is_held_back and places.get(one.id, HELD_BACK) != HELD_BACK]
+        for one in held:
+            self.books.hold_back(one, span[1])
+            self.saw("a message was held back")
+        for one in gone:
+            self.books.let_go(one, places[one.id], span)
+            self.saw("a message was let go")
 
     def _turns_served(self, batch: Sequence[Delivery], offered: dict[str, Offer]) -> None:
         weights = {name: channel.policy.weight for name, channel in self.books.channels.items()}
@@ -196,6 +214,7 @@ class Consuming(Spoiling):
         failures = self.world.failures
         batch = self.world.dequeue(consumer, limit=limit, lease=lease)
         self.note_set_aside(self.world.failures - failures)
+        self.note_ordering(now)
         assert list(batch) == []
         if batch.due_in is not None and batch.due_in >= timedelta(milliseconds=10):
             self.saw("dequeue was turned away")
@@ -234,8 +253,10 @@ class Consuming(Spoiling):
     @precondition(lambda self: self.books.messages)
     def hear(self) -> None:
         """A heartbeat hears signals and takes nothing."""
+        now = self.world.now()
         with self.world.engine.begin() as connection:
             connection.execute(text("select fq_hear(:queue)"), {"queue": QUEUE})
+        self.note_ordering(now)
 
     @rule(which=st.integers(0, 8), lease=LEASES, late=st.booleans())
     @precondition(lambda self: self.given)

@@ -43,7 +43,8 @@ select format('I8: channel %s has the head (%s, %s), stands at %s and waits unti
 from state s
 where num_nulls(s.head_dequeue_at, s.head_message_id) = 1
   or num_nonnulls(s.ready_tag, s.due_at) <> case
-    when s.head_dequeue_at is null or s.paused_at is not null or s.current_concurrency >= s.max_concurrency then 0
+    when coalesce(s.head_dequeue_at, 9223372036854775807) = 9223372036854775807 or s.paused_at is not null
+      or s.current_concurrency >= s.max_concurrency then 0
     else 1
   end
   and not exists (
@@ -92,6 +93,7 @@ from fq_message m
 join state s on s.channel_id = m.channel_id
 where m.priority is not null
   and m.dequeue_at > (select last_value from public.test_clock)
+  and m.dequeue_at < 9223372036854775807
   and not exists (
     select
     from fq_promotion p
@@ -152,6 +154,29 @@ select format('I2: message %s was withdrawn and is in nobody''s hands', m.id)
 from fq_message m
 where m.cancelled
   and m.lease_id is null
+union all
+select format('I36: %s messages of ordering key %s are out', count(*), m.ordering_key)
+from fq_message m
+where m.ordering_key is not null
+  and m.lease_id is not null
+group by m.channel_id, m.ordering_key
+having count(*) > 1
+union all
+select format('I36: message %s is held back, comes first of ordering key %s, and no signal tells of it',
+  m.id, m.ordering_key)
+from fq_message m
+where m.dequeue_at = 9223372036854775807
+  and not exists (
+    select
+    from fq_message o
+    where (o.channel_id, o.ordering_key) = (m.channel_id, m.ordering_key)
+      and (o.lease_id is not null, o.deliveries, -o.id) > (m.lease_id is not null, m.deliveries, -m.id)
+  )
+  and not exists (
+    select
+    from fq_signal g
+    where (g.channel_id, g.ordering_key) = (m.channel_id, m.ordering_key)
+  )
 """
 
 LEFT = """

@@ -12,7 +12,7 @@ from tests.model.signals import Signal
 _MESSAGES = """
 select m.id, c.name as channel, convert_from(m.content, 'UTF8')::integer as number, m.key, m.dequeue_at,
   m.enqueued_at, m.max_attempts, m.priority, m.attempts, m.deliveries, m.lease_id, m.slots, m.cancelled,
-  m.delivered_at is not null as recorded, m.group_id
+  m.delivered_at is not null as recorded, m.group_id, m.ordering_key
 from fq_message m
 join fq_channel c on c.id = m.channel_id
 where c.queue = 'model'

@@ -105,6 +105,7 @@ class Stage(RuleBasedStateMachine):
                     promoted_at=addition.promoted_at,
                     group_id=wanted.group_id,
                     of_group={} if wanted.group_id is None else {"group": wanted.group_id},
+                    ordering_key=wanted.ordering_key,
                 )
             )
             if wanted.number in self.awaited and wanted.on_duplicate == "replace":
@@ -117,8 +118,11 @@ class Stage(RuleBasedStateMachine):
             assert first is not None
             assert told == (first, False, addition.outcome), f"the key {wanted.key!r} stood already"
             if addition.outcome == "replaced":
+                if self.books.messages[first].ordering_key != wanted.ordering_key:
+                    self.saw("a message got another ordering key")
                 message = self.books.replace(
-                    *(first, wanted.number, addition.at, wanted.max_attempts, wanted.when.priority)
+                    *(first, wanted.number, addition.at, wanted.max_attempts, wanted.when.priority),
+                    ordering_key=wanted.ordering_key,
                 )
                 message.promoted_at = addition.promoted_at
 

@@ -8,6 +8,7 @@ from tests.fixtures.drivers import DRIVER
 from tests.model.groups import GroupsMachine
 from tests.model.limits import LimitsMachine
 from tests.model.machine import FairQueueMachine
+from tests.model.ordering import OrderingMachine
 from tests.model.runner import run
 from tests.model.world import World
 
@@ -73,6 +74,10 @@ _REACHED_BY_GROUPS = {
     "cancel of a group": 0.1,
     "MessageCancelled at commit, as predicted": 0.005,
 }
+_REACHED_BY_ORDERING = {
+    "a message was held back": 0.5,
+    "a message was let go": 0.3,
+}
 
 
 @pytest.mark.timeout(0)
@@ -82,8 +87,9 @@ _REACHED_BY_GROUPS = {
         (FairQueueMachine, 1, _REACHED),
         (LimitsMachine, 2, _REACHED_BY_LIMITS),
         (GroupsMachine, 4, _REACHED_BY_GROUPS),
+        (OrderingMachine, 2, _REACHED_BY_ORDERING),
     ],
-    ids=["transactions and consumers", "limits of queues", "groups"],
+    ids=["transactions and consumers", "limits of queues", "groups", "ordering keys"],
 )
 def test_every_program_keeps_the_invariants(
     world: World, machine: type[FairQueueMachine], share: int, expected: dict[str, float]

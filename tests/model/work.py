@@ -39,6 +39,7 @@ class Wanted:
     receipt: Receipt = field(repr=False, compare=False)
     group_id: str | None = None
     adder: Delivery | None = field(default=None, repr=False, compare=False)
+    ordering_key: str | None = None
 
     @property
     def position(self) -> tuple[str, str]:
