@@ -50,6 +50,7 @@ _TEXTS = (
     "pg_catalog.convert_to(kind, 'UTF8') as kind",
     "content",
     "pg_catalog.convert_to(cast(headers as text), 'UTF8') as headers",
+    "pg_catalog.convert_to(ordering_key, 'UTF8') as ordering_key",
 )
 _DEQUEUE = Shape((_NUMBERS, *_TEXTS))
 _TAKE_MORE = Shape(
@@ -89,6 +90,7 @@ class DeliveredMessage(TypedDict):
     kind: str
     content: bytes
     headers: str | None
+    ordering_key: str | None
     enqueued_at: datetime
     attempt: int
     max_attempts: int
@@ -104,7 +106,7 @@ class Dequeued:
         unreadable: Messages that it took and that cannot be read, with what is wrong.
         lease: The lease that they are held under. None: nothing was taken.
         lease_id: The lease that the next dequeue may use again. None: there is none.
-        hold_slots: Whether the messages may hold slots of a limit, their channels' or the queue's, or ordering keys.
+        hold_slots: Whether the messages may hold slots of a limit, their channels' or the queue's.
         is_timed: Whether the queue is fair by seconds.
         keeps_results: Whether the queue keeps what handlers return.
         is_held: Whether something is due that another transaction has locked.
@@ -253,7 +255,8 @@ def _all_delivered(rows: Sequence[Sequence[Any]]) -> tuple[list[DeliveredMessage
 
 
 def _delivered(row: Sequence[Any]) -> DeliveredMessage:
-    (message_id, enqueued_at, attempt, max_attempts, deliveries), row_id, channel, kind, content, headers = row
+    numbers, row_id, channel, kind, content, headers, ordering_key = row
+    message_id, enqueued_at, attempt, max_attempts, deliveries = numbers
     return {
         "message_id": message_id,
         "row_id": row_id,
@@ -261,6 +264,7 @@ def _delivered(row: Sequence[Any]) -> DeliveredMessage:
         "kind": str(kind, "utf-8"),
         "content": content,
         "headers": None if headers is None else str(headers, "utf-8"),
+        "ordering_key": None if ordering_key is None else str(ordering_key, "utf-8"),
         "enqueued_at": instant(enqueued_at),
         "attempt": attempt,
         "max_attempts": max_attempts,

@@ -45,6 +45,7 @@ def make_delivery(
     attempt: int = 1,
     max_attempts: int | None = None,
     enqueued_at: datetime | None = None,
+    ordering_key: str | None = None,
     group: UUID | str | None = None,
     after_group: GroupCounts | None = None,
 ) -> Delivery:
@@ -62,6 +63,7 @@ def make_delivery(
         attempt: The number of the attempt, from 1.
         max_attempts: The message's limit. Default: the queue's.
         enqueued_at: Default: now.
+        ordering_key: As in ``enqueue``.
         group: The id of the group that the message is a member of, for ``context.group``. What the handler adds to it
             is recorded on its session; a COMMIT of it raises LeaseLost, as the verbs do.
         after_group: The group that the message follows, for ``context.after_group``.
@@ -83,7 +85,14 @@ def make_delivery(
     if after_group is not None:
         of_groups[AFTER_GROUP_HEADER] = {**asdict(after_group), "id": str(after_group.id)}
     headers = {**(headers or {}), **of_groups} if of_groups else headers
-    message = Enqueue(channel=channel, payload=payload, kind=kind, headers=headers, max_attempts=max_attempts)
+    message = Enqueue(
+        channel=channel,
+        payload=payload,
+        kind=kind,
+        headers=headers,
+        max_attempts=max_attempts,
+        ordering_key=ordering_key,
+    )
     [sent] = queue._enqueues([message], sends=False)  # noqa: SLF001 - it refuses the arguments that enqueue refuses
     now = datetime.now(UTC)
     return Delivery(
@@ -100,6 +109,7 @@ def make_delivery(
         deliveries=attempt,
         row_id="(0,1)",
         decoded=decoded(queue.codec, sent.content),
+        ordering_key=message.ordering_key,
     )
 
 

@@ -318,8 +318,8 @@ class Delivery:
         lease: The lease that it is held under.
         deliveries: How often it was handed out, ever. With message_id and the lease's id it is the fencing token.
         row_id: Where the row stood when it was delivered.
-        holds_slot: Whether to settle it may free a slot of a limit, its channel's or the queue's, or let the next
-            message of an ordering key go: False, it does not.
+        ordering_key: Its ordering key, or None.
+        holds_slot: Whether to settle it may free a slot of a limit, its channel's or the queue's: False, it does not.
         settled: How this process has settled it ("complete", "retry", "release", "bury"), added when that was
             committed, on a Connection when it was sent.
         is_timed: Whether its queue is fair by seconds, so that a worker measures how long the handler takes.
@@ -346,6 +346,7 @@ class Delivery:
     deliveries: int
     row_id: str = field(repr=False)
     decoded: Any = field(repr=False, compare=False)
+    ordering_key: str | None = None
     holds_slot: bool = field(default=True, repr=False)
     is_timed: bool = field(default=False, repr=False)
     keeps_result: bool = field(default=False, repr=False)

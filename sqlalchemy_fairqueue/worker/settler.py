@@ -201,8 +201,8 @@ class Settler:
             queue.polls.poll_at(self._clock() + min(delays).total_seconds())
 
     def _makes_room(self, held: HeldDelivery, decision: Decision | None) -> bool:
-        """Whether a dequeue may find something now: a slot is free, or the message itself is."""
-        if decision is None or held.delivery.holds_slot:
+        """Whether a dequeue may find something now: a slot is free, or an ordering key, or the message itself is."""
+        if decision is None or held.delivery.holds_slot or held.delivery.ordering_key is not None:
             return True
         # A limit that was set after the dequeue makes the message hold a slot that the dequeue did not know of.
         if self._clock() - held.taken_at > self._timings.may_hold_slot:

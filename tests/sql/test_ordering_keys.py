@@ -232,19 +232,6 @@ def test_a_locked_message_holds_up_its_key_alone(kernel: Kernel, open_kernel: Op
     assert _ids(_taken(kernel, limit)) == [2]
 
 
-@pytest.mark.parametrize("limit", [1, 2, 5])
-@pytest.mark.parametrize("keys", [(None, None, "k"), ("k", "k", None), (None, None, None)])
-def test_who_has_a_message_of_a_key_looks_again_when_it_ends(
-    kernel: Kernel, limit: int, keys: tuple[str | None, ...]
-) -> None:
-    """The answer says that others may go then, as where a slot of a limit is held."""
-    _send(kernel, *keys)
-    while (call := kernel.dequeue(limit)).hands:
-        taken = [keys[hand.id - 1] for hand in call.hands]
-        assert call.holds_slots >= any(taken)
-        assert not call.holds_slots or "k" in keys
-
-
 def test_a_long_key_hides_nobody(kernel: Kernel) -> None:
     """However many messages of one key stand first, those behind them come, at once and by single calls."""
     _send(kernel, *["k"] * 300, "l", None)

@@ -46,6 +46,11 @@ def set_tenant(delivery: Delivery) -> None:
     _tenant.set(delivery.channel)
 
 
+def say_ordering_key(delivery: Delivery) -> None:
+    """Tell the ordering key."""
+    tell(delivery, "ordering key", delivery.ordering_key)
+
+
 def hang(delivery: Delivery) -> None:
     """Hang, with a program that was started."""
     program = subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({_LONG})"])

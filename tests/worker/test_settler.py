@@ -214,7 +214,7 @@ def test_what_makes_no_room_is_no_reason_to_poll(
     queue: Queue, engine: Engine, held: float, decision: Decision, *, holds_slot: bool, is_reason: bool
 ) -> None:
     """After a settlement there may be something to take if a slot became free, or the message itself is ready again."""
-    delivery = cast("Delivery", SimpleNamespace(holds_slot=holds_slot, max_attempts=1))
+    delivery = cast("Delivery", SimpleNamespace(holds_slot=holds_slot, ordering_key=None, max_attempts=1))
     out = HeldDelivery(delivery, cast("Any", None), cast("Any", None), monotonic() - held)
     settler = Settler(cast("Any", None), Worker(engine, queue)._options, WorkerStats(), lambda _: None)
     assert settler._makes_room(out, decision) == is_reason

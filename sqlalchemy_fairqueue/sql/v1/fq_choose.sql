@@ -4,8 +4,7 @@
 -- By channel, in ready order: its row, whether it has a limit; givers: those that fq_charge moves, by position, and what
 -- it takes of these. By message: its row, and the position of its channel. bytes: of all messages together; passed:
 -- whether others have ready channels locked; skip: p_skip and the messages that were found locked or held back; is_cut: as
--- fq_cut_batch; is_keyed: some have ordering keys. followed: a channel was brought to its plan just now, look again;
--- null: nothing is ready.
+-- fq_cut_batch. followed: a channel was brought to its plan just now, look again; null: nothing is ready.
 -- Guarantees: no message of these channels that is left starts before the last one that is given, unless somebody has it
 -- locked; none starts beyond the channels that were not looked at, or beyond the turn.
 -- Locks: state rows, then messages, for no key update, skip locked. Index: fq_channel_state_ready_ix,
@@ -15,7 +14,7 @@ create function fairqueue.fq_choose(
   p_skip bigint[], p_now bigint,
   out states tid[], out limited boolean[], out givers integer[], out gots integer[], out charges bigint[],
   out next_heads_at bigint[], out next_head_ids bigint[], out rows tid[], out ords integer[], out bytes bigint,
-  out passed boolean, out skip bigint[], out is_cut boolean, out is_keyed boolean, out followed boolean
+  out passed boolean, out skip bigint[], out is_cut boolean, out followed boolean
 )
 language plpgsql
 as $$
@@ -93,11 +92,10 @@ begin
     v_channels, v_heads_at, v_head_ids, v_rooms, v_tags, v_rests, v_weights,
     p_sight.by_cost::boolean, v_upto, v_depth, p_limit, p_bytes, p_first, p_skip, p_now
   ) c;
-  select array_agg(l.number) filter (where l.goes), array_agg(ords[l.number]) filter (where not l.goes),
-    bool_or(l.is_keyed)
-  into v_locked, v_behind, is_keyed
+  select array_agg(l.number) filter (where l.goes), array_agg(ords[l.number]) filter (where not l.goes)
+  into v_locked, v_behind
   from (
-    select u.number, x.ordering_key is not null as is_keyed,
+    select u.number,
       x.ordering_key is null or fairqueue.fq_goes_first(x.channel_id, x.ordering_key, x.id) as goes
     from unnest(rows, v_ids) with ordinality u(row, id, number)
     join fairqueue.fq_message x

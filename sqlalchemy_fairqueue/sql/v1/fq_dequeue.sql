@@ -5,10 +5,10 @@
 -- rows come in the order of start tags: a message moves its channel by its cost, or by 1 if the queue is fair by
 -- messages, divided by the weight. A call that passes by channels that others hold takes nothing beyond the turn of
 -- fq_look, so that consumers together serve the order that one would.
--- One row a message, then one about the call (message_id null): the lease; holds_slots: messages of this call hold
--- slots of a limit, or have ordering keys, so that others may go when they end; is_timed: the queue is fair by seconds;
--- keeps_results; due_in: microseconds until something may be due, null: nothing is scheduled; is_held: what is due is
--- locked. p_lease_id is used again if it is good for p_lease more, see fq_lease_for. Who finds nothing writes nothing.
+-- One row a message, then one about the call (message_id null): the lease; holds_slots: whether messages of this call
+-- hold slots of a limit, which their end frees; is_timed: whether the queue is fair by seconds; keeps_results; due_in:
+-- microseconds until something may be due, null: nothing is scheduled; is_held: what is due is locked.
+-- p_lease_id is used again if it is good for p_lease more, see fq_lease_for. Who finds nothing due writes nothing.
 -- Locks: as its steps, all skip locked: it waits for none, but for 5 ms at the first delivery of a queue or after a
 -- crash. Without the gate or the state that it needs it takes nothing, due again in 10 ms. READ COMMITTED, in a
 -- transaction of its own: while it is open, nobody else hears the signals.
@@ -20,7 +20,7 @@ create function fairqueue.fq_dequeue(
 )
 returns table (
   message_id bigint, row_id tid, channel_id bigint, channel text, kind text, content bytea, headers jsonb,
-  enqueued_at bigint, attempt integer, max_attempts integer, deliveries integer, lease_id bigint,
+  ordering_key text, enqueued_at bigint, attempt integer, max_attempts integer, deliveries integer, lease_id bigint,
   lease_expires_at bigint, holds_slots boolean, is_timed boolean, keeps_results boolean, due_in bigint, is_held boolean
 )
 language plpgsql
@@ -41,7 +41,6 @@ declare
   v_skip bigint[] := '{}';
   v_stop text;
   v_drawn boolean;
-  v_keyed boolean;
 begin
   -- Look.
   v_now := fairqueue.fq_check_dequeue(p_queue, p_limit, p_lease, p_consumer, p_max_bytes);
@@ -90,13 +89,13 @@ begin
 
     if v_alone then
       select x.*
-      into message_id, row_id, channel_id, channel, kind, content, headers, enqueued_at, attempt, max_attempts,
-        deliveries, v_alone, v_keyed
+      into message_id, row_id, channel_id, channel, kind, content, headers, ordering_key, enqueued_at, attempt,
+        max_attempts, deliveries, v_alone
       from fairqueue.fq_take_one(p_queue, l, c, v_lease_id, v_now) x;
       continue when message_id is null;
       return next;
       v_got := v_got + 1;
-      holds_slots := c.max_concurrency is not null or v_keyed or holds_slots is true;
+      holds_slots := c.max_concurrency is not null or holds_slots is true;
       if v_bytes is not null and v_got < v_limit then
         v_bytes := v_bytes - fairqueue.fq_message_size(content, headers);
       end if;
@@ -114,8 +113,8 @@ begin
       where m.ctid = u.row
         and num_nulls(m.lease_id) = 1
       returning m.id, m.ctid, m.channel_id, (select n.name from fairqueue.fq_channel n where n.id = m.channel_id),
-        m.kind, m.content, m.headers, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries, null::bigint,
-        null::bigint, null::boolean, null::boolean, null::boolean, null::bigint, null::boolean;
+        m.kind, m.content, m.headers, m.ordering_key, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries,
+        null::bigint, null::bigint, null::boolean, null::boolean, null::boolean, null::bigint, null::boolean;
       perform fairqueue.fq_charge(
         p_queue, c.states::tid[], c.givers::integer[], c.gots::integer[], c.charges::bigint[],
         c.next_heads_at::bigint[], c.next_head_ids::bigint[], v_now,
@@ -126,7 +125,7 @@ begin
       v_width := case when num_nulls(c.rows) = 1 then least(2 * v_width, 100000) else v_limit - v_got end;
       v_bytes := v_bytes - coalesce(c.bytes, 0);
       v_skip := c.skip;
-      holds_slots := true = any (c.limited) or c.is_keyed or holds_slots is true;
+      holds_slots := true = any (c.limited) or holds_slots is true;
       v_stop := case when c.is_cut or v_bytes <= 0 then 'cut' when c.passed then 'passed' end;
     end if;
     v_left := v_limit - v_got;

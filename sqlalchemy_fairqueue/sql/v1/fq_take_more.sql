@@ -15,7 +15,7 @@ create function fairqueue.fq_take_more(
 )
 returns table (
   message_id bigint, row_id tid, channel_id bigint, channel text, kind text, content bytea, headers jsonb,
-  enqueued_at bigint, attempt integer, max_attempts integer, deliveries integer
+  ordering_key text, enqueued_at bigint, attempt integer, max_attempts integer, deliveries integer
 )
 language plpgsql
 security definer
@@ -114,7 +114,7 @@ begin
   from unnest(c.rows) u(row)
   where m.ctid = u.row
   returning m.id, m.ctid, m.channel_id, (select n.name from fairqueue.fq_channel n where n.id = m.channel_id),
-    m.kind, m.content, m.headers, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries;
+    m.kind, m.content, m.headers, m.ordering_key, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries;
   perform fairqueue.fq_charge(
     p_queue, array[v_state.row]::tid[], c.givers::integer[], c.gots::integer[], c.charges::bigint[], c.next_heads_at::bigint[],
     c.next_head_ids::bigint[], v_now, l.state::fairqueue.fq_queue_state, (l.row_id is not null)::boolean

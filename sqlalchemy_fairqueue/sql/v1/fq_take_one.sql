@@ -1,14 +1,14 @@
 -- fq_take_one: lease the first message of a channel that fq_choose_one has locked, and charge the channel, as fq_dequeue
 -- does for many: half the cost. p_sight: of fq_attend; p_chosen: of fq_choose_one.
--- Returns the message, has_more: whether the channel has another one that is due, and is_keyed: whether it has an
--- ordering key. message_id null: others have all that is due locked, and the channel is due again in 10 ms.
+-- Returns the message, and has_more: whether the channel has another one that is due. message_id null: others have all
+-- that is due locked, and the channel is due again in 10 ms.
 -- Guarantees: the next head is the least message that was not taken, even if another transaction has locked it.
 -- Locks: the message, for no key update, skip locked. Index: fq_message_ready_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_take_one(
   p_queue text, p_sight record, p_chosen record, p_lease_id bigint, p_now bigint,
   out message_id bigint, out row_id tid, out channel_id bigint, out channel text, out kind text, out content bytea,
-  out headers jsonb, out enqueued_at bigint, out attempt integer, out max_attempts integer, out deliveries integer,
-  out has_more boolean, out is_keyed boolean
+  out headers jsonb, out ordering_key text, out enqueued_at bigint, out attempt integer, out max_attempts integer,
+  out deliveries integer, out has_more boolean
 )
 language plpgsql
 as $$
@@ -46,7 +46,7 @@ begin
         select c.name
         from fairqueue.fq_channel c
         where c.id = p_chosen.channel_id
-      ), m.kind, m.content, m.headers, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries,
+      ), m.kind, m.content, m.headers, m.ordering_key, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries,
       case when p_sight.by_cost then greatest(0, coalesce(m.cost, 1)) else 1 end,
       (
         select array[x.dequeue_at, x.id]
@@ -57,10 +57,9 @@ begin
           and x.id <> m.id
         order by x.channel_id, x.dequeue_at, x.id
         limit 1
-      ),
-      m.ordering_key is not null
-    into message_id, row_id, channel_id, channel, kind, content, headers, enqueued_at, attempt, max_attempts, deliveries,
-      v_cost, v_next, is_keyed;
+      )
+    into message_id, row_id, channel_id, channel, kind, content, headers, ordering_key, enqueued_at, attempt,
+      max_attempts, deliveries, v_cost, v_next;
     exit when found or fairqueue.fq_hold_back(
       p_queue, array[p_chosen.channel_id]::bigint[], array[p_chosen.head_dequeue_at]::bigint[],
       array[p_chosen.head_message_id]::bigint[], array[1]::integer[], (20 * 4 ^ v_try)::integer, p_now

@@ -23,7 +23,7 @@ begin
     and m.id is not distinct from u.id;
   perform octet_length(m.content || ''::bytea) + octet_length(convert_to(m.headers::text, 'UTF8'))
       + octet_length(convert_to(m.kind, 'UTF8')) + octet_length(convert_to(m.key, 'UTF8'))
-      + octet_length(convert_to(m.error, 'UTF8'))
+      + octet_length(convert_to(m.error, 'UTF8')) + octet_length(convert_to(m.ordering_key, 'UTF8'))
   from unnest(p_ids) u(id)
   join fairqueue.fq_message m on m.id = u.id;
   raise exception using errcode = 'QF099', message = 'it is undone';
