@@ -33,6 +33,7 @@ _COLUMNS = (
     number_column("id"),
     Column("channel"),
     Column("kind"),
+    Column("ordering key", blank=BLANK),
     number_column("attempts"),
     number_column("died (UTC)"),
     Column("reason"),
@@ -88,7 +89,7 @@ def list_dead(
         )
     page, more = found[:limit], len(found) > limit
     rows = [
-        (str(dead.message_id), dead.channel, dead.kind, str(dead.attempts), dead.died_at,
+        (str(dead.message_id), dead.channel, dead.kind, dead.ordering_key, str(dead.attempts), dead.died_at,
          dead.reason, error_summary(dead.error))
         for dead in page
     ]  # fmt: skip
@@ -124,6 +125,7 @@ def show_dead(options: Options, *, message_id: Annotated[int, typer.Argument(met
         ("channel", dead_letter.channel),
         ("kind", dead_letter.kind),
         ("key", dead_letter.key),
+        ("ordering key", dead_letter.ordering_key),
         ("enqueued (UTC)", dead_letter.enqueued_at),
         ("died (UTC)", dead_letter.died_at),
         ("attempts", f"{dead_letter.attempts} of at most {dead_letter.max_attempts}, handed out {deliveries}"),
@@ -285,6 +287,7 @@ def dead_letter_document(dead_letter: DeadLetterInfo) -> dict[str, Any]:
         "channel": dead_letter.channel,
         "kind": dead_letter.kind,
         "key": dead_letter.key,
+        "ordering_key": dead_letter.ordering_key,
         "enqueued_at": dead_letter.enqueued_at,
         "died_at": dead_letter.died_at,
         "attempts": dead_letter.attempts,

@@ -21,7 +21,7 @@ from sqlalchemy_fairqueue.database.calls import Target
 from sqlalchemy_fairqueue.database.messages import read_results
 from sqlalchemy_fairqueue.errors import PayloadError
 from sqlalchemy_fairqueue.texts import last_line
-from sqlalchemy_fairqueue.values.reports import MessageDetails
+from sqlalchemy_fairqueue.values.reports import MessageDetails, Wait
 
 _MOST_AHEAD = 1000
 """Messages ahead of one that a look-up counts."""
@@ -31,6 +31,7 @@ _COLUMNS = (
     Column("state"),
     Column("kind", blank=BLANK),
     Column("key", blank=BLANK),
+    Column("ordering key", blank=BLANK),
     number_column("attempts"),
     number_column("due (UTC)"),
     Column("consumer", blank=BLANK),
@@ -43,6 +44,7 @@ class State(StrEnum):
 
     LEASED = "leased"
     READY = "ready"
+    HELD = "held"
     SCHEDULED = "scheduled"
 
 
@@ -53,7 +55,7 @@ def list_messages(
         str | None, typer.Argument(metavar="[CHANNEL]", help="Default: the whole queue.", show_default=False)
     ] = None,
     state: Annotated[
-        State | None, typer.Option("--state", metavar="STATE", help="Only leased, ready or scheduled ones.")
+        State | None, typer.Option("--state", metavar="STATE", help="Only leased, ready, held or scheduled ones.")
     ] = None,
     kind: Annotated[str | None, typer.Option("--kind", metavar="NAME", help="Only of this kind.")] = None,
     key: Annotated[
@@ -88,8 +90,8 @@ def list_messages(
         where = () if channel is not None else (one.channel,)
         attempts = str(one.attempts)
         rows.append(
-            (str(one.message_id), one.state(now), *where, one.kind, one.key, attempts, one.due_at, one.consumer,
-             last_line(one.error))
+            (str(one.message_id), one.state(now), *where, one.kind, one.key, one.ordering_key, attempts, one.due_at,
+             one.consumer, last_line(one.error))
         )  # fmt: skip
     whose = f"queue {queue.name!r}" if channel is None else f"channel {channel!r} of queue {queue.name!r}"
     such = "" if state is None and kind is None and key is None else "such "
@@ -128,8 +130,9 @@ def show_message(options: Options, *, message_id: Annotated[int, typer.Argument(
         ("channel", found.channel),
         ("kind", found.kind),
         ("key", found.key),
+        ("ordering key", found.ordering_key),
         ("state", found.state(now)),
-        ("waits for", found.wait and str(found.wait.reason)),
+        ("waits for", found.wait and _reason(found.wait)),
         ("shared limit", found.wait and found.wait.limit),
         ("which has", found.wait and (", ".join(takers(found.wait)) or None)),
         ("messages ahead", None if found.consumer is not None else _ahead(found)),
@@ -266,7 +269,9 @@ def _document(one: MessageDetails, now: datetime) -> dict[str, Any]:
         "channel": one.channel,
         "kind": one.kind,
         "key": one.key,
+        "ordering_key": one.ordering_key,
         "state": one.state(now),
+        "behind": one.behind,
         "enqueued_at": one.enqueued_at,
         "due_at": one.due_at,
         "attempts": one.attempts,
@@ -279,6 +284,10 @@ def _document(one: MessageDetails, now: datetime) -> dict[str, Any]:
         "error": one.error,
         "unreadable": one.unreadable,
     }
+
+
+def _reason(wait: Wait) -> str:
+    return str(wait.reason) if wait.behind is None else f"behind message {wait.behind} of its {wait.reason}"
 
 
 def _ahead(message: MessageDetails) -> str:

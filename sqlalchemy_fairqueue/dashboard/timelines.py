@@ -128,7 +128,8 @@ def _going_on(message: MessageDetails, now: datetime, *, recorded: bool) -> Iter
         ends = f"in {format_duration(left)} unless it is extended" if expires_at > now else "\N{EN DASH} it has expired"
         yield Step(None, f"held by {message.consumer}; the lease ends {ends}", "now")
     elif due <= now:
-        yield Step(None, "waits for its turn", "now")
+        turn = "its turn" if message.behind is None else f"message {message.behind} of its ordering key"
+        yield Step(None, f"waits for {turn}", "now")
 
 
 def _matters(wait: timedelta) -> bool:

@@ -191,7 +191,7 @@ class LookupMethods(QueueBase):
         Args:
             where: A session, Connection or Engine.
             channel: Only messages of this channel. A channel that does not exist has none.
-            state: Only those that are "leased", "ready" or "scheduled" now.
+            state: Only those that are "leased", "ready", "held" or "scheduled" now.
             kind: Only those of this kind.
             key: Only the one that holds this key in the channel, which must be given.
             limit: Most to return, 1 to 10,000.
@@ -244,6 +244,8 @@ def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wa
     now = sample_context(connection, target.schema).at
     if message.due_at > now:
         return Wait(Reason.SCHEDULED, message.due_at)
+    if message.behind is not None:
+        return Wait(Reason.ORDERING_KEY, behind=message.behind)
     capacity, competition, own = read_competition(connection, target, [message.channel])
     # The message is ready, which the reading shows only of a part of them.
     own = [replace(one, oldest_ready_at=message.due_at) for one in own]

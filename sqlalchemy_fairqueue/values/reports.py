@@ -42,6 +42,7 @@ class Reason(StrEnum):
     """It has the share of the consumers that it is entitled to and more work than that serves, or no other channel has
     messages out: what it lacks is a consumer that takes more."""
     TURN = "others' turn"
+    ORDERING_KEY = "ordering key"
     SCHEDULED = "scheduled"
 
 
@@ -106,6 +107,7 @@ class Wait:
             own.
         limit: The shared limit that holds it back, or None.
         queues: The other queues that draw from that limit, those with the most messages out first.
+        behind: The message of its ordering key that goes first, or None.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -119,6 +121,7 @@ class Wait:
     takers: tuple[Taker, ...] = ()
     limit: str | None = None
     queues: tuple[QueueTaker, ...] = ()
+    behind: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -569,6 +572,7 @@ class DeadLetterInfo:
         content: The payload as it is stored.
         headers: The headers as they were enqueued, or None.
         key: Its key, or None.
+        ordering_key: Its ordering key, or None.
         enqueued_at: When it was enqueued, in UTC.
         attempts: How many attempts were counted.
         max_attempts: The most that the message itself allowed. Its retry policy may have allowed fewer; then the reason
@@ -594,6 +598,7 @@ class DeadLetterInfo:
     # Part of the value, but a dict has no hash.
     headers: dict[str, Any] | None = field(hash=False)
     key: str | None
+    ordering_key: str | None
     enqueued_at: datetime
     attempts: int
     max_attempts: int
@@ -615,7 +620,7 @@ class DeadLetterInfo:
         return self.decoded
 
 
-MessageState = Literal["leased", "scheduled", "ready"]
+MessageState = Literal["leased", "scheduled", "held", "ready"]
 MoveOutcome = Literal["moved", "unchanged", "leased", "duplicate", "missing"]
 RetryNowOutcome = Literal["due", "unchanged", "redriven", "leased", "duplicate", "missing"]
 
@@ -632,6 +637,8 @@ class MessageDetails:
         content_size: Bytes of the whole payload. None: it cannot be read.
         headers: Its headers as JSON, or None.
         key: Its key, or None.
+        ordering_key: Its ordering key, or None.
+        behind: The message of its ordering key that goes before it. None: it goes first, or has no ordering key.
         enqueued_at: When it was enqueued, in UTC.
         due_at: From when on it may be delivered, in UTC.
         delivered_at: When it was last delivered, in UTC. None: never, or its queue records no history.
@@ -665,6 +672,8 @@ class MessageDetails:
     content_size: int | None
     headers: str | None = field(repr=False)
     key: str | None
+    ordering_key: str | None
+    behind: int | None
     enqueued_at: datetime
     due_at: datetime
     delivered_at: datetime | None
@@ -682,10 +691,12 @@ class MessageDetails:
     history: tuple[AttemptDetails, ...] = ()
 
     def state(self, now: datetime) -> MessageState:
-        """Return "leased" if a consumer holds it, "scheduled" if it is due after *now*, else "ready"."""
+        """Return "leased" if a consumer holds it, "scheduled" if it is due after *now*, "held" or "ready" else."""
         if self.consumer is not None:
             return "leased"
-        return "scheduled" if self.due_at > now else "ready"
+        if self.due_at > now:
+            return "scheduled"
+        return "ready" if self.behind is None else "held"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

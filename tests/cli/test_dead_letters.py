@@ -30,15 +30,16 @@ def test_no_dead_letters(cli: Cli, engine: Engine) -> None:
 
 def test_list(cli: Cli, engine: Engine) -> None:
     """Dead letters are listed, the oldest death first, with what killed them; channel and kind restrict."""
-    first, second = bury(engine, "a", "b")
+    first, second = bury(engine, "a", "b", ordering_key="k")
     [third] = bury(engine, "a", kind="print")
 
     found = cli("dead", "list")
-    assert found.rows()[0] == ["id", "channel", "kind", "attempts", "died (UTC)", "reason", "error"]
-    assert [row[:4] for row in found.rows()[1:]] == [
+    assert found.rows()[0] == ["id", "channel", "kind", "ordering key", "attempts", "died (UTC)", "reason", "error"]
+    assert [[*row[:3], row[4]] for row in found.rows()[1:]] == [
         [str(first), "a", "parse", "1"], [str(second), "b", "parse", "1"], [str(third), "a", "print", "1"],
     ]  # fmt: skip
-    assert found.rows()[1][5:] == ["cannot be read", "ValueError: no such page"]
+    assert found.rows()[1][3] == "k"
+    assert found.rows()[1][6:] == ["cannot be read", "ValueError: no such page"]
 
     def ids(*words: str) -> list[int]:
         return [one["message_id"] for one in cli("dead", "list", "--json", *words).document["dead_letters"]]
@@ -73,15 +74,17 @@ def test_list_by_error_and_time(cli: Cli, engine: Engine) -> None:
 
 def test_show(cli: Cli, engine: Engine) -> None:
     """One dead letter is shown whole, its payload decoded and its traceback line by line."""
-    [message_id] = bury(engine, "köln", payload={"page": 7}, headers={"trace": "abc"}, key="k1")
+    [message_id] = bury(engine, "köln", payload={"page": 7}, headers={"trace": "abc"}, key="k1", ordering_key="o1")
 
     found = cli("dead", "show", str(message_id))
+    assert ["ordering key", "o1"] in found.rows()
     assert ["payload", '{"page": 7}'] in found.rows()
     assert ["attempts", "1 of at most 20, handed out 1 time"] in found.rows()
     assert found.out.splitlines()[-2:] == ["Traceback ...", "ValueError: no such page"]
     document = cli("dead", "show", str(message_id), "--json").document
     expected = {
-        "message_id": message_id, "queue": "documents", "channel": "köln", "kind": "parse", "key": "k1", "attempts": 1,
+        "message_id": message_id, "queue": "documents", "channel": "köln", "kind": "parse", "key": "k1",
+        "ordering_key": "o1", "attempts": 1,
         "max_attempts": 20, "deliveries": 1, "reason": "cannot be read", "payload": {"page": 7},
         "headers": {"trace": "abc"}, "error": "Traceback ...\nValueError: no such page",
     }  # fmt: skip

@@ -14,7 +14,9 @@ def test_list(cli: Cli, engine: Engine) -> None:
     [later] = enqueue(engine, "a", delay=timedelta(hours=1), kind="print", key="k")
 
     found = cli("messages", "list", "a")
-    assert found.rows()[0] == ["id", "state", "kind", "key", "attempts", "due (UTC)", "consumer", "error"]
+    assert found.rows()[0] == [
+        "id", "state", "kind", "key", "ordering key", "attempts", "due (UTC)", "consumer", "error",
+    ]  # fmt: skip
     assert [row[:2] for row in found.rows()[1:]] == [
         [str(held), "leased"], [str(ready), "ready"], [str(later), "scheduled"],
     ]  # fmt: skip
@@ -46,6 +48,20 @@ def test_show(cli: Cli, engine: Engine) -> None:
     assert reason() == "queue paused"
     [later] = enqueue(engine, "a", delay=timedelta(hours=1))
     assert reason(later) == "scheduled"
+
+
+def test_one_that_is_held(cli: Cli, engine: Engine) -> None:
+    """It is listed as such, with its ordering key, and shown with the message that goes before it."""
+    first, second = enqueue(engine, "a", "a", ordering_key="session-42")
+    [row] = cli("messages", "list", "a", "--state", "held").rows()[1:]
+    assert (row[0], row[1], row[4]) == (str(second), "held", "session-42")
+    rows = cli("messages", "show", str(second)).rows()
+    assert ["waits for", f"behind message {first} of its ordering key"] in rows
+    assert ["ordering key", "session-42"] in rows
+    document = cli("messages", "show", str(second), "--json").document
+    assert (document["ordering_key"], document["state"], document["behind"], document["waits_for"]) == (
+        "session-42", "held", first, "ordering key",
+    )  # fmt: skip
 
 
 def test_one_that_is_not_there(cli: Cli, engine: Engine) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy_fairqueue.dashboard import create_dashboard
 from sqlalchemy_fairqueue.values.reports import Reason
 from tests.cli.messages import ODD_NAMES, QUEUE, enqueue, lease
 from tests.dashboard.conftest import Browse, authorize, visited
-from tests.figures.test_reasons import prepare
+from tests.figures.test_reasons import OF_TENANTS, prepare
 from tests.fixtures.database import Database
 
 _TRACEPARENT = f"00-{'1' * 32}-{'2' * 16}-01"
@@ -50,6 +50,20 @@ def test_attempts_of_a_dead_letter(browse: Browse, engine: Engine) -> None:
     assert "died after 1 attempt: cannot be read" in page.text
 
 
+def test_one_that_is_held(browse: Browse, engine: Engine) -> None:
+    """It shows its ordering key and leads to the message that goes before it; the tenant's page shows its state."""
+    first, second = enqueue(engine, "customer-7", "customer-7", ordering_key="session-42")
+    page = browse("viewer").get("message", queue="documents", id=second).text
+    assert "session-42" in page
+    assert "State held" in page
+    assert f"behind message #{first} of its ordering key" in page
+    assert f"waits for message {first} of its ordering key" in page
+    page = browse("viewer").get("message", queue="documents", id=first).text
+    assert "State ready" in page
+    assert "of its ordering key" not in page
+    assert "held" in browse("viewer").get("tenant", queue="documents", channel="customer-7").text
+
+
 def test_without_a_history(browse: Browse, engine: Engine) -> None:
     """Of a queue that records no history, the page says so, and shows what the message itself knows."""
     [message_id] = enqueue(engine, "customer-7")
@@ -59,7 +73,7 @@ def test_without_a_history(browse: Browse, engine: Engine) -> None:
     assert "held by" in page.text
 
 
-@pytest.mark.parametrize("reason", Reason)
+@pytest.mark.parametrize("reason", OF_TENANTS)
 def test_every_reason_on_the_pages(browse: Browse, engine: Engine, reason: Reason) -> None:
     """Each reason of a wait is on the pages of all tenants, of the tenant and of its message, with the culprit."""
     prepare(engine, reason)

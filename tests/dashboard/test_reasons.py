@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 from sqlalchemy_fairqueue.values.reports import Reason
 from tests.cli.messages import enqueue
 from tests.dashboard.conftest import Browse
-from tests.figures.test_reasons import prepare
+from tests.figures.test_reasons import OF_TENANTS, prepare
 
 _CULPRITS = {
     Reason.QUEUE_LIMIT: ["taken by b"],
@@ -20,7 +20,7 @@ _CULPRITS = {
 """Who is named on the page of all tenants, where it is somebody else."""
 
 
-@pytest.mark.parametrize("reason", Reason)
+@pytest.mark.parametrize("reason", OF_TENANTS)
 def test_each_reason_stands_with_its_culprit(browse: Browse, engine: Engine, reason: Reason) -> None:
     """The pages of all tenants, of those with the reason, and of the tenant name the reason and whose fault it is."""
     prepare(engine, reason)

@@ -14,8 +14,9 @@ create function fairqueue.fq_dead_letters(
   p_error text default null, p_since bigint default null, p_until bigint default null
 )
 returns table (
-  message_id bigint, channel text, kind text, content bytea, headers text, key text, enqueued_at bigint,
-  attempts integer, max_attempts integer, deliveries integer, reason text, error text, died_at bigint, unreadable text
+  message_id bigint, channel text, kind text, content bytea, headers text, key text, ordering_key text,
+  enqueued_at bigint, attempts integer, max_attempts integer, deliveries integer, reason text, error text,
+  died_at bigint, unreadable text
 )
 language plpgsql
 stable
@@ -69,14 +70,14 @@ begin
     begin
       -- A content that is stored apart is read here, and not when the row is sent.
       select d.kind || '', d.content || ''::bytea, d.headers::text,
-        d.key, d.reason || '', d.error || '', null
-      into kind, content, headers, key, reason, error, unreadable
+        d.key, d.ordering_key || '', d.reason || '', d.error || '', null
+      into kind, content, headers, key, ordering_key, reason, error, unreadable
       from fairqueue.fq_dead_letter d
       where d.message_id = v_id;
     exception
       when data_exception or program_limit_exceeded or internal_error then
-        select left(sqlerrm, 1000), null, null, null, null, null, null
-        into unreadable, kind, content, headers, key, reason, error;
+        select left(sqlerrm, 1000), null, null, null, null, null, null, null
+        into unreadable, kind, content, headers, key, ordering_key, reason, error;
     end;
     return next;
   end loop;

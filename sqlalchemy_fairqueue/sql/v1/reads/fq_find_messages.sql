@@ -1,7 +1,7 @@
 -- fq_find_messages: the ids of messages of a queue that are not settled, a page of up to p_limit, and where they stand.
 -- Of a channel: first those that consumers hold (step 1, by id), then those that wait, in the order of their delivery
 -- (step 2, by at and id). Of the whole queue: by id (step 3), or with p_state 'leased' those that consumers hold
--- (step 4, by id). p_state: null, 'leased', 'ready' or 'scheduled'. p_key needs a channel. p_step, p_at and
+-- (step 4, by id). p_state: null, 'leased', 'ready', 'held' or 'scheduled'. p_key needs a channel. p_step, p_at and
 -- p_message_id are those of the last row of the page before.
 -- Guarantees: one snapshot. The last row has no message_id if there may be more, and says where to go on. At most
 -- p_scan messages are looked at, so that a page may have fewer than p_limit, or none, and still not be the last. A
@@ -9,7 +9,7 @@
 -- whose kind cannot be read is of no kind. Cost: the messages that are looked at, after one that cannot be read a
 -- subtransaction each; of steps 1 and 4 what the queue has of messages out. Locks: none.
 -- Index: fq_message_ready_ix, fq_message_key, fq_message_pkey, fq_channel_queue_name_key, fq_lease_expires_ix,
--- fq_message_lease_ix. Errors: QF001 a bad limit or state, a key without a channel; QF007; none of a row's.
+-- fq_message_lease_ix, those of fq_message_state. Errors: QF001 bad limit or state, key without channel; QF007; none of a row's.
 create function fairqueue.fq_find_messages(
   p_queue text, p_channel text, p_state text, p_kind text, p_key text, p_step integer, p_at bigint,
   p_message_id bigint, p_limit integer, p_scan integer
@@ -24,11 +24,9 @@ declare
   v_now bigint := fairqueue.fq_now();
   v_step integer := coalesce(p_step, 0);
   v_after bigint := coalesce(p_message_id, 0);
-  -- Positions of messages that wait: the bounds of those in the state, and where the page begins, not before them.
-  v_least bigint := case when p_state = 'scheduled' then v_now + 1 else '-9223372036854775808' end;
-  v_most bigint := case when p_state = 'ready' then v_now else '9223372036854775807' end;
-  v_from bigint := greatest(v_least, case when v_step = 2 then p_at end);
-  v_from_id bigint := case when v_step = 2 and p_at >= v_least then v_after else 0 end;
+  -- Positions of messages that wait: the last one, of those that the dispatcher holds, and where the page begins.
+  v_end bigint := 9223372036854775807;
+  v_from bigint := case when v_step = 2 then p_at else -v_end end;
   v_channel_id bigint;
   v_found integer := 0;
   v_scanned integer := 0;
@@ -39,11 +37,11 @@ declare
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   if (least(p_limit, p_scan) >= 1) is not true or num_nulls(p_limit, p_scan) > 0
-    or p_state not in ('leased', 'ready', 'scheduled') or (p_key is not null and p_channel is null)
+    or p_state not in ('leased', 'ready', 'held', 'scheduled') or (p_key is not null and p_channel is null)
   then
     raise exception 'fq_find_messages has limit %, scan %, state %', p_limit, p_scan, quote_nullable(left(p_state, 80))
-      using errcode = 'QF001', hint = 'ask for 1 message or more, of state leased, ready, scheduled or null; let 1 or '
-          'more be looked at; a key belongs to a channel: name both';
+      using errcode = 'QF001', hint = 'ask for 1 message or more, of state leased, ready, held, scheduled or null; let '
+          '1 or more be looked at; a key belongs to a channel: name both';
   end if;
   v_channel_id := (select c.id from fairqueue.fq_channel c where c.queue = p_queue and c.name = p_channel);
   if v_channel_id is null and p_channel is not null then
@@ -82,15 +80,22 @@ begin
         union all
         (
           select m.id, 2, m.dequeue_at, m.lease_id, true, not v_singly and m.kind = p_kind
-          from fairqueue.fq_message m
+          from (
+            values (-v_end, v_now, true), (v_now + 1, v_end - 1, false), (v_end, v_end, true)
+          ) b(least, most, is_due)
+          cross join lateral (
+            select x.id, x.dequeue_at, x.lease_id, x.kind
+            from fairqueue.fq_message x
+            where x.channel_id = v_channel_id
+              and x.lease_id is null
+              and (x.dequeue_at, x.id) > (v_from, case when v_step = 2 then v_after else 0 end)
+              and x.dequeue_at between greatest(b.least, v_from) and b.most
+            order by x.channel_id, x.dequeue_at, x.id
+            limit p_scan
+          ) m
           where p_key is null
-            and (p_state in ('ready', 'scheduled')) is not false
-            and m.channel_id = v_channel_id
-            and m.lease_id is null
-            and (m.dequeue_at, m.id) > (v_from, v_from_id)
-            and m.dequeue_at between v_least and v_most
-          order by m.channel_id, m.dequeue_at, m.id
-          limit p_scan
+            and p_state is distinct from 'leased'
+            and (p_state = 'scheduled') is distinct from b.is_due
         )
         union all
         (
@@ -113,12 +118,10 @@ begin
           return;
         end if;
         v_scanned := v_scanned + 1;
-        v_matches := r.ours is true
-          and case
-            when p_state = 'leased' then r.lease_id is not null
-            when p_state is not null then r.lease_id is null and r.dequeue_at between v_least and v_most
-            else true
-          end;
+        v_matches := r.ours is true;
+        if v_matches and p_state is not null then
+          v_matches := fairqueue.fq_message_state(r.id::bigint, r.lease_id::bigint, r.dequeue_at::bigint, v_now) = p_state;
+        end if;
         if v_matches and p_kind is not null then
           v_matches := case when v_singly then fairqueue.fq_is_of_kind(r.id::bigint, p_kind) else r.fits end;
         end if;

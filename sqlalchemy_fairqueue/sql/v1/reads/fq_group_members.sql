@@ -1,7 +1,7 @@
 -- fq_group_members: members of a group of a queue that have not ended, up to p_limit, in no order, each with its state:
--- leased, scheduled or ready.
+-- leased, scheduled, held or ready.
 -- Guarantees: one snapshot. Cost: the rows. Locks: none.
--- Index: fq_group_pkey, fq_message_group_ix, fq_channel_pkey. Errors: QF001 bad limit; QF007.
+-- Index: fq_group_pkey, fq_message_group_ix, fq_channel_pkey, those of fq_message_state. Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_group_members(p_queue text, p_group_id uuid, p_limit integer)
 returns table (message_id bigint, channel text, state text)
 language plpgsql
@@ -17,8 +17,7 @@ begin
       using errcode = 'QF001', hint = 'list 1 to 100000 members at once';
   end if;
   return query
-  select m.id, c.name,
-    case when m.lease_id is not null then 'leased' when m.dequeue_at > v_now then 'scheduled' else 'ready' end
+  select m.id, c.name, fairqueue.fq_message_state(m.id, m.lease_id, m.dequeue_at, v_now)
   from fairqueue.fq_group g
   join fairqueue.fq_message m on m.group_id = g.group_id
   join fairqueue.fq_channel c on c.id = m.channel_id

@@ -2,7 +2,7 @@
 -- p_ids, or, if that is null, up to p_limit that consumers hold of the channel p_channel, and then up to p_limit that
 -- nobody holds, in the order of their delivery.
 -- Guarantees: one snapshot; one row a message. content_size: bytes of the whole content. consumer and expires_at: of
--- its lease, null: nobody holds it. Of one that cannot be read the texts, the content and the headers are null, and
+-- its lease, null: nobody holds it. behind: as fq_behind. Of one that cannot be read the texts, the content and the headers are null, and
 -- unreadable says why.
 -- Cost: the rows, and with p_ids null also what the queue has of messages out. Locks: none.
 -- Index: fq_message_pkey, fq_message_ready_ix, fq_channel_queue_name_key, fq_lease_expires_ix, fq_message_lease_ix.
@@ -12,7 +12,7 @@ create function fairqueue.fq_message_details(
 )
 returns table (
   message_id bigint, channel text, kind text, content bytea, content_size integer, headers text, key text,
-  enqueued_at bigint, dequeue_at bigint, delivered_at bigint, returned_at bigint, attempts integer,
+  ordering_key text, behind bigint, enqueued_at bigint, dequeue_at bigint, delivered_at bigint, returned_at bigint, attempts integer,
   max_attempts integer, deliveries integer, cancelled boolean, consumer text, expires_at bigint, error text,
   unreadable text
 )
@@ -61,8 +61,9 @@ begin
         limit p_limit
       )
     )
-    -- The position of a prioritised message is negative: it is due since it was enqueued.
-    select m.id, c.name, m.enqueued_at, case when m.dequeue_at < 0 then m.enqueued_at else m.dequeue_at end,
+    -- A prioritised message, whose position is negative, and one that is held are due since they were enqueued.
+    select m.id, c.name, m.enqueued_at,
+      case when m.dequeue_at between 0 and 9223372036854775806 then m.dequeue_at else m.enqueued_at end,
       m.delivered_at, m.returned_at, m.attempts, m.max_attempts, m.deliveries, m.cancelled, e.consumer, e.expires_at
     from wanted w
     join fairqueue.fq_message m on m.id = w.id
@@ -74,14 +75,14 @@ begin
     message_id := v_id;
     begin
       select m.kind || '', substring(m.content from 1 for p_bytes), octet_length(m.content), m.headers::text,
-        m.key, m.error || '', null
-      into kind, content, content_size, headers, key, error, unreadable
+        m.key, m.ordering_key || '', fairqueue.fq_behind(m.id), m.error || '', null
+      into kind, content, content_size, headers, key, ordering_key, behind, error, unreadable
       from fairqueue.fq_message m
       where m.id = v_id;
     exception
       when data_exception or program_limit_exceeded or internal_error then
-        select left(sqlerrm, 1000), null, null, null, null, null, null
-        into unreadable, kind, content, content_size, headers, key, error;
+        select left(sqlerrm, 1000), null, null, null, null, null, null, null, null
+        into unreadable, kind, content, content_size, headers, key, ordering_key, behind, error;
     end;
     return next;
   end loop;
