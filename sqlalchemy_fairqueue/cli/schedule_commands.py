@@ -189,6 +189,7 @@ def schedule_document(one: ScheduleInfo) -> dict[str, Any]:
         "kind": one.kind,
         "content_size": one.content_size,
         "max_attempts": one.max_attempts,
+        "ordering_key": one.ordering_key,
         "in_code": one.in_code,
         "state": one.state,
         "next_run_at": one.next_run_at,

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 ResultState = Literal["completed", "unkept", "cancelled", "expired", "pending", "failed", "gone", "unknown"]
 _OF_FOLLOWUPS = (
-    "channels", "kinds", "contents", "headers", "delays", "ats", "priorities", "keys", "max_attempts",
+    "channels", "kinds", "contents", "headers", "delays", "ats", "priorities", "keys", "max_attempts", "ordering_keys",
 )  # fmt: skip
-_ARRAYS = (*_OF_FOLLOWUPS, "on_duplicates", "costs", "groups", "unique_fors", "from_ends", "ordering_keys")
+_ARRAYS = (*_OF_FOLLOWUPS, "on_duplicates", "costs", "groups", "unique_fors", "from_ends")
 # C calls them: a call for each of many messages takes as long as all else.
 _of_message = attrgetter(
     "channel",

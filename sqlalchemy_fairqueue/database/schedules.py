@@ -88,6 +88,7 @@ def schedule_call(target: Target, definition: ScheduleDefinition) -> Call:
         max_attempts=encoded.max_attempts,
         policy=new_policy_json(definition.policy),
         in_code=definition.in_code,
+        ordering_key=encoded.message.ordering_key,
     )
 
 

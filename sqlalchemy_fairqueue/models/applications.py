@@ -524,6 +524,7 @@ class ScheduleMixin(FairqueueMixin):
         max_attempts: Mapped[int]
         policy: Mapped[dict[str, Any] | None]
         in_code: Mapped[bool]
+        ordering_key: Mapped[str | None]
         revision: Mapped[int]
         anchor_at: Mapped[datetime]
         done_until: Mapped[datetime]

@@ -268,7 +268,7 @@ class GroupMethods(EnqueueMethods):
 
         Raises:
             InvalidArgument: A bad argument; a follow-up that raises or replaces when its key stands, or that has
-                a cost, unique_for or ordering_key.
+                a cost or unique_for.
             PayloadError: The payload of a follow-up cannot be encoded.
 
         Example:
@@ -309,9 +309,6 @@ class GroupMethods(EnqueueMethods):
                 f"{what} has unique_for={message.unique_for!r}; it must be enqueued when the group is finished: leave "
                 "it out, and let what it enqueues be unique for a period"
             )
-        if message.ordering_key is not None:
-            problem = f"{what} has ordering_key={message.ordering_key!r}, which no group keeps; leave it out"
-            raise InvalidArgument(problem)
         if AFTER_GROUP_HEADER in (message.headers or {}):
             raise InvalidArgument(f"{what} has a header {AFTER_GROUP_HEADER!r}, which the group sets; rename it")
         [operation] = self._enqueues([message])

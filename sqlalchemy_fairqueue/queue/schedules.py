@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 _NONE = timedelta()
 # Options of a message that a schedule says itself, or cannot keep.
-_OWN = ("delay", "at", "priority", "key", "ordering_key")
+_OWN = ("delay", "at", "priority", "key")
 
 
 class ScheduleMethods(EnqueueMethods, HandlerMethods):
@@ -52,6 +52,7 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
         payload: Any = None,
         headers: Mapping[str, Any] | None = None,
         max_attempts: int | None = None,
+        ordering_key: str | None = None,
         retry: RetryPolicy | None = None,
         timeout: timedelta | None = None,
     ) -> Callable[[F], F]:
@@ -77,6 +78,7 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
             payload: Of each message.
             headers: Of each message.
             max_attempts: Of each message.
+            ordering_key: Of each message.
             retry: As for :meth:`handler`.
             timeout: As for :meth:`handler`.
 
@@ -95,7 +97,15 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
         def declare(function: F) -> F:
             own = name if name is not None else getattr(function, "__name__", "")
             wanted = kind if kind is not None else own
-            message = _message(channel, wanted, None, payload=payload, headers=headers, max_attempts=max_attempts)
+            message = _message(
+                channel,
+                wanted,
+                None,
+                payload=payload,
+                headers=headers,
+                max_attempts=max_attempts,
+                ordering_key=ordering_key,
+            )
             if (message.channel, own) in self._periodic:
                 raise InvalidArgument(f"channel {channel!r} of queue {self.name!r} has a schedule {own!r} already")
             known = self._handlers.get(wanted)
@@ -151,6 +161,7 @@ class Schedules(Facet[ScheduleMethods]):
         payload: Any = None,
         headers: Mapping[str, Any] | None = None,
         max_attempts: int | None = None,
+        ordering_key: str | None = None,
         job: Enqueue | None = None,
     ) -> None:
         """Enqueue a message again and again, or change the schedule of that name in the channel.
@@ -176,11 +187,12 @@ class Schedules(Facet[ScheduleMethods]):
             timezone: Of cron.
             catch_up: What becomes of slots that are late.
             jitter: Spreads the messages of many schedules that have the same slots.
-            kind: As for ``queue.enqueue``, also the next three. The payload is encoded now.
+            kind: As for ``queue.enqueue``, also the next four. The payload is encoded now.
             payload: Of each message.
             headers: Of each message.
             max_attempts: Of each message.
-            job: Instead of channel, kind, payload, headers and max_attempts: a prepared call of a typed job,
+            ordering_key: Of each message.
+            job: Instead of channel and of the five before: a prepared call of a typed job,
                 ``job=parse.prepare("customer-7", upload="a.pdf")``.
 
         Raises:
@@ -192,7 +204,15 @@ class Schedules(Facet[ScheduleMethods]):
             >>> [schedule.name for schedule in queue.schedules.list(engine)]
             ['nightly']
         """
-        message = _message(channel, kind, job, payload=payload, headers=headers, max_attempts=max_attempts)
+        message = _message(
+            channel,
+            kind,
+            job,
+            payload=payload,
+            headers=headers,
+            max_attempts=max_attempts,
+            ordering_key=ordering_key,
+        )
         recurrence = Recurrence(cron=cron, every=every, timezone=timezone, catch_up=catch_up, jitter=jitter)
         definition = self._queue._definition(name, recurrence, message)  # noqa: SLF001 - a part of it
         return self._perform(where, [change.set_schedule(self._target, definition)], None)
@@ -313,15 +333,24 @@ def _message(
     payload: object,
     headers: Mapping[str, Any] | None,
     max_attempts: int | None,
+    ordering_key: str | None,
 ) -> Enqueue:
     """Return the message of a schedule."""
     if job is None:
         if channel is None:
             raise InvalidArgument("there is no channel; give channel=..., usually the tenant")
-        return Enqueue(channel=channel, payload=payload, kind=kind, headers=headers, max_attempts=max_attempts)
+        return Enqueue(
+            channel=channel,
+            payload=payload,
+            kind=kind,
+            headers=headers,
+            max_attempts=max_attempts,
+            ordering_key=ordering_key,
+        )
     if not isinstance(job, Enqueue):
         raise InvalidArgument(f"job is {job!r:.80}; give a prepared call, like parse.prepare('customer-7', ...)")
-    if channel not in {None, job.channel} or kind != "default" or payload is not None or headers or max_attempts:
+    others = (payload, headers or None, max_attempts or None, ordering_key)
+    if channel not in {None, job.channel} or kind != "default" or others.count(None) < len(others):
         raise InvalidArgument("job has the channel, kind, payload and headers of the message; leave the others out")
     if given := [word for word in _OWN if getattr(job, word) is not None]:
         raise InvalidArgument(f"job has {given[0]}, which the messages of a schedule cannot have; leave it out")

@@ -336,6 +336,7 @@ class ScheduleInfo:
         kind: The kind of its messages.
         content_size: Bytes of their payload.
         max_attempts: Of each message.
+        ordering_key: Of each message, or None.
         in_code: Whether ``Queue.periodic`` declares it.
         state: "active"; "paused"; "failing": workers could not run it lately, *problem* says why; "overdue": it has
             been due for more than five minutes, and no worker came.
@@ -367,6 +368,7 @@ class ScheduleInfo:
     kind: str
     content_size: int
     max_attempts: int
+    ordering_key: str | None
     in_code: bool
     state: ScheduleState
     next_run_at: datetime | None

@@ -191,6 +191,24 @@ def test_follow_up_with_options(engine: Engine, database: Database, queue: Queue
             pass
 
 
+@pytest.mark.parametrize("failed", [False, True])
+def test_what_follows_has_its_ordering_key(engine: Engine, database: Database, queue: Queue, *, failed: bool) -> None:
+    """That of the message that follows, of success or of failure; it waits behind others of its key as any message."""
+    queue.enqueue(engine, channel="r", payload="before", ordering_key="failed" if failed else "done")
+    then = Enqueue(channel="r", payload=1, ordering_key="done")
+    alarm = Enqueue(channel="r", payload=2, ordering_key="failed")
+    with Session(engine) as session, session.begin(), queue.group(session, then=then, on_failure=alarm) as group:
+        group.enqueue_many([Enqueue(channel="a", payload="member")])
+    before, member = sorted(queue.dequeue(engine, limit=9), key=lambda one: str(one.payload))
+    queue.bury(engine, member, reason="bad") if failed else queue.complete(engine, member)
+    fold(database)
+    assert list(queue.dequeue(engine, limit=9)) == []
+    queue.complete(engine, before)
+    # The first dequeue lets it go, and the next one takes it.
+    [found] = [one for _ in range(2) for one in queue.dequeue(engine, limit=9)]
+    assert (found.payload, found.ordering_key) == ((2, "failed") if failed else (1, "done"))
+
+
 def test_groups_are_listed_and_pruned(
     engine: Engine, database: Database, queue: Queue, make: Make, clock: Clock
 ) -> None:

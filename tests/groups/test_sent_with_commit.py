@@ -102,6 +102,7 @@ def test_hidden_elements_of_a_group(database: Database) -> None:
     values = [
         "'{f}'::boolean[]", "'{r}'::text[]", "'{r}'::text[]", "array['1'::bytea]", "'{null}'::jsonb[]",
         "'{null}'::bigint[]", "'{null}'::bigint[]", "'{null}'::integer[]", "'{null}'::text[]", "'{20}'::integer[]",
+        "'{null}'::text[]",
     ]  # fmt: skip
     make = "select fq_make_group('documents', gen_random_uuid(), {}, '{{}}'::jsonb)"
     database.execute(make.format(", ".join(values)))
@@ -121,8 +122,9 @@ def test_a_bad_value_of_a_follow_up_is_named(database: Database) -> None:
         (5, "'{-1}'", "delay is -1"),
         (7, "'{0}'", "priority is 0"),
         (9, "'{0}'", "max_attempts is 0"),
+        (10, "array['']", "ordering_key is ''"),
     ):
-        values = ["'{f}'", "'{r}'", "'{r}'", "array['1'::bytea]", *["'{null}'"] * 5, "'{20}'"]
+        values = ["'{f}'", "'{r}'", "'{r}'", "array['1'::bytea]", *["'{null}'"] * 5, "'{20}'", "'{null}'"]
         values[place] = value
         make = f"select fq_make_group('documents', gen_random_uuid(), {', '.join(values)}, '{{}}'::jsonb)"
         with pytest.raises(DBAPIError, match=f"has a bad value: {named}"):

@@ -235,9 +235,9 @@ def test_periodic(engine: Engine, database: Database, clock: Clock) -> None:
     """A schedule in code is set when a worker starts, and its function handles the messages."""
     queue, called = Queue("documents"), []
 
-    @queue.periodic(channel="system", every=HOUR, payload=7)
+    @queue.periodic(channel="system", every=HOUR, payload=7, ordering_key="house")
     def tidy(delivery: Delivery) -> None:
-        called.append(delivery.payload)
+        called.append((delivery.payload, delivery.ordering_key))
 
     @queue.periodic("again", channel="system", cron="0 3 * * *", kind="other")
     @queue.periodic("more", channel="system", cron="0 4 * * *", kind="other")
@@ -250,7 +250,7 @@ def test_periodic(engine: Engine, database: Database, clock: Clock) -> None:
         until(lambda: planned(database), "they are planned")
         assert called == []
         clock.advance(HOUR)
-        until(lambda: called == [7], "it is called")
+        until(lambda: called == [(7, "house")], "it is called")
     assert {one.name: one.in_code for one in queue.schedules.list(engine)} == dict.fromkeys(
         ("tidy", "again", "more"), True
     )

@@ -145,6 +145,20 @@ def test_run_by_hand(engine: Engine) -> None:
     assert only(engine).last_slot_at is None
 
 
+def test_its_messages_have_its_ordering_key(engine: Engine) -> None:
+    """It is one of the schedule, or of its prepared job, and another one is a change."""
+    nightly(engine, ordering_key="reports")
+    assert only(engine).ordering_key == "reports"
+    ids = [queue.schedules.run(engine, "nightly", channel="a") for _ in range(2)]
+    [delivery] = queue.dequeue(engine, limit=2)
+    assert (delivery.message_id, delivery.ordering_key) == (ids[0], "reports")
+    job = Enqueue(channel="a", payload={"run": 1}, kind="report", ordering_key="others")
+    queue.schedules.set(engine, "nightly", cron="0 3 * * *", timezone="Europe/Berlin", job=job)
+    assert only(engine).ordering_key == "others"
+    nightly(engine)
+    assert only(engine).ordering_key is None
+
+
 def test_run_by_hand_where_the_channel_is_full(engine: Engine) -> None:
     """A bound of the channel holds for it as for an enqueue."""
     queue.configure_channel(engine, "a", ChannelPolicy(max_backlog=1))
@@ -191,6 +205,8 @@ def test_refused_at_the_call(engine: Engine) -> None:
         ({"job": Enqueue(channel="b", payload=1)}, "job has the channel"),
         ({"channel": None, "job": Enqueue(channel="b", payload=1, key="k")}, "job has key, which"),
         ({"channel": None, "job": 1}, "job is 1; give a prepared call"),
+        ({"job": Enqueue(channel="a", payload=1), "ordering_key": "k"}, "job has the channel"),
+        ({"ordering_key": ""}, "ordering_key"),
         ({"headers": {"x": "y" * 65_520}}, "65,536 bytes"),
         ({"cron": "0 25 * * *"}, "bad hour"),
     ]
@@ -211,7 +227,7 @@ def test_refused_by_the_database(database: Database) -> None:
         ("null, null, 1000000, 'last', -1", "jitter is -1"),
         ("null, null, 1000000, 'last', null", "jitter is null"),
     ):
-        call = f"select fq_set_schedule('documents', 'a', 'nightly', {bad}, 'report', '', null, 20, null, false)"
+        call = f"select fq_set_schedule('documents', 'a', 'nightly', {bad}, 'report', '', null, 20, null, false, 'k')"
         with pytest.raises(DBAPIError, match=f"schedule nightly of fq_set_schedule has a bad value: {named}"):
             database.execute(call)
 

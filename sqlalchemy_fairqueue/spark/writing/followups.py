@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _ATTEMPTS = 20
 _TYPES = (
     "boolean[]", "text[]", "text[]", "bytea[]", "jsonb[]", "bigint[]", "bigint[]", "integer[]", "text[]", "integer[]",
+    "text[]",
 )  # fmt: skip
 PLACES = ", ".join(f"%s::{kind}" for kind in _TYPES)
 """The parameters of ``fq_make_load_groups`` for the messages, as text of the statement."""
@@ -61,6 +62,7 @@ def followup_parameters(then: Enqueue | None, on_failure: Enqueue | None, max_at
             one.priority,
             one.key,
             one.max_attempts or max_attempts or _ATTEMPTS,
+            one.ordering_key,
         )
         for failed, one in chosen
     ]

@@ -9,13 +9,13 @@ create function fairqueue.fq_due_groups(p_now bigint, p_groups integer)
 returns table (
   group_id uuid, queue text, added bigint, done bigint, failed bigint, cancelled bigint, waits integer, channel text,
   kind text, content bytea, headers jsonb, delay bigint, at bigint, priority integer, key text, max_attempts integer,
-  policy jsonb, is_new boolean
+  policy jsonb, ordering_key text, is_new boolean
 )
 language sql
 stable
 as $$
   select g.group_id, g.queue, g.added, g.done, g.failed, g.cancelled, g.waits, w.channel,
-    w.kind, w.content, w.headers, w.delay, w.at, w.priority, w.key, w.max_attempts, w.policy, w.is_new
+    w.kind, w.content, w.headers, w.delay, w.at, w.priority, w.key, w.max_attempts, w.policy, w.ordering_key, w.is_new
   from (
     select d.*
     from fairqueue.fq_group d

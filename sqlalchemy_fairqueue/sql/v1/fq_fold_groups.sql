@@ -90,7 +90,7 @@ begin
           array[v_headers]::jsonb[], array[r.delay]::bigint[], array[r.at]::bigint[], array[r.priority]::integer[],
           array[r.key]::text[], array[r.max_attempts]::integer[], r.policy::jsonb, null::text[], p_notify,
           null::bigint[], null::integer[], null::uuid[], null::bigint[], null::boolean[], false::boolean,
-          null::text[], fairqueue.fq_now()
+          array[r.ordering_key]::text[], fairqueue.fq_now()
         ) e;
         if v_outcome in ('full', 'dropped') then
           raise exception 'channel % is full', quote_literal(left(r.channel, 80))

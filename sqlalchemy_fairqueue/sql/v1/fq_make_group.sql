@@ -7,7 +7,7 @@
 create function fairqueue.fq_make_group(
   p_queue text, p_group_id uuid, p_on_failures boolean[], p_channels text[], p_kinds text[], p_contents bytea[],
   p_headers jsonb[], p_delays bigint[], p_ats bigint[], p_priorities integer[], p_keys text[], p_max_attempts integer[],
-  p_policy jsonb
+  p_ordering_keys text[], p_policy jsonb
 )
 returns void
 language plpgsql
@@ -27,8 +27,9 @@ begin
     and v_dims in ('', '[1:1]', '[1:2]')
     and concat(
       array_dims(p_on_failures), array_dims(p_kinds), array_dims(p_contents), array_dims(p_headers),
-      array_dims(p_delays), array_dims(p_ats), array_dims(p_priorities), array_dims(p_keys), array_dims(p_max_attempts)
-    ) = repeat(v_dims, 9);
+      array_dims(p_delays), array_dims(p_ats), array_dims(p_priorities), array_dims(p_keys), array_dims(p_max_attempts),
+      array_dims(p_ordering_keys)
+    ) = repeat(v_dims, 10);
   for v_i in 1..v_count loop
     exit when not v_good;
     v_headers := fairqueue.fq_group_headers(
@@ -39,14 +40,14 @@ begin
       and fairqueue.fq_bad_argument(
         p_channels[v_i]::text, p_kinds[v_i]::text, p_contents[v_i]::bytea, v_headers, p_delays[v_i]::bigint,
         p_ats[v_i]::bigint, p_priorities[v_i]::integer, p_keys[v_i]::text, p_max_attempts[v_i]::integer, null::text,
-        null::integer, null::bigint, null::text
+        null::integer, null::bigint, p_ordering_keys[v_i]::text
       ) is null;
   end loop;
   if not v_good then
     -- It names what no message may have; the rest is refused below.
     perform fairqueue.fq_check_messages(
       p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts, null::text[],
-      null::integer[], null::uuid[], null::bigint[], null::boolean[], null::text[]
+      null::integer[], null::uuid[], null::bigint[], null::boolean[], p_ordering_keys
     )
     where v_count > 0;
   end if;
@@ -65,11 +66,13 @@ begin
   end if;
   for v_i in 1..v_count loop
     insert into fairqueue.fq_group_followup (
-      group_id, on_failure, channel, kind, content, headers, delay, at, priority, key, max_attempts, policy
+      group_id, on_failure, channel, kind, content, headers, delay, at, priority, key, max_attempts, policy,
+      ordering_key
     )
     values (
       p_group_id, p_on_failures[v_i], p_channels[v_i], p_kinds[v_i], p_contents[v_i], p_headers[v_i], p_delays[v_i],
-      p_ats[v_i], p_priorities[v_i], p_keys[v_i], p_max_attempts[v_i], p_policy
+      p_ats[v_i], p_priorities[v_i], p_keys[v_i], p_max_attempts[v_i], p_policy,
+      p_ordering_keys[v_i]
     );
   end loop;
 end

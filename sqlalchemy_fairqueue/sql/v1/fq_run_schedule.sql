@@ -14,13 +14,14 @@ declare
   v_headers jsonb;
   v_max_attempts integer;
   v_policy jsonb;
+  v_ordering_key text;
   v_message_id bigint;
   v_outcome text;
 begin
   perform fairqueue.fq_check_grant(array['producer', 'operator']::text[], p_queue, array[p_channel]::text[]);
   select s.kind, s.content, fairqueue.fq_schedule_headers(s.headers, s.name, fairqueue.fq_now()), s.max_attempts,
-    s.policy
-  into v_kind, v_content, v_headers, v_max_attempts, v_policy
+    s.policy, s.ordering_key
+  into v_kind, v_content, v_headers, v_max_attempts, v_policy, v_ordering_key
   from fairqueue.fq_schedule s
   where s.queue = p_queue
     and s.channel = p_channel
@@ -35,7 +36,8 @@ begin
     p_queue, array[p_channel]::text[], array[v_kind]::text[], array[v_content]::bytea[], array[v_headers]::jsonb[],
     array[null]::bigint[], array[null]::bigint[], array[null]::integer[], array[null]::text[],
     array[v_max_attempts]::integer[], v_policy, null::text[], p_notify, null::bigint[],
-    null::integer[], null::uuid[], null::bigint[], null::boolean[], false::boolean, null::text[]
+    null::integer[], null::uuid[], null::bigint[], null::boolean[], false::boolean,
+    array[v_ordering_key]::text[]
   ) e;
   if v_outcome = 'full' then
     raise exception 'channel % of queue % is full', quote_literal(left(p_channel, 80)), quote_literal(left(p_queue, 80))

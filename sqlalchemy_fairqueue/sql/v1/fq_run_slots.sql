@@ -93,7 +93,7 @@ begin
       array_fill(null::integer, array[v_count])::integer[], array_fill(null::text, array[v_count])::text[],
       array_fill(v_schedule.max_attempts, array[v_count])::integer[], v_schedule.policy, null::text[], p_notify,
       null::bigint[], null::integer[], null::uuid[], null::bigint[], null::boolean[], false::boolean,
-      null::text[]
+      array_fill(v_schedule.ordering_key, array[v_count])::text[]
     ) e;
     if v_full then
       raise exception 'channel % of queue % is full',

@@ -9,7 +9,7 @@
 create function fairqueue.fq_set_schedule(
   p_queue text, p_channel text, p_name text, p_cron text, p_timezone text, p_every bigint, p_catch_up text,
   p_jitter bigint, p_kind text, p_content bytea, p_headers jsonb, p_max_attempts integer, p_policy jsonb,
-  p_in_code boolean
+  p_in_code boolean, p_ordering_key text default null
 )
 returns text
 language plpgsql
@@ -34,6 +34,7 @@ begin
     when (octet_length(p_content) <= 268435456) is not true then 'content'
     when (p_max_attempts >= 1) is not true then 'max_attempts'
     when p_in_code is null then 'in_code'
+    when octet_length(p_ordering_key) not between 1 and 512 then 'ordering_key'
     when not fairqueue.fq_headers_fit(fairqueue.fq_schedule_headers(p_headers, p_name, v_now)) then 'headers'
   end;
   if v_argument is not null then
@@ -47,21 +48,23 @@ begin
         when 'content' then coalesce(octet_length(p_content) || ' bytes long', 'null')
         when 'max_attempts' then coalesce(p_max_attempts::text, 'null')
         when 'in_code' then 'null'
+        when 'ordering_key' then fairqueue.fq_shown(p_ordering_key)
         when 'headers' then 'longer than 65,536 bytes with the name'
       end
       using errcode = 'QF001',
         hint = 'give cron and timezone of up to 512 bytes, or every from 1000000 microseconds on; catch_up skip, last '
           'or all; jitter from 0 microseconds on; a content of at most 256 MB; headers of at most 65,536 bytes with '
-          'the name; max_attempts >= 1';
+          'the name; max_attempts >= 1; an ordering key of up to 512 bytes';
   end if;
 
   insert into fairqueue.fq_schedule as s (
     queue, channel, name, cron, timezone, every, catch_up, jitter, kind, content, headers, max_attempts, policy,
-    in_code, anchor_at, done_until, due_at, created_at, changed_at
+    in_code, anchor_at, done_until, due_at, created_at, changed_at,
+    ordering_key
   )
   values (
     p_queue, p_channel, p_name, p_cron, p_timezone, p_every, p_catch_up, p_jitter, p_kind, p_content, p_headers,
-    p_max_attempts, p_policy, p_in_code, v_now, v_now, v_now, v_now, v_now
+    p_max_attempts, p_policy, p_in_code, v_now, v_now, v_now, v_now, v_now, p_ordering_key
   )
   on conflict (queue, channel, name) do update
   set cron = excluded.cron,
@@ -75,6 +78,7 @@ begin
     max_attempts = excluded.max_attempts,
     policy = excluded.policy,
     in_code = excluded.in_code,
+    ordering_key = excluded.ordering_key,
     revision = s.revision + 1,
     (anchor_at, done_until, next_at) = (
       select case when t.same then s.anchor_at else v_now end, case when t.same then s.done_until else v_now end,
@@ -89,10 +93,11 @@ begin
     changed_at = v_now
   where (
       s.cron, s.timezone, s.every, s.catch_up, s.jitter, s.kind, s.content, s.headers, s.max_attempts, s.policy,
-      s.in_code
+      s.in_code, s.ordering_key
     ) is distinct from (
       excluded.cron, excluded.timezone, excluded.every, excluded.catch_up, excluded.jitter, excluded.kind,
-      excluded.content, excluded.headers, excluded.max_attempts, excluded.policy, excluded.in_code
+      excluded.content, excluded.headers, excluded.max_attempts, excluded.policy, excluded.in_code,
+      excluded.ordering_key
     )
   returning s.xmax = 0, true into v_made, v_changed;
   return case when v_made then 'created' when v_changed then 'changed' else 'same' end;

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("balanced")
 
 def make_groups(kernel: Kernel, stage: str, *attempts: int) -> int:
     """fq_make_load_groups, without a message that follows."""
-    nothing = ", ".join(["null"] * 11)
+    nothing = ", ".join(["null"] * 12)
     made: int = kernel.value(
         f"select fq_make_load_groups('q', %(stage)s, %(attempts)s, {nothing})",
         stage=stage,

@@ -8,7 +8,7 @@
 create function fairqueue.fq_make_load_groups(
   p_queue text, p_stage text, p_attempts bigint[], p_on_failures boolean[], p_channels text[], p_kinds text[],
   p_contents bytea[], p_headers jsonb[], p_delays bigint[], p_ats bigint[], p_priorities integer[], p_keys text[],
-  p_max_attempts integer[], p_policy jsonb
+  p_max_attempts integer[], p_ordering_keys text[], p_policy jsonb
 )
 returns bigint
 language plpgsql
@@ -29,7 +29,7 @@ begin
     perform fairqueue.fq_make_group(
       p_queue::text, v_group_id::uuid, p_on_failures::boolean[], p_channels::text[], p_kinds::text[],
       p_contents::bytea[], p_headers::jsonb[], p_delays::bigint[], p_ats::bigint[], p_priorities::integer[],
-      p_keys::text[], p_max_attempts::integer[], p_policy::jsonb
+      p_keys::text[], p_max_attempts::integer[], p_ordering_keys::text[], p_policy::jsonb
     );
   end loop;
   insert into fairqueue.fq_group_note (id, group_id, added)

@@ -8,9 +8,9 @@ create function fairqueue.fq_schedules(
 )
 returns table (
   queue text, channel text, name text, cron text, timezone text, every bigint, catch_up text, jitter bigint, kind text,
-  content_size integer, max_attempts integer, in_code boolean, anchor_at bigint, done_until bigint, next_at bigint,
-  due_at bigint, paused_at bigint, last_slot_at bigint, last_run_at bigint, last_message_id bigint, problem text,
-  problem_at bigint, created_at bigint, changed_at bigint, read_at bigint
+  content_size integer, max_attempts integer, ordering_key text, in_code boolean, anchor_at bigint, done_until bigint,
+  next_at bigint, due_at bigint, paused_at bigint, last_slot_at bigint, last_run_at bigint, last_message_id bigint,
+  problem text, problem_at bigint, created_at bigint, changed_at bigint, read_at bigint
 )
 language plpgsql
 stable
@@ -27,8 +27,8 @@ begin
   );
   return query
   select s.queue, s.channel, s.name, s.cron, s.timezone, s.every, s.catch_up, s.jitter, s.kind, octet_length(s.content),
-    s.max_attempts, s.in_code, s.anchor_at, s.done_until, s.next_at, s.due_at, s.paused_at, s.last_slot_at,
-    s.last_run_at, s.last_message_id, s.problem, s.problem_at, s.created_at, s.changed_at, fairqueue.fq_now()
+    s.max_attempts, s.ordering_key, s.in_code, s.anchor_at, s.done_until, s.next_at, s.due_at, s.paused_at,
+    s.last_slot_at, s.last_run_at, s.last_message_id, s.problem, s.problem_at, s.created_at, s.changed_at, fairqueue.fq_now()
   from fairqueue.fq_schedule s
   where (num_nulls(p_queue) = 1 or s.queue = p_queue)
     and (num_nulls(p_channel) = 1 or s.channel = p_channel)

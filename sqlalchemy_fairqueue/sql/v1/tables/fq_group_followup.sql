@@ -12,5 +12,6 @@ create table fairqueue.fq_group_followup (
   key text collate "C",
   max_attempts integer not null,
   policy jsonb,
+  ordering_key text collate "C",
   constraint fq_group_followup_pkey primary key (group_id, on_failure)
 );

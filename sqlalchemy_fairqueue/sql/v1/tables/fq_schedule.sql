@@ -31,6 +31,7 @@ create table fairqueue.fq_schedule (
   problem_at bigint,
   created_at bigint not null,
   changed_at bigint not null,
+  ordering_key text collate "C",
   constraint fq_schedule_pkey primary key (id),
   constraint fq_schedule_name_key unique (queue, channel, name),
   constraint fq_schedule_names_check check (
@@ -45,7 +46,7 @@ create table fairqueue.fq_schedule (
   ),
   constraint fq_schedule_message_check check (
     octet_length(content) <= 268435456 and octet_length(headers::text) <= 65536 and max_attempts >= 1
-    and octet_length(problem) <= 65536
+    and octet_length(problem) <= 65536 and octet_length(ordering_key) between 1 and 512
   )
 );
 create index fq_schedule_due_ix on fairqueue.fq_schedule (queue, due_at) where due_at is not null;
