@@ -350,6 +350,24 @@ def heartbeat(
     ]
 
 
+def charge_running(
+    connection: Connection, target: Target, tokens: Sequence[Token], charges: Sequence[tuple[int, int]]
+) -> None:
+    """Charge channels for deliveries that are worked on: each up to so much, and from what the last call charged on.
+
+    The caller commits.
+    """
+    target.call(
+        "fq_charge_running",
+        f"charge for {len(tokens)} deliveries of queue {target.queue!r}",
+        ids=[token.message_id for token in tokens],
+        lease_ids=[token.lease_id for token in tokens],
+        deliveries=[token.deliveries for token in tokens],
+        costs=[cost for cost, _ in charges],
+        charged=[charged for _, charged in charges],
+    ).rows(connection)
+
+
 def held_tokens(connection: Connection, target: Target, lease_id: int) -> list[Token]:
     """Return the tokens of the deliveries under a lease, in the order of the message ids."""
     found = call(target.schema, "fq_held", f"find what is held under lease {lease_id}", lease_id=lease_id)
@@ -370,7 +388,7 @@ def _settling(*, refusing: bool, costs: bool, alone: bool) -> Shape:
     messages before they are settled, in the same transaction. *alone*: of one delivery.
     """
     before = "fq_correct_costs" if costs else ""
-    arrays = (*_TOKEN, *(["costs"] if costs else [])) if alone else ()
+    arrays = (*_TOKEN, *(["costs", "charged"] if costs else [])) if alone else ()
     if not refusing:
         return Shape(before=before, alone=arrays)
     lost = (
@@ -395,6 +413,7 @@ def settlement(
     results: Sequence[EncodedResult | None] = (),
     notify: bool = False,
     costs: Sequence[int | None] = (),
+    charged: Sequence[int | None] = (),
     refusing: bool = False,
 ) -> Call:
     """Return the call that settles one or more deliveries by a verb, with the arguments of each.
@@ -412,6 +431,7 @@ def settlement(
         results: For complete: what is kept of each. None: nothing. Empty: nothing of all of them.
         notify: Whether those are woken who wait for messages, or for results.
         costs: What they really cost. None: as charged.
+        charged: Up to what their channels were charged for them while they were worked on. None: they were not.
         refusing: It fails if one is lost, to be sent together with COMMIT.
     """
     told = costs.count(None) < len(costs)
@@ -420,6 +440,7 @@ def settlement(
     values: dict[str, Any] = dict(zip(_TOKEN, arrays, strict=True))
     if told:
         values["costs"] = costs[0] if alone else list(costs)
+        values["charged"] = charged[0] if alone else list(charged)
     if verb == "complete":
         values["kept"] = [one is not None for one in results] or None
         values["results"] = [None if one is None else one.content for one in results] or None

@@ -291,7 +291,12 @@ class DeliveryMethods(QueueBase):
         for name in ("error", "reason"):
             if how.get(name) is not None:
                 how[name] = check_text(name, how[name])
-        return [Settle(self._target, verb, delivery, **how) for delivery in self._deliveries(deliveries)]
+        operations = [Settle(self._target, verb, delivery, **how) for delivery in self._deliveries(deliveries)]
+        for one in operations:
+            if one.delivery.is_timed:
+                measured, one.charged = one.delivery.lease.measured(one.delivery)
+                one.cost = measured if one.cost is None else one.cost
+        return operations
 
     def _given_result(self, result: Any) -> dict[str, EncodedResult]:
         return {} if result is None else {"result": given_result(self.codec, result)}

@@ -31,6 +31,7 @@ _token = cast(
 )
 _keeps_result = attrgetter("delivery.keeps_result")
 _cost = attrgetter("cost")
+_charged = attrgetter("charged")
 # Of several messages the first of these is the outcome.
 _CANCELLED: tuple[CancelOutcome, ...] = ("leased", "cancelled")
 
@@ -57,6 +58,7 @@ class Settle:
         reason: For bury.
         error: For retry and bury.
         cost: What the attempt cost. None: as it was charged.
+        charged: Up to what its channel was charged while its handler ran. None: it was not.
         result: For complete: what is kept where the delivery keeps a result. None: None.
     """
 
@@ -68,6 +70,7 @@ class Settle:
     reason: str | None = None
     error: str | None = None
     cost: int | None = None
+    charged: int | None = None
     result: EncodedResult | None = None
 
 
@@ -191,8 +194,8 @@ def _verb_steps(
             "results": [one.result or EncodedResult() if one.delivery.keeps_result else None for one in ordered],
             "notify": all(map(notifies, ordered)),
         }
-    costs = list(map(_cost, ordered))
-    call = settlement(target, verb.value, tokens, costs=costs, refusing=refusing, **how)
+    costs, charged = list(map(_cost, ordered)), list(map(_charged, ordered))
+    call = settlement(target, verb.value, tokens, costs=costs, charged=charged, refusing=refusing, **how)
 
     def finish(rows: Sequence[Any]) -> list[ReceiptUpdate]:
         if lost := sorted({message_id for message_id, outcome in rows if outcome == "lost"}):

@@ -272,6 +272,13 @@ class Lease:
         """Return whether the holder knows that it has lost a delivery. Only the leases of a worker know."""
         return False
 
+    def measured(self, delivery: Delivery) -> tuple[int | None, int | None]:  # noqa: ARG002 - as above
+        """Return what a timed delivery has cost, and up to what its channel was charged while its handler ran.
+
+        It is not charged any more. None: nobody measured it. Only the leases of a worker do.
+        """
+        return None, None
+
 
 class Once:
     """A value that is made when it is asked for, once."""

@@ -61,9 +61,18 @@ class Decision:
             if text is not None:
                 object.__setattr__(self, what, check_text(what, text))
 
-    def operation(self, target: Target, delivery: Delivery, cost: int | None = None) -> Settle:
-        """The operation that settles a delivery so; its attempt cost so much, None: as it was charged."""
-        return Settle(target, self.verb, delivery, self.delay, self.reason, self.error, cost, self.result)
+    def operation(
+        self, target: Target, delivery: Delivery, cost: int | None = None, charged: int | None = None
+    ) -> Settle:
+        """The operation that settles a delivery so.
+
+        Args:
+            target: Its queue.
+            delivery: The delivery.
+            cost: What the attempt cost. None: as it was charged.
+            charged: Up to what its channel was charged while its handler ran. None: it was not.
+        """
+        return Settle(target, self.verb, delivery, self.delay, self.reason, self.error, cost, charged, self.result)
 
     def in_ascii(self) -> Decision:
         """The same, with texts in ASCII, which every encoding has bytes for."""

@@ -9,9 +9,12 @@ from __future__ import annotations
 import random
 import threading
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.database.calls import call
+from sqlalchemy_fairqueue.database.deliveries import Token
+from sqlalchemy_fairqueue.database.deliveries import charge_running as send_charges
 from sqlalchemy_fairqueue.texts import logged
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
 from sqlalchemy_fairqueue.worker.telemetry import log
@@ -21,7 +24,10 @@ from sqlalchemy_fairqueue.worker.wakeups import WakeEvent
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from sqlalchemy import Connection
+
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
+    from sqlalchemy_fairqueue.worker.leases import HeldDelivery, LeaseRegistry
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
     from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
@@ -149,6 +155,43 @@ def hear_signals(connection: DedicatedConnection, queues: Sequence[ServedQueue],
                 queue.dequeuing.release()
     if failures:
         raise failures[0]
+
+
+def charge_running(
+    connection: DedicatedConnection, queues: Sequence[ServedQueue], leases: LeaseRegistry, options: WorkerOptions
+) -> None:
+    """Charge the channels of queues that are fair by seconds for handlers that run, so that none gets all workers.
+
+    Raises:
+        Exception: The first failure; other queues are charged all the same.
+    """
+    within = options.lease.total_seconds() / options.timings.heartbeats
+    failures = []
+    for queue in queues:
+        charges = [
+            (held, charge)
+            for lease in leases.held(queue)
+            for held in lease.held.copy()
+            if (charge := held.charge_on()) is not None
+        ]
+        if charges:
+            try:
+                connection.run(partial(_send_charges, queue, charges), within=within)
+            except Exception as error:  # noqa: BLE001 - what one queue refuses keeps no other uncharged
+                for held, (_, before) in charges:
+                    held.not_charged(before)
+                failures.append(error)
+    if failures:
+        raise failures[0]
+
+
+def _send_charges(
+    queue: ServedQueue, charges: Sequence[tuple[HeldDelivery, tuple[int, int]]], connection: Connection
+) -> None:
+    deliveries = [held.delivery for held, _ in charges]
+    tokens = [Token(one.message_id, one.row_id, one.lease.id, one.deliveries) for one in deliveries]
+    send_charges(connection, queue.target, tokens, [charge for _, charge in charges])
+    connection.commit()
 
 
 class Housekeeping:

@@ -8,6 +8,7 @@ good for its duration from then on at least.
 from __future__ import annotations
 
 import math
+import threading
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.decisions import Decision
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
     from sqlalchemy_fairqueue.worker.timings import Clock
+
+# Handlers that run are charged for so many seconds ahead, so that a tenant whose report comes late does not look idle;
+# fq_estimate has the same number. Those that began just now are not: most of them end before the next report.
+_CHARGED_AHEAD = 2.0
+_CHARGED_AFTER = 0.5
+# Guards up to what running handlers were charged, and whether their settlement is under way.
+_charging = threading.Lock()
 
 
 class TrackedLease:
@@ -85,6 +93,13 @@ class WorkerLease(Lease):
         tracked = self.tracked
         return tracked is not None and (tracked.lost or (delivery.message_id, delivery.deliveries) in tracked.given_up)
 
+    def measured(self, delivery: Delivery) -> tuple[int | None, int | None]:
+        """What a timed delivery has cost, and up to what its channel was charged; it is not charged any more."""
+        for held in () if self.tracked is None else self.tracked.held.copy():
+            if held.delivery == delivery:
+                return held.measured_cost, held.stop_charging()
+        return None, None
+
 
 class HeldDelivery:
     """A delivery in a worker's hands, from the dequeue until it is settled.
@@ -105,11 +120,15 @@ class HeldDelivery:
         followers: The deliveries of its batch behind it.
         outcomes: What the handler asked for single deliveries of its batch, by message.
         decided: How a follower is settled, once that is known.
+        charged: Up to how many milliseconds its channel was charged while its handler ran. None: it was not, or in
+            full by the dequeue.
     """
 
     __slots__ = (
         "_began_at",
+        "_is_settling",
         "cancelled",
+        "charged",
         "cost",
         "decided",
         "delivery",
@@ -142,6 +161,8 @@ class HeldDelivery:
         self.followers: list[HeldDelivery] = []
         self.outcomes: dict[int, Outcome] = {}
         self.decided: Decision | None = None
+        self.charged: int | None = None
+        self._is_settling = False
         self._began_at: float | None = None
 
     @property
@@ -164,6 +185,7 @@ class HeldDelivery:
         self.delivery = replace(self.delivery, headers=headers, decoded=Once(partial(decoded, codec, content)))
         self.cost = None
         self.outcomes.clear()
+        self._is_settling = False
 
     @property
     def began(self) -> bool:
@@ -177,16 +199,46 @@ class HeldDelivery:
 
     @property
     def measured_cost(self) -> int | None:
-        """The cost of the attempt: as the handler said, or in a queue that is fair by seconds its milliseconds.
+        """The cost of the attempt: as the handler said, or in a queue that is fair by seconds its milliseconds so far.
 
         The deliveries of a batch share both.
         """
         told, count = self.first.cost, len(self.first.batch)
         if told is not None:
             return told // count + (told % count if self is self.first else 0)
-        if self._began_at is None or not self.delivery.is_timed:
+        if not self.delivery.is_timed:
             return None
-        seconds = (self.lease.clock() - self._began_at) / count
+        # Nobody has worked on one that did not begin.
+        return 0 if self._began_at is None else self._milliseconds(0.0)
+
+    def charge_on(self) -> tuple[int, int] | None:
+        """Return up to how many milliseconds to charge its channel now, and up to how many it was charged so far.
+
+        None: its handler is not to be charged now.
+        """
+        with _charging:
+            took = self.took
+            if not self.delivery.is_timed or self._is_settling or took is None or took < _CHARGED_AFTER:
+                return None
+            before, self.charged = self.charged, self._milliseconds(_CHARGED_AHEAD)
+            return self.charged, before or 0
+
+    def not_charged(self, before: int) -> None:
+        """The charge failed."""
+        with _charging:
+            if not self._is_settling:
+                self.charged = before or None
+
+    def stop_charging(self) -> int | None:
+        """Return up to what its channel was charged while its handler ran: it is settled, and not charged any more."""
+        with _charging:
+            self._is_settling = True
+            return self.charged
+
+    def _milliseconds(self, ahead: float) -> int:
+        """Its part of the time that the handler of its batch has taken, and some more."""
+        assert self._began_at is not None  # noqa: S101 - both callers have asked
+        seconds = (self.lease.clock() - self._began_at) / len(self.first.batch) + ahead
         return min(max(1, math.ceil(seconds * 1000)), MOST_COST)
 
     @property

@@ -10,7 +10,7 @@ from sqlalchemy_fairqueue.database.installation import check_installed
 from sqlalchemy_fairqueue.queue.handlers import followed_kinds
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
 from sqlalchemy_fairqueue.worker.decisions import RELEASE
-from sqlalchemy_fairqueue.worker.duties import Duties, Duty, Housekeeping, cut_stuck_calls, hear_signals
+from sqlalchemy_fairqueue.worker.duties import Duties, Duty, Housekeeping, charge_running, cut_stuck_calls, hear_signals
 from sqlalchemy_fairqueue.worker.executors.base import Executor
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
 from sqlalchemy_fairqueue.worker.groups import Groups
@@ -248,6 +248,12 @@ class Runtime(Generic[E]):
             Duty("cut stuck calls", partial(cut_stuck_calls, watched, options.stuck_after), check),
             Duty("extend its leases", heartbeat.extend_all, beat, spread=(0.8, 1.0)),
             Duty("hear signals", partial(hear_signals, connection, self.queues, options), check),
+            Duty(
+                "charge for handlers that run",
+                partial(charge_running, connection, self.queues, self._leases, options),
+                timings.charge_every,
+                first=timings.charge_every,
+            ),
             Duty(
                 "look for requests to stop",
                 partial(self._stop_requests.poll, connection),

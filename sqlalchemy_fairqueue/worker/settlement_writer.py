@@ -184,7 +184,15 @@ class SettlementWriter:
 
 def _send(connection: Connection, queue: ServedQueue, verb: Verb, settlements: Settlements) -> None:
     try:
-        operations = [decision.operation(queue.target, held.delivery, held.cost) for held, decision in settlements]
+        operations = [
+            decision.operation(
+                queue.target,
+                held.delivery,
+                held.measured_cost if held.cost is None else held.cost,
+                held.stop_charging() if held.delivery.is_timed else None,
+            )
+            for held, decision in settlements
+        ]
         settle(connection, queue.target, verb, operations)
     except LeaseLost:
         # The others are settled.

@@ -25,6 +25,7 @@ class Timings:
     Attributes:
         heartbeats: Heartbeats in the time of a lease. Two may fail before a dequeue needs a new lease.
         hear_after: The worker hears the signals of a queue that nobody has dequeued from for so long.
+        charge_every: Time between two charges for handlers that run, in queues that are fair by seconds.
         stuck_after: A call that takes, settles, runs schedules or finishes groups and has had no answer for so long is
             cut, if the lease is not longer.
         housekeeping_call: A statement of housekeeping that has had no answer for so long is cut. It may delete many
@@ -80,6 +81,7 @@ class Timings:
 
     heartbeats: int = 4
     hear_after: float = 2.0
+    charge_every: float = 1.0
     stuck_after: float = 30.0
     housekeeping_call: float = 600.0
     housekeeping_first: float = 60.0

@@ -23,7 +23,7 @@ class Follower:
         """Take up to so many messages; their channels."""
         self.kernel.rows(
             "update fq_queue_state q set still_since = 0, ready_floor = f.tag, ready_channel = f.channel_id"
-            " from fq_first_ready('q'::text, '-9223372036854775808'::bigint, 0::bigint, false) f"
+            " from fq_first_ready('q'::text, '-9223372036854775808'::bigint, 0::bigint, false, false) f"
         )
         return self.kernel.dequeue(limit).channels
 

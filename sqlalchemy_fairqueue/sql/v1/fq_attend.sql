@@ -39,7 +39,9 @@ begin
   -- A new statement: it sees what the last holder of the lock has written.
   for v_pass in 1..2 loop
     select f.tag, f.channel_id, f.turn into v_first
-    from fairqueue.fq_first_ready(p_queue, v_state.ready_floor, v_state.ready_channel, p_sight.by_cost::boolean) f;
+    from fairqueue.fq_first_ready(
+      p_queue, v_state.ready_floor, v_state.ready_channel, p_sight.by_cost::boolean, p_sight.is_timed::boolean
+    ) f;
     v_virtual_time := coalesce(v_first.tag, greatest(fairqueue.fq_greatest_tag(p_queue), v_state.ready_floor));
     exit when v_virtual_time <= -1000000000000000000 or not fairqueue.fq_rebase_tags(p_queue);
     v_state.ready_floor := c_first;
@@ -109,7 +111,9 @@ begin
   if p_sight.heard > 0 and v_first.tag is not null then
     -- What messages cost more than was charged has moved the first channel on.
     select f.tag, f.channel_id, f.turn into v_first
-    from fairqueue.fq_first_ready(p_queue, v_state.ready_floor, v_state.ready_channel, p_sight.by_cost::boolean) f;
+    from fairqueue.fq_first_ready(
+      p_queue, v_state.ready_floor, v_state.ready_channel, p_sight.by_cost::boolean, p_sight.is_timed::boolean
+    ) f;
   end if;
   p_sight.row_id := v_locked.row_id;
   p_sight.state := v_state;

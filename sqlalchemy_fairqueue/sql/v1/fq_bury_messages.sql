@@ -34,7 +34,7 @@ begin
       case when m.lease_id is not null and not m.cancelled then m.group_id end as group_id,
       fairqueue.fq_attempt(
         m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id,
-        m.cost::integer, m.group_id
+        coalesce(m.charged, m.cost)::integer, m.group_id
       ) as attempt,
       coalesce(u.error, u.reason) as attempt_error
   ),

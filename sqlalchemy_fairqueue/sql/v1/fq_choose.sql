@@ -1,19 +1,21 @@
--- fq_choose: channels to take messages from, and messages of them, in the order of start tags, where others have channels
--- locked none that starts beyond the turn: p_sight, of fq_look. Up to p_width channels and p_limit messages; p_pass: how
--- many passes found fewer messages than they were asked for; p_bytes, p_first, p_skip: as fq_cut_batch.
--- By channel, in ready order: its row, whether it has a limit; givers: those that fq_charge moves, by position, and what
--- it takes of these. By message: its row, and the position of its channel. bytes: of all messages together; passed:
--- whether others have ready channels locked; skip: p_skip and the messages that were found locked or held back; is_cut: as
--- fq_cut_batch. followed: a channel was brought to its plan just now, look again; null: nothing is ready.
--- Guarantees: no message of these channels that is left starts before the last one that is given, unless somebody has it
--- locked; none starts beyond the channels that were not looked at, or beyond the turn.
+-- fq_choose: channels to take messages from, and messages of them, in the order of start tags, where others have
+-- channels locked none that starts beyond the turn: p_sight, of fq_look. Up to p_width channels and p_limit messages;
+-- p_pass: how many passes found fewer messages than they were asked for; p_bytes, p_first, p_skip: as fq_cut_batch.
+-- By channel, in ready order: its row, whether it has a limit, what a message costs that names nothing; givers: those
+-- that fq_charge moves, by position, and what it takes of these. By message: its row, and the position of its channel.
+-- bytes: of all messages together; passed: whether others have ready channels locked; skip: p_skip and the messages
+-- that were found locked or held back; is_cut: as fq_cut_batch. followed: a channel was brought to its plan just now,
+-- look again; null: nothing is ready.
+-- Guarantees: no message of these channels that is left starts before the last one that is given, unless somebody has
+-- it locked; none starts beyond the channels that were not looked at, or beyond the turn.
 -- Locks: state rows, then messages, for no key update, skip locked. Index: fq_channel_state_ready_ix,
 -- fq_message_ready_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_choose(
   p_queue text, p_sight record, p_width integer, p_limit integer, p_pass integer, p_bytes bigint, p_first boolean,
   p_skip bigint[], p_now bigint,
-  out states tid[], out limited boolean[], out givers integer[], out gots integer[], out charges bigint[],
-  out next_heads_at bigint[], out next_head_ids bigint[], out rows tid[], out ords integer[], out bytes bigint,
+  out states tid[], out limited boolean[], out estimates integer[], out givers integer[], out gots integer[],
+  out charges bigint[], out next_heads_at bigint[], out next_head_ids bigint[], out rows tid[], out ords integer[],
+  out bytes bigint,
   out passed boolean, out skip bigint[], out is_cut boolean, out followed boolean
 )
 language plpgsql
@@ -39,11 +41,13 @@ begin
   -- As fq_choose_one.
   select array_agg(o.row), array_agg(o.channel_id), array_agg(o.limited), array_agg(o.room),
     array_agg(o.head_dequeue_at), array_agg(o.head_message_id), array_agg(o.ready_tag), array_agg(o.tag_rest),
-    array_agg(o.weight), count(*)
-  into states, v_channels, limited, v_rooms, v_heads_at, v_head_ids, v_tags, v_rests, v_weights, v_found
+    array_agg(o.weight), array_agg(o.estimate), count(*)
+  into states, v_channels, limited, v_rooms, v_heads_at, v_head_ids, v_tags, v_rests, v_weights,
+    estimates, v_found
   from (
     select s.ctid as row, s.channel_id, s.weight, s.ready_tag, s.tag_rest, s.head_dequeue_at, s.head_message_id,
       s.max_concurrency is not null as limited,
+      fairqueue.fq_estimate(s.mean_cost, p_sight.is_timed::boolean) as estimate,
       least(
         p_limit, s.max_concurrency - s.current_concurrency,
         fairqueue.fq_rate_room(p_now, s.rate_at, s.rate_interval, s.rate_burst)
@@ -89,7 +93,7 @@ begin
     c.is_cut
   into rows, v_ids, ords, v_costs, v_sizes, givers, gots, charges, next_heads_at, next_head_ids, is_cut
   from fairqueue.fq_cut_batch(
-    v_channels, v_heads_at, v_head_ids, v_rooms, v_tags, v_rests, v_weights,
+    v_channels, v_heads_at, v_head_ids, v_rooms, v_tags, v_rests, v_weights, estimates,
     p_sight.by_cost::boolean, v_upto, v_depth, p_limit, p_bytes, p_first, p_skip, p_now
   ) c;
   select array_agg(l.number) filter (where l.goes), array_agg(ords[l.number]) filter (where not l.goes)

@@ -50,7 +50,7 @@ begin
     returning m.channel_id, m.slots,
       fairqueue.fq_attempt(
         m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id,
-        m.cost::integer, m.group_id
+        coalesce(m.charged, m.cost)::integer, m.group_id
       ),
       array[m.kind], case when not m.cancelled then m.group_id end
     into v_channel_id, v_slots, v_attempts, v_kinds, v_group_id;

@@ -43,7 +43,7 @@ begin
       returning m.id, m.channel_id, m.slots, m.kind, case when not m.cancelled then m.group_id end as group_id,
         fairqueue.fq_attempt(
           m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id,
-          m.cost::integer, m.group_id
+          coalesce(m.charged, m.cost)::integer, m.group_id
         ) as attempt
     ),
     signalled as (

@@ -1,15 +1,19 @@
 -- fq_correct_costs: tell the dispatcher what deliveries cost in truth, in the caller's transaction, before it settles
--- them. p_costs: 0 to 1,000,000,000; null: as charged.
+-- them. p_costs: 0 to 1,000,000,000; null: as charged. p_charged: up to what fq_charge_running has charged; null:
+-- nothing.
 -- Guarantees: each channel of these deliveries gets one signal. It holds the sum, over its deliveries, of the actual
--- cost less the cost that the dequeue charged. When a dequeue hears the signal, the channel's tag moves by that sum:
--- the channel pays the difference, or gets it back. A delivery with another token than the newest one corrects nothing;
--- nor does any in a queue that is fair by messages. Of several costs of a delivery the last one counts; a second call
--- for it corrects twice. Until the next call of the transaction its settlements record these costs in the history: by
--- the setting fq.costs, local to the transaction, which holds them by message and start of the attempt.
+-- cost less what was charged. When a dequeue hears the signal, the channel's tag moves by that sum: the channel pays
+-- the difference, or gets it back. In a queue that is fair by seconds the signal also tells what the messages took, on
+-- average; those that cost nothing do not count, since nobody worked on them. A delivery with another token than the
+-- newest one corrects nothing; nor does any in a queue that is fair by messages. Of several costs of a delivery the
+-- last one counts; a second call for it corrects twice. Until the next call of the transaction its settlements record
+-- these costs in the history: by the setting fq.costs, local to the transaction, which holds them by message and start
+-- of the attempt.
 -- Locks: none, and no message is changed. Index: fq_message_pkey. Errors: QF001 bad cost; QF007.
 -- Source: virtual token counter (Sheng et al. 2024).
 create function fairqueue.fq_correct_costs(
-  p_queue text, p_ids bigint[], p_lease_ids bigint[], p_deliveries integer[], p_costs bigint[]
+  p_queue text, p_ids bigint[], p_lease_ids bigint[], p_deliveries integer[], p_costs bigint[],
+  p_charged bigint[] default null
 )
 returns void
 language plpgsql
@@ -24,9 +28,10 @@ begin
       using errcode = 'QF001', hint = 'give costs of 0 to 1000000000, in the unit of those of fq_enqueue';
   end if;
   with told as materialized (
-    select distinct on (m.id) m.id, m.channel_id, m.delivered_at, u.cost, u.cost - coalesce(m.cost, 1) as difference
-    from unnest(p_ids, p_lease_ids, p_deliveries, p_costs)
-      with ordinality u(id, lease_id, deliveries, cost, ord)
+    select distinct on (m.id) m.id, m.channel_id, m.delivered_at, u.cost,
+      u.cost - greatest(u.charged, coalesce(m.charged, m.cost, 1)) as difference
+    from unnest(p_ids, p_lease_ids, p_deliveries, p_costs, p_charged)
+      with ordinality u(id, lease_id, deliveries, cost, charged, ord)
     join fairqueue.fq_message m
       on m.id = u.id
       and m.lease_id is not distinct from u.lease_id
@@ -42,17 +47,13 @@ begin
     order by m.id, u.ord desc
   ),
   signalled as (
-    insert into fairqueue.fq_signal (queue, channel_id, cost)
-    select p_queue, t.channel_id, sum(t.difference)
+    insert into fairqueue.fq_signal (queue, channel_id, cost, took)
+    select p_queue, t.channel_id, sum(t.difference), avg(t.cost) filter (where t.cost > 0 and q.fair_by = 'seconds')
     from told t
-    where exists (
-      select
-      from fairqueue.fq_queue q
-      where q.name = p_queue
-        and q.fair_by <> 'messages'
-    )
+    join fairqueue.fq_queue q on q.name = p_queue and q.fair_by <> 'messages'
     group by t.channel_id
     having sum(t.difference) <> 0
+      or count(*) filter (where t.cost > 0 and q.fair_by = 'seconds') > 0
   )
   select jsonb_object_agg(concat_ws(' ', t.id, t.delivered_at), t.cost)
   into v_told

@@ -1,8 +1,9 @@
 -- fq_cut_batch: the messages that channels give to a batch, in the order of start tags. By channel, in ready order: its
--- id, its head, the most that it may give, its tag and rest, its weight. p_by_cost: whether messages cost what they
--- name, and not 1. p_upto: where none starts beyond (null: anywhere); p_depth: messages of each channel to read; p_limit
--- and p_bytes: the most that the batch may have (null: any bytes); p_first: whether nothing was taken before, when one
--- message passes whatever its size; p_skip: messages to pass over, since somebody has them locked;
+-- id, its head, the most that it may give, its tag and rest, its weight, what a message costs that names nothing.
+-- p_by_cost: whether messages cost what they name, and not 1. p_upto: where none starts beyond (null: anywhere);
+-- p_depth: messages of each channel to read; p_limit and p_bytes: the most that the batch may have (null: any bytes);
+-- p_first: whether nothing was taken before, when one message passes whatever its size; p_skip: messages to pass over,
+-- since somebody has them locked;
 -- Returns by message: its row, its id, the position of its channel in p_channels, its cost, its size; by channel that
 -- gives some, or has none that is due: its position, how many it gives, what they cost, and the first message read that
 -- it keeps. is_cut: the next message would have been too many bytes.
@@ -12,8 +13,8 @@
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996).
 create function fairqueue.fq_cut_batch(
   p_channels bigint[], p_heads_at bigint[], p_head_ids bigint[], p_rooms integer[], p_tags bigint[], p_rests bigint[],
-  p_weights integer[], p_by_cost boolean, p_upto bigint, p_depth integer, p_limit integer, p_bytes bigint,
-  p_first boolean, p_skip bigint[], p_now bigint,
+  p_weights integer[], p_estimates integer[], p_by_cost boolean, p_upto bigint, p_depth integer, p_limit integer,
+  p_bytes bigint, p_first boolean, p_skip bigint[], p_now bigint,
   out rows tid[], out ids bigint[], out ords integer[], out costs bigint[], out sizes bigint[], out givers integer[],
   out gots integer[], out charges bigint[], out next_heads_at bigint[], out next_head_ids bigint[], out is_cut boolean
 )
@@ -31,11 +32,11 @@ begin
       fairqueue.fq_tag_after(
         k.tag::bigint, k.rest::bigint, (sum(f.cost) over turn - f.cost)::bigint, k.weight::integer
       ) as start
-    from unnest(p_channels, p_heads_at, p_head_ids, p_rooms, p_tags, p_rests, p_weights)
-      with ordinality k(channel_id, head_at, head_id, room, tag, rest, weight, ord)
+    from unnest(p_channels, p_heads_at, p_head_ids, p_rooms, p_tags, p_rests, p_weights, p_estimates)
+      with ordinality k(channel_id, head_at, head_id, room, tag, rest, weight, estimate, ord)
     left join lateral (
       select m.ctid as row, m.id, m.dequeue_at,
-        case when p_by_cost then greatest(0, coalesce(m.cost, 1)) else 1 end as cost,
+        case when p_by_cost then greatest(0, coalesce(m.cost, k.estimate)) else 1 end as cost,
         case when p_bytes is not null then fairqueue.fq_message_size(m.content::bytea, m.headers::jsonb) end as size
       from fairqueue.fq_message m
       where m.channel_id = k.channel_id

@@ -108,7 +108,8 @@ begin
         attempts = m.attempts + 1,
         deliveries = m.deliveries + 1,
         slots = case when c.limited[u.ord] then 1 else 0 end + case when l.is_limited then 2 else 0 end,
-        delivered_at = case when l.history then v_now end
+        delivered_at = case when l.history then v_now end,
+        charged = case when l.is_timed then coalesce(m.cost, c.estimates[u.ord]) end
       from unnest(c.rows, c.ords) u(row, ord)
       where m.ctid = u.row
         and num_nulls(m.lease_id) = 1

@@ -19,7 +19,7 @@ begin
   select f.tag, w.due_at, e.expires_at into v_first_tag, v_due_at, v_expires_at
   from (values (p_queue)) asked (name)
   left join lateral fairqueue.fq_first_ready(
-    asked.name, p_state.ready_floor, p_state.ready_channel, false::boolean
+    asked.name, p_state.ready_floor, p_state.ready_channel, false::boolean, false::boolean
   ) f on p_ready
   left join lateral (
     select s.due_at

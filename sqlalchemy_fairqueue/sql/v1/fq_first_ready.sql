@@ -1,9 +1,11 @@
--- fq_first_ready: the first ready channel of a queue, from a place in the ready order on, whether somebody has it locked
--- or not: its start tag, its id; turn: where it will stand after one message. p_by_cost: whether messages cost what they
--- name, and not 1. No row: none is ready.
+-- fq_first_ready: the first ready channel of a queue, from a place in the ready order on, whether somebody has it
+-- locked or not: its start tag, its id; turn: where it will stand after one message. p_by_cost: whether messages cost
+-- what they name, and not 1; p_is_timed: as fq_estimate. No row: none is ready.
 -- Guarantees: one query, which the planner inlines. Locks: none. Index: fq_channel_state_ready_ix, fq_message_pkey.
 -- Errors: none.
-create function fairqueue.fq_first_ready(p_queue text, p_floor bigint, p_channel bigint, p_by_cost boolean)
+create function fairqueue.fq_first_ready(
+  p_queue text, p_floor bigint, p_channel bigint, p_by_cost boolean, p_is_timed boolean
+)
 returns table (tag bigint, channel_id bigint, turn bigint)
 language sql
 stable
@@ -12,7 +14,10 @@ as $$
     fairqueue.fq_tag_after(
       s.ready_tag, s.tag_rest,
       (case
-        when p_by_cost then (select m.cost from fairqueue.fq_message m where m.id = s.head_message_id)
+        when p_by_cost then coalesce(
+          (select m.cost from fairqueue.fq_message m where m.id = s.head_message_id),
+          fairqueue.fq_estimate(s.mean_cost, p_is_timed)
+        )
         else 1
       end)::bigint,
       s.weight

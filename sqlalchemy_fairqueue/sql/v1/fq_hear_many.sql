@@ -4,7 +4,8 @@
 -- fq_hear_signals.
 -- Guarantees: as fq_hear_signals. The head of a paused channel is lowered, but it does not become ready. A channel keeps
 -- the greatest id that it was told by, heard_id: a sum of what signals will still add to its backlog begins there. What
--- messages cost more than was charged moves the tag, see fq_tag_heard. Signals of a channel that is gone are deleted.
+-- messages cost more than was charged moves the tag, see fq_tag_heard; what they took moves the mean. Signals of a
+-- channel that is gone are deleted.
 -- Locks: as fq_lock_heard; signals for update, skip locked. Index: as fq_hear_signals. Errors: none.
 create function fairqueue.fq_hear_many(
   p_queue text, p_rows tid[], p_ids bigint[], p_channels bigint[], p_virtual_time bigint, p_now bigint,
@@ -33,14 +34,16 @@ begin
     delete from fairqueue.fq_signal g
     using claimed c
     where g.ctid = c.row
-    returning c.state, g.id, g.dequeue_at, g.message_id, g.freed, g.queue_freed, g.added, g.dropped, g.cost
+    returning c.state, g.id, g.dequeue_at, g.message_id, g.freed, g.queue_freed, g.added, g.dropped, g.cost,
+      g.took
   ),
   told as materialized (
-    select d.state, d.signals, d.last_id, d.freed, d.queue_freed, d.added, d.dropped, d.cost,
+    select d.state, d.signals, d.last_id, d.freed, d.queue_freed, d.added, d.dropped, d.cost, d.took,
       d.least[1] as dequeue_at, d.least[2] as message_id
     from (
       select d.state, count(*) as signals, max(d.id) as last_id, sum(d.freed) as freed,
         sum(d.queue_freed) as queue_freed, sum(d.added) as added, sum(d.dropped) as dropped, sum(d.cost) as cost,
+        avg(d.took)::bigint as took,
         min(array[d.dequeue_at, d.message_id]) filter (where d.message_id is not null) as least
       from dropped d
       group by d.state
@@ -57,6 +60,7 @@ begin
       head_message_id = n.head_id,
       tag = coalesce(h.tag, k.tag),
       tag_rest = coalesce(h.rest, n.rest),
+      mean_cost = fairqueue.fq_mean_cost(s.mean_cost, t.took),
       ready_tag = case when n.is_ready then coalesce(h.tag, k.tag) end,
       due_at = case when not n.is_ready then n.opens_at end
     from told t

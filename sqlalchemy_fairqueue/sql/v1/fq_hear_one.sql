@@ -93,6 +93,7 @@ begin
     head_message_id = s.head_message_id,
     tag = s.tag,
     tag_rest = s.tag_rest,
+    mean_cost = fairqueue.fq_mean_cost(o.mean_cost, g.took),
     ready_tag = case when v_is_ready then s.tag end,
     due_at = first_due
   where o.ctid = v_state;

@@ -81,7 +81,7 @@ begin
   ) d on true
   left join lateral fairqueue.fq_first_ready(
     asked.name, coalesce(d.ready_floor, '-9223372036854775808')::bigint, coalesce(d.ready_channel, 0)::bigint,
-    (q.fair_by <> 'messages')::boolean
+    (q.fair_by <> 'messages')::boolean, (q.fair_by = 'seconds')::boolean
   ) f on true;
   v_sight.has_work := v_sight.is_signalled or v_sight.has_expired or v_sight.has_promotions or v_sight.is_due
     or v_sight.has_plans;

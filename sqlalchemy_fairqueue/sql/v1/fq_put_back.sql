@@ -18,17 +18,18 @@ begin
     using claimed c
     where g.ctid = c.row
     returning g.channel_id, g.bounded, g.dequeue_at, g.message_id, g.added, g.freed, g.queue_freed, g.dropped, g.cost,
-      g.ordering_key
+      g.took, g.ordering_key
   ),
   back as (
     insert into fairqueue.fq_signal (
-      queue, channel_id, bounded, dequeue_at, message_id, added, freed, dropped, cost, ordering_key
+      queue, channel_id, bounded, dequeue_at, message_id, added, freed, dropped, cost, took, ordering_key
     )
     select p_queue, t.channel_id, t.bounded, t.least[1], t.least[2], t.added, t.freed, t.dropped, t.cost,
-      t.ordering_key
+      t.took, t.ordering_key
     from (
       select g.channel_id, g.bounded, g.ordering_key, sum(g.added) as added, sum(g.freed) as freed,
-        sum(g.dropped) as dropped, sum(g.cost) as cost, min(array[g.dequeue_at, g.message_id]) filter (where g.message_id is not null) as least
+        sum(g.dropped) as dropped, sum(g.cost) as cost, avg(g.took)::bigint as took,
+        min(array[g.dequeue_at, g.message_id]) filter (where g.message_id is not null) as least
       from gone g
       group by g.channel_id, g.bounded, g.ordering_key
     ) t

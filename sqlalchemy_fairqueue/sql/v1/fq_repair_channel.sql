@@ -79,6 +79,7 @@ begin
     dropped = greatest(0, s.dropped),
     tag = case when s.tag between -9000000000000000000 and -1 then s.tag end,
     tag_rest = null,
+    mean_cost = case when s.mean_cost between 0 and 1000000000 then s.mean_cost end,
     heard_id = greatest(0, least(s.heard_id, coalesce(v_heard, 0))),
     head_dequeue_at = n.dequeue_at,
     head_message_id = n.id,

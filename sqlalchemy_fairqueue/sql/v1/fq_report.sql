@@ -31,7 +31,7 @@ begin
   if p_drawn then
     v_contends := v_full and exists (
       select
-      from fairqueue.fq_first_ready(p_queue, v_state.ready_floor, v_state.ready_channel, false::boolean)
+      from fairqueue.fq_first_ready(p_queue, v_state.ready_floor, v_state.ready_channel, false::boolean, false::boolean)
     );
     v_opens_at := fairqueue.fq_draw(p_queue, p_sight.limits::text[], p_got, v_contends);
     if v_contends then

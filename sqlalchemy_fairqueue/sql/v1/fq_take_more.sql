@@ -29,6 +29,7 @@ declare
   c record;
   v_is_changed boolean;
   v_room integer := p_limit;
+  v_estimate integer;
 begin
   select m.channel_id, m.kind, p_max_cost - coalesce(m.cost, 1) as max_cost into v_first
   from fairqueue.fq_message m
@@ -95,11 +96,13 @@ begin
   if v_room = 0 then
     return;
   end if;
+  v_estimate := fairqueue.fq_estimate(v_state.mean_cost::bigint, l.is_timed::boolean);
   c := fairqueue.fq_cut_batch(
     array[v_first.channel_id]::bigint[], array[v_state.head_dequeue_at]::bigint[],
     array[v_state.head_message_id]::bigint[], array[v_room]::integer[], array[v_state.tag]::bigint[],
-    array[v_state.tag_rest]::bigint[], array[v_state.weight]::integer[], l.by_cost::boolean, null::bigint, v_room,
-    v_room, p_max_bytes, false::boolean, '{}'::bigint[], v_now
+    array[v_state.tag_rest]::bigint[], array[v_state.weight]::integer[],
+    array[v_estimate]::integer[], l.by_cost::boolean, null::bigint, v_room, v_room, p_max_bytes, false::boolean,
+    '{}'::bigint[], v_now
   );
   if c.rows is null then
     return;
@@ -110,7 +113,8 @@ begin
     attempts = m.attempts + 1,
     deliveries = m.deliveries + 1,
     slots = case when v_state.max_concurrency is null then 0 else 1 end + case when l.is_limited then 2 else 0 end,
-    delivered_at = case when l.history then v_now end
+    delivered_at = case when l.history then v_now end,
+    charged = case when l.is_timed then coalesce(m.cost, v_estimate) end
   from unnest(c.rows) u(row)
   where m.ctid = u.row
   returning m.id, m.ctid, m.channel_id, (select n.name from fairqueue.fq_channel n where n.id = m.channel_id),

@@ -28,7 +28,10 @@ begin
       deliveries = m.deliveries + 1,
       slots = case when p_chosen.max_concurrency is null then 0 else 1 end
         + case when p_sight.is_limited then 2 else 0 end,
-      delivered_at = case when p_sight.history then p_now end
+      delivered_at = case when p_sight.history then p_now end,
+      charged = case
+        when p_sight.is_timed then coalesce(m.cost, fairqueue.fq_estimate(p_chosen.mean_cost::bigint, true::boolean))
+      end
     where m.ctid = (
         select x.ctid
         from fairqueue.fq_message x
@@ -47,7 +50,7 @@ begin
         from fairqueue.fq_channel c
         where c.id = p_chosen.channel_id
       ), m.kind, m.content, m.headers, m.ordering_key, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries,
-      case when p_sight.by_cost then greatest(0, coalesce(m.cost, 1)) else 1 end,
+      case when p_sight.by_cost then greatest(0, coalesce(m.charged, m.cost, 1)) else 1 end,
       (
         select array[x.dequeue_at, x.id]
         from fairqueue.fq_message x

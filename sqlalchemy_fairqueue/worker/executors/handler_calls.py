@@ -236,7 +236,8 @@ def _settle_one(session: Session, held: HeldDelivery, decision: Decision) -> Dec
     for operation in recorded(session):
         if isinstance(operation, Settle) and operation.delivery == delivery:
             return of_own_verb(operation.verb, delivery, operation.delay, operation.reason, operation.error)
-    record(session, [decision.operation(held.queue.target, delivery, held.measured_cost)])
+    operation = decision.operation(held.queue.target, delivery, held.measured_cost, held.stop_charging())
+    record(session, [operation])
     return decision.as_sent()
 
 

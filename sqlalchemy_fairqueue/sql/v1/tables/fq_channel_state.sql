@@ -6,6 +6,7 @@
 -- What a dequeue changes stands together, in the middle: an update logs a row from its first changed byte to its last.
 -- Without a unique index on purpose: a plain index keeps every update a non-key update, and (channel_id, row_version)
 -- finds the newest version first however many dead ones an old snapshot keeps.
+-- mean_cost: what its messages took lately, in a queue that is fair by seconds.
 -- problem: why it was paused by fq_set_aside.
 -- configured: whether the channel was configured by itself; then it is never forgotten. used_at: when it was made, or
 -- last kept from being forgotten. forget_xid: the transaction that marked the channel as idle, see fq_forget_channels.
@@ -30,6 +31,7 @@ create table fairqueue.fq_channel_state (
   tag_rest bigint,
   ready_tag bigint,
   due_at bigint,
+  mean_cost bigint,
   max_concurrency integer,
   max_backlog integer,
   priority_aging bigint,

@@ -1,8 +1,9 @@
 -- One row a unit of work, from enqueue to completion. dequeue_at is its position in its channel: when it is due, or
 -- once that has come what fq_position makes of its priority.
--- cost null: 1. ordering_key: of messages of its channel that have the same, one is out at a time. One that was found
--- while another one goes first waits at the end of the channel, where dequeue_at is the greatest number, until it is let
--- go: see fq_let_go.
+-- cost null: 1, or where the queue is fair by seconds the mean of its channel. charged: what its channel was charged
+-- for it, in a queue that is fair by seconds. ordering_key: of messages of its channel that have the same, one is out
+-- at a time. One that was found while another one goes first waits at the end of the channel, where dequeue_at is the
+-- greatest number, until it is let go: see fq_let_go.
 -- No foreign key points at fq_channel: it would cost a multixact a transaction on a busy channel.
 create table fairqueue.fq_message (
   id bigint generated always as identity,
@@ -24,6 +25,7 @@ create table fairqueue.fq_message (
   error text,
   priority integer,
   cost integer,
+  charged integer,
   group_id uuid,
   key_outlives boolean,
   ordering_key text collate "C",

@@ -1,6 +1,6 @@
 -- The append-only notes that transactions leave for the dispatcher: "this channel has a message at (dequeue_at,
 -- message_id)", "this channel has n slots free again", "so many were added, and so many dropped",
--- "its messages cost so much more than was charged" (cost), "the next one
+-- "its messages cost so much more than was charged" (cost), "they took so long" (took), "the next one
 -- of this ordering key may go" (ordering_key).
 -- xid: the transaction that left it. New are the signals of transactions that the last complete hearing did not see:
 -- fq_queue_state has the snapshot of it.
@@ -17,6 +17,7 @@ create table fairqueue.fq_signal (
   dropped integer not null default 0,
   bounded boolean not null default false,
   cost bigint,
+  took bigint,
   ordering_key text collate "C",
   constraint fq_signal_pkey primary key (queue, xid, id)
 )

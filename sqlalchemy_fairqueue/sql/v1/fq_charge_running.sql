@@ -1,0 +1,37 @@
+-- fq_charge_running: charge the channels of a queue that is fair by seconds for deliveries that are being worked on,
+-- beyond what was charged for them. p_costs: up to what, 0 to 1,000,000,000 ms; p_charged: up to what the last call for
+-- the delivery did, 0: there was none. The settlement has to know it, see fq_correct_costs.
+-- Guarantees: each channel gets one signal of the sum, which the next dequeue hears. A delivery with another token than
+-- the newest one charges nothing; nor does any in another queue. No message is changed, so no transaction that works on
+-- one fails by it.
+-- Locks: none. Index: fq_message_pkey. Errors: QF001 bad cost; QF007.
+create function fairqueue.fq_charge_running(
+  p_queue text, p_ids bigint[], p_lease_ids bigint[], p_deliveries integer[], p_costs bigint[], p_charged bigint[]
+)
+returns void
+language plpgsql
+security definer
+as $$
+begin
+  perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[]);
+  if 0 > any (p_costs) or 1000000000 < any (p_costs) then
+    raise exception 'fq_charge_running has a cost below 0 or above 1,000,000,000'
+      using errcode = 'QF001', hint = 'give costs of 0 to 1000000000 milliseconds';
+  end if;
+  insert into fairqueue.fq_signal (queue, channel_id, cost)
+  select p_queue, r.channel_id, sum(r.more)
+  from (
+    select m.channel_id, u.cost - greatest(u.charged, coalesce(m.charged, m.cost, 1)) as more
+    from unnest(p_ids, p_lease_ids, p_deliveries, p_costs, p_charged) u(id, lease_id, deliveries, cost, charged)
+    join fairqueue.fq_message m
+      on m.id = u.id
+      and m.lease_id is not distinct from u.lease_id
+      and m.deliveries = u.deliveries
+    join fairqueue.fq_channel c on c.id = m.channel_id and c.queue = p_queue
+    join fairqueue.fq_queue q on q.name = p_queue and q.fair_by = 'seconds'
+    where u.lease_id is not null
+  ) r
+  where r.more > 0
+  group by r.channel_id;
+end
+$$;

@@ -1,0 +1,12 @@
+-- fq_estimate: what a message that names no cost is charged at its delivery. p_mean: what the messages of its channel
+-- took lately, null: unknown; p_is_timed: whether its queue is fair by seconds.
+-- Guarantees: two seconds at most, as where nothing is known: what runs longer is charged while it runs, see
+-- fq_charge_running. One expression, which the planner inlines.
+-- Locks: none. Errors: none.
+create function fairqueue.fq_estimate(p_mean bigint, p_is_timed boolean)
+returns integer
+language sql
+immutable parallel safe
+as $$
+  select case when p_is_timed then greatest(0, least(p_mean, 2000))::integer else 1 end
+$$;
