@@ -7,16 +7,17 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
+import psycopg
 import pytest
 
 from sqlalchemy_fairqueue import Delivery
 from sqlalchemy_fairqueue.values.messages import Lease, Once
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery, TrackedLease
 from tests.fixtures.clock import Clock
-from tests.sql.client import Hand, Kernel
+from tests.sql.answers import Hand
+from tests.sql.client import Kernel, OpenKernel
 
 _LEASE = Lease(1, "me", datetime.now(UTC))
-_CHARGED = "select coalesce(sum((tag + 9000000000000000000) / 2520), 0)::bigint from fq_channel_state"
 
 
 @pytest.fixture(autouse=True)
@@ -44,23 +45,22 @@ class _Consumers:
             self._take()
             ends_at = self._ends[0][0]
             at = min(ends_at, charge_at, seconds)
-            self.clock.advance(timedelta(seconds=at - self.now))
             self.now = at
             if at == seconds:
                 break
             if at == charge_at:
+                self.clock.advance(timedelta(seconds=1))
                 self._charge()
                 charge_at += 1.0
             else:
                 self._complete(heapq.heappop(self._ends)[1])
 
-    def shares(self, second: int | None = None) -> Counter[str]:
-        """The seconds of slots that each channel had, after the first second or in one."""
-        begin, end = (1.0, self.now) if second is None else (second, second + 1)
+    def shares(self, begin: float, end: float) -> dict[str, float]:
+        """The seconds of slots that each channel had between two times."""
         running = [(hand.channel, self.now - (held.took or 0), self.now) for hand, held in self._running.values()]
-        shares: Counter[str] = Counter()
+        shares = dict.fromkeys(self.durations, 0.0)
         for channel, since, until in self.served + running:
-            shares[channel] += cast("int", max(0.0, min(end, until) - max(begin, since)))
+            shares[channel] += max(0.0, min(end, until) - max(begin, since))
         return shares
 
     def _take(self) -> None:
@@ -95,7 +95,7 @@ def _held(clock: Any, hand: Hand) -> HeldDelivery:
         enqueued_at=_LEASE.expires_at,
         lease=_LEASE,
         deliveries=hand.deliveries,
-        row_id=hand.row,
+        row_id=str(hand.row),
         decoded=Once(lambda: None),
         is_timed=True,
     )
@@ -116,33 +116,138 @@ def _charge(kernel: Kernel, charges: list[tuple[Hand, tuple[int, int]]]) -> None
 
 def _settle(kernel: Kernel, hand: Hand, held: HeldDelivery) -> None:
     kernel.rows(
-        "select fq_correct_costs('q', array[%(id)s::bigint], array[%(lease_id)s::bigint],"
-        " array[%(deliveries)s::integer], array[%(cost)s::bigint], array[%(charged)s::bigint])",
+        "with corrected as materialized (select fq_correct_costs('q', array[%(id)s::bigint],"
+        " array[%(lease_id)s::bigint], array[%(deliveries)s::integer], array[%(cost)s::bigint],"
+        " array[%(charged)s::bigint]))"
+        " select f.* from corrected cross join lateral fq_complete('q', array[%(id)s::bigint], array[%(row)s::tid],"
+        " array[%(lease_id)s::bigint], array[%(deliveries)s::integer]) f",
         id=hand.id,
+        row=hand.row,
         lease_id=hand.lease_id,
         deliveries=hand.deliveries,
         cost=held.measured_cost,
         charged=held.stop_charging(),
     )
-    assert kernel.complete(hand) == {}
 
 
-def _backlog(kernel: Kernel, weights: dict[str, int], messages: dict[str, int]) -> None:
-    for channel, weight in weights.items():
-        kernel.configure(channel, weight=weight)
-    kernel.enqueue(*[channel for channel, count in messages.items() for _ in range(count)])
-
-
-@pytest.mark.parametrize("weights", [{"long": 1, "short": 1}, {"long": 3, "short": 1}, {"long": 1, "short": 3}])
-def test_slots_are_shared_while_handlers_run(kernel: Kernel, clock: Clock, weights: dict[str, int]) -> None:
+@pytest.mark.parametrize("weight", [1, 3])
+def test_slots_are_shared_while_handlers_run(kernel: Kernel, clock: Clock, weight: int) -> None:
     """Of 8 slots, a tenant whose handlers take 6 s and one of 0.1 s have their shares, and each has a slot in every
     second.
     """
-    _backlog(kernel, weights, {"long": 60, "short": 2_400})
+    kernel.configure("long", weight=weight)
+    kernel.enqueue(*["long"] * 60, *["short"] * 1_400)
     consumers = _Consumers(kernel, clock, {"long": 6.0, "short": 0.1}, slots=8)
     consumers.serve(30)
-    shares = consumers.shares()
-    by_weight = {channel: shares[channel] / weight for channel, weight in weights.items()}
-    assert max(by_weight.values()) <= 1.1 * min(by_weight.values()), shares
+    shares = consumers.shares(1, 30)
+    assert shares["long"] / weight == pytest.approx(shares["short"], rel=0.1)
     for second in range(1, 30):
-        assert all(consumers.shares(second)[channel] > 0 for channel in weights), second
+        assert min(consumers.shares(second, second + 1).values()) > 0, second
+
+
+def test_what_many_short_ones_have_is_theirs(kernel: Kernel, clock: Clock) -> None:
+    """A share of a quarter is one for tenants with long handlers, too."""
+    kernel.configure("short", weight=3)
+    kernel.enqueue(*["long"] * 60, *["short"] * 1_000)
+    consumers = _Consumers(kernel, clock, {"long": 6.0, "short": 0.2}, slots=8)
+    consumers.serve(30)
+    shares = consumers.shares(1, 30)
+    assert shares["long"] * 3 == pytest.approx(shares["short"], rel=0.1)
+
+
+def test_one_slot_alternates_by_time(kernel: Kernel, clock: Clock) -> None:
+    """A message that nobody can interrupt has the slot for as long as it takes; then the other has as much."""
+    kernel.enqueue(*["long"] * 10, *["short"] * 100)
+    consumers = _Consumers(kernel, clock, {"long": 6.0, "short": 0.5}, slots=1)
+    consumers.serve(31)
+    turns = [channel for channel, _, _ in consumers.served]
+    assert turns[:14] == ["long", *["short"] * 12, "long"]
+    assert turns[14:27] == [*["short"] * 12, "long"]
+
+
+def test_the_charges_add_up_to_the_time(kernel: Kernel) -> None:
+    """The dequeue, the charges of a running handler and the settlement charge together what it took, to the millisecond;
+    a message that names a cost is charged that first.
+    """
+    kernel.enqueue(*["a"] * 2, costs=[None, 5_000])
+    for took, at_first in ((9_250, 2_000), (4_321, 5_000)):
+        (hand,) = kernel.dequeue().hands
+        clock = SimpleNamespace(now=100.0)
+        held = _held(clock, hand)
+        held.begin()
+        assert _charged(kernel, hand) == at_first
+        for second in range(1, 1 + took // 1_000):
+            clock.now = 100.0 + second
+            _charge(kernel, [(hand, charge) for charge in [held.charge_on()] if charge])
+            assert _charged(kernel, hand) == max(at_first, 1_000 * second + 2_000)
+        clock.now = 100.0 + took / 1_000
+        _settle(kernel, hand, held)
+        assert at_first + _told(kernel) == took
+        kernel.hear()
+
+
+def test_the_mean_of_a_channel_is_charged(kernel: Kernel) -> None:
+    """What its messages took lately, two seconds at most; what nobody worked on does not count."""
+    kernel.enqueue(*["a"] * 12)
+    charged = []
+    for took in (80, 80, 160, 160, 0, 20_000, 80, 80):
+        (hand,) = kernel.dequeue().hands
+        charged.append(_charged(kernel, hand))
+        kernel.correct(hand, took)
+        kernel.complete(hand)
+    assert charged == [2_000, 80, 80, 90, 98, 98, 2_000, 2_000]
+
+
+def test_a_batch_is_charged_by_the_means(kernel: Kernel) -> None:
+    """One call for many messages gives equal times, and not equal counts."""
+    for channel, took in (("a", 300), ("b", 100)):
+        kernel.enqueue(channel)
+        (hand,) = kernel.dequeue().hands
+        kernel.correct(hand, took)
+        kernel.complete(hand)
+    kernel.enqueue(*"ab" * 100)
+    kernel.hear()
+    served = Counter(kernel.dequeue(80).channels)
+    assert 3 * served["a"] == pytest.approx(served["b"], abs=4)
+
+
+def test_what_is_not_held_is_not_charged(kernel: Kernel) -> None:
+    """Neither a delivery that was lost, nor one of a queue that is not fair by seconds."""
+    kernel.enqueue("a")
+    (hand,) = kernel.dequeue().hands
+    kernel.release(hand)
+    (again,) = kernel.dequeue().hands
+    kernel.hear()
+    _charge(kernel, [(hand, (9_000, 0))])
+    assert _told(kernel) == 0
+    kernel.set_queue(fair_by="cost")
+    _charge(kernel, [(again, (9_000, 0))])
+    assert _told(kernel) == 0
+    kernel.set_queue(fair_by="seconds")
+    _charge(kernel, [(again, (9_000, 0))])
+    assert _told(kernel) == 7_000
+    with pytest.raises(psycopg.errors.Error, match="cost below 0") as refused:
+        _charge(kernel, [(again, (-1, 0))])
+    assert refused.value.sqlstate == "QF001"
+
+
+def test_a_charge_changes_no_message(kernel: Kernel, open_kernel: OpenKernel) -> None:
+    """A handler whose transaction has a snapshot of its own completes its message, charged or not."""
+    kernel.enqueue("a")
+    (hand,) = kernel.dequeue().hands
+    handler = open_kernel(isolation="SERIALIZABLE")
+    assert handler.value("select count(*) from fq_message") == 1
+    _charge(kernel, [(hand, (9_000, 0))])
+    assert handler.complete(hand) == {}
+    handler.commit()
+
+
+def _charged(kernel: Kernel, hand: Hand) -> int:
+    """What the channel of a delivery was charged for it, so far."""
+    charged: int = kernel.value("select charged from fq_message where id = %(id)s", id=hand.id) + _told(kernel)
+    return charged
+
+
+def _told(kernel: Kernel) -> int:
+    """What channels are charged when the signals are heard."""
+    return int(kernel.value("select coalesce(sum(cost), 0) from fq_signal"))
