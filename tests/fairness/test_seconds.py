@@ -166,7 +166,7 @@ def test_one_slot_alternates_by_time(kernel: Kernel, clock: Clock) -> None:
 
 
 def test_the_charges_add_up_to_the_time(kernel: Kernel) -> None:
-    """The dequeue, the charges of a running handler and the settlement charge together what it took, to the millisecond;
+    """What the dequeue, the charges of a running handler and the settlement charge is what it took, to the millisecond;
     a message that names a cost is charged that first.
     """
     kernel.enqueue(*["a"] * 2, costs=[None, 5_000])

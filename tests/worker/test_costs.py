@@ -1,6 +1,7 @@
 """Costs that handlers and workers tell: the channel is charged what its messages cost in truth."""
 
 import asyncio
+import threading
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,7 +15,9 @@ from sqlalchemy_fairqueue import AsyncWorker, Bury, Context, Delivery, InvalidAr
 from sqlalchemy_fairqueue.testing import make_delivery
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery, TrackedLease
 from tests.fixtures.database import Database
-from tests.worker.helpers import send
+from tests.fixtures.options import PATIENCE
+from tests.worker.conftest import StartWorker
+from tests.worker.helpers import send, until
 
 _CHARGED = """
 select coalesce(sum((tag + 9000000000000000000) / 2520), 0)::bigint
@@ -91,7 +94,7 @@ def test_a_worker_measures_what_is_shared_by_seconds(queue: Queue, engine: Engin
 
 
 def test_the_measure_is_in_milliseconds(queue: Queue) -> None:
-    """From the beginning of the handler, rounded up; what the handler says comes first."""
+    """From the beginning of the handler, before which it is none, rounded up; what the handler says comes first."""
     clock: Any = SimpleNamespace(now=100.0)
     delivery = make_delivery(queue, {})
     timed = Delivery(**{name: getattr(delivery, name) for name in _FIELDS}, is_timed=True)
@@ -102,7 +105,58 @@ def test_the_measure_is_in_milliseconds(queue: Queue) -> None:
     found.append(held.measured_cost)
     held.cost = 5
     found.append(held.measured_cost)
-    assert found == [None, 1235, 5]
+    assert found == [0, 1235, 5]
+
+
+@pytest.mark.parametrize("way", ["return", "session", "verb", "told", "stop"])
+def test_a_handler_is_charged_while_it_runs(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, way: str
+) -> None:
+    """Its channel is charged two seconds ahead; however it is settled, all together is what it took."""
+    queue.configure(engine, fair_by="seconds", history=True)
+    send(engine, queue, 1)
+    end = threading.Event()
+
+    def handle(delivery: Delivery, context: Context) -> None:
+        end.wait(PATIENCE.total_seconds())
+        if way == "told":
+            context.cost = 77
+        if way == "verb":
+            queue.complete(engine, delivery)
+
+    def handle_in_session(_: Delivery, session: Session) -> None:
+        session.connection()
+        end.wait(PATIENCE.total_seconds())
+
+    queue.handler()(handle_in_session if way == "session" else handle)
+    worker = start(queue, timings={"charge_every": 0.05})
+    until(lambda: _charged(database) > 2_500, "it is charged more than the dequeue did")
+    if way == "stop":
+        worker.stop(timedelta())
+    end.set()
+    until(lambda: database.value("select count(*) from fq_history"), "it is settled")
+    cost = database.value("select cost from fq_history")
+    assert cost == 77 if way == "told" else cost >= 500
+    assert _charged(database) == cost
+
+
+def test_what_did_not_begin_costs_nothing(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+    """What a worker took ahead and gives back was worked on by nobody."""
+    queue.configure(engine, fair_by="seconds", history=True)
+    send(engine, queue, *range(1_000))
+    many = threading.Event()
+
+    @queue.handler()
+    def handle(delivery: Delivery, context: Context) -> None:
+        if delivery.payload >= 100 and database.value("select count(*) > 1 from fq_message where lease_id is not null"):
+            many.set()
+            until(lambda: context.stopping, "it is stopped")
+
+    worker = start(queue, concurrency=1)
+    assert many.wait(PATIENCE.total_seconds())
+    worker.stop()
+    costs = "select array_agg(distinct cost) from fq_history where outcome = 'released'"
+    assert database.value(costs) == [0]
 
 
 _FIELDS = (
