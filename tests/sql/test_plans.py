@@ -117,9 +117,9 @@ def test_settling_by_place_reads_no_index_of_messages(kernel: Kernel) -> None:
         kernel.retry(*hands[6:9])
         kernel.bury(*hands[9:])
     reads = {(scan.table, scan.node) for scan in scans}
-    # A letter looks for the note that its message has left if that was a member of a group.
-    letters = ("fq_group_note", "Index Scan")
-    assert reads == {("fq_message", "Tid Scan"), ("fq_channel", "Index Scan"), letters}
+    # A letter looks for the note that its message has left if that was a member of a group, and whether it is followed.
+    letters = {("fq_group_note", "Index Scan"), ("fq_queue", "Index Scan")}
+    assert reads == {("fq_message", "Tid Scan"), ("fq_channel", "Index Scan"), *letters}
 
 
 def test_reclaim_reads_expired_leases_only(kernel: Kernel) -> None:

@@ -190,9 +190,9 @@ def test_history_off_reads_nothing_more(kernel: Kernel) -> None:
         kernel.retry(*hands[5:7])
         kernel.bury(hands[7])
     reads = {(scan.table, scan.node) for scan in scans}
-    # A letter looks for the note that its message has left if that was a member of a group.
-    letters = ("fq_group_note", "Index Scan")
-    assert reads == {("fq_message", "Tid Scan"), ("fq_channel", "Index Scan"), letters}
+    # A letter looks for the note that its message has left if that was a member of a group, and whether it is followed.
+    letters = {("fq_group_note", "Index Scan"), ("fq_queue", "Index Scan")}
+    assert reads == {("fq_message", "Tid Scan"), ("fq_channel", "Index Scan"), *letters}
 
 
 def test_signals_that_an_old_snapshot_keeps_are_passed_over(kernel: Kernel, open_kernel: OpenKernel) -> None:
