@@ -7,8 +7,8 @@ from dataclasses import dataclass
 class Mutation:
     """A small mistake in a function.
 
-    ``slow``: many programs must run before one stumbles over it. ``limits``, ``groups``: the machine of these
-    runs them.
+    ``slow``: many programs must run before one stumbles over it. ``limits``, ``groups``, ``ordering``: the machine of
+    these runs them.
     """
 
     name: str
@@ -18,6 +18,7 @@ class Mutation:
     slow: bool = False
     limits: bool = False
     groups: bool = False
+    ordering: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -432,8 +433,116 @@ _RESULTS = [
         "where false",
     ),
 ]
+_ORDERING = [
+    Mutation(
+        "a message goes while another one of its ordering key is out",
+        "fq_goes_first",
+        "        and m.ordering_key = p_ordering_key\n",
+        "        and m.ordering_key = p_ordering_key\n        and m.lease_id is null\n",
+        ordering=True,
+    ),
+    Mutation(
+        "the last message of an ordering key comes first",
+        "fq_goes_first",
+        "m.deliveries desc, m.id\n",
+        "m.deliveries desc, m.id desc\n",
+        ordering=True,
+    ),
+    Mutation(
+        "a message that was out before does not come first",
+        "fq_goes_first",
+        "m.lease_id, m.deliveries desc, m.id\n",
+        "m.lease_id, m.id\n",
+        ordering=True,
+    ),
+    Mutation(
+        "who takes a single message asks for no ordering key",
+        "fq_take_one",
+        "and (m.ordering_key is null or fairqueue.fq_goes_first(m.channel_id, m.ordering_key, m.id))",
+        "",
+        ordering=True,
+    ),
+    Mutation(
+        "who takes several messages asks for no ordering key",
+        "fq_choose",
+        "x.ordering_key is null or fairqueue.fq_goes_first(x.channel_id, x.ordering_key, x.id) as goes",
+        "true as goes",
+        ordering=True,
+    ),
+    Mutation(
+        "the end of a message of an ordering key is told to nobody",
+        "fq_end_ordering",
+        "  where c.id = old.channel_id;",
+        "  where false;",
+        ordering=True,
+    ),
+    Mutation(
+        "what is held back is told to nobody",
+        "fq_hold_back",
+        "    select distinct p_queue, h.channel_id, h.ordering_key\n    from held h\n",
+        "    select distinct p_queue, h.channel_id, h.ordering_key\n    from held h\n    where false\n",
+        ordering=True,
+    ),
+    Mutation(
+        "who comes first of an ordering key is held back",
+        "fq_hold_back",
+        "and not fairqueue.fq_goes_first(m.channel_id, m.ordering_key, m.id)",
+        "",
+        ordering=True,
+    ),
+    Mutation(
+        "what is held back is never let go",
+        "fq_let_go",
+        "    where f.is_held\n    for no key update",
+        "    where false\n    for no key update",
+        ordering=True,
+    ),
+    Mutation(
+        "nobody looks again while the end of who comes first is open",
+        "fq_let_go",
+        "    where f.is_held\n      or f.xmax <> '0'::xid\n",
+        "    where f.is_held\n",
+        ordering=True,
+    ),
+    Mutation(
+        "nobody looks again while somebody has what is held back locked",
+        "fq_let_go",
+        "    left join gone g on g.id = f.id",
+        "    join gone g on g.id = f.id",
+        ordering=True,
+    ),
+    Mutation(
+        "what is let go goes before what waits",
+        "fq_let_go",
+        "fairqueue.fq_position(p_now, m.priority,",
+        "fairqueue.fq_position(m.enqueued_at, m.priority,",
+        ordering=True,
+    ),
+    Mutation("a letter forgets its ordering key", "fq_bury_messages", "b.ordering_key", "null", ordering=True),
+    Mutation(
+        "what is redriven forgets its ordering key",
+        "fq_redrive",
+        "d.ordering_key, d.max_attempts",
+        "null, d.max_attempts",
+        ordering=True,
+    ),
+    Mutation(
+        "a replaced message keeps its ordering key",
+        "fq_add_message",
+        "          ordering_key = p_ordering_key,\n",
+        "",
+        ordering=True,
+    ),
+    Mutation(
+        "what is held back stays so in another channel",
+        "fq_move_message",
+        "if v_held.dequeue_at = 9223372036854775807 then",
+        "if false then",
+        ordering=True,
+    ),
+]
 
 MUTATIONS = [
     *(*_KERNEL, *_FLOORS, *_COSTS, *_PRIORITY, *_SERVING, *_KEYS, *_BOUNDS, *_ROLES, *_SPOILT, *_LIMITS),
-    *(*_GROUPS, *_RESULTS),
+    *(*_GROUPS, *_RESULTS, *_ORDERING),
 ]

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Literal
 
 from hypothesis import strategies as st
-from hypothesis.stateful import precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
 from sqlalchemy_fairqueue import Delivery
 from sqlalchemy_fairqueue.unit_of_work.settlements import Verb
@@ -14,7 +14,7 @@ from tests.model.books import Message
 from tests.model.business import CHANNELS, DELAYS
 from tests.model.consumers import LEASES
 from tests.model.machine import FairQueueMachine
-from tests.model.work import NOW, Cancelled, Purged, When
+from tests.model.work import NOW, Cancelled, Purged, Wanted, When
 
 End = Literal["complete", "retry", "release", "bury", "expire", "cancel", "purge", "move", "replace"]
 Meets = Literal["nobody", "a dequeue", "a hearing", "both"]
@@ -23,7 +23,19 @@ _KEYS = ("x", None, "x", "y", None)
 _ENDS: st.SearchStrategy[End] = st.sampled_from(
     ["complete", "complete", "retry", "release", "bury", "expire", "cancel", "purge", "move", "replace"]
 )
-_MEETS: st.SearchStrategy[Meets] = st.sampled_from(["nobody", "nobody", "a dequeue", "a hearing", "both"])
+_MEETS: st.SearchStrategy[Meets] = st.sampled_from(["nobody", "a dequeue", "a hearing", "both"])
+_FOLLOWED: dict[str, Any] = {
+    "channel": CHANNELS,
+    "other": CHANNELS,
+    "key": st.sampled_from(["x", "z"]),
+    "count": st.integers(1, 3),
+    "end": _ENDS,
+    "delay": DELAYS,
+    "limit": st.sampled_from([1, 3, 20]),
+    "lease": LEASES,
+    "meets": _MEETS,
+    "keeps": st.sampled_from([True, True, True, False]),
+}
 _OPEN = 7
 _FIRST = When(priority=9)
 _LONGER = timedelta(seconds=40)
@@ -39,14 +51,17 @@ class OrderingMachine(FairQueueMachine):
     @rule(channel=CHANNELS, key=st.sampled_from(["x", "y"]), count=st.integers(1, 4))
     def enqueue_of_a_key(self, channel: str, key: str, count: int) -> None:
         """Several messages of one ordering key, in a row."""
-        wanted = (self.wanted(channel, None, NOW, max_attempts=3) for _ in range(count))
+        self._commit_of(key, [self.wanted(channel, None, NOW, max_attempts=3) for _ in range(count)])
+
+    def _commit_of(self, key: str, wanted: list[Wanted]) -> None:
         self.commit_messages([replace(one, ordering_key=key) for one in wanted])
 
     @rule(which=st.integers(0, 20), channel=CHANNELS)
     @precondition(lambda self: self.books.messages)
     def move(self, which: int, channel: str) -> None:
         """A message is put into another channel, where its ordering key is another one."""
-        ids = sorted(self.books.messages)
+        held = [one.id for one in self.books.messages.values() if one.is_held_back]
+        ids = sorted(held if held and which % 2 else self.books.messages)
         self._move(self.books.messages[ids[which % len(ids)]], channel)
 
     def _move(self, message: Message, channel: str) -> None:
@@ -70,23 +85,19 @@ class OrderingMachine(FairQueueMachine):
         self.saw("a message that was held back was moved" if message.is_held_back else "a message was moved")
         message.channel, message.dequeue_at = channel, at
 
-    @rule(
-        channel=CHANNELS,
-        other=CHANNELS,
-        key=st.sampled_from(["x", "z"]),
-        end=_ENDS,
-        delay=DELAYS,
-        limit=st.sampled_from([1, 3, 20]),
-        lease=LEASES,
-        meets=_MEETS,
-        keeps=st.booleans(),
-    )
+    @initialize(**_FOLLOWED)
+    def begin_with_a_key(self, **how: Any) -> None:
+        """There is a message that ends, and one that comes next, from the beginning."""
+        self.follow_the_key(**how)
+
+    @rule(**_FOLLOWED)
     def follow_the_key(
         self,
         channel: str,
         other: str,
         key: str,
         *,
+        count: int,
         end: End,
         delay: int,
         limit: int,
@@ -94,11 +105,11 @@ class OrderingMachine(FairQueueMachine):
         meets: Meets,
         keeps: bool,
     ) -> None:
-        """Messages of a key are added, the first is taken, and one ends: that one, or one that waits. Others may look
-        for the next one, and hold it back, while the transaction of the end is open.
+        """Messages of a key are added, the first is taken, and one ends: that one, or one that waits. While the
+        transaction of the end is open, another one may be added, and others may look for the next one and hold it back.
         """
-        wanted = [self.wanted(channel, named, _FIRST, max_attempts=2) for named in (None, "k3", None)]
-        self.commit_messages([replace(one, ordering_key=key) for one in wanted])
+        names = (None, "k3", None)[:count]
+        self._commit_of(key, [self.wanted(channel, named, _FIRST, max_attempts=2) for named in names])
         batch = self.take(0, limit, lease)
         if meets == "nobody":
             self.take(1, 20, lease)
@@ -106,6 +117,7 @@ class OrderingMachine(FairQueueMachine):
         if _OPEN in self.open:
             self.saw(f"a message of a key ends: {end}, and meets {meets}")
             if meets in {"a dequeue", "both"}:
+                self._commit_of(key, [self.wanted(channel, None, _FIRST)])
                 self.take(1, 20, lease)
             if meets in {"a hearing", "both"}:
                 self.hear()
@@ -118,10 +130,10 @@ class OrderingMachine(FairQueueMachine):
     def _end(self, end: End, key: str, other: str, delay: timedelta, out: list[Delivery]) -> None:
         """End a message that is out, or one that waits; the transaction stays open, if the call has not its own."""
         waiting = [
-            one
-            for _, one in sorted(self.books.messages.items())
-            if one.ordering_key == key and one.lease_id is None and (one.key is not None or end != "replace")
+            one for _, one in sorted(self.books.messages.items()) if one.ordering_key == key and one.lease_id is None
         ]
+        if end in {"move", "replace"}:
+            waiting = [one for one in waiting if (one.key is None) == (end == "move")]
         queue = self.world.queues[0]
         match end:
             case "expire":

@@ -12,6 +12,7 @@ from tests.model.groups import GroupsMachine
 from tests.model.limits import LimitsMachine
 from tests.model.machine import FairQueueMachine
 from tests.model.mutations import MUTATIONS, Mutation
+from tests.model.ordering import OrderingMachine
 from tests.model.runner import run
 from tests.model.world import World
 
@@ -67,4 +68,6 @@ def test_the_machine_notices_a_mistake_in_the_sql(world: World, mutation: Mutati
 def _machine_of(mutation: Mutation) -> type[FairQueueMachine]:
     if mutation.groups:
         return GroupsMachine
+    if mutation.ordering:
+        return OrderingMachine
     return LimitsMachine if mutation.limits else FairQueueMachine
