@@ -48,6 +48,7 @@ _of_message = attrgetter(
     "unique_for",
     "unique_from",
     "ordering_key",
+    "coalesce",
 )
 _of_encoded = attrgetter("message", "content", "headers", "max_attempts", "membership")
 # A row for each of many messages would cost the client as much as to encode it.
@@ -241,7 +242,7 @@ def _elements(encoded: EncodedMessage) -> dict[str, Any]:
         "priorities": message.priority,
         "keys": message.key,
         "max_attempts": encoded.max_attempts,
-        "on_duplicates": None if message.on_duplicate == "skip" else message.on_duplicate,
+        "on_duplicates": None if (action := _on_duplicate(message)) == "skip" else action,
         "costs": None if message.cost == 1 else message.cost,
         "groups": None if membership is None else str(membership.group_id),
         "unique_fors": None if message.unique_for is None else microseconds(message.unique_for),
@@ -250,12 +251,19 @@ def _elements(encoded: EncodedMessage) -> dict[str, Any]:
     }
 
 
+def _on_duplicate(message: Enqueue) -> str:
+    """Return what is done where another message waits that has the key, or the ordering key."""
+    return "coalesce" if message.coalesce else message.on_duplicate
+
+
 def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
     """Return the function's arrays for many messages, as :func:`_elements` does for one; null for an array of nulls."""
     wanted, contents, headers, max_attempts, memberships = zip(*map(_of_encoded, messages), strict=True)
     of_messages = zip(*map(_of_message, wanted), strict=True)
     channels, kinds, priorities, keys, delays, ats, on_duplicates, costs, *of_keys = of_messages
-    unique_fors, unique_froms, ordering_keys = of_keys
+    unique_fors, unique_froms, ordering_keys, coalesces = of_keys
+    if True in coalesces:
+        on_duplicates = tuple(map(_on_duplicate, wanted))
     groups = [None if one is None else str(one.group_id) for one in _shared(memberships)]
     periods = [None if one is None else microseconds(one) for one in unique_fors]
     has_periods = periods.count(None) < len(periods)

@@ -104,6 +104,7 @@ class EnqueueMethods(QueueBase):
         unique_for: timedelta | None = None,
         unique_from: UniqueFrom = "enqueue",
         ordering_key: str | None = None,
+        coalesce: bool = False,
     ) -> Receipt:
         """Add a message in the caller's transaction: if it commits, the work exists; if it rolls back, it never did.
 
@@ -163,6 +164,7 @@ class EnqueueMethods(QueueBase):
             unique_for=unique_for,
             unique_from=unique_from,
             ordering_key=ordering_key,
+            coalesce=coalesce,
         )
         operations = self._enqueues([message])
         if (session := session_of(where)) is None:

@@ -297,6 +297,8 @@ class GroupMethods(EnqueueMethods):
             return None
         if not isinstance(message, Enqueue):
             raise InvalidArgument(f"{what} is {message!r:.80}; give a prepared call, like report.prepare(...)")
+        if message.coalesce:
+            raise InvalidArgument(f"{what} has coalesce=True; it must be enqueued: leave it out")
         if message.on_duplicate != "skip":
             raise InvalidArgument(
                 f"{what} has on_duplicate={message.on_duplicate!r}; a worker enqueues it, and your code "

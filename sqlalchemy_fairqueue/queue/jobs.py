@@ -104,7 +104,8 @@ class Job(Generic[C, P, R_co]):
 
         Args:
             options: Arguments of ``Queue.enqueue``: delay, at, priority, key, headers, max_attempts, on_duplicate,
-                cost, unique_for, unique_from, ordering_key. They replace those that were given before, one by one.
+                cost, unique_for, unique_from, ordering_key, coalesce. They replace those that were given before, one by
+                one.
 
         Raises:
             TypeError: It is none of these.

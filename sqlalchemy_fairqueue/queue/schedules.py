@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 _NONE = timedelta()
 # Options of a message that a schedule says itself, or cannot keep.
-_OWN = ("delay", "at", "priority", "key")
+_OWN = ("delay", "at", "priority", "key", "coalesce")
 
 
 class ScheduleMethods(EnqueueMethods, HandlerMethods):
@@ -352,6 +352,6 @@ def _message(
     others = (payload, headers or None, max_attempts or None, ordering_key)
     if channel not in {None, job.channel} or kind != "default" or others.count(None) < len(others):
         raise InvalidArgument("job has the channel, kind, payload and headers of the message; leave the others out")
-    if given := [word for word in _OWN if getattr(job, word) is not None]:
+    if given := [word for word in _OWN if getattr(job, word) not in {None, False}]:
         raise InvalidArgument(f"job has {given[0]}, which the messages of a schedule cannot have; leave it out")
     return job

@@ -204,7 +204,9 @@ def enqueue_steps(
     if not enqueues:
         return steps
     lock = [*leased, *message_ids(share)] if leased or len(share.phases) > 1 else []
-    replacing = lock and any(enqueue.message.on_duplicate == "replace" for enqueue in enqueues)
+    replacing = lock and any(
+        enqueue.message.on_duplicate == "replace" or enqueue.message.coalesce for enqueue in enqueues
+    )
     call = enqueue_call(
         share.target,
         enqueues,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 OnDuplicate = Literal["skip", "raise", "replace"]
 UniqueFrom = Literal["enqueue", "completion"]
-EnqueueOutcome = Literal["created", "duplicate", "replaced", "dropped"]
+EnqueueOutcome = Literal["created", "duplicate", "replaced", "coalesced", "dropped"]
 CancelOutcome = Literal["cancelled", "leased", "missing"]
 
 FairBy = Literal["messages", "cost", "seconds"]
@@ -72,6 +72,10 @@ class Enqueue:
             one ordering key, one is out at a time, in the order in which they were added. A retry with a delay holds
             the others back; they go on when the message is completed, dead, cancelled or purged. The keys of a channel
             take turns. None: the message waits for no other one.
+        coalesce: With an ordering_key and no key: add nothing while another message of the channel, kind and
+            ordering_key waits for a consumer. It keeps its payload and time, and is not delivered before this
+            transaction has ended, so that its handler sees what this one committed. Else this one is added, also while
+            a consumer holds another.
 
     Example:
         >>> Enqueue(channel="customer-7", payload={"file": "a.pdf"}, kind="parse", delay=timedelta(minutes=5)).kind
@@ -92,6 +96,7 @@ class Enqueue:
     unique_for: timedelta | None = None
     unique_from: UniqueFrom = "enqueue"
     ordering_key: str | None = None
+    coalesce: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what cannot be kept, before anything is recorded."""
@@ -116,11 +121,22 @@ class Enqueue:
             self._check_names()
         if self.on_duplicate != "skip" or self.unique_for is not None or self.unique_from != "enqueue":
             self._check_key()
+        if self.coalesce:
+            self._check_coalesce()
 
     def _check_names(self) -> None:
         for what, name in (("key", self.key), ("ordering_key", self.ordering_key)):
             if name is not None:
                 check_name(what, name)
+
+    def _check_coalesce(self) -> None:
+        if self.coalesce is not True:
+            raise InvalidArgument(f"coalesce is {self.coalesce!r:.80}; say True or False")
+        if self.ordering_key is None or self.key is not None:
+            raise InvalidArgument(
+                f"coalesce is True, ordering_key {self.ordering_key!r:.80} and key {self.key!r:.80}; give an "
+                "ordering_key, and no key"
+            )
 
     def _check_key(self) -> None:
         """Refuse what says something of a key that is not there."""
@@ -159,6 +175,7 @@ class EnqueueOptions(TypedDict, total=False):
     unique_for: timedelta | None
     unique_from: UniqueFrom
     ordering_key: str | None
+    coalesce: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -172,7 +189,8 @@ class Receipt:
             calls that take an id, such as ``queue.cancel`` and ``queue.result``, refuse None with InvalidArgument.
         created: Whether a message was added; None until the commit.
         outcome: What became of it; None until the commit. "created"; "duplicate": its key stood already; "replaced":
-            the message that holds the key was rewritten; "dropped": the channel was full, and its policy drops.
+            the message that holds the key was rewritten; "coalesced": another message of its ordering key, message_id,
+            waits in its place; "dropped": the channel was full, and its policy drops.
 
     Example:
         >>> with Session(engine) as session, session.begin():

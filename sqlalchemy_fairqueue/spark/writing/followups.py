@@ -36,7 +36,7 @@ def check_followup(name: str, message: Enqueue | None) -> None:
     if message is None:
         return
     option = option_name(name)
-    for field, plain in (("on_duplicate", "skip"), ("cost", 1), ("unique_for", None)):
+    for field, plain in (("on_duplicate", "skip"), ("cost", 1), ("unique_for", None), ("coalesce", False)):
         if getattr(message, field) != plain:
             raise BadOption(f"option {option} has {field}, which no group keeps; leave it out")
     if AFTER_GROUP_HEADER in (message.headers or {}):

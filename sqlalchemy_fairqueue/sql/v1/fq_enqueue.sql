@@ -4,7 +4,9 @@
 -- the undelivered message that held the key has this content, kind, headers and time now, its attempts anew
 -- (p_on_duplicates replace; one that is leased gives its key up to the new message: 'created'); 'full', 'dropped': the
 -- channel has max_backlog messages that wait, by its policy the caller raises, or it is counted and forgotten
--- (message_id null). The backlog is what is committed and what this transaction did. p_on_duplicates null: skip.
+-- (message_id null). The backlog is what is committed and what this transaction did. p_on_duplicates null: skip;
+-- coalesce: with an ordering key and no key: nothing is added while another message of the channel, kind and ordering
+-- key waits, message_id: 'coalesced'. It is not delivered before this transaction ends.
 -- p_policy: of channels that are new, if the queue has no defaults. p_delays are microseconds from now, p_ats
 -- microseconds since the epoch (the past means now); at most one of the two a message. p_priorities >= 1: the position
 -- of a message once it is due, see fq_promote. p_costs: what its delivery costs its channel, up to 10^9; null: 1.
@@ -21,7 +23,7 @@
 -- same one, a key for one that is adding, taking, ending or withdrawing the message that holds it. Then messages to
 -- replace, with p_hold (what the transaction settles or cancels later), in the order of their ids; if one of them has
 -- ended by then, the call undoes everything and begins again, since no transaction may wait for a key while it has
--- locked a message. Nothing else waits, and no row is touched that another transaction updates.
+-- locked a message. Then those that messages coalesce with, for share, skip locked. Nothing else waits, and no row is touched that another transaction updates.
 -- p_notify (false by default): wake waiting consumers (never in a two-phase transaction).
 -- Index: fq_channel_queue_name_key, fq_message_key, fq_channel_state_newest_ix, fq_signal_bounded_ix,
 -- fq_key_period_pkey, fq_group_pkey. Errors: QF001 bad argument, or p_counts_members and a group that is another
@@ -64,6 +66,7 @@ begin
       '[1:1]', num_nonnulls(p_on_duplicates, p_costs, p_groups, p_unique_fors, p_from_ends, p_ordering_keys)
     )
     and not p_counts_members
+    and p_on_duplicates[1] is distinct from 'coalesce'
     and fairqueue.fq_bad_argument(
       p_channels[1]::text, p_kinds[1]::text, p_contents[1]::bytea, p_headers[1]::jsonb, p_delays[1]::bigint,
       p_ats[1]::bigint, p_priorities[1]::integer, p_keys[1]::text, p_max_attempts[1]::integer,

@@ -6,8 +6,10 @@
 -- keys, and those of the same key that come after them, are put off: first all are added whose keys are free, then all
 -- that are to be replaced are locked, and p_hold with them: all at once by id, so that transactions that settle or
 -- cancel messages and those that replace them never wait for each other. One that has ended before it was locked leaves
--- its key free, which must not be waited for while the others are held: QF099. With p_is_last it is passed over.
--- Locks: as fq_enqueue and fq_lock_messages. Index: as fq_channel_room and fq_add_message. Errors: as these; QF099.
+-- its key free, which must not be waited for while the others are held: QF099. With p_is_last it is passed over. Last
+-- come those that coalesce, since they hold what is delivered next, and nothing is waited for then.
+-- Locks: as fq_enqueue and fq_lock_messages. Index: as fq_channel_room, fq_add_message and
+-- fq_find_waiting. Errors: as these; QF099.
 create function fairqueue.fq_enqueue_in_order(
   p_queue text, p_channels text[], p_kinds text[], p_contents bytea[], p_headers jsonb[], p_delays bigint[],
   p_ats bigint[], p_priorities integer[], p_keys text[], p_max_attempts integer[], p_policy jsonb,
@@ -25,9 +27,10 @@ declare
   v_room record;
   v_added record;
   v_is_late boolean;
+  v_waiting bigint;
   -- ids follow the order of the call, as ordering keys promise
   v_ids bigint[] := fairqueue.fq_next_ids(cardinality(p_channels)::integer);
-  -- of each message in that order: its key, if it is put off
+  -- of each message in that order: its key, if it is put off; empty: it is to coalesce
   i integer;
   v_later text[];
   -- who has the keys of these, before and after they are locked
@@ -82,7 +85,17 @@ begin
           )
         end;
       end if;
-      if not v_is_late and channel_ids[i - 1] = channel_ids[i] and v_later[i - 1] = r.key then
+      v_waiting := case
+        when v_later[i] = '' then fairqueue.fq_find_waiting(
+          v_state.channel_id, r.kind::text, r.ordering_key::text, p_hold
+        )
+      end;
+      if v_waiting is not null then
+        v_later[i] := null;
+        select v_waiting as message_id, 'coalesced' as outcome into v_added;
+      elsif not v_is_late and r.on_duplicate = 'coalesce' then
+        v_later[i] := '';
+      elsif not v_is_late and channel_ids[i - 1] = channel_ids[i] and v_later[i - 1] = r.key then
         v_later[i] := r.key;
       else
         v_added := fairqueue.fq_add_message(
@@ -123,7 +136,7 @@ begin
             and m.key = u.key
           limit 1
         ) h on true
-        where u.key is not null
+        where u.key <> ''
         order by u.ord
       );
       if not p_is_last and (array_position(v_holders, null) > 0 or v_holders <> v_held) then

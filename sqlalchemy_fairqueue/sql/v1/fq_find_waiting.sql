@@ -1,0 +1,28 @@
+-- fq_find_waiting: the first message of a channel with a kind and an ordering key that nobody holds, and that is not among
+-- p_hold, which the transaction settles or cancels later. Null: there is none, or others have them locked.
+-- Guarantees: until the transaction ends nobody takes the message, so that who handles it sees what the transaction did.
+-- Several transactions may have it so at once.
+-- Locks: the message, for share, skip locked. Index: fq_message_ordering_ix. Errors: 40001 under REPEATABLE READ and
+-- SERIALIZABLE, where the message was changed since the snapshot.
+create function fairqueue.fq_find_waiting(p_channel_id bigint, p_kind text, p_ordering_key text, p_hold bigint[])
+returns bigint
+language plpgsql
+as $$
+begin
+  return (
+    select w.id
+    from (
+      select m.id
+      from fairqueue.fq_message m
+      where m.channel_id = p_channel_id
+        and m.ordering_key = p_ordering_key
+        and m.lease_id is null
+        and m.kind = p_kind
+        and (m.id = any (p_hold)) is not true
+      order by m.channel_id, m.ordering_key, m.lease_id, m.deliveries desc, m.id
+      limit 1
+      for share skip locked
+    ) w
+  );
+end
+$$;
