@@ -294,6 +294,12 @@ class Lease:
         """Return what a timed delivery has cost, and up to what its channel was charged while its handler ran.
 
         It is not charged any more. None: nobody measured it. Only the leases of a worker do.
+
+        Example:
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
+            >>> [delivery] = queue.dequeue(engine)
+            >>> delivery.lease.measured(delivery)
+            (None, None)
         """
         return None, None
 
