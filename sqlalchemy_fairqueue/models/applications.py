@@ -185,6 +185,7 @@ class ChannelStateMixin(PausableMixin):
         rate_at: Mapped[int]
         tag: Mapped[int | None]
         tag_rest: Mapped[int | None]
+        mean_cost: Mapped[int | None]
         problem: Mapped[str | None]
         max_backlog: Mapped[int | None]
         on_full: Mapped[str]
@@ -249,7 +250,8 @@ class MessageMixin(ContentMixin):
     channel's policy makes of the priority. ``returned_at`` is since when it is ready again. ``delivered_at`` is kept
     where the queue records its history. ``group_id`` is the group that it is a member of. ``key_outlives`` is true
     where a period of its key is counted from its end. A message that is ``cancelled`` was cancelled while a consumer
-    had leased it. One whose ``dequeue_at`` is the greatest number waits for others of its ``ordering_key``.
+    had leased it. ``charged`` is what its delivery charged its channel, in a queue that is fair by seconds. One whose
+    ``dequeue_at`` is the greatest number waits for others of its ``ordering_key``.
 
     Attributes:
         lease: The lease under which a consumer holds the message, or None.
@@ -277,6 +279,7 @@ class MessageMixin(ContentMixin):
         cancelled: Mapped[bool]
         group_id: Mapped[UUID | None]
         key_outlives: Mapped[bool | None]
+        charged: Mapped[int | None]
 
     @hybrid_property
     def due_at(self) -> datetime | None:

@@ -55,7 +55,7 @@ _COSTLY = _settling(refusing=False, costs=True, alone=False)
 _OF_ONE_OR_MANY: list[tuple[str, Callable[..., Shape], int]] = [
     ("fq_enqueue", _enqueuing, 15),
     ("fq_complete", partial(_settling, costs=False), 4),
-    ("fq_complete", partial(_settling, costs=True), 8),
+    ("fq_complete", partial(_settling, costs=True), 9),
 ]
 
 
