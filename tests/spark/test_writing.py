@@ -59,6 +59,20 @@ def test_a_frame_is_saved_once(spark: "SparkSession", target: Target) -> None:
     assert "hunter2" not in plans(spark)
 
 
+def test_ordering_keys(spark: "SparkSession", target: Target) -> None:
+    """Messages of a key are added in the order of the rows of their partition; null is none."""
+    columns = ("'a' as channel", "named_struct('document', id) as payload", "if(id = 0, null, concat('k', id % 3)) as")
+    rows = spark.range(0, 60, 1, 4).selectExpr(*columns[:2], f"{columns[2]} ordering_key", "id as number")
+    written = rows.repartition("channel", "ordering_key").sortWithinPartitions(rows.number.desc()).drop("number")
+    enqueue(written, **target.options)
+    found = target.database.rows(
+        "select ordering_key, array_agg((convert_from(content, 'UTF8')::jsonb -> 'document')::integer order by id)"
+        " as documents from fq_message group by 1 order by 1"
+    )
+    expected = [(f"k{rest}", [number for number in range(59, 0, -1) if number % 3 == rest]) for rest in range(3)]
+    assert [tuple(row) for row in found] == [*expected, (None, [0])]
+
+
 def test_a_write_that_cannot_be_is_refused_before_any_task(spark: "SparkSession", target: Target) -> None:
     """The driver says which option, and leaves nothing behind."""
     write = frame(spark).write.format("fairqueue").mode("append").options(**target.options)

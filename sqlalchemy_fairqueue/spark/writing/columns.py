@@ -40,6 +40,7 @@ _ACCEPTED: dict[str, tuple[tuple[type[types.DataType], ...], str]] = {
     "max_attempts": (_WHOLE, "a whole number"),
     "cost": (_WHOLE, "a whole number"),
     "group": (_TEXT, "a string"),
+    "ordering_key": (_TEXT, "a string"),
 }
 _REQUIRED = ("channel", "payload")
 # Types that can be encoded as JSON, besides structs, maps with text keys and arrays of these.
@@ -94,7 +95,7 @@ class Columns:
             return self._contents(values, problems)
         if name == "headers":
             return self._headers(values, problems)
-        if name in {"channel", "key", "kind"}:
+        if name in {"channel", "key", "kind", "ordering_key"}:
             if name == "kind" and values.null_count:
                 values = values.fill_null(self.kind)
             _check_texts(name, values, problems)

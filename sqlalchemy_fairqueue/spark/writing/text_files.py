@@ -188,4 +188,5 @@ _COLUMNS: dict[str, tuple[str, pa.DataType, Callable[[Any], Any] | None]] = {
     "max_attempts": ("bigint", pa.int64(), _whole),
     "cost": ("bigint", pa.int64(), _whole),
     "group": ("string", pa.string(), _text),
+    "ordering_key": ("string", pa.string(), _text),
 }

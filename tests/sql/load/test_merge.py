@@ -270,3 +270,30 @@ def test_costs_are_kept_where_messages_are_enqueued_one_by_one(kernel: Kernel) -
     load(kernel, *"aab", cost=[7, None, 9], key=["k", None, None])
     rows = kernel.rows("select m.cost from fq_message m order by m.cost")
     assert [row["cost"] for row in rows] == [7, 9, None]
+
+
+def test_ordering_keys(kernel: Kernel) -> None:
+    """Messages of an ordering key go one at a time, as they were copied, also where they are enqueued one by one."""
+    kernel.rows("select fq_configure_channel('q', 'b', '{\"max_backlog\": 100}')")
+    kernel.commit()
+    count = 40
+    names, keys = ["a", "b"] * count, ["k", "k", None, None] * (count // 2)
+    contents = [str(number).encode() for number in range(2 * count)]
+    stage = make_stage(kernel)
+    copy(kernel, stage, *names, ordering_key=keys, content=contents)
+    # Now the rows stand in another order.
+    kernel.rows(f"update public_stages.{stage} set kind = kind where ordinal % 3 = 0")
+    make_channels(kernel, stage)
+    assert merge(kernel, stage, 2 * count).created == 2 * count
+    held = [number for number, key in enumerate(keys) if key]
+    found = []
+    while hands := [hand for _ in range(2) for hand in kernel.dequeue(100).hands]:
+        numbers = [int(hand.content) for hand in hands]
+        assert sum(number in held for number in numbers if names[number] == "a") <= 1
+        found += numbers
+        kernel.complete(*hands)
+    for name in "ab":
+        assert [number for number in found if names[number] == name and number in held] == [
+            number for number in held if names[number] == name
+        ]
+    assert sorted(found) == list(range(2 * count))

@@ -1,7 +1,8 @@
 -- fq_count_stage: how many messages a bulk load has staged without and with a key, and how many of the latter are in a
 -- channel that is bounded: its messages need more than an insert, for a max_backlog, priorities that age or come due
 -- later, or as it is about to be forgotten. bounded: the ids of these channels. names, ids, plains, leasts: of each
--- channel its name, its id, its messages without a key, and when the first of these is due. p_stage: what to select the
+-- channel its name, its id, its messages without a key, and when the first of these is due. is_ordered: whether any
+-- message has an ordering key. p_stage: what to select the
 -- messages from; p_dequeue_at: when a message s is due; both in SQL.
 -- Guarantees: p_messages messages are staged, and their channels are there.
 -- Locks: none. Index: fq_channel_queue_name_key, fq_channel_state_newest_ix. Errors: QF006 there are not so many; QF001
@@ -9,7 +10,7 @@
 create function fairqueue.fq_count_stage(
   p_queue text, p_job_id text, p_messages bigint, p_stage text, p_dequeue_at text, p_now bigint,
   out plain bigint, out keyed bigint, out keyed_bounded bigint, out bounded bigint[], out names text[],
-  out ids bigint[], out plains bigint[], out leasts bigint[]
+  out ids bigint[], out plains bigint[], out leasts bigint[], out is_ordered boolean
 )
 language plpgsql
 as $$
@@ -24,10 +25,10 @@ begin
     '  coalesce(sum(s.messages - s.plain) filter (where n.bounded), 0),'
     '  coalesce(array_agg(n.id) filter (where n.bounded), array[]::bigint[]),'
     '  min(s.channel) filter (where n.id is null), array_agg(s.channel), array_agg(n.id), array_agg(s.plain),'
-    '  array_agg(s.least)'
+    '  array_agg(s.least), coalesce(sum(s.ordered), 0) > 0'
     ' from ('
     '   select s.channel, count(*) as messages, count(*) filter (where s.key is null) as plain,'
-    '     min(%s) filter (where s.key is null) as least,'
+    '     min(%s) filter (where s.key is null) as least, count(s.ordering_key) as ordered,'
     '     bool_or(s.priority is not null and (s.delay > 0 or s.at > %s) is true) as promotable'
     '   from %s s'
     '   group by s.channel'
@@ -46,7 +47,7 @@ begin
     ' ) n on true',
     p_dequeue_at, p_now, p_stage, v_schema, v_schema, v_schema, p_queue
   )
-  into v_messages, plain, keyed, keyed_bounded, bounded, v_missing, names, ids, plains, leasts;
+  into v_messages, plain, keyed, keyed_bounded, bounded, v_missing, names, ids, plains, leasts, is_ordered;
   if v_messages <> p_messages then
     raise exception 'the stage of job % has % of % messages', left(p_job_id, 80), v_messages, p_messages
       using errcode = 'QF006',

@@ -71,10 +71,13 @@ begin
     '  max_attempts integer,'
     '  cost integer,'
     '  group_id uuid,'
+    '  ordering_key text collate "C",'
+    -- in the order of a copy, by one session; without a privilege that the caller would need for a sequence
+    '  ordinal bigint generated always as identity (cache 1000),'
     '  constraint content_check check (octet_length(content) <= 268435456),'
     '  constraint names_check check ('
     '    octet_length(channel) between 1 and 512 and octet_length(kind) between 1 and 512'
-    '    and octet_length(key) between 1 and 512'
+    '    and octet_length(key) between 1 and 512 and octet_length(ordering_key) between 1 and 512'
     '  ),'
     -- as fq_headers_fit, which the caller may not execute
     '  constraint headers_check check ('

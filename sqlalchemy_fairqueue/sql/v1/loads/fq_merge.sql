@@ -8,7 +8,8 @@
 -- replaced, a duplicate or dropped. One signal a channel for messages without a key whose channel has no max_backlog,
 -- which names the least id of the load; one for those with a key; one each 1000 messages of the others. Memory does not
 -- grow with the load, but for 8 bytes a message that has a key to replace by, and for the name and id of each channel
--- and when the first of its messages is due. p_notify: wake waiting consumers, with the commit.
+-- and when the first of its messages is due. Messages of an ordering key are added as each attempt has copied them, but
+-- those with a key after the others, by their keys. p_notify: wake waiting consumers, with the commit.
 -- Members of groups of the stage belong to groups that do not exist yet: fq_make_load_groups makes them, in the same
 -- transaction.
 -- Locks: as fq_begin_load. Then what an ordinary enqueue of these messages takes, in its order, until the commit:
@@ -78,7 +79,7 @@ begin
     '    when g.group_id is null then g.headers'
     '    else coalesce(g.headers, ''{}''::jsonb) || jsonb_build_object(''group'', g.group_id)'
     '  end as headers,'
-    '  g.delay, g.at, g.priority, g.key, g.max_attempts, g.cost, g.group_id, g.ctid as row'
+    '  g.delay, g.at, g.priority, g.key, g.max_attempts, g.cost, g.group_id, g.ordering_key, g.ordinal'
     '  from %s g where g.attempt = any (%L::bigint[]))',
     fairqueue.fq_find_stage(p_stage), p_attempts
   );
@@ -91,18 +92,19 @@ begin
   v_channels := format('unnest(%L::text[], %L::bigint[])', v_staged.names, v_staged.ids);
   v_insert := format(
     'insert into %s.fq_message ('
-    '  channel_id, kind, content, headers, dequeue_at, enqueued_at, key, priority, max_attempts, cost, group_id'
+    '  channel_id, kind, content, headers, dequeue_at, enqueued_at, key, priority, max_attempts, cost, group_id,'
+    '  ordering_key'
     ' )'
     ' select c.id, s.kind, s.content, s.headers, %s, %s, s.key, s.priority, coalesce(s.max_attempts, 20),'
-    '  s.cost, s.group_id'
+    '  s.cost, s.group_id, s.ordering_key'
     ' from %s s'
     ' join %s c(channel, id) on c.channel = s.channel'
     ' where c.id <> all (%L::bigint[])',
     v_schema, v_dequeue_at, v_now, v_stage, v_channels, v_staged.bounded
   );
   v_created := fairqueue.fq_merge_at_once(
-    p_queue, p_job_id, v_insert, v_staged.plain::bigint, v_with_keys, v_staged.ids::bigint[],
-    v_staged.leasts::bigint[], v_staged.plains::bigint[], v_staged.bounded::bigint[]
+    p_queue, p_job_id, v_insert, v_staged.is_ordered::boolean, v_staged.plain::bigint, v_with_keys,
+    v_staged.ids::bigint[], v_staged.leasts::bigint[], v_staged.plains::bigint[], v_staged.bounded::bigint[]
   );
   if v_with_keys then
     v_duplicates := v_staged.plain + v_staged.keyed - v_created;

@@ -1,15 +1,15 @@
 -- fq_merge_at_once: add the messages of a bulk load whose channels are not bounded: those without a key, and with
 -- p_with_keys those whose key is free. Returns how many were added. p_insert: the statement that adds them, without its
--- last conditions. p_plain: how many of them have no key. p_ids, p_leasts, p_plains, p_bounded: as fq_count_stage
--- returns them.
+-- last conditions. p_is_ordered: whether those without a key are added as they were copied. p_plain: how many of them
+-- have no key. p_ids, p_leasts, p_plains, p_bounded: as fq_count_stage returns them.
 -- Guarantees: all without a key are added. A signal a channel for these and one for those with a key. The former names
 -- an id that is below any of the load's: to return what is added would cost a sixth more, and the rest of the signal is
 -- known from the stage.
 -- Locks: keys, in the order (channel, key): waits for a transaction that is adding one. Index: fq_message_key.
 -- Errors: QF006 somebody changes the stage.
 create function fairqueue.fq_merge_at_once(
-  p_queue text, p_job_id text, p_insert text, p_plain bigint, p_with_keys boolean, p_ids bigint[], p_leasts bigint[],
-  p_plains bigint[], p_bounded bigint[]
+  p_queue text, p_job_id text, p_insert text, p_is_ordered boolean, p_plain bigint, p_with_keys boolean,
+  p_ids bigint[], p_leasts bigint[], p_plains bigint[], p_bounded bigint[]
 )
 returns bigint
 language plpgsql
@@ -23,7 +23,9 @@ begin
   if p_plain > 0 then
     v_least_id := nextval(pg_get_serial_sequence(v_schema || '.fq_message', 'id'));
     -- In the order of the index on (channel_id, dequeue_at), which then costs least.
-    execute format('%s and s.key is null order by c.id', p_insert);
+    execute format(
+      '%s and s.key is null order by c.id%s', p_insert, case when p_is_ordered then ', s.ordinal' else '' end
+    );
     get diagnostics v_added = row_count;
     if v_added <> p_plain then
       raise exception '% of % messages without a key of job % could be added', v_added, p_plain, left(p_job_id, 80)

@@ -47,9 +47,10 @@ begin
       '  array_agg(n.priority order by n.position) as priorities, array_agg(n.key order by n.position) as keys,'
       '  array_agg(n.max_attempts order by n.position) as max_attempts,'
       '  array_agg(n.cost order by n.position) as costs, array_agg(n.group_id order by n.position) as groups,'
+      '  array_agg(n.ordering_key order by n.position) as ordering_keys,'
       '  count(*)::integer as messages'
       ' from ('
-      '   select s.*, row_number() over (order by s.channel, s.key nulls first, s.attempt, s.row) as position'
+      '   select s.*, row_number() over (order by s.channel, s.key nulls first, s.attempt, s.ordinal) as position'
       '   from %s'
       '   where %s'
       ' ) n'
@@ -68,7 +69,8 @@ begin
       p_queue, r.channels::text[], r.kinds::text[], r.contents::bytea[], r.headers::jsonb[], r.delays::bigint[],
       r.ats::bigint[], r.priorities::integer[], r.keys::text[], r.max_attempts::integer[], null::jsonb,
       array_fill(p_on_duplicate, array[r.messages])::text[], false::boolean, null::bigint[],
-      r.costs::integer[], r.groups::uuid[], null::bigint[], null::boolean[], false::boolean, null::text[]
+      r.costs::integer[], r.groups::uuid[], null::bigint[], null::boolean[], false::boolean,
+      r.ordering_keys::text[]
     ) e;
     if v_full is not null then
       raise exception 'channel % of queue % has no room for the messages of job %',
