@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Engine, create_engine, event, text
 from sqlalchemy.exc import IntegrityError
 
-from sqlalchemy_fairqueue import ChannelPolicy, PayloadError, Queue
+from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, PayloadError, Queue
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.queue.damage import lose
@@ -411,3 +411,29 @@ def test_what_a_promotion_brings_to_the_front(queue: Queue, engine: Engine, data
     assert [one.message_id for one in queue.dequeue(engine, limit=2)] == good[:2]
     assert len(failures) == 1
     assert [one.message_id for one in queue.dead_letters.list(engine)] == [bad]
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+def test_a_bad_row_behind_those_that_wait_for_their_ordering_key(
+    engine: Engine, database: Database, limit: int
+) -> None:
+    """A dequeue passes by these, however many they are, and so does who looks for the row."""
+    queue = Queue("documents")
+    messages = [Enqueue(channel="a", payload=number, ordering_key="k") for number in range(30)]
+    messages += [Enqueue(channel="a", payload=name) for name in ("bad", "good")]
+    receipts = queue.enqueue_many(engine, messages)
+    queue.dequeue(engine, limit=1)
+    _plant(database, receipts[-2].message_id or 0, attempts="2147483647")
+    assert [one.payload for one in queue.dequeue(engine, limit=limit)] == ["good"]
+
+
+def test_a_bad_row_that_waited_for_its_ordering_key(engine: Engine, database: Database) -> None:
+    """It is found in the call that lets it go."""
+    queue = Queue("documents")
+    first, bad = queue.enqueue_many(engine, [Enqueue(channel="a", payload=n, ordering_key="k") for n in range(2)])
+    [delivery] = queue.dequeue(engine, limit=10)
+    assert delivery.message_id == first.message_id
+    _plant(database, bad.message_id or 0, attempts="2147483647")
+    queue.complete(engine, delivery)
+    queue.enqueue(engine, channel="a", payload="good")
+    assert [one.payload for one in queue.dequeue(engine, limit=10)] == ["good"]

@@ -102,7 +102,9 @@ begin
     end if;
   end if;
 
-  -- Ready channels, then those that came due, which a dequeue moves into the ready order.
+  -- Messages that were let go just now count, too. Ready channels, then those that came due, which a dequeue moves into
+  -- the ready order.
+  v_now := fairqueue.fq_now();
   for v_channel in
     (
       select s.channel_id

@@ -30,6 +30,16 @@ begin
     end if;
     return;
   end if;
+  -- A dequeue reaches what stands behind messages that wait for others of their ordering keys.
+  begin
+    perform fairqueue.fq_hold_back(
+      p_queue, array[p_channel_id]::bigint[], array['-9223372036854775808']::bigint[],
+      array['-9223372036854775808']::bigint[], array[1]::integer[], 100000::integer, p_now
+    );
+  exception
+    when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
+      null;
+  end;
   -- One more than a dequeue takes: it looks at the size of the next one too.
   select array_agg(l.row), array_agg(l.id) into v_rows, v_ids
   from (
