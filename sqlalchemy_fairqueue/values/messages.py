@@ -117,22 +117,18 @@ class Enqueue:
             check_count("max_attempts", self.max_attempts, 1, 2**31 - 1)
         if self.cost != 1:
             check_count("cost", self.cost, 1, MOST_COST)
-        if self.key is not None or self.ordering_key is not None:
+        if self.key is not None or self.ordering_key is not None or self.coalesce:
             self._check_names()
         if self.on_duplicate != "skip" or self.unique_for is not None or self.unique_from != "enqueue":
             self._check_key()
-        if self.coalesce:
-            self._check_coalesce()
 
     def _check_names(self) -> None:
         for what, name in (("key", self.key), ("ordering_key", self.ordering_key)):
             if name is not None:
                 check_name(what, name)
-
-    def _check_coalesce(self) -> None:
-        if self.coalesce is not True:
+        if not isinstance(self.coalesce, bool):
             raise InvalidArgument(f"coalesce is {self.coalesce!r:.80}; say True or False")
-        if self.ordering_key is None or self.key is not None:
+        if self.coalesce and (self.ordering_key is None or self.key is not None):
             raise InvalidArgument(
                 f"coalesce is True, ordering_key {self.ordering_key!r:.80} and key {self.key!r:.80}; give an "
                 "ordering_key, and no key"
