@@ -231,8 +231,9 @@ class Fetcher:
             handler = handlers_of(queue.queue).get(delivery.kind)
             # One that was tried before comes alone: it may be what fails, or kills its process.
             size = None if handler is None or delivery.attempt > 1 else handler.batch
-            # Only the database knows what they cost.
-            key = delivery.channel, delivery.kind if size is None or size.max_cost is None else delivery.message_id
+            # Only the database knows what they cost, and what follows in an ordering key.
+            is_known = size is None or (size.max_cost is None and delivery.ordering_key is None)
+            key = delivery.channel, delivery.kind if is_known else delivery.message_id
             if size is not None and key in unfilled and len(unfilled[key][1]) < size.max_messages:
                 unfilled[key][1].append(delivery)
                 continue

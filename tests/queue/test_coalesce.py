@@ -22,7 +22,7 @@ def _tell(queue: Queue, where: Any, payload: object = None, **how: Any) -> Recei
 
 
 def test_one_that_waits_is_enough(queue: Queue, engine: Engine) -> None:
-    """Nothing is added while one waits, for its time too; of another kind, key or channel it is, or while one is out."""
+    """While one waits nothing is added; of another kind, key or channel it is, and while one is out."""
     first = _tell(queue, engine, 1, delay=timedelta(hours=1))
     assert first.outcome == "created"
     again = _tell(queue, engine, 2)

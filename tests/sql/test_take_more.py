@@ -63,6 +63,59 @@ def test_it_ends_where_one_does_not_fit(kernel: Kernel, other: dict[str, list[ob
     assert kernel.dequeue(9).ids == [3, 4][:later]
 
 
+def test_it_takes_what_follows_in_an_ordering_key(kernel: Kernel) -> None:
+    """A message with an ordering key is joined by the next ones of the key, wherever they wait, and by no others."""
+    kernel.enqueue(*["a"] * 7, ordering_keys=["k", "l", "k", "k", None, "k", "k"])
+    assert kernel.dequeue(3).ids == [1, 2, 5]
+    [first] = [hand for hand in _out(kernel) if hand.id == 1]
+
+    assert _more(kernel, first, 2) == [3, 4]
+    assert _more(kernel, first) == [6, 7]
+    assert kernel.dequeue(9).ids == []
+    kernel.enqueue("a", ordering_keys=["k"])
+    assert kernel.dequeue(9).ids == []
+    hands = {hand.id: hand for hand in _out(kernel)}
+    kernel.complete(hands[1], hands[3])
+    assert kernel.dequeue(9).ids == []
+    kernel.retry(hands[4])
+    kernel.complete(hands[6], hands[7])
+    kernel.ready()
+    [again] = kernel.dequeue(9).hands
+    assert (again.id, again.attempt, _more(kernel, again)) == (4, 2, [])
+    kernel.complete(again)
+    kernel.ready()
+    assert kernel.dequeue(9).ids == [8]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param({"kinds": ["work", "work", "else", "work"]}, id="another kind"),
+        pytest.param({"costs": [4, 4, 1, 1]}, id="the cost"),
+        pytest.param({"contents": [b"1", b"22", b"3" * 20, b"4"]}, id="the bytes"),
+        pytest.param({"delays": [None, None, HOUR, None]}, id="one that is not due"),
+    ],
+)
+def test_an_ordering_key_ends_where_one_does_not_fit(kernel: Kernel, other: dict[str, list[object]]) -> None:
+    """What follows in the key is left for later, and keeps the order."""
+    kernel.enqueue("a", "a", "a", "a", ordering_keys=["k"] * 4, **other)  # type: ignore[arg-type]
+    [first] = kernel.dequeue().hands
+
+    assert _more(kernel, first, cost=8, size=10) == [2]
+    kernel.complete(*_out(kernel))
+    kernel.ready()
+    assert kernel.dequeue(9).ids == ([] if "delays" in other else [3])
+
+
+def _out(kernel: Kernel) -> list[Hand]:
+    """All that is out, from the table."""
+    rows = kernel.rows(
+        "select m.id, m.ctid::text as row, c.name as channel, m.kind, m.content, m.attempts as attempt, m.deliveries,"
+        " m.lease_id from fq_message m join fq_channel c on c.id = m.channel_id where m.lease_id is not null"
+    )
+    return [Hand(**row) for row in rows]
+
+
 def test_one_that_was_tried_before_comes_alone(kernel: Kernel) -> None:
     """A message that has failed, or whose consumer died, joins no others: it may be what kills them."""
     kernel.enqueue("a", "a", "a")

@@ -1,8 +1,8 @@
 -- fq_take_more: lease messages that follow in the channel of a message to the consumer that holds it, for handlers of
 -- batches: up to p_limit more of the same kind, which cost at most p_max_cost together with it, and their contents and
 -- headers at most p_max_bytes (null: any number). p_message_id, p_lease_id, p_deliveries: the token of the message.
--- Guarantees: they are the first ones of the channel, in order, up to one of another kind, one that was tried before, or
--- one that somebody has locked. Limits, rates and costs count each of them, as in fq_dequeue; only the order between
+-- Guarantees: they are the first ones of the channel without an ordering key, or, if the message has one, the next ones
+-- of that, in order, up to one of another kind, one that was tried before, or one that somebody has locked. Limits, rates and costs count each of them, as in fq_dequeue; only the order between
 -- channels does not hold them back: the channel pays for them with its next turns. None, if the message itself was tried
 -- before, if its token is not the newest one or its lease has ended, or if another call has the channel or, in a queue
 -- with a limit, attends to the queue.
@@ -31,14 +31,13 @@ declare
   v_room integer := p_limit;
   v_estimate integer;
 begin
-  select m.channel_id, m.kind, p_max_cost - coalesce(m.cost, 1) as max_cost into v_first
+  select m.channel_id, m.kind, m.ordering_key, p_max_cost - coalesce(m.cost, 1) as max_cost into v_first
   from fairqueue.fq_message m
   join fairqueue.fq_channel n on n.id = m.channel_id
   where m.id = p_message_id
     and m.lease_id = p_lease_id
     and m.deliveries = p_deliveries
     and m.attempts = 1
-    and m.ordering_key is null
     and n.queue = p_queue;
   l := fairqueue.fq_look(p_queue, v_now);
   if v_first is null or l.is_paused or (l.state).queue is null or l.epoch is null then
@@ -82,28 +81,38 @@ begin
       return;
     end if;
   end if;
-  v_room := least(
-    v_room, v_state.max_concurrency - v_state.current_concurrency,
-    fairqueue.fq_rate_room(
-      v_now, v_state.rate_at::bigint, v_state.rate_interval::bigint, v_state.rate_burst::integer
+  v_room := greatest(
+    0,
+    least(
+      v_room, v_state.max_concurrency - v_state.current_concurrency,
+      fairqueue.fq_rate_room(
+        v_now, v_state.rate_at::bigint, v_state.rate_interval::bigint, v_state.rate_burst::integer
+      )
     )
   );
 
-  v_room := fairqueue.fq_lock_alike(
-    v_first.channel_id::bigint, v_first.kind::text, v_state.head_dequeue_at::bigint, v_state.head_message_id::bigint,
-    v_room, v_first.max_cost::bigint, v_now
-  );
-  if v_room = 0 then
-    return;
-  end if;
   v_estimate := fairqueue.fq_estimate(v_state.mean_cost::bigint, l.is_timed::boolean);
-  c := fairqueue.fq_cut_batch(
-    array[v_first.channel_id]::bigint[], array[v_state.head_dequeue_at]::bigint[],
-    array[v_state.head_message_id]::bigint[], array[v_room]::integer[], array[v_state.tag]::bigint[],
-    array[v_state.tag_rest]::bigint[], array[v_state.weight]::integer[],
-    array[v_estimate]::integer[], l.by_cost::boolean, null::bigint, v_room, v_room, p_max_bytes, false::boolean,
-    '{}'::bigint[], v_now
-  );
+  if v_first.ordering_key is not null then
+    c := fairqueue.fq_cut_ordered(
+      v_first.channel_id::bigint, v_first.ordering_key::text, v_first.kind::text, v_state.head_dequeue_at::bigint,
+      v_state.head_message_id::bigint, v_room, v_first.max_cost::bigint, p_max_bytes, l.by_cost::boolean, v_estimate,
+      v_now
+    );
+  else
+    v_room := fairqueue.fq_lock_alike(
+      v_first.channel_id::bigint, v_first.kind::text, v_state.head_dequeue_at::bigint,
+      v_state.head_message_id::bigint, v_room, v_first.max_cost::bigint, v_now
+    );
+    if v_room = 0 then
+      return;
+    end if;
+    c := fairqueue.fq_cut_batch(
+      array[v_first.channel_id]::bigint[], array[v_state.head_dequeue_at]::bigint[],
+      array[v_state.head_message_id]::bigint[], array[v_room]::integer[], array[v_state.tag]::bigint[],
+      array[v_state.tag_rest]::bigint[], array[v_state.weight]::integer[], array[v_estimate]::integer[],
+      l.by_cost::boolean, null::bigint, v_room, v_room, p_max_bytes, false::boolean, '{}'::bigint[], v_now
+    );
+  end if;
   if c.rows is null then
     return;
   end if;
@@ -120,8 +129,8 @@ begin
   returning m.id, m.ctid, m.channel_id, (select n.name from fairqueue.fq_channel n where n.id = m.channel_id),
     m.kind, m.content, m.headers, m.ordering_key, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries;
   perform fairqueue.fq_charge(
-    p_queue, array[v_state.row]::tid[], c.givers::integer[], c.gots::integer[], c.charges::bigint[], c.next_heads_at::bigint[],
-    c.next_head_ids::bigint[], v_now, l.state::fairqueue.fq_queue_state, (l.row_id is not null)::boolean
+    p_queue, array[v_state.row]::tid[], c.givers::integer[], c.gots::integer[], c.charges::bigint[],
+    c.next_heads_at::bigint[], c.next_head_ids::bigint[], v_now, l.state::fairqueue.fq_queue_state, (l.row_id is not null)::boolean
   );
   if l.is_limited then
     perform

@@ -1,0 +1,65 @@
+-- fq_cut_ordered: the messages that follow in an ordering key, for the batch of the one that is out: up to p_limit of a
+-- kind, whose costs are at most p_max_cost together (null: any), and their contents and headers at most p_max_bytes
+-- (null: any). p_head_at, p_head_id: of the channel; p_by_cost, p_estimate: as fq_cut_batch.
+-- Returns: their rows; and as fq_cut_batch by channel what fq_charge takes, of one channel.
+-- Guarantees: they are the next ones of the key, held back or due, and between them is none that was tried before, that
+-- has another kind, that waits for its time, or that somebody has locked.
+-- Locks: messages, for no key update, skip locked. Index: fq_message_ordering_ix; that of fq_find_heads; rows by ctid.
+-- Errors: none.
+create function fairqueue.fq_cut_ordered(
+  p_channel_id bigint, p_ordering_key text, p_kind text, p_head_at bigint, p_head_id bigint, p_limit integer,
+  p_max_cost bigint, p_max_bytes bigint, p_by_cost boolean, p_estimate integer, p_now bigint,
+  out rows tid[], out givers integer[], out gots integer[], out charges bigint[], out next_heads_at bigint[],
+  out next_head_ids bigint[]
+)
+language plpgsql
+as $$
+declare
+  v_ids bigint[];
+begin
+  with read as materialized (
+    select m.row, m.id, m.place, case when p_by_cost then greatest(0, coalesce(m.cost, p_estimate)) else 1 end as charge,
+      bool_and(m.kind = p_kind and m.attempts = 0 and (m.is_held or m.dequeue_at <= p_now)) over line as is_alike,
+      sum(coalesce(m.cost, 1)) over line as cost,
+      sum(case when p_max_bytes is not null then fairqueue.fq_message_size(m.content::bytea, m.headers::jsonb) end)
+        over line as bytes
+    from (
+      select x.ctid as row, x.*, x.dequeue_at = 9223372036854775807 as is_held,
+        row_number() over (order by x.channel_id, x.ordering_key, x.lease_id, x.deliveries desc, x.id) as place
+      from fairqueue.fq_message x
+      where x.channel_id = p_channel_id
+        and x.ordering_key = p_ordering_key
+        and x.lease_id is null
+      order by x.channel_id, x.ordering_key, x.lease_id, x.deliveries desc, x.id
+      limit p_limit
+    ) m
+    window line as (order by m.place)
+  ),
+  locked as materialized (
+    select x.id
+    from read f
+    join fairqueue.fq_message x
+      on x.ctid = f.row
+      and x.id is not distinct from f.id
+      and num_nulls(x.lease_id) = 1
+    where f.is_alike
+      and (f.cost <= p_max_cost) is not false
+      and (f.bytes <= p_max_bytes) is not false
+    for no key update of x skip locked
+  )
+  select array_agg(t.row), array_agg(t.id), array[count(*)], array[sum(t.charge)]
+  into rows, v_ids, gots, charges
+  from (
+    select f.row, f.id, f.charge, bool_and(k.id is not null) over (order by f.place) as is_whole
+    from read f
+    left join locked k on k.id = f.id
+  ) t
+  where t.is_whole;
+  givers := array[1];
+  select h.heads_at, h.head_ids into next_heads_at, next_head_ids
+  from fairqueue.fq_find_heads(
+    array[p_channel_id]::bigint[], array[p_head_at]::bigint[], array[p_head_id]::bigint[],
+    coalesce(v_ids, '{}')::bigint[]
+  ) h;
+end
+$$;
