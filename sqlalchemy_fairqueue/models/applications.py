@@ -192,7 +192,6 @@ class ChannelStateMixin(PausableMixin):
         priority_aging: Mapped[timedelta | None]
         max_payload_bytes: Mapped[int | None]
         configured: Mapped[bool]
-        ordered: Mapped[bool]
         used_at: Mapped[int]
         forget_xid: Mapped[int | None]
         backlog: Mapped[int]

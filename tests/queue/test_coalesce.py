@@ -145,3 +145,28 @@ def test_no_change_is_lost(queue: Queue, engine: Engine, database: Database) -> 
             consumer.result()
     assert wrong == []
     assert database.value("select count(*) from document where indexed <> version or at_work <> 0") == 0
+
+
+@pytest.mark.timeout(300)
+def test_no_circle_of_waits(queue: Queue, engine: Engine) -> None:
+    """Transactions that coalesce, settle and cancel by name in any mixture never wait for each other in a circle."""
+
+    def work(number: int) -> int:
+        chance, done = random.Random(number), 0  # noqa: S311 - any order will do
+        for _ in range(40):
+            deliveries = queue.dequeue(engine, limit=2)
+            with Session(engine) as session:
+                for delivery in deliveries:
+                    queue.complete(session, delivery)
+                for _ in range(3):
+                    key = chance.choice("stu")
+                    if chance.random() < 0.3:
+                        queue.cancel(session, channel="a", ordering_key=key)
+                    else:
+                        _tell(queue, session, ordering_key=key)
+                session.commit()
+                done += 1
+        return done
+
+    with ThreadPoolExecutor(4) as pool:
+        assert [one.result() for one in [pool.submit(work, number) for number in range(4)]] == [40] * 4
