@@ -99,7 +99,7 @@ class Chase:
         rows = self.database.rows("select * from claim where ordering_key is not null order by ordering_key, ended")
         for key, claims in groupby(rows, lambda row: row.ordering_key):
             for first, second in pairwise(claims):
-                assert first.number < second.number, f"{key}: {second.number} was handled before {first.number}"
+                assert first.number < second.number, f"{key}: {first.number} was handled before {second.number}"
                 assert first.ended <= second.started, f"{key}: {first.number} and {second.number} at the same time"
 
 

@@ -117,7 +117,7 @@ class Consuming(Spoiling):
         with self.world.before_commit(meanwhile):
             batch = self.world.dequeue(consumer, limit=limit, lease=lease, max_bytes=max_bytes)
         is_late = self.note_set_aside(self.world.failures - failures)
-        self.note_ordering(now)
+        self.note_ordering(now, again=is_late)
         offered = offers(self.books, others, now)
         span = now, self.world.now() if is_late else now
 
@@ -155,8 +155,10 @@ class Consuming(Spoiling):
         self.given = [*self.given, *batch][-30:]
         return batch
 
-    def note_ordering(self, now: int) -> None:
-        """Note which messages a call that began then has held back, or let go (I36)."""
+    def note_ordering(self, now: int, *, again: bool = False) -> None:
+        """Note which messages a call that began then has held back, or let go (I36). *again*: or both, for it was tried
+        again after a bad row had been set aside.
+        """
         known = [one for one in self.books.messages.values() if one.ordering_key is not None]
         if not known:
             return
@@ -164,7 +166,12 @@ class Consuming(Spoiling):
         span = now, self.world.now()
         held = [one for one in known if places.get(one.id) == HELD_BACK and not one.is_held_back]
         # Ids that are there no more have been taken back by a call whose COMMIT is to come.
-        gone = [one for one in known if one.is_held_back and places.get(one.id, HELD_BACK) != HELD_BACK]
+        gone = [
+            one
+            for one in known
+            if places.get(one.id, HELD_BACK) != HELD_BACK
+            and (one.is_held_back or (again and places[one.id] != one.dequeue_at))
+        ]
         for one in held:
             self.books.hold_back(one, span[1])
             self.saw("a message was held back")
@@ -213,8 +220,8 @@ class Consuming(Spoiling):
         """
         failures = self.world.failures
         batch = self.world.dequeue(consumer, limit=limit, lease=lease)
-        self.note_set_aside(self.world.failures - failures)
-        self.note_ordering(now)
+        is_late = self.note_set_aside(self.world.failures - failures)
+        self.note_ordering(now, again=is_late)
         assert list(batch) == []
         if batch.due_in is not None and batch.due_in >= timedelta(milliseconds=10):
             self.saw("dequeue was turned away")
