@@ -481,6 +481,7 @@ _ORDERING = [
         "fq_hold_back",
         "    select distinct p_queue, h.channel_id, h.ordering_key\n    from held h\n",
         "    select distinct p_queue, h.channel_id, h.ordering_key\n    from held h\n    where false\n",
+        slow=True,
         ordering=True,
     ),
     Mutation(
@@ -495,20 +496,6 @@ _ORDERING = [
         "fq_let_go",
         "    where f.is_held\n    for no key update",
         "    where false\n    for no key update",
-        ordering=True,
-    ),
-    Mutation(
-        "nobody looks again while the end of who comes first is open",
-        "fq_let_go",
-        "    where f.is_held\n      or f.xmax <> '0'::xid\n",
-        "    where f.is_held\n",
-        ordering=True,
-    ),
-    Mutation(
-        "nobody looks again while somebody has what is held back locked",
-        "fq_let_go",
-        "    left join gone g on g.id = f.id",
-        "    join gone g on g.id = f.id",
         ordering=True,
     ),
     Mutation(

@@ -77,6 +77,8 @@ _REACHED_BY_GROUPS = {
 _REACHED_BY_ORDERING = {
     "a message was held back": 0.5,
     "a message was let go": 0.3,
+    "a message got another ordering key": 0.05,
+    "a message that was held back was moved": 0.03,
 }
 
 
