@@ -1,6 +1,6 @@
 -- fq_add_message: add one message to a channel that is there, or find out why not. p_state: the channel's. p_at: its
--- position; p_id: the id that it gets. p_room: how many messages the channel still takes (null: any number). With p_replaces it may take the place
--- of the message that has its key; p_is_rewritten: another message of the call will at once.
+-- position; p_id: the id that it gets. p_room: how many messages the channel still takes (null: any). With p_replaces
+-- it may take the place of the message that has its key; p_is_rewritten: another message of the call will at once.
 -- Guarantees: the id and the outcome as in fq_enqueue; without p_replaces also 'later': it is to replace a message that
 -- waits. The caller tells the channel. A period of the key is looked at first, and written once the transaction has the
 -- key, so that nobody else writes it: where another message has it by then, the message is deleted again. That is no
@@ -59,8 +59,8 @@ begin
       )
       overriding system value
       values (
-        p_id, p_state.channel_id, p_kind, p_content, p_headers, p_at, p_now, p_key, p_priority, coalesce(p_max_attempts, 20),
-        p_cost, p_group_id, case when p_unique_for > 0 and p_from_end then true end,
+        p_id, p_state.channel_id, p_kind, p_content, p_headers, p_at, p_now, p_key, p_priority,
+        coalesce(p_max_attempts, 20), p_cost, p_group_id, case when p_unique_for > 0 and p_from_end then true end,
         p_ordering_key
       )
       on conflict (channel_id, key) where key is not null do nothing

@@ -65,7 +65,10 @@ begin
       ('priority', u.priority::text, 'a priority >= 1'),
       ('key', fairqueue.fq_shown(u.key::text), 'a key of 1 to 512 bytes'),
       ('max_attempts', u.max_attempts::text, 'max_attempts >= 1'),
-      ('on_duplicate', fairqueue.fq_shown(u.on_duplicate::text), 'skip, raise or replace, or coalesce with an ordering_key and without a key'),
+      (
+        'on_duplicate', fairqueue.fq_shown(u.on_duplicate::text),
+        'skip, raise or replace, or coalesce with an ordering_key and without a key'
+      ),
       ('cost', u.cost::text, 'a cost of 1 to 1,000,000,000'),
       ('unique_for', u.unique_for::text, 'a period of 1 microsecond to 100 years'),
       ('ordering_key', fairqueue.fq_shown(u.ordering_key::text), 'an ordering key of 1 to 512 bytes')

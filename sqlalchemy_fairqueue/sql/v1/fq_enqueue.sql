@@ -4,9 +4,8 @@
 -- the undelivered message that held the key has this content, kind, headers and time now, its attempts anew
 -- (p_on_duplicates replace; one that is leased gives its key up to the new message: 'created'); 'full', 'dropped': the
 -- channel has max_backlog messages that wait, by its policy the caller raises, or it is counted and forgotten
--- (message_id null). The backlog is what is committed and what this transaction did. p_on_duplicates null: skip;
--- coalesce: with an ordering key and no key: nothing is added while another message of the channel, kind and ordering
--- key waits, message_id: 'coalesced'. It is not delivered before this transaction ends.
+-- (message_id null). The backlog is what is committed and what this transaction did. 'coalesced': another message of
+-- the ordering key, message_id, waits, and is not delivered before this transaction ends (p_on_duplicates coalesce).
 -- p_policy: of channels that are new, if the queue has no defaults. p_delays are microseconds from now, p_ats
 -- microseconds since the epoch (the past means now); at most one of the two a message. p_priorities >= 1: the position
 -- of a message once it is due, see fq_promote. p_costs: what its delivery costs its channel, up to 10^9; null: 1.
@@ -15,16 +14,15 @@
 -- p_unique_fors: for how many microseconds the key stays taken, from this call on, or with p_from_ends from the end of
 -- the message; null: while the message lives. Until then a later message with a period is a 'duplicate' of it, however
 -- it ended; with p_on_duplicates replace, a message that nobody holds is 'replaced', and the period begins anew.
--- Messages without a period meet living ones alone.
--- p_ordering_keys: of the messages of a channel that have the same one is out at a time, in the order of their ids; what
--- is replaced takes that of the message.
--- p_headers, p_groups: an array of one element holds for all messages. A bad value is refused whatever holds the key.
+-- Messages without a period meet living ones alone. p_ordering_keys: of the messages of a channel that have the same
+-- one is out at a time, in the order of their ids; what is replaced takes that of the message. p_headers, p_groups: an
+-- array of one element holds for all messages. A bad value is refused whatever holds the key.
 -- Locks: in the order (channel, key), COLLATE "C": first use of a channel waits for a transaction that is making the
 -- same one, a key for one that is adding, taking, ending or withdrawing the message that holds it. Then messages to
 -- replace, with p_hold (what the transaction settles or cancels later), in the order of their ids; if one of them has
 -- ended by then, the call undoes everything and begins again, since no transaction may wait for a key while it has
--- locked a message. Then those that messages coalesce with, for share, skip locked. Nothing else waits, and no row is touched that another transaction updates.
--- p_notify (false by default): wake waiting consumers (never in a two-phase transaction).
+-- locked a message. Then, for share, skip locked, what messages coalesce with. Nothing else waits, and no row is
+-- touched that another transaction updates. p_notify: wake waiting consumers (never in a two-phase transaction).
 -- Index: fq_channel_queue_name_key, fq_message_key, fq_channel_state_newest_ix, fq_signal_bounded_ix,
 -- fq_key_period_pkey, fq_group_pkey. Errors: QF001 bad argument, or p_counts_members and a group that is another
 -- queue's or another transaction's; QF011 a content that is too long; 40001 as fq_make_channels, for a key whose holder
@@ -118,8 +116,8 @@ begin
         p_queue, p_channels[1]::text, v_state, v_channel.room::bigint, p_kinds[1]::text, p_contents[1]::bytea,
         p_headers[1]::jsonb, v_at, p_priorities[1]::integer, p_keys[1]::text, p_max_attempts[1]::integer,
         p_on_duplicates[1]::text, p_costs[1]::integer, p_groups[1]::uuid, p_unique_fors[1]::bigint,
-        p_from_ends[1]::boolean, p_ordering_keys[1]::text, (fairqueue.fq_next_ids(1::integer))[1]::bigint, v_now, true::boolean,
-        false::boolean
+        p_from_ends[1]::boolean, p_ordering_keys[1]::text, (fairqueue.fq_next_ids(1::integer))[1]::bigint,
+        v_now, true::boolean, false::boolean
       );
       outcome := v_added.outcome;
       created := outcome = 'created';

@@ -1,20 +1,20 @@
 -- fq_enqueue_in_order: add messages one by one, in the order (channel, key): those that have a key, and those of
 -- channels that are new, have a bound or raise priorities with time. p_common_headers, p_common_group_id: for messages
--- without an element of their own. Returns arrays in that order, ats with the positions; bounded_ids: the ids of
--- channels that have a bound.
+-- without an element of their own. Returns arrays in that order, ats: the positions; bounded_ids: channels with a bound.
 -- Guarantees and outcomes: as fq_enqueue; the caller tells the channels. Messages that replace those that have their
 -- keys, and those of the same key that come after them, are put off: first all are added whose keys are free, then all
 -- that are to be replaced are locked, and p_hold with them: all at once by id, so that transactions that settle or
 -- cancel messages and those that replace them never wait for each other. One that has ended before it was locked leaves
 -- its key free, which must not be waited for while the others are held: QF099. With p_is_last it is passed over. Last
 -- come those that coalesce, since they hold what is delivered next, and nothing is waited for then.
--- Locks: as fq_enqueue and fq_lock_messages. Index: as fq_channel_room, fq_add_message and
--- fq_find_waiting. Errors: as these; QF099.
+-- Locks: as fq_enqueue and fq_lock_messages. Index: as fq_channel_room, fq_add_message and fq_find_waiting. Errors: as
+-- these; QF099.
 create function fairqueue.fq_enqueue_in_order(
   p_queue text, p_channels text[], p_kinds text[], p_contents bytea[], p_headers jsonb[], p_delays bigint[],
   p_ats bigint[], p_priorities integer[], p_keys text[], p_max_attempts integer[], p_policy jsonb,
   p_on_duplicates text[], p_hold bigint[], p_costs integer[], p_groups uuid[], p_unique_fors bigint[],
-  p_from_ends boolean[], p_ordering_keys text[], p_common_headers jsonb, p_common_group_id uuid, p_now bigint, p_is_last boolean,
+  p_from_ends boolean[], p_ordering_keys text[], p_common_headers jsonb,
+  p_common_group_id uuid, p_now bigint, p_is_last boolean,
   out ordinals integer[], out ids bigint[], out created boolean[], out outcomes text[], out channel_ids bigint[],
   out ats bigint[], out group_ids uuid[], out bounded_ids bigint[]
 )
@@ -28,10 +28,10 @@ declare
   v_added record;
   v_is_late boolean;
   v_waiting bigint;
-  -- ids follow the order of the call, as ordering keys promise
+  -- in the order of the call, as ordering keys promise
   v_ids bigint[] := fairqueue.fq_next_ids(cardinality(p_channels)::integer);
-  -- of each message in that order: its key, if it is put off; empty: it is to coalesce
   i integer;
+  -- of each message in that order: its key, if it is put off; empty: it is to coalesce
   v_later text[];
   -- who has the keys of these, before and after they are locked
   v_holders bigint[];
@@ -86,9 +86,8 @@ begin
         end;
       end if;
       v_waiting := case
-        when v_later[i] = '' then fairqueue.fq_find_waiting(
-          v_state.channel_id, r.kind::text, r.ordering_key::text, p_hold
-        )
+        when v_later[i] = '' then
+          fairqueue.fq_find_waiting(v_state.channel_id, r.kind::text, r.ordering_key::text, p_hold)
       end;
       if v_waiting is not null then
         v_later[i] := null;
@@ -104,8 +103,7 @@ begin
           r.on_duplicate::text, r.cost::integer, r.own_group_id::uuid, r.unique_for::bigint, r.from_end::boolean,
           r.ordering_key::text, v_ids[r.ord]::bigint, p_now, v_is_late,
           coalesce(
-            v_is_late and channel_ids[i + 1] = channel_ids[i] and v_later[i + 1] = r.key
-              and outcomes[i + 1] = 'replaced',
+            v_is_late and channel_ids[i + 1] = channel_ids[i] and v_later[i + 1] = r.key and outcomes[i + 1] = 'replaced',
             false
           )::boolean
         );

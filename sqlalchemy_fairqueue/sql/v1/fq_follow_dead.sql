@@ -1,5 +1,5 @@
--- fq_follow_dead: let messages of some kinds be followed when they become dead letters, see fq_bury_messages. Kinds that
--- are followed already stay so; fq_set_queue takes them away.
+-- fq_follow_dead: let messages of some kinds be followed when they become dead letters, see fq_bury_messages. Kinds
+-- that are followed already stay so; fq_set_queue takes them away.
 -- Guarantees: holds for what dies after the commit. Who finds nothing new writes nothing.
 -- Locks: the queue's row; waits for a configuration of the same queue. Index: fq_queue_pkey. Errors: QF001 bad name;
 -- 40001; QF007.

@@ -1,9 +1,10 @@
--- fq_hold_back: put messages that come after others of their ordering keys at the end of their channels, until fq_let_go
--- puts them back: of the channels at some positions (p_ords), those among the first p_depth that are due, from the heads
--- on. Returns how many.
+-- fq_hold_back: put messages that come after others of their ordering keys at the end of their channels, until
+-- fq_let_go puts them back: of the channels at some positions (p_ords), those among the first p_depth that are due,
+-- from the heads on. Returns how many.
 -- Guarantees: a signal of each key tells the dispatcher to look, for what was found may have changed by the commit. The
 -- caller has the states of the channels locked.
--- Locks: the messages, for no key update, skip locked. Index: fq_message_ready_ix, fq_message_ordering_ix; rows by ctid.
+-- Locks: the messages, for no key update, skip locked. Index: fq_message_ready_ix, fq_message_ordering_ix; rows by
+-- ctid.
 -- Errors: none.
 create function fairqueue.fq_hold_back(
   p_queue text, p_channels bigint[], p_heads_at bigint[], p_head_ids bigint[], p_ords integer[], p_depth integer,

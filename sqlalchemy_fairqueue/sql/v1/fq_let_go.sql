@@ -3,7 +3,8 @@
 -- Guarantees: a signal tells of the message as of one that is enqueued now, behind what waits in its channel. A key is
 -- looked at again where somebody has this message locked, or what comes before it, whose end may not see those that
 -- wait behind it. Returns whether messages were let go.
--- Locks: messages, for no key update, skip locked. Index: fq_message_ordering_ix, fq_dead_letter_holds_ix; rows by ctid. Errors: none.
+-- Locks: messages, for no key update, skip locked. Index: fq_message_ordering_ix, fq_dead_letter_holds_ix; rows by
+-- ctid. Errors: none.
 create function fairqueue.fq_let_go(p_queue text, p_channel_ids bigint[], p_ordering_keys text[], p_now bigint)
 returns boolean
 language plpgsql

@@ -1,5 +1,5 @@
--- fq_lock_alike: lock the first messages of a channel that are due, from its head on: up to p_limit of a kind, whose costs
--- are at most p_max_cost together (null: any). Returns how many.
+-- fq_lock_alike: lock the first messages of a channel that are due, from its head on: up to p_limit of a kind, whose
+-- costs are at most p_max_cost together (null: any). Returns how many.
 -- Guarantees: none of them was tried before, and between them is none that was, that has another kind, or that somebody
 -- has locked. What was heard before the caller has locked the channel is seen.
 -- Locks: messages, for no key update, skip locked. Index: fq_message_ready_ix; rows by ctid. Errors: none.
@@ -14,7 +14,8 @@ declare
   v_count integer;
 begin
   with read as materialized (
-    select m.row, m.id, m.dequeue_at, bool_and(m.kind = p_kind and m.attempts = 0 and m.ordering_key is null) over line as is_alike,
+    select m.row, m.id, m.dequeue_at,
+      bool_and(m.kind = p_kind and m.attempts = 0 and m.ordering_key is null) over line as is_alike,
       sum(coalesce(m.cost, 1)) over line as cost
     from (
       select x.ctid as row, x.*

@@ -6,7 +6,8 @@
 -- Locks: the channel's state row: waits for a dequeue, a hearing or a configuration of the channel. Until the commit
 -- the channel is not served, and no consumer waits for it. Messages for update skip locked: one that is just being
 -- cancelled or replaced is passed by.
--- Index: fq_channel_queue_name_key, fq_channel_state_newest_ix, fq_message_ready_ix; that of fq_find_named; rows by ctid.
+-- Index: fq_channel_queue_name_key, fq_channel_state_newest_ix, fq_message_ready_ix; that of fq_find_named; rows by
+-- ctid.
 -- Errors: 40001; QF007.
 create function fairqueue.fq_purge_channel(
   p_queue text, p_channel text, p_key text default null, p_ordering_key text default null

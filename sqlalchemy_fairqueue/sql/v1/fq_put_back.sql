@@ -1,6 +1,6 @@
 -- fq_put_back: make one new signal a channel and ordering key of those of some signals that are still there, since
--- somebody has their channels: it is heard later, and nobody walks over what was heard before. Returns how many signals that were, and the
--- slots of the queue that they give back: a channel that is locked for long must not keep these.
+-- somebody has their channels: it is heard later, and nobody walks over what was heard before. Returns how many signals
+-- that were, and the slots of the queue that they give back: a channel that is locked for long must not keep these.
 -- Guarantees: nothing of what they tell is lost. The caller has the state of the queue locked.
 -- Locks: signals for update, skip locked. Index: none, rows by ctid. Errors: none.
 create function fairqueue.fq_put_back(p_queue text, p_rows tid[], p_ids bigint[], out signals bigint, out freed bigint)

@@ -7,8 +7,8 @@
 -- fair_by: what channels get equal parts of: 'messages'; 'cost', what p_costs of fq_enqueue and fq_correct_costs say;
 -- 'seconds', the milliseconds that workers tell by fq_correct_costs. default_plan: the plan that channels made from now
 -- on follow, before the policy that is configured for them; null: none. on_dead: 'hold': a message that becomes a dead
--- letter from now on holds back the others of its ordering key, until it is redriven or purged; 'continue': it does not.
--- on_dead_kinds: the kinds whose dead letters are followed by a message, see fq_bury_messages; null: none.
+-- letter from now on holds back the others of its ordering key, until it is redriven or purged; 'continue': it does
+-- not. on_dead_kinds: the kinds whose dead letters are followed by a message, see fq_bury_messages; null: none.
 -- Guarantees: holds for what begins by a dequeue after the commit: attempts are recorded, and their results kept, as
 -- the queue said when they began. Channels are moved into another order as they are served: no message is lost or
 -- passed over. The locked row is changed, so concurrent changes of different settings or kinds both last.
@@ -57,9 +57,9 @@ begin
   if v_wrong is not null then
     raise exception 'a queue has %', v_wrong
       using errcode = 'QF001',
-        hint = 'history is true or false; fair_by is messages, cost or seconds; on_dead is continue or hold; on_dead_kinds is an array, or null; history_retention, '
-          'dead_letter_retention, result_retention and forget_channels_after are 1 to 3153600000000000 microseconds, '
-          'or null; default_plan is a name, or null';
+        hint = 'history is true or false; fair_by is messages, cost or seconds; on_dead is continue or hold; '
+          'on_dead_kinds is an array, or null; history_retention, dead_letter_retention, result_retention and '
+          'forget_channels_after are 1 to 3153600000000000 microseconds, or null; default_plan is a name, or null';
   end if;
   if p_settings ->> 'default_plan' is not null then
     perform fairqueue.fq_use_plan(p_queue, (p_settings ->> 'default_plan')::text);

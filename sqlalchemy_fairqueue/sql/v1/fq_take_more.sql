@@ -2,10 +2,11 @@
 -- batches: up to p_limit more of the same kind, which cost at most p_max_cost together with it, and their contents and
 -- headers at most p_max_bytes (null: any number). p_message_id, p_lease_id, p_deliveries: the token of the message.
 -- Guarantees: they are the first ones of the channel without an ordering key, or, if the message has one, the next ones
--- of that, in order, up to one of another kind, one that was tried before, or one that somebody has locked. Limits, rates and costs count each of them, as in fq_dequeue; only the order between
--- channels does not hold them back: the channel pays for them with its next turns. None, if the message itself was tried
--- before, if its token is not the newest one or its lease has ended, or if another call has the channel or, in a queue
--- with a limit, attends to the queue.
+-- of that, in order, up to one of another kind, one that was tried before, or one that somebody has locked. Limits,
+-- rates and costs count each of them, as in fq_dequeue; only the order between channels does not hold them back: the
+-- channel pays for them with its next turns. None, if the message itself was tried before, if its token is not the
+-- newest one or its lease has ended, or if another call has the channel or, in a queue with a limit, attends to the
+-- queue.
 -- Returns and transaction: as fq_dequeue, without the row about the call.
 -- Locks: as fq_dequeue: it waits for none. Index: fq_message_pkey, fq_channel_state_newest_ix, fq_message_ready_ix, and
 -- those of its steps. Errors: as fq_dequeue.
@@ -130,7 +131,8 @@ begin
     m.kind, m.content, m.headers, m.ordering_key, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries;
   perform fairqueue.fq_charge(
     p_queue, array[v_state.row]::tid[], c.givers::integer[], c.gots::integer[], c.charges::bigint[],
-    c.next_heads_at::bigint[], c.next_head_ids::bigint[], v_now, l.state::fairqueue.fq_queue_state, (l.row_id is not null)::boolean
+    c.next_heads_at::bigint[], c.next_head_ids::bigint[], v_now, l.state::fairqueue.fq_queue_state,
+    (l.row_id is not null)::boolean
   );
   if l.is_limited then
     perform
