@@ -33,6 +33,9 @@ from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sqlalchemy import Connection
+
+    from sqlalchemy_fairqueue.database.calls import Target
     from sqlalchemy_fairqueue.queue.payloads import PayloadSchema
 
 
@@ -480,9 +483,10 @@ def handlers_of(queue: HandlerMethods) -> Mapping[str, Handler]:
     return queue._handlers  # noqa: SLF001 - for workers alone
 
 
-def followed_kinds(queue: HandlerMethods) -> list[str]:
-    """Return the kinds whose dead letters are followed."""
-    return sorted(queue._followed)  # noqa: SLF001 - for workers alone
+def follow_dead(connection: Connection, queue: HandlerMethods, target: Target) -> None:
+    """Tell the database of which kinds the dead letters are followed."""
+    if kinds := sorted(queue._followed):  # noqa: SLF001 - for workers alone
+        target.call("fq_follow_dead", f"follow dead letters of {target.named()}", kinds=kinds).rows(connection)
 
 
 def session_type_of(queues: Iterable[HandlerMethods], base: type[S]) -> type[S]:

@@ -17,7 +17,7 @@ from sqlalchemy_fairqueue.queue import Job, Queue
 from sqlalchemy_fairqueue.queue.base import on_session
 from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.queue.contexts import call_of, finished, middleware_for, middleware_of
-from sqlalchemy_fairqueue.queue.handlers import handlers_of
+from sqlalchemy_fairqueue.queue.handlers import follow_dead, handlers_of
 from sqlalchemy_fairqueue.queue.results import encoded_result
 from sqlalchemy_fairqueue.testing.deliveries import make_context, make_delivery
 from sqlalchemy_fairqueue.testing.enqueued import sync_session_of
@@ -266,10 +266,12 @@ def _deliveries(session: Session, queue: Queue, limit: int) -> Iterator[Delivery
     target = queue._target  # noqa: SLF001 - what a worker of the queue has
     consumer = Consumer(target, queue.codec)
     number = 0
+    connection = connection_of(session, target)
+    check_installed(connection, target.schema)
+    follow_dead(connection, queue, target)
     while True:
         send_recorded(session)
         connection = connection_of(session, target)
-        check_installed(connection, target.schema)
         dequeued = take_messages(connection, target, limit=1, lease=_LEASE, consumer=consumer.name, lease_id=None)
         if dequeued.lease is None:
             folded = fold_groups(connection, target.schema, limit=100_000, groups=1_000, notify=False)

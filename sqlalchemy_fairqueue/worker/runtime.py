@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sqlalchemy_fairqueue.database.installation import check_installed
-from sqlalchemy_fairqueue.queue.handlers import followed_kinds
+from sqlalchemy_fairqueue.queue.handlers import follow_dead
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
 from sqlalchemy_fairqueue.worker.decisions import RELEASE
 from sqlalchemy_fairqueue.worker.duties import Duties, Duty, Housekeeping, charge_running, cut_stuck_calls, hear_signals
@@ -128,9 +128,7 @@ class Runtime(Generic[E]):
         try:
             for queue in self.queues:
                 connection.run(partial(check_installed, schema=queue.target.schema))
-                if kinds := followed_kinds(queue.queue):
-                    doing = f"follow dead letters of {queue.target.named()}"
-                    connection.run(queue.target.call("fq_follow_dead", doing, kinds=kinds).rows)
+                connection.run(partial(follow_dead, queue=queue.queue, target=queue.target))
             self._stop_requests.begin(connection)
         finally:
             connection.close()

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Bury, Context, Delivery, InvalidArgument, Queue, Release, Retry, RetryPolicy
 from sqlalchemy_fairqueue.errors import WorkerError
-from sqlalchemy_fairqueue.testing import aperform, assert_enqueued, drain, perform, refute_enqueued
+from sqlalchemy_fairqueue.testing import aperform, assert_enqueued, drain, perform, refute_enqueued, rolled_back
 from tests.fixtures.database import Database
 
 
@@ -233,3 +233,24 @@ async def test_draining_an_async_handler_in_a_session(queue: Queue, session: Ses
     queue.enqueue(session, channel="a", payload=1)
     with pytest.raises(InvalidArgument, match="is async; drain an AsyncSession"):
         drain(session, queue)
+
+
+def test_what_follows_in_an_ordering_key_and_a_dead_letter(queue: Queue, engine: Engine) -> None:
+    """Messages of an ordering key are performed one after the other, and functions that follow dead letters, too."""
+    done: list[object] = []
+
+    @queue.handler("page")
+    def page(delivery: Delivery) -> Bury | None:
+        done.append(delivery.payload)
+        return Bury("no page") if delivery.payload == 2 else None
+
+    @queue.on_dead("page")
+    def tell(delivery: Delivery) -> None:
+        done.append(delivery.payload["reason"])
+
+    with rolled_back(engine) as session:
+        for number in 1, 2, 3:
+            queue.enqueue(session, channel="a", payload=number, kind="page", ordering_key="k")
+        drain(session, queue)
+    assert sorted(done, key=str) == [1, 2, 3, "no page"]
+    assert [one for one in done if isinstance(one, int)] == [1, 2, 3]

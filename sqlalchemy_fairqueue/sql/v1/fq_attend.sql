@@ -81,27 +81,31 @@ begin
     from fairqueue.fq_spread_plans(p_queue, c_chunk) p;
   end if;
   if p_sight.is_signalled or p_sight.has_expired or p_sight.has_promotions or v_followed > 0 then
-    h := fairqueue.fq_hear_signals(
-      p_queue, v_state.heard_below::xid8, v_state.heard_open::xid8[], c_chunk, v_virtual_time, p_now,
-      (p_sight.must_note or p_sight.may_note)::boolean
-    );
-    p_sight.heard := h.heard;
-    p_sight.seen := h.seen;
-    p_sight.has_more := h.seen = c_chunk or h.has_more;
-    p_sight.must_note := p_sight.must_note or h.seen >= 100;
-    if h.freed > 0 then
-      v_state.current_concurrency := v_state.current_concurrency - h.freed;
-      p_sight.must_note := true;
-    end if;
-    v_first_due := h.first_due;
-    if v_first_due < v_state.due_floor then
-      v_state.due_floor := v_first_due;
-      p_sight.must_note := true;
-    end if;
-    if h.below is not null then
-      v_state.heard_below := h.below;
-      v_state.heard_open := h.open;
-    end if;
+    -- Once more for the messages that the first hearing let go.
+    for v_round in 1..2 loop
+      h := fairqueue.fq_hear_signals(
+        p_queue, v_state.heard_below::xid8, v_state.heard_open::xid8[], c_chunk, v_virtual_time, p_now,
+        (p_sight.must_note or p_sight.may_note)::boolean
+      );
+      p_sight.heard := p_sight.heard + h.heard;
+      p_sight.seen := p_sight.seen + h.seen;
+      p_sight.has_more := h.seen = c_chunk or h.has_more;
+      p_sight.must_note := p_sight.must_note or h.seen >= 100;
+      if h.freed > 0 then
+        v_state.current_concurrency := v_state.current_concurrency - h.freed;
+        p_sight.must_note := true;
+      end if;
+      v_first_due := least(v_first_due, h.first_due);
+      if v_first_due < v_state.due_floor then
+        v_state.due_floor := v_first_due;
+        p_sight.must_note := true;
+      end if;
+      if h.below is not null then
+        v_state.heard_below := h.below;
+        v_state.heard_open := h.open;
+      end if;
+      exit when not h.has_more;
+    end loop;
   end if;
   if p_sight.is_due or v_first_due <= p_now then
     p_sight.moved := fairqueue.fq_move_due(
