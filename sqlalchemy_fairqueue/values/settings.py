@@ -62,7 +62,7 @@ class Name(Definition):
 class Names(Definition):
     """Names, of shared limits if nothing else is said."""
 
-    what: str = "limit"
+    what: str = "shared limit"
 
     def _checked(self, name: str, value: Any) -> list[str] | None:
         if isinstance(value, str) or not isinstance(value, Collection):
@@ -71,7 +71,7 @@ class Names(Definition):
             )
         names = list(value)
         for one in names:
-            check_name(self.what, one)
+            check_name(self.what.removeprefix("shared "), one)
         return names or None
 
     def _parsed(self, words: str) -> list[str]:

@@ -170,7 +170,7 @@ def test_triggers_and_rules_by_their_definitions(latest: Connection, schema: str
     found = {name: facts for name, facts in found.items() if name.startswith(("trigger ", "rule "))}
     expected = catalog.expected_catalog(versions()[-1])
     own_triggers = {name: facts for name, facts in expected.items() if name.startswith("trigger ")}
-    assert len(own_triggers) == 4
+    assert len(own_triggers) == 5
     assert own_triggers.items() <= found.items()
     assert {name: facts for name, facts in found.items() if name not in own_triggers} == {
         "trigger fq_message.mine": {

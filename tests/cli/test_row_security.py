@@ -169,6 +169,7 @@ def test_what_was_left_behind(tenant: Tenant, named: Database, engine: Engine) -
     give(named, "queue", tenant.name, tables=False)
     named.execute(f'grant usage on schema queue to "{tenant.name}"')
     named.execute(f'grant select, insert, update, delete on all tables in schema queue to "{tenant.name}"')
+    named.execute(f'grant usage on all sequences in schema queue to "{tenant.name}"')
     enqueue(engine, "a", "a", "b", "b", "b", queue=queue)
     protect(named, "queue.fq_message")
     assert lease(tenant.engine, queue=queue) == []

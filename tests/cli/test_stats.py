@@ -58,7 +58,7 @@ def test_channels(cli: Cli, engine: Engine) -> None:
     QUEUE.configure_channel(
         engine,
         "a",
-        ChannelPolicy(max_concurrency=4, rate="10/s", weight=3, max_backlog=50, on_full="drop"),
+        ChannelPolicy(max_concurrency=4, rate="10/min", weight=3, max_backlog=50, on_full="drop"),
     )
     enqueue(engine, "a", "a", "b")
     lease(engine, 1)
@@ -73,13 +73,13 @@ def test_channels(cli: Cli, engine: Engine) -> None:
         "weight", "backlog", "dead", "dropped", "served cost", "oldest ready", "waits for", "which has", "plan",
         "state",
     ]  # fmt: skip
-    assert first[:11] == ["a", "1", "0", "0", "1", "0", "0", "1", "1/4", "10/s", "3"]
+    assert first[:11] == ["a", "1", "0", "0", "1", "0", "0", "1", "1/4", "10/min", "3"]
     assert second[0] == "b"
     assert second[-1] == "paused"
     assert document["more"] is False
     channel = document["channels"][0]
     assert channel["channel"] == "a"
-    assert channel["rate"] == {"interval_seconds": 0.1, "burst": 1}
+    assert channel["rate"] == {"interval_seconds": 6.0, "burst": 1}
     assert (channel["max_concurrency"], channel["max_backlog"], channel["on_full"]) == (4, 50, "drop")
 
 

@@ -98,7 +98,7 @@ def test_running_handlers_are_charged_their_estimate(engine: Engine, estimate: i
     queue.configure(engine, fair_by="seconds")
     for _ in range(8):
         queue.enqueue(engine, channel="long", payload=1, cost=estimate)
-        queue.enqueue(engine, channel="short", payload=1)
+        queue.enqueue(engine, channel="short", payload=1, cost=1)
     taken = []
     for _ in range(8):
         [delivery] = queue.dequeue(engine)

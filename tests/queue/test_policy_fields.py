@@ -38,7 +38,8 @@ def test_changes_have_the_types_of_the_fields() -> None:
     assert get_type_hints(PolicyChanges) == get_type_hints(PolicyFields) | text
     kept = get_type_hints(QueueSettings)
     del kept["dead_letter_retention_by_kind"]
-    wider = {"limits": Collection[str] | None, "dead_letter_retention": DeadLetterRetention}
+    names = Collection[str] | None
+    wider = {"limits": names, "on_dead_kinds": names, "dead_letter_retention": DeadLetterRetention}
     assert get_type_hints(QueueChanges) == kept | text | wider | {"defaults": ChannelPolicy | PolicyChanges}
 
 

@@ -18,7 +18,8 @@ declare
   c_tries constant integer := 20;
   v_count integer := cardinality(p_channels);
   -- whether some have keys, bounds or priorities that age, or coalesce
-  v_one_by_one boolean := num_nonnulls(variadic p_keys) > 0 or 'coalesce' = any (p_on_duplicates);
+  v_one_by_one boolean := num_nonnulls(variadic p_keys) > 0
+    or ('coalesce' = any (p_on_duplicates)) is true;
   -- of calls that have one for all messages, as members of a group: it is read and checked once
   v_headers jsonb := case when cardinality(p_headers) = 1 then (select h from unnest(p_headers) h) end;
   v_group_id uuid := case when cardinality(p_groups) = 1 then (select g from unnest(p_groups) g) end;
