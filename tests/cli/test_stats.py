@@ -73,7 +73,7 @@ def test_channels(cli: Cli, engine: Engine) -> None:
         "weight", "backlog", "dead", "dropped", "served cost", "oldest ready", "waits for", "which has", "plan",
         "state",
     ]  # fmt: skip
-    assert first[:11] == ["a", "1", "0", "0", "1", "0", "0", "1", "1/4", "10/min", "3"]
+    assert first[:11] == ["a", "1", "0", "0", "1", "0", "0", "1", "1/4", "10/m", "3"]
     assert second[0] == "b"
     assert second[-1] == "paused"
     assert document["more"] is False
