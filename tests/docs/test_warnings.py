@@ -93,7 +93,7 @@ def test_async_handlers_that_query_last_need_few_connections(database: Database)
 
 @pytest.mark.parametrize(("estimate", "held"), [(1, 2), (10_000, 1)])
 def test_running_handlers_are_charged_their_estimate(engine: Engine, estimate: int, held: int) -> None:
-    """cost.md: shared by seconds, what is out was charged two seconds where nothing is known, or the cost that it names."""
+    """cost.md: shared by seconds, what is out was charged two seconds where nothing is known, or what it names."""
     queue = Queue("documents")
     queue.configure(engine, fair_by="seconds")
     for _ in range(8):
