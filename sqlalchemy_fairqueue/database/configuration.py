@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.database.calls import Q, call, read_by_queue
 from sqlalchemy_fairqueue.errors import UnknownChannel
-from sqlalchemy_fairqueue.times import duration
-from sqlalchemy_fairqueue.values.fields import Rate
-from sqlalchemy_fairqueue.values.policies import POLICY, UNSET, ChannelPolicy, policy_values
+from sqlalchemy_fairqueue.values.policies import POLICY, RATE, UNSET, ChannelPolicy, policy_values, rate_of_columns
 from sqlalchemy_fairqueue.values.reports import PlanInfo, SharedLimit
 from sqlalchemy_fairqueue.values.settings import SETTINGS, QueueSettings
 
@@ -92,11 +90,9 @@ def limits_by_queue(
     return {queue: [_limit(**row) for row in rows] for queue, rows in found.items()}
 
 
-def _limit(
-    rate_interval: int, rate_burst: int, queues: Sequence[str], leased: Sequence[int], **others: Any
-) -> SharedLimit:
-    rate = Rate.of(duration(rate_interval), rate_burst)
-    return SharedLimit(rate=rate, queues=tuple(queues), leased=tuple(leased), **others)
+def _limit(queues: Sequence[str], leased: Sequence[int], **row: Any) -> SharedLimit:
+    others = {name: row[name] for name in row if name not in RATE}
+    return SharedLimit(rate=rate_of_columns(row), queues=tuple(queues), leased=tuple(leased), **others)
 
 
 def pause_channel(connection: Connection, target: Target, channel: str | None, *, new: bool) -> None:

@@ -11,8 +11,7 @@ from sqlalchemy_fairqueue.database.clauses import Shape
 from sqlalchemy_fairqueue.database.configuration import fields_of_columns
 from sqlalchemy_fairqueue.database.deliveries import LONGEST_WAIT
 from sqlalchemy_fairqueue.times import duration, instant
-from sqlalchemy_fairqueue.values.fields import Rate
-from sqlalchemy_fairqueue.values.policies import policy_values
+from sqlalchemy_fairqueue.values.policies import RATE, policy_values, rate_of_columns
 from sqlalchemy_fairqueue.values.reports import (
     TAKERS,
     ChannelDemand,
@@ -44,8 +43,9 @@ HEARD = timedelta(seconds=10)
 
 
 _DEMAND = (
-    "channel", "ready", "scheduled", "leased", "current_concurrency", "max_concurrency", "weight", "paused_at",
-    "oldest_ready_at", "last_dequeue_at", "rate_allows_at", "served_cost",
+    "channel", "ready", "scheduled", "leased", "current_concurrency", "max_concurrency", "current_cost",
+    "max_cost_out", "next_cost", "weight", "paused_at", "oldest_ready_at", "last_dequeue_at", "rate_allows_at",
+    "served_cost",
 )  # fmt: skip
 _SAMPLE = Shape(("fq_now as now", "cast(pg_catalog.pg_current_snapshot() as text) as snapshot"))
 
@@ -96,12 +96,12 @@ def read_stats(connection: Connection, target: Target) -> QueueStats:
 def stats_by_queue(connection: Connection, schema: str | None, queues: Sequence[str]) -> dict[str, QueueStats]:
     """Return the counts of queues, by one statement."""
     found = read_by_queue(connection, schema, "fq_stats", f"read the stats of {named(queues)}", queues)
-    return {queue: _queue_stats(queue, **row) for queue, [row] in found.items()}
+    return {queue: _queue_stats(queue, row) for queue, [row] in found.items()}
 
 
-def _queue_stats(queue: str, rate_interval: int | None, rate_burst: int, **counts: Any) -> QueueStats:
-    rate = None if rate_interval is None else Rate.of(duration(rate_interval), rate_burst)
-    return QueueStats(queue=queue, rate=rate, **counts)
+def _queue_stats(queue: str, row: Row) -> QueueStats:
+    rate = None if row["rate_interval"] is None else rate_of_columns(row)
+    return QueueStats(queue=queue, rate=rate, **{name: row[name] for name in row if name not in RATE})
 
 
 def read_channel_stats(
@@ -174,8 +174,7 @@ def _contention(queue: str, rows: Sequence[Row]) -> Contention:
 
 
 def _demand(row: Row) -> ChannelDemand:
-    rate = Rate.of(duration(row["rate_interval"]), row["rate_burst"])
-    return ChannelDemand(rate=rate, **{name: row[name] for name in _DEMAND})
+    return ChannelDemand(rate=rate_of_columns(row), **{name: row[name] for name in _DEMAND})
 
 
 def read_competition(
@@ -211,6 +210,9 @@ def read_competition(
         paused_at=whole["queue_paused_at"],
         max_concurrency=whole["queue_max_concurrency"],
         current_concurrency=whole["queue_concurrency"],
+        max_cost_out=whole["queue_max_cost_out"],
+        current_cost=whole["queue_current_cost"],
+        next_cost=whole["queue_next_cost"],
         rate_allows_at=whole["queue_rate_allows_at"],
         consumers=int(whole["consumers"]),
     )

@@ -55,8 +55,8 @@ class QueueConfigMixin(PausableMixin):
 
     ``defaults`` has the fields of a policy by the names of the columns of :class:`ChannelStateMixin`,
     ``rate_interval`` in microseconds; None: new channels take the policy that their first enqueue brings.
-    ``max_concurrency`` and the rate are those of the whole queue; ``limits`` are the names of the shared limits
-    that it draws from. ``history_retention`` None is 30 days. ``dead_letter_retention`` None is for ever;
+    ``max_concurrency``, ``max_cost_out`` and the rate are those of the whole queue; ``limits`` are the names of the
+    shared limits that it draws from. ``history_retention`` None is 30 days. ``dead_letter_retention`` None is for ever;
     ``dead_letter_retention_by_kind`` has those of single kinds, in microseconds. ``default_plan`` is the plan that
     new channels follow; ``plans``: whether the queue has, or had, any. ``result_retention`` None: results of handlers
     are not kept. ``on_dead``: whether the messages of an ordering key wait behind a dead letter;
@@ -83,8 +83,10 @@ class QueueConfigMixin(PausableMixin):
         name: Mapped[str]
         defaults: Mapped[dict[str, Any] | None]
         max_concurrency: Mapped[int | None]
+        max_cost_out: Mapped[int | None]
         rate_interval: Mapped[timedelta]
         rate_burst: Mapped[int]
+        rate_of: Mapped[str]
         limits: Mapped[list[str] | None]
         history: Mapped[bool]
         fair_by: Mapped[str]
@@ -173,10 +175,13 @@ class ChannelStateMixin(PausableMixin):
         row_version: Mapped[int]
         queue: Mapped[str]
         max_concurrency: Mapped[int | None]
+        max_cost_out: Mapped[int | None]
         rate_interval: Mapped[timedelta]
         rate_burst: Mapped[int]
+        rate_of: Mapped[str]
         weight: Mapped[int]
         current_concurrency: Mapped[int]
+        current_cost: Mapped[int]
         head_dequeue_at: Mapped[int | None]
         head_message_id: Mapped[int | None]
         last_dequeue_at: Mapped[int]
@@ -431,8 +436,10 @@ class LimitMixin(FairqueueMixin):
     if TYPE_CHECKING:
         name: Mapped[str]
         max_concurrency: Mapped[int | None]
+        max_cost_out: Mapped[int | None]
         rate_interval: Mapped[timedelta]
         rate_burst: Mapped[int]
+        rate_of: Mapped[str]
 
 
 @of_table("fq_group", "queue.group makes groups, and workers finish them")

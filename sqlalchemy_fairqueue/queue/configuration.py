@@ -58,8 +58,11 @@ class ConfigurationMethods(QueueBase):
             max_concurrency: Most messages of the whole queue that consumers hold at once, exactly, beside the limits of
                 its channels. None: no limit. Messages that are out are counted; while more are out than a new limit
                 allows, none is delivered.
-            rate: Most messages of the whole queue in a time, exactly, such as an API allows that all tenants share: a
-                :class:`~sqlalchemy_fairqueue.Rate` or its text, ``"50/s"``. None: no rate.
+            max_cost_out: Most that these messages cost together, exactly, by what they were charged when they were
+                delivered. A message that costs more by itself goes out while nothing else is. None: no limit.
+            rate: Most messages, or most cost, of the whole queue in a time, exactly, such as an API allows that all
+                tenants share: a :class:`~sqlalchemy_fairqueue.Rate` or its text, ``"50/s"``, ``"100000/min of cost"``.
+                None: no rate.
             limits: The names of shared limits that the queue draws from, at most 16, made by ``limits.configure``.
                 All of them hold, beside the queue's own. None: none.
             history: Whether attempts are recorded in ``fq_history``: those that begin from the commit on.
@@ -87,13 +90,13 @@ class ConfigurationMethods(QueueBase):
                 corrected them. "seconds": the time that handlers of workers took.
 
         Locks the queue's row until the transaction ends; waits for another configuration of the same queue. With
-        max_concurrency or rate also the messages that consumers hold: it waits for transactions that are settling one,
-        and until the transaction ends the queue is not served. Consumers of a queue with one of them dequeue one after
-        the other. Keep such transactions short and apart from others.
+        max_concurrency, max_cost_out or rate also the messages that consumers hold: it waits for transactions that are
+        settling one, and until the transaction ends the queue is not served. Consumers of a queue with one of them
+        dequeue one after the other. Keep such transactions short and apart from others.
 
         Raises:
             InvalidArgument: A bad value, nothing to set, or a plan that does not exist.
-            IsolationError: max_concurrency or rate in a REPEATABLE READ or SERIALIZABLE transaction.
+            IsolationError: One of these in a REPEATABLE READ or SERIALIZABLE transaction.
 
         Example:
             >>> queue.configure(engine, max_concurrency=50, defaults=ChannelPolicy(max_concurrency=5))
@@ -356,6 +359,7 @@ class Limits(Facet[QueueBase]):
         name: str,
         *,
         max_concurrency: int | Unset | None = UNSET,
+        max_cost_out: int | Unset | None = UNSET,
         rate: Rate | str | Unset | None = UNSET,
     ) -> None:
         """Make a limit that several queues share, or change it: ``limits.configure(session, "openai", rate="50/s")``.
@@ -367,7 +371,8 @@ class Limits(Facet[QueueBase]):
             where: As for the class.
             name: Its name, within the schema of the queue.
             max_concurrency: Most messages of all its queues that consumers hold at once, exactly. None: no limit.
-            rate: Most messages of all its queues in a time, exactly. None: no rate.
+            max_cost_out: Most that these messages cost together, exactly. None: no limit.
+            rate: Most messages, or most cost, of all its queues in a time, exactly. None: no rate.
 
         What is not given stays as it is. Dequeues of its queues run one after the other. A consumer that it holds back
         polls 50 times a second. Locks the limit until the transaction ends, and its queues are not served meanwhile.
@@ -382,13 +387,10 @@ class Limits(Facet[QueueBase]):
             [20]
         """
         check_name("limit", name)
-        changes: PolicyChanges = {}
-        if max_concurrency is not UNSET:
-            changes["max_concurrency"] = max_concurrency
-        if rate is not UNSET:
-            changes["rate"] = rate
+        given = {"max_concurrency": max_concurrency, "max_cost_out": max_cost_out, "rate": rate}
+        changes = {field: value for field, value in given.items() if value is not UNSET}
         if not changes:
-            raise InvalidArgument("limits.configure has nothing to set; give max_concurrency or rate")
+            raise InvalidArgument("limits.configure has nothing to set; give max_concurrency, max_cost_out or rate")
         wanted = policy_changes("limits.configure", None, changes)
         return self._perform(where, [change.configure_limit(self._target, name, wanted)], None)
 

@@ -322,7 +322,7 @@ def _settings(connection: psycopg.Connection, queue: str | None, schema: str | N
 
 def _policy(row: Sequence[Any]) -> ChannelPolicy:
     max_concurrency, rate_interval, rate_burst, weight = row
-    rate = Rate.of(duration(rate_interval or 0), rate_burst or 1)
+    rate = Rate.every(duration(rate_interval or 0), rate_burst or 1)
     return ChannelPolicy(max_concurrency=max_concurrency, rate=rate, weight=weight or 1)
 
 

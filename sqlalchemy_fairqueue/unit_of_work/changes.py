@@ -115,9 +115,10 @@ def configure_channel(
         notify=target.notify,
     )
     used_plan = plan if isinstance(plan, str) else None
-    limits = used_plan is not None or "max_concurrency" in reset
-    if "max_concurrency" in changes:
-        limits = changes["max_concurrency"] is not None
+    counted = {"max_concurrency", "max_cost_out"}
+    limits = used_plan is not None or not counted.isdisjoint(reset)
+    if not counted.isdisjoint(changes):
+        limits = any(changes.get(name) is not None for name in counted)
     return Change(
         target=target,
         phase=CHANGES,
@@ -131,7 +132,10 @@ def configure_channel(
 
 
 def limit(target: Target, changes: QueueLimits) -> Change:
-    """Change limits of a whole queue: ``max_concurrency``, ``rate``, the names of shared limits. None: no limit."""
+    """Change limits of a whole queue: ``max_concurrency``, ``max_cost_out``, ``rate``, the names of shared limits.
+
+    None: no limit.
+    """
     limits = settings_json(changes)
     call = target.call("fq_limit_queue", f"limit {target.named()}", changes=limits, notify=target.notify)
     return Change(

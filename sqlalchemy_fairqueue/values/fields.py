@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from datetime import timedelta
 from functools import cache
 from math import inf
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, cast
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.times import UNITS, duration, microseconds, parsed_duration
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _SECOND: Final = timedelta(seconds=1)
 # How late a consumer may come without a loss, unless the burst is given.
 _LATE = timedelta(milliseconds=100)
-_MOST_BURST = 1_000_000
+_MOST_BURST = 1_000_000_000
 # The units that people write behind "per", beside those of durations.
 _WORDS: Final = {
     "sec": "s",
@@ -39,41 +39,54 @@ _WORDS: Final = {
     "day": "d",
     "week": "w",
 }
-_TEXT = re.compile(r"(\d+(?:\.\d+)?)\s*/\s*(\w+)(?:\s*,\s*burst\s+(\d+))?", re.ASCII)
+_TEXT = re.compile(r"(\d+(?:\.\d+)?)\s*/\s*(\w+)(?:\s+of\s+(messages|cost))?(?:\s*,\s*burst\s+(\d+))?", re.ASCII)
+
+
+RateUnit = Literal["messages", "cost"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rate:
-    """Most messages in a time: on average *count* each *per*, at most *burst* in a row.
+    """Most messages, or most cost, in a time: on average *count* each *per*, at most *burst* in a row.
 
     It is exact: in any time of length t at most burst + t * count / per messages are delivered (generic cell rate
-    algorithm, ITU-T I.371). Two rates are equal if their interval and burst are, however they were written.
+    algorithm, ITU-T I.371). A rate in cost lets a message go while less than its burst is charged, and then none until
+    that is paid: what is delivered in a time t costs at most that much, and the last message of it beside. Where a
+    settlement tells what a message cost, the difference counts too. Two rates are equal if their interval, burst and
+    unit are, however they were written.
 
     Attributes:
-        count: Messages in a time of *per*; a fraction is fine.
+        count: Messages, or cost, in a time of *per*; a fraction is fine.
         per: The time. per / count is from 1 microsecond to 365 days, and is rounded to microseconds.
-        burst: Messages that may come in a row before the rate applies, up to a million. None: those of a tenth of a
-            second, and at least 1. A smaller burst costs throughput: the channel loses each moment in which a consumer
-            comes late (with a burst of 1: 4 % at 10 messages/s, 16 % at 50).
+        burst: Messages, or cost, that may come in a row before the rate applies, up to a billion. None: those of a
+            tenth of a second, and at least 1. A smaller burst costs throughput: the channel loses each moment in which
+            a consumer comes late (with a burst of 1: 4 % at 10 messages/s, 16 % at 50).
+        of: What it counts: "messages", or "cost", which messages have from ``enqueue(cost=)``, 1 if they name none; in
+            a queue that is fair by seconds it is the milliseconds that handlers take.
 
     Raises:
         InvalidArgument: A value cannot be kept.
 
     Example:
         >>> rate = Rate(50, per=timedelta(seconds=1), burst=10)
-        >>> rate == Rate.parse("50/s, burst 10") == Rate.of(rate.interval, rate.burst)
+        >>> rate == Rate.parse("50/s, burst 10") == Rate.every(rate.interval, rate.burst)
         True
         >>> rate.per_time()
         '50/s'
+        >>> str(Rate(100_000, per=timedelta(minutes=1), of="cost"))
+        '1666.67/s of cost'
     """
 
     count: float
     per: timedelta = _SECOND
     burst: int = cast("int", None)
+    of: RateUnit = "messages"
 
     if TYPE_CHECKING:
 
-        def __init__(self, count: float, per: timedelta = ..., burst: int | None = None) -> None: ...
+        def __init__(
+            self, count: float, per: timedelta = ..., burst: int | None = None, of: RateUnit = ...
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         """Refuse what cannot be kept, and settle the burst."""
@@ -98,6 +111,7 @@ class Rate:
         check_count("the burst of a rate", self.burst, 1, _MOST_BURST)
         # The database adds up what a whole burst takes.
         check_duration("the interval times the burst of a rate", interval * self.burst)
+        check_choice("what a rate is of", self.of, ("messages", "cost"))
 
     @property
     def interval(self) -> timedelta:
@@ -106,7 +120,7 @@ class Rate:
 
     @classmethod
     def parse(cls, text: str) -> Rate:
-        """Parse a rate as people write it: ``10/s``, ``100/min``, ``1/30s``, ``50/s, burst 10``.
+        """Parse a rate as people write it: ``10/s``, ``100/min``, ``1/30s``, ``50/s, burst 10``, ``1000/min of cost``.
 
         The time is a unit (``us``, ``ms``, ``s``, ``m``, ``h``, ``d``, ``w``), its word (``sec``, ``second``, ``min``,
         ``minute``, ``hour``, ``day``, ``week``) or a duration such as ``30s``.
@@ -125,12 +139,13 @@ class Rate:
             raise InvalidArgument(problem) from None
         if not per:
             raise InvalidArgument(problem)
-        return cls(float(found[1]), per, None if found[3] is None else int(found[3]))
+        burst = None if found[4] is None else int(found[4])
+        return cls(float(found[1]), per, burst, cast("RateUnit", found[3] or "messages"))
 
     @classmethod
-    def of(cls, interval: timedelta, burst: int) -> Rate | None:
+    def every(cls, interval: timedelta, burst: int, of: RateUnit = "messages") -> Rate | None:
         """Return the rate with this time between two messages; None, no limit, if the time is zero or less."""
-        return cls(1, interval, burst) if interval > timedelta() else None
+        return cls(1, interval, burst, of) if interval > timedelta() else None
 
     def per_time(self) -> str:
         """Write the rate without its burst, in the smallest unit that has at least one message: ``50/s``, ``1/30d``."""
@@ -141,19 +156,19 @@ class Rate:
 
     def __str__(self) -> str:
         """The text that :meth:`parse` takes, rounded to six digits."""
-        if self.burst == Rate(1, self.interval).burst:
-            return self.per_time()
-        return f"{self.per_time()}, burst {self.burst}"
+        unit = "" if self.of == "messages" else " of cost"
+        burst = "" if self.burst == Rate(1, self.interval).burst else f", burst {self.burst}"
+        return f"{self.per_time()}{unit}{burst}"
 
     def __eq__(self, other: object) -> bool:
-        """Whether interval and burst are the same."""
+        """Whether interval, burst and unit are the same."""
         if not isinstance(other, Rate):
             return NotImplemented
-        return (self.interval, self.burst) == (other.interval, other.burst)
+        return (self.interval, self.burst, self.of) == (other.interval, other.burst, other.of)
 
     def __hash__(self) -> int:
-        """By interval and burst."""
-        return hash((self.interval, self.burst))
+        """By interval, burst and unit."""
+        return hash((self.interval, self.burst, self.of))
 
 
 def checked_rate(what: str, value: object) -> Rate | None:
@@ -315,7 +330,7 @@ class Duration(Definition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateOf(Definition):
-    """A :class:`Rate`, which may be given as text, and is kept as its interval and its burst."""
+    """A :class:`Rate`, which may be given as text, and is kept as its interval, its burst and its unit."""
 
     metavar: ClassVar[str] = "RATE"
 
@@ -326,19 +341,19 @@ class RateOf(Definition):
         return Rate.parse(words)
 
     def columns(self, name: str) -> tuple[str, ...]:
-        """Return the names of the columns: the interval, which is 0 without a rate, and the burst."""
-        return f"{name}_interval", f"{name}_burst"
+        """Return the names of the columns: the interval, which is 0 without a rate, the burst, and the unit."""
+        return f"{name}_interval", f"{name}_burst", f"{name}_of"
 
     def column_values(self, name: str, value: Any) -> dict[str, object]:
-        """Return the interval in microseconds, and the burst."""
+        """Return the interval in microseconds, the burst, and the unit."""
         rate = checked_rate(name, value)
-        values = (0, 1) if rate is None else (microseconds(rate.interval), rate.burst)
+        values = (0, 1, "messages") if rate is None else (microseconds(rate.interval), rate.burst, rate.of)
         return dict(zip(self.columns(name), values, strict=True))
 
     def value_of(self, name: str, columns: Mapping[str, Any]) -> Rate | None:
-        """Return the rate of an interval in microseconds and a burst."""
-        interval, burst = (columns[column] for column in self.columns(name))
-        return Rate.of(duration(interval), burst)
+        """Return the rate of an interval in microseconds, a burst and a unit."""
+        interval, burst, unit = (columns[column] for column in self.columns(name))
+        return Rate.every(duration(interval), burst, unit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,7 @@ _MEANT = {
     "rate_interval": "rate",
     "burst": "rate",
     "rate_burst": "rate",
+    "rate_of": "rate",
     "limit": "max_concurrency",
     "bound": "max_backlog",
     "drop_when_full": "on_full",
@@ -70,10 +71,19 @@ class PolicyFields:
             holds=_NEXT_DEQUEUE,
         ).metadata,
     )
+    max_cost_out: int | None = field(
+        default=None,
+        metadata=Count(
+            help="Most that the messages of a channel that consumers hold cost together, exactly.",
+            none="no limit",
+            example="1000",
+            holds=_NEXT_DEQUEUE,
+        ).metadata,
+    )
     rate: Rate | None = field(
         default=None,
         metadata=RateOf(
-            help="Most messages of a channel in a time: 10/s, 100/min, 1/30s, '50/s, burst 10'.",
+            help="Most messages, or most cost, of a channel in a time: 10/s, '50/s, burst 10', 1000/min of cost.",
             none="no rate",
             example="10/s",
             holds=_NEXT_DEQUEUE,
@@ -136,8 +146,11 @@ class ChannelPolicy(PolicyFields):
 
     Attributes:
         max_concurrency: Most messages of the channel that consumers hold at once, exactly. None: no limit.
-        rate: Most messages in a time, as a :class:`Rate` or its text, such as "50/s"; read, it is a Rate. None: no
-            rate.
+        max_cost_out: Most that the messages of the channel that consumers hold cost together, exactly, by what they
+            were charged when they were delivered. A message that costs more by itself goes out while nothing else is.
+            None: no limit.
+        rate: Most messages, or most cost, in a time, as a :class:`Rate` or its text, such as "50/s"; read, it is a
+            Rate. None: no rate.
         weight: Messages a turn: a channel of weight 3 gets three times the share of one of weight 1 while both have
             work.
         max_backlog: Most undelivered messages of the channel: an enqueue beyond is answered by on_full. Approximate by
@@ -189,12 +202,23 @@ class PolicyChanges(TypedDict, total=False):
     """Fields of a :class:`ChannelPolicy` to change: those that are missing stay as they are. None lifts a limit."""
 
     max_concurrency: int | None
+    max_cost_out: int | None
     rate: Rate | str | None
     weight: int
     max_backlog: int | None
     on_full: OnFull
     priority_aging: timedelta | None
     max_payload_bytes: int | None
+
+
+RATE: Final = POLICY["rate"].columns("rate")
+"""The columns of a rate."""
+
+
+def rate_of_columns(columns: Mapping[str, Any]) -> Rate | None:
+    """Return the rate of a row; None if it has none."""
+    rate: Rate | None = POLICY["rate"].value_of("rate", columns)
+    return rate
 
 
 def policy_values(columns: Mapping[str, Any]) -> dict[str, Any]:

@@ -210,6 +210,9 @@ class QueueCapacity:
         paused_at: When the queue was paused, in UTC. None: it is not.
         max_concurrency: Most messages of the whole queue that consumers hold at once. None: no limit.
         current_concurrency: How many count against it. None: neither a limit nor a rate was ever set.
+        max_cost_out: Most that these messages cost together. None: no limit.
+        current_cost: What they cost.
+        next_cost: What the message costs that it would deliver first. None: nothing is ready.
         rate_allows_at: When its rate allows the next message, in UTC, or allowed it. None: no rate.
         consumers: Consumers with a lease that has not ended; a bounded reading counts one at most.
     """
@@ -218,6 +221,9 @@ class QueueCapacity:
     paused_at: datetime | None
     max_concurrency: int | None
     current_concurrency: int | None
+    max_cost_out: int | None
+    current_cost: int | None
+    next_cost: int | None
     rate_allows_at: datetime | None
     consumers: int
 
@@ -242,7 +248,10 @@ class QueueStats(QueueCapacity):
         paused_at: When the queue was paused, in UTC. None: it is not.
         max_concurrency: Most messages of the whole queue that consumers hold at once. None: no limit.
         current_concurrency: How many count against it. None: neither a limit nor a rate was ever set.
-        rate: Most messages of the whole queue in a time. None: no rate.
+        max_cost_out: Most that these messages cost together. None: no limit.
+        current_cost: What they cost. None: neither a limit nor a rate was ever set.
+        next_cost: What the message costs that it would deliver first. None: nothing is ready.
+        rate: Most messages, or most cost, of the whole queue in a time. None: no rate.
         rate_allows_at: When that allows the next message, in UTC, or allowed it. None: no rate.
         signals: Signals that no dequeue has heard yet; thousands for long mean that nobody dequeues.
         consumers: Consumers with a lease that has not ended.
@@ -286,9 +295,11 @@ class SharedLimit:
     Attributes:
         name: Its name.
         max_concurrency: Most messages of its queues together that consumers hold at once. None: no limit.
-        rate: Most messages of its queues together in a time. None: no rate.
+        max_cost_out: Most that these messages cost together. None: no limit.
+        rate: Most messages, or most cost, of its queues together in a time. None: no rate.
         rate_allows_at: When that allows the next message, in UTC, or allowed it. None: no rate.
         current_concurrency: How many messages of its queues consumers hold.
+        current_cost: What they cost.
         queues: The queues that draw from it.
         leased: How many messages of each of these queues consumers hold, in the same order.
 
@@ -302,9 +313,11 @@ class SharedLimit:
 
     name: str
     max_concurrency: int | None
+    max_cost_out: int | None
     rate: Rate | None
     rate_allows_at: datetime | None
     current_concurrency: int
+    current_cost: int
     queues: tuple[str, ...]
     leased: tuple[int, ...]
 
@@ -346,6 +359,9 @@ class ChannelDemand:
         leased: Messages that consumers hold.
         current_concurrency: How many messages count against max_concurrency.
         max_concurrency: As in its policy.
+        current_cost: What the messages cost that count against max_cost_out.
+        max_cost_out: As in its policy.
+        next_cost: What its first message costs, if it has a max_cost_out.
         rate: As in its policy.
         weight: As in its policy.
         paused_at: When the channel was paused, in UTC. None: it is not.
@@ -369,6 +385,9 @@ class ChannelDemand:
     leased: int
     current_concurrency: int
     max_concurrency: int | None
+    current_cost: int
+    max_cost_out: int | None
+    next_cost: int | None
     rate: Rate | None
     weight: int
     paused_at: datetime | None
@@ -840,13 +859,13 @@ def _holds(
         (Reason.QUEUE_PAUSED, queue.paused_at is not None, None),
         (Reason.PAUSED, channel.paused_at is not None, None),
         (Reason.NO_CONSUMER, not queue.consumers, None),
-        (Reason.OWN_LIMIT, _is_full(channel.current_concurrency, channel.max_concurrency), None),
+        (Reason.OWN_LIMIT, _is_full(channel, channel.next_cost), None),
         (Reason.RATE, _is_later(channel.rate_allows_at, now), channel.rate_allows_at),
-        (Reason.QUEUE_LIMIT, _is_full(queue.current_concurrency or 0, queue.max_concurrency), None),
+        (Reason.QUEUE_LIMIT, _is_full(queue, queue.next_cost), None),
         (Reason.QUEUE_RATE, _is_later(queue.rate_allows_at, now), queue.rate_allows_at),
     )
     yield from (Wait(reason, until) for reason, holds, until in checks if holds)
-    full = (one for one in limits if _is_full(one.current_concurrency, one.max_concurrency))
+    full = (one for one in limits if _is_full(one, queue.next_cost))
     yield from (Wait(Reason.SHARED_LIMIT, None, (), one.name, _others(one, queue.queue)) for one in full)
     late = (one for one in limits if _is_later(one.rate_allows_at, now))
     yield from (Wait(Reason.SHARED_RATE, one.rate_allows_at, (), one.name, _others(one, queue.queue)) for one in late)
@@ -856,8 +875,11 @@ def _is_later(instant: datetime | None, now: datetime) -> bool:
     return instant is not None and instant > now
 
 
-def _is_full(current: int, most: int | None) -> bool:
-    return most is not None and current >= most
+def _is_full(limited: ChannelDemand | QueueCapacity | SharedLimit, next_cost: int | None) -> bool:
+    most, most_cost, cost = limited.max_concurrency, limited.max_cost_out, limited.current_cost or 0
+    if most is not None and (limited.current_concurrency or 0) >= most:
+        return True
+    return most_cost is not None and 0 < cost > most_cost - (next_cost or 0)
 
 
 def _others(limit: SharedLimit, queue: str) -> tuple[QueueTaker, ...]:

@@ -159,10 +159,20 @@ class QueueSettings:
             help="Most messages of the whole queue that consumers hold at once, exactly.", none="no limit", example="50"
         ).metadata,
     )
+    max_cost_out: int | None = field(
+        default=None,
+        metadata=Count(
+            help="Most that the messages of the whole queue that consumers hold cost together, exactly.",
+            none="no limit",
+            example="1000",
+        ).metadata,
+    )
     rate: Rate | None = field(
         default=None,
         metadata=RateOf(
-            help="Most messages of the whole queue in a time: 10/s, '50/s, burst 10'.", none="no rate", example="50/s"
+            help="Most messages, or most cost, of the whole queue in a time: 10/s, 100000/min of cost.",
+            none="no rate",
+            example="50/s",
         ).metadata,
     )
     limits: Sequence[str] = field(
@@ -256,6 +266,7 @@ class QueueLimits(TypedDict, total=False):
     """Limits of a whole queue to change: those that are missing stay as they are. None lifts a limit."""
 
     max_concurrency: int | None
+    max_cost_out: int | None
     rate: Rate | str | None
     limits: Collection[str] | None
 

@@ -92,7 +92,7 @@ class Sight:
             columns = dict(row)
             name, paused, dropped = columns.pop("name"), columns.pop("paused"), columns.pop("dropped")
             interval, burst = columns.pop("rate_interval"), columns.pop("rate_burst")
-            columns["rate"] = Rate.of(timedelta(microseconds=interval), burst)
+            columns["rate"] = Rate.every(timedelta(microseconds=interval), burst)
             if columns["priority_aging"] is not None:
                 columns["priority_aging"] = timedelta(microseconds=columns["priority_aging"])
             found[name] = ChannelPolicy(**columns), paused, dropped

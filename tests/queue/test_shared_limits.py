@@ -97,16 +97,6 @@ def test_a_rate_holds_over_all_queues(engine: Engine, clock: Clock) -> None:
     assert (_take(engine, A), _take(engine, B)) == ([], [])
 
 
-@pytest.fixture
-def still(clock: Clock, database: Database) -> Clock:
-    """A clock that goes on only when it is put forward."""
-    database.execute(
-        "create or replace function fq_now() returns bigint language sql volatile parallel safe as"
-        " $$ select 2000000000000000 + last_value from public.test_clock $$"
-    )
-    return clock
-
-
 @pytest.mark.parametrize("greedy", [1, 100])
 def test_queues_get_equal_parts(engine: Engine, still: Clock, greedy: int) -> None:
     """However much one asks for, and however often, two queues that always have messages get the same."""

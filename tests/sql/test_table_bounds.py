@@ -28,7 +28,7 @@ class Table:
 _POLICY = {
     "max_concurrency": ("0",),
     "rate_interval": ("-1", "31536000000001"),
-    "rate_burst": ("0", "1000001"),
+    "rate_burst": ("0", "1000000001"),
 }  # fmt: skip
 _TABLES = {
     "fq_channel": Table({"queue": "'q'", "name": "'a'"}, {"queue": ("''", _LONG), "name": ("''", _LONG)}),

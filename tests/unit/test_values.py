@@ -146,10 +146,10 @@ def test_rates_as_text(text: str, rate: Rate, again: str) -> None:
 def test_rates_by_interval(interval: timedelta, burst: int) -> None:
     """Interval and burst, which the database keeps, give the same rate again."""
     burst = min(burst, timedelta(365) // interval)
-    rate = Rate.of(interval, burst)
+    rate = Rate.every(interval, burst)
     assert rate is not None
     assert (rate.interval, rate.burst) == (interval, burst)
-    assert Rate.of(timedelta(), burst) is None
+    assert Rate.every(timedelta(), burst) is None
 
 
 def test_the_burst_of_a_rate() -> None:
@@ -174,7 +174,7 @@ def test_the_burst_of_a_rate() -> None:
         (
             (),
             {"zebra": 1},
-            "has zebra=1, which is no field of a policy; its fields are max_concurrency, rate, weight,",
+            "has zebra=1, which is no field of a policy; its fields are max_concurrency, max_cost_out, rate, weight,",
         ),
     ],
 )

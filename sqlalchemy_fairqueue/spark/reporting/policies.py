@@ -51,7 +51,7 @@ def known_policies(policies: DataFrame) -> KnownPolicies:
     found = {
         (row.queue, row.channel): ChannelPolicy(
             max_concurrency=row.max_concurrency,
-            rate=Rate.of(duration(row.rate_interval or 0), row.rate_burst or 1),
+            rate=Rate.every(duration(row.rate_interval or 0), row.rate_burst or 1),
             weight=row.weight or 1,
         )
         for row in rows

@@ -1,9 +1,9 @@
 -- fq_attend: what one call at a time does for a queue, where fq_look found something to do (p_sight), or its floor has
 -- moved: expired leases come back, due priorities are promoted, changed plans are spread, signals are heard, channels
 -- become due. p_limit: what the call would take.
--- Returns the sight after it. row_id: the row of the dispatcher's state, null: another call attends; state: what it says,
--- as fq_note is to write it; must_note: it has to be written. heard: signals applied; seen: signals read; has_more:
--- there are more of them; moved: channels that became ready; spread_in: as fq_spread_plans.
+-- Returns the sight after it. row_id: the row of the dispatcher's state, null: another call attends; state: what it
+-- says, as fq_note is to write it; must_note: it has to be written. heard: signals applied; seen: signals read;
+-- has_more: there are more of them; moved: channels that became ready; spread_in: as fq_spread_plans.
 -- Guarantees: until the transaction ends nobody else places a channel in the ready order, so the floor of the order is
 -- its first channel, locked or not, and a channel that becomes ready starts behind it or, while none is ready, behind
 -- the last one that was. While the first one stands still for a second, new ones start beside those that are served.
@@ -84,8 +84,8 @@ begin
     -- Once more for the messages that the first hearing let go.
     for v_round in 1..2 loop
       h := fairqueue.fq_hear_signals(
-        p_queue, v_state.heard_below::xid8, v_state.heard_open::xid8[], c_chunk, v_virtual_time, p_now,
-        (p_sight.must_note or p_sight.may_note)::boolean
+        p_queue, v_state.heard_below::xid8, v_state.heard_open::xid8[], c_chunk, p_sight.by_cost::boolean,
+        v_virtual_time, p_now, (p_sight.must_note or p_sight.may_note)::boolean
       );
       p_sight.heard := p_sight.heard + h.heard;
       p_sight.seen := p_sight.seen + h.seen;
@@ -93,6 +93,15 @@ begin
       p_sight.must_note := p_sight.must_note or h.seen >= 100;
       if h.freed > 0 then
         v_state.current_concurrency := v_state.current_concurrency - h.freed;
+        v_state.current_cost := v_state.current_cost - coalesce(h.freed_cost, 0);
+        p_sight.must_note := true;
+      end if;
+      if h.costs <> 0 and v_state.rate_of = 'cost' then
+        v_state.rate_at := fairqueue.fq_rate_after(v_state.rate_at, h.costs::bigint, v_state.rate_interval);
+        p_sight.must_note := true;
+      end if;
+      if h.costs <> 0 and p_sight.limits is not null then
+        v_state.owed_cost := v_state.owed_cost + h.costs;
         p_sight.must_note := true;
       end if;
       v_first_due := least(v_first_due, h.first_due);

@@ -1,7 +1,7 @@
--- fq_begin_limits: give channels the max_concurrency of their plan where they have had none, and count their leased
--- messages, which hold a slot of it from now on. Returns how many channels must wait, because another transaction has
--- one of their leased messages locked, which could not be counted; they are due again after as long as the change is
--- old, 10 ms at least and a second at most.
+-- fq_begin_limits: give channels the max_concurrency and max_cost_out of their plan where they have had none, and count
+-- their leased messages, which hold a slot from now on. Returns how many channels must wait, because another
+-- transaction has one of their leased messages locked, which could not be counted; they are due again after as long as
+-- the change is old, 10 ms at least and a second at most.
 -- Guarantees: exact as fq_configure_channel: its caller has locked the state rows, so nobody takes further messages.
 -- Locks: leased messages that hold no slot, for no key update and skip locked: it waits for none.
 -- Index: fq_channel_state_newest_ix, fq_channel_plan_pkey, fq_plan_pkey, fq_lease_expires_ix, fq_message_lease_ix; rows
@@ -16,9 +16,10 @@ declare
   v_of bigint[];
   v_locked tid[];
   v_marks integer[];
+  v_costs bigint[];
 begin
-  select array_agg(m.ctid), array_agg(u.ord)
-  into v_rows, v_of
+  select array_agg(m.ctid), array_agg(u.ord), array_agg(fairqueue.fq_charged(m.charged, m.cost::integer))
+  into v_rows, v_of, v_costs
   from fairqueue.fq_lease e
   join fairqueue.fq_message m on m.lease_id = e.id
   join unnest(p_channel_ids) with ordinality u(id, ord) on u.id = m.channel_id
@@ -48,24 +49,36 @@ begin
   update fairqueue.fq_channel_state s
   set row_version = s.row_version + 1,
     max_concurrency = case when w.marks >= 0 then w.max_concurrency end,
+    max_cost_out = case when w.marks >= 0 then w.max_cost_out end,
     current_concurrency = s.current_concurrency + greatest(w.marks, 0),
-    ready_tag = case when s.current_concurrency + w.marks < w.max_concurrency and w.marks >= 0 then s.ready_tag end,
+    current_cost = s.current_cost + case when w.marks >= 0 then w.cost else 0 end,
+    ready_tag = case when w.has_room is not false and w.marks >= 0 then s.ready_tag end,
     due_at = case
       when w.marks < 0 then greatest(s.due_at, v_now + least(greatest(v_now - w.revision, 10000), 1000000))
-      when s.current_concurrency + w.marks < w.max_concurrency then s.due_at
+      when w.has_room is not false then s.due_at
     end
   from (
-    select newest.row, u.marks, n.max_concurrency, n.revision
-    from unnest(p_channel_ids, v_marks) u(id, marks)
+    select newest.row, u.marks, t.cost, n.max_concurrency, n.max_cost_out, n.revision,
+      fairqueue.fq_has_room(
+        n.max_concurrency, (newest.current_concurrency + u.marks)::bigint, n.max_cost_out,
+        (newest.current_cost + t.cost)::bigint
+      ) as has_room
+    from unnest(p_channel_ids, v_marks) with ordinality u(id, marks, ord)
     cross join lateral (
-      select c.ctid as row
+      select coalesce(sum(x.cost), 0)::bigint as cost
+      from unnest(v_of, v_costs) x(of, cost)
+      where x.of = u.ord
+    ) t
+    cross join lateral (
+      select c.ctid as row, c.current_concurrency, c.current_cost
       from fairqueue.fq_channel_state c
       where c.channel_id = u.id
       order by c.channel_id desc, c.row_version desc
       limit 1
     ) newest
     cross join lateral (
-      select (p.policy ->> 'max_concurrency')::integer as max_concurrency, p.revision
+      select ((p.policy - o.overridden) ->> 'max_concurrency')::integer as max_concurrency,
+        ((p.policy - o.overridden) ->> 'max_cost_out')::integer as max_cost_out, p.revision
       from fairqueue.fq_channel_plan o
       join fairqueue.fq_plan p on p.queue = p_queue and p.name = o.plan
       where o.channel_id = u.id

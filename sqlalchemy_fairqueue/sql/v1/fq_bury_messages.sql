@@ -30,7 +30,8 @@ begin
     where m.ctid = u.row
       and m.id is not distinct from u.id
     returning m.id, m.channel_id, m.kind, m.content, m.headers, m.key, m.priority, m.cost, m.ordering_key, m.enqueued_at,
-      m.attempts, m.max_attempts, m.deliveries, m.slots, m.cancelled, u.reason, coalesce(u.error, m.error) as error,
+      m.attempts, m.max_attempts, m.deliveries, m.slots, fairqueue.fq_charged(m.charged, m.cost::integer) as held,
+      m.cancelled, u.reason, coalesce(u.error, m.error) as error,
       case when m.lease_id is not null and not m.cancelled then m.group_id end as group_id,
       fairqueue.fq_attempt(
         m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id,
@@ -70,14 +71,15 @@ begin
   ),
   signalled as (
     insert into fairqueue.fq_signal (
-      queue, channel_id, freed, queue_freed, added, bounded, dequeue_at, message_id
+      queue, channel_id, freed, queue_freed, freed_cost, queue_freed_cost, added, bounded, dequeue_at, message_id
     )
-    select p_queue, b.channel_id, sum(b.slots & 1), sum(b.slots >> 1), 0, false, null, null
+    select p_queue, b.channel_id, sum(b.slots & 1), sum(b.slots >> 1), sum((b.slots & 1) * b.held),
+      sum((b.slots >> 1) * b.held), 0, false, null, null
     from buried b
     where b.slots > 0
     group by b.channel_id
     union all
-    select p_queue, f.channel_id, 0, 0, 1, true, f.dequeue_at, f.id
+    select p_queue, f.channel_id, 0, 0, null, null, 1, true, f.dequeue_at, f.id
     from followed f
   )
   select

@@ -1,16 +1,18 @@
 -- fq_charge: move the state of channels after a dequeue took messages from them. p_states: state rows; the other arrays
 -- have an element for each row that moves: its position among these (p_givers); how many messages were taken; what they
 -- cost together; the channel's first message that is left.
--- Guarantees: the tag moves by the costs divided by the weight. A channel without a message that is due, at its limit
--- or held back by its rate leaves the ready order, and comes back at the virtual time; so does one whose messages
--- others have locked, in 10 ms. A credit ends with the backlog. A call that does not attend to the queue
--- leaves a signal of each channel that waits for a time: the hearer keeps a floor of such times.
--- p_dispatcher: the state of the queue; p_hearer: whether the caller attends to it.
+-- Guarantees: the tag moves by the costs (p_by_cost), or by how many there were, divided by the weight. A channel that
+-- has no message that is due, is at its limit, has less of max_cost_out left than its next message costs (p_is_timed:
+-- as fq_estimate), or is held back by its rate leaves the ready order, and comes back at the virtual time; so does one
+-- whose messages others have locked, in 10 ms. A credit ends with the backlog. A call that does not attend to the queue
+-- leaves a signal of each channel that waits for a time: the hearer keeps a floor of such times. p_dispatcher: the
+-- state of the queue; p_hearer: whether the caller attends to it.
 -- Locks: only rows that the caller holds. Index: none, rows by ctid. Errors: none.
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996); generic cell rate algorithm (ITU-T I.371).
 create function fairqueue.fq_charge(
   p_queue text, p_states tid[], p_givers integer[], p_gots integer[], p_costs bigint[], p_heads_at bigint[],
-  p_head_ids bigint[], p_now bigint, p_dispatcher fairqueue.fq_queue_state, p_hearer boolean
+  p_head_ids bigint[], p_by_cost boolean, p_is_timed boolean, p_now bigint, p_dispatcher fairqueue.fq_queue_state,
+  p_hearer boolean
 )
 returns void
 language plpgsql
@@ -19,7 +21,8 @@ begin
   with moved as (
   update fairqueue.fq_channel_state s
   set row_version = s.row_version + 1,
-    current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else n.got end,
+    current_concurrency = s.current_concurrency + case when n.is_limited then n.got else 0 end,
+    current_cost = s.current_cost + case when n.is_limited then n.cost else 0 end,
     backlog = fairqueue.fq_backlog_after(s.backlog, n.got::integer, n.head_at::bigint, p_queue, p_dispatcher),
     rate_at = n.rate_at,
     head_dequeue_at = n.head_at,
@@ -30,17 +33,38 @@ begin
     ready_tag = case when n.opens_at <= p_now then n.tag end,
     due_at = case when n.opens_at > p_now then n.opens_at end
   from (
-    select o.ctid as row, u.got, u.head_at, u.head_id, t.rate_at,
-      fairqueue.fq_tag_after(o.tag, o.tag_rest, u.cost::bigint, o.weight) as tag,
-      fairqueue.fq_tag_rest(o.tag_rest, u.cost::bigint, o.weight, u.head_at::bigint) as rest,
+    select o.ctid as row, u.got, u.cost, u.head_at, u.head_id, t.rate_at,
+      num_nonnulls(o.max_concurrency, o.max_cost_out) > 0 as is_limited,
+      fairqueue.fq_tag_after(o.tag, o.tag_rest, t.charge::bigint, o.weight) as tag,
+      fairqueue.fq_tag_rest(o.tag_rest, t.charge::bigint, o.weight, u.head_at::bigint) as rest,
       fairqueue.fq_opens_at(
         (case when u.got = 0 and u.head_at <= p_now then p_now + 10000 else u.head_at end)::bigint, o.paused_at,
-        (o.current_concurrency + u.got < o.max_concurrency)::boolean, t.rate_at::bigint, o.rate_interval, o.rate_burst
+        fairqueue.fq_has_room(
+          o.max_concurrency, (o.current_concurrency + u.got)::bigint, o.max_cost_out,
+          (o.current_cost + u.cost)::bigint
+        ) is not false and case
+          when o.max_cost_out is not null and o.current_cost + u.cost > 0 then exists (
+            select
+            from fairqueue.fq_message m
+            where m.id = u.head_id
+              and greatest(0, coalesce(m.cost, fairqueue.fq_estimate(o.mean_cost, p_is_timed)))
+                <= o.max_cost_out - o.current_cost - u.cost
+          )
+          else true
+        end,
+        t.rate_at::bigint, o.rate_interval, o.rate_burst
       ) as opens_at
     from unnest(p_givers, p_gots, p_costs, p_heads_at, p_head_ids) u(giver, got, cost, head_at, head_id)
     join fairqueue.fq_channel_state o on o.ctid = p_states[u.giver]
     cross join lateral (
-      select case when u.got > 0 then greatest(o.rate_at, p_now) + u.got * o.rate_interval else o.rate_at end as rate_at
+      select case when p_by_cost then u.cost else u.got end as charge,
+        case
+          when u.got > 0 then fairqueue.fq_rate_after(
+            greatest(o.rate_at, p_now)::bigint, (case when o.rate_of = 'cost' then u.cost else u.got end)::bigint,
+            o.rate_interval
+          )
+          else o.rate_at
+        end as rate_at
     ) t
     -- Each column is computed once, however often it is named.
     offset 0

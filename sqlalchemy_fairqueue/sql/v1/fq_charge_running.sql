@@ -21,7 +21,7 @@ begin
   insert into fairqueue.fq_signal (queue, channel_id, cost)
   select p_queue, r.channel_id, sum(r.more)
   from (
-    select m.channel_id, u.cost - greatest(u.charged, coalesce(m.charged, m.cost, 1)) as more
+    select m.channel_id, u.cost - greatest(u.charged, fairqueue.fq_charged(m.charged, m.cost::integer)) as more
     from unnest(p_ids, p_lease_ids, p_deliveries, p_costs, p_charged) u(id, lease_id, deliveries, cost, charged)
     join fairqueue.fq_message m
       on m.id = u.id

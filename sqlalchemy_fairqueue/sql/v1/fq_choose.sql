@@ -4,8 +4,8 @@
 -- By channel, in ready order: its row, whether it has a limit, what a message costs that names nothing; givers: those
 -- that fq_charge moves, by position, and what it takes of these. By message: its row, and the position of its channel.
 -- bytes: of all messages together; passed: whether others have ready channels locked; skip: p_skip and the messages
--- that were found locked or held back; is_cut: as fq_cut_batch. followed: a channel was brought to its plan just now,
--- look again; null: nothing is ready.
+-- that were found locked or held back; is_cut: as fq_cut_batch; is_full: as fq_fit_costs. followed: a channel was
+-- brought to its plan just now, look again; null: nothing is ready.
 -- Guarantees: no message of these channels that is left starts before the last one that is given, unless somebody has
 -- it locked; none starts beyond the channels that were not looked at, or beyond the turn.
 -- Locks: state rows, then messages, for no key update, skip locked. Index: fq_channel_state_ready_ix,
@@ -15,8 +15,7 @@ create function fairqueue.fq_choose(
   p_skip bigint[], p_now bigint,
   out states tid[], out limited boolean[], out estimates integer[], out givers integer[], out gots integer[],
   out charges bigint[], out next_heads_at bigint[], out next_head_ids bigint[], out rows tid[], out ords integer[],
-  out bytes bigint,
-  out passed boolean, out skip bigint[], out is_cut boolean, out followed boolean
+  out bytes bigint, out passed boolean, out skip bigint[], out is_cut boolean, out is_full boolean, out followed boolean
 )
 language plpgsql
 as $$
@@ -36,17 +35,21 @@ declare
   v_costs bigint[];
   v_sizes bigint[];
   v_locked integer[];
+  v_is_metered boolean;
+  v_fits bigint[];
+  v_stopped integer[];
   v_behind integer[];
 begin
   -- As fq_choose_one.
   select array_agg(o.row), array_agg(o.channel_id), array_agg(o.limited), array_agg(o.room),
     array_agg(o.head_dequeue_at), array_agg(o.head_message_id), array_agg(o.ready_tag), array_agg(o.tag_rest),
-    array_agg(o.weight), array_agg(o.estimate), count(*)
+    array_agg(o.weight), array_agg(o.estimate), count(*), bool_or(o.is_metered)
   into states, v_channels, limited, v_rooms, v_heads_at, v_head_ids, v_tags, v_rests, v_weights,
-    estimates, v_found
+    estimates, v_found, v_is_metered
   from (
     select s.ctid as row, s.channel_id, s.weight, s.ready_tag, s.tag_rest, s.head_dequeue_at, s.head_message_id,
-      s.max_concurrency is not null as limited,
+      num_nonnulls(s.max_concurrency, s.max_cost_out) > 0 as limited,
+      num_nonnulls(s.max_cost_out) > 0 or s.rate_of = 'cost' as is_metered,
       fairqueue.fq_estimate(s.mean_cost, p_sight.is_timed::boolean) as estimate,
       least(
         p_limit, s.max_concurrency - s.current_concurrency,
@@ -96,21 +99,25 @@ begin
     v_channels, v_heads_at, v_head_ids, v_rooms, v_tags, v_rests, v_weights, estimates,
     p_sight.by_cost::boolean, v_upto, v_depth, p_limit, p_bytes, p_first, p_skip, p_now
   ) c;
+  if v_is_metered or num_nonnulls(p_sight.rate_left, p_sight.cost_left) > 0 then
+    select f.numbers, f.stopped, f.is_full into v_fits, v_stopped, is_full
+    from fairqueue.fq_fit_costs(states, ords, v_costs, p_sight, p_now) f;
+  end if;
   select array_agg(l.number) filter (where l.goes), array_agg(ords[l.number]) filter (where not l.goes)
   into v_locked, v_behind
   from (
-    select u.number,
-      x.ordering_key is null or fairqueue.fq_goes_first(x.channel_id, x.ordering_key, x.id) as goes
+    select u.number, x.ordering_key is null or fairqueue.fq_goes_first(x.channel_id, x.ordering_key, x.id) as goes
     from unnest(rows, v_ids) with ordinality u(row, id, number)
     join fairqueue.fq_message x
       on x.ctid = u.row
       and x.id is not distinct from u.id
       and num_nulls(x.lease_id) = 1
+    where is_full is null or u.number = any (v_fits)
     for no key update of x skip locked
   ) l;
   if coalesce(cardinality(v_locked), 0) < cardinality(v_ids) then
-    -- Others have messages of these locked, or some come after others of their ordering keys: the next pass goes on
-    -- behind them.
+    -- Others have messages of these locked, some come after others of their ordering keys, or quotas hold some back: the
+    -- next pass goes on behind them.
     if v_behind is not null then
       perform fairqueue.fq_hold_back(
         p_queue, v_channels, v_heads_at, v_head_ids, v_behind, (2 * v_depth + cardinality(p_skip))::integer, p_now
@@ -127,9 +134,9 @@ begin
       from unnest(ords, v_costs) u(ord, cost)
       group by u.ord
       union all
-      select g.ord, 0, 0
-      from unnest(givers, gots) g(ord, got)
-      where g.got = 0
+      select s.ord, 0, 0
+      from (select g.ord from unnest(givers, gots) g(ord, got) where g.got = 0 union select unnest(v_stopped)) s(ord)
+      where s.ord <> all (coalesce(ords, '{}'))
     ) t;
   end if;
   skip := coalesce(skip, p_skip);
@@ -138,7 +145,6 @@ begin
     from fairqueue.fq_find_heads(v_channels, v_heads_at, v_head_ids, coalesce(v_ids, '{}')::bigint[]) h
     cross join unnest(givers) g(ord);
   end if;
-  select sum(z.size) into bytes
-  from unnest(v_sizes) z(size);
+  bytes := (select sum(z.size) from unnest(v_sizes) z(size));
 end
 $$;

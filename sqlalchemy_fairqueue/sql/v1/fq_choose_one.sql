@@ -1,9 +1,9 @@
--- fq_choose_one: the first ready channel of a queue that nobody has locked, up to the turn of p_sight, see fq_look (null:
--- any tag): its row, and its state. followed: the channel was brought to its plan just now, look again; null: nothing is
--- ready.
--- Guarantees: until the transaction ends nobody else serves the channel. A row that changed since the snapshot fails the
--- join on row_version when PostgreSQL checks it again, since its place changed too. ("is not distinct from" is no index
--- condition, so the planner reaches rows by ctid and never by an index.)
+-- fq_choose_one: the first ready channel of a queue that nobody has locked, up to the turn of p_sight, see fq_look
+-- (null: any tag): its row, and its state. is_limited: its messages hold a slot of it; is_metered: a quota in cost may
+-- hold it back; followed: the channel was brought to its plan just now, look again; null: nothing is ready.
+-- Guarantees: until the transaction ends nobody else serves the channel. A row that changed since the snapshot fails
+-- the join on row_version when PostgreSQL checks it again, since its place changed too. ("is not distinct from" is no
+-- index condition, so the planner reaches rows by ctid and never by an index.)
 -- Locks: the state row, for no key update, skip locked. Index: fq_channel_state_ready_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_choose_one(p_queue text, p_sight record, p_now bigint)
 returns record
@@ -13,7 +13,9 @@ declare
   v_state fairqueue.fq_queue_state := p_sight.state;
   v_chosen record;
 begin
-  select s.ctid as row, false as followed, s.* into v_chosen
+  select s.ctid as row, false as followed, num_nonnulls(s.max_concurrency, s.max_cost_out) > 0 as is_limited,
+    num_nonnulls(s.max_cost_out) > 0 or s.rate_of = 'cost' as is_metered, s.*
+  into v_chosen
   from fairqueue.fq_ready_channels(p_queue, v_state.ready_floor, v_state.ready_channel, p_now) ready
   join fairqueue.fq_channel_state s
     on s.ctid = ready.state

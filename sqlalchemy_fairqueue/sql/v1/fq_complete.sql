@@ -27,6 +27,7 @@ declare
   v_channel_id bigint;
   v_done bigint[];
   v_slots integer;
+  v_cost bigint;
   v_attempts bigint[];
   v_kinds text[];
   v_group_id uuid;
@@ -47,20 +48,22 @@ begin
       and m.lease_id is not distinct from p_lease_ids[1]
       and m.deliveries = p_deliveries[1]
       and (select c.queue from fairqueue.fq_channel c where c.id = m.channel_id) = p_queue
-    returning m.channel_id, m.slots,
+    returning m.channel_id, m.slots, fairqueue.fq_charged(m.charged, m.cost::integer),
       fairqueue.fq_attempt(
         m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id,
         coalesce(m.charged, m.cost)::integer, m.group_id
       ),
       array[m.kind], case when not m.cancelled then m.group_id end
-    into v_channel_id, v_slots, v_attempts, v_kinds, v_group_id;
+    into v_channel_id, v_slots, v_cost, v_attempts, v_kinds, v_group_id;
     if found then
       if v_group_id is not null then
         perform fairqueue.fq_end_members(p_ids::bigint[], array[v_group_id]::uuid[], false::boolean);
       end if;
       if v_slots > 0 then
-        insert into fairqueue.fq_signal (queue, channel_id, freed, queue_freed)
-        values (p_queue, v_channel_id, v_slots & 1, v_slots >> 1);
+        insert into fairqueue.fq_signal (queue, channel_id, freed, queue_freed, freed_cost, queue_freed_cost)
+        values (
+          p_queue, v_channel_id, v_slots & 1, v_slots >> 1, (v_slots & 1) * v_cost, (v_slots >> 1) * v_cost
+        );
       end if;
       if v_attempts is not null then
         perform fairqueue.fq_record_attempts(

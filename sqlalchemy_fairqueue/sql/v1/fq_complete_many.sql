@@ -1,7 +1,7 @@
 -- fq_complete_many: what fq_complete does with several messages, with those whose result is kept, and with one that is
 -- not where the delivery found it. Returns the ids of those that are completed.
--- Guarantees: as fq_complete. Messages that hold a slot of the queue alone leave one signal together, in the name of one
--- of their channels: with a signal for each channel, the dispatcher would write the state of each for nothing.
+-- Guarantees: as fq_complete. Messages that hold a slot of the queue alone leave one signal together, in the name of
+-- one of their channels: with a signal for each channel, the dispatcher would write the state of each for nothing.
 -- Locks: as fq_complete. Index: as fq_complete. Errors: as fq_complete.
 create function fairqueue.fq_complete_many(
   p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[], p_kept boolean[],
@@ -40,15 +40,17 @@ begin
         and m.lease_id is not distinct from u.lease_id
         and m.deliveries = u.deliveries
         and exists (select from fairqueue.fq_channel c where c.id = m.channel_id and c.queue = p_queue)
-      returning m.id, m.channel_id, m.slots, m.kind, case when not m.cancelled then m.group_id end as group_id,
+      returning m.id, m.channel_id, m.slots, fairqueue.fq_charged(m.charged, m.cost::integer) as cost, m.kind,
+        case when not m.cancelled then m.group_id end as group_id,
         fairqueue.fq_attempt(
           m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id,
           coalesce(m.charged, m.cost)::integer, m.group_id
         ) as attempt
     ),
     signalled as (
-      insert into fairqueue.fq_signal (queue, channel_id, freed, queue_freed)
-      select p_queue, min(d.channel_id), sum(d.slots & 1), sum(d.slots >> 1)
+      insert into fairqueue.fq_signal (queue, channel_id, freed, queue_freed, freed_cost, queue_freed_cost)
+      select p_queue, min(d.channel_id), sum(d.slots & 1), sum(d.slots >> 1), sum((d.slots & 1) * d.cost),
+        sum((d.slots >> 1) * d.cost)
       from done d
       where d.slots > 0
       group by case when d.slots & 1 > 0 then d.channel_id end

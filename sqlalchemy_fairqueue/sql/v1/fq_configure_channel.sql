@@ -4,12 +4,13 @@
 -- channels start with. A field that is named stays as it is when the plan changes, unless it is in reset too. A new
 -- channel is made as by fq_make_channels, with p_policy.
 -- Guarantees: takes effect on the next dequeue after the commit. The locked state row is changed, so concurrent changes
--- of different fields both last. No limit is broken: leased messages are counted when max_concurrency is set, and each
--- frees what its own row says it holds, so that the count is right however the limit is set, lowered and lifted. A
--- channel that may be served at once stays where it is in the ready order; for another one a signal is left, see
--- fq_write_policies. When max_backlog is set, the backlog is counted anew. A channel that gets no plan and has all fields
--- reset counts as never configured: the channel is forgotten when it is idle. p_notify: wake waiting consumers.
--- Locks: the plan that is named, for key share; the channel's state row; if max_concurrency is set, its leased messages
+-- of different fields both last. No limit is broken: leased messages are counted when max_concurrency or max_cost_out
+-- is set, and each frees what its own row says it holds, so that the count is right however the limit is set, lowered
+-- and lifted. A channel that may be served at once stays where it is in the ready order; for another one a signal is
+-- left, see fq_write_policies. When max_backlog is set, the backlog is counted anew. A channel that gets no plan and
+-- has all fields reset counts as never configured: the channel is forgotten when it is idle. p_notify: wake waiting
+-- consumers.
+-- Locks: the plan that is named, for key share; the channel's state row; if one of these is set, its leased messages
 -- that hold no slot, in the order of their ids; waits for a transaction that has one, and for one that changes or
 -- removes the plan. Until the commit the channel is not served (dequeue passes by), and nobody waits for it but who
 -- changes or removes the plan.
@@ -27,6 +28,7 @@ declare
   v_channel_id bigint;
   v_row tid;
   p record;
+  g record;
   v_state fairqueue.fq_channel_state;
   v_counts_anew boolean := p_changes ?| array['plan', 'reset'];
 begin
@@ -47,9 +49,12 @@ begin
   p := fairqueue.fq_policy_after(p_queue, v_channel_id, v_row, p_changes);
   v_state := p.state;
 
-  if v_state.max_concurrency is not null and (v_counts_anew or p_changes ? 'max_concurrency') then
-    v_state.current_concurrency := v_state.current_concurrency
-      + fairqueue.fq_give_slots(p_queue, 1::integer, v_channel_id);
+  if num_nonnulls(v_state.max_concurrency, v_state.max_cost_out) > 0
+    and (v_counts_anew or p_changes ?| array['max_concurrency', 'max_cost_out'])
+  then
+    g := fairqueue.fq_give_slots(p_queue, 1::integer, v_channel_id);
+    v_state.current_concurrency := v_state.current_concurrency + g.given;
+    v_state.current_cost := v_state.current_cost + g.cost;
   end if;
 
   if v_state.max_backlog is not null and (v_counts_anew or p_changes ? 'max_backlog') then

@@ -16,24 +16,27 @@ begin
   perform fairqueue.fq_check_grant(array['operator']::text[], null::text, null::text[]);
   perform fairqueue.fq_check_names('{limit}'::text[], array[p_name]::text[]);
   if jsonb_typeof(p_changes) is distinct from 'object' or p_changes = '{}'
-    or p_changes - array['max_concurrency', 'rate_interval', 'rate_burst'] <> '{}'
+    or p_changes - array['max_concurrency', 'max_cost_out', 'rate_interval', 'rate_burst', 'rate_of'] <> '{}'
     or (p_changes ? 'rate_interval') <> (p_changes ? 'rate_burst')
   then
     raise exception 'fq_configure_limit has changes %', left(p_changes::text, 200)
       using errcode = 'QF001',
-        hint = 'give a JSON object with max_concurrency, or with rate_interval and rate_burst, or with all of them';
+        hint = 'give a JSON object with max_concurrency, max_cost_out, rate_interval and rate_burst, or rate_of, or '
+          'with several of them';
   end if;
-  v_new := jsonb_populate_record(null::fairqueue.fq_limit, fairqueue.fq_changed_policy(null::jsonb, p_changes));
-  insert into fairqueue.fq_limit as f (name, max_concurrency, rate_interval, rate_burst)
-  values (p_name, v_new.max_concurrency, v_new.rate_interval, v_new.rate_burst)
+  insert into fairqueue.fq_limit as f (name)
+  values (p_name)
   on conflict (name) do update
-  set max_concurrency = case
-      when p_changes ? 'max_concurrency' then excluded.max_concurrency
-      else f.max_concurrency
-    end,
-    rate_interval = case when p_changes ? 'rate_interval' then excluded.rate_interval else f.rate_interval end,
-    rate_burst = case when p_changes ? 'rate_burst' then excluded.rate_burst else f.rate_burst end
+  set name = f.name
   returning * into v_new;
+  v_new := jsonb_populate_record(v_new, fairqueue.fq_changed_policy(to_jsonb(v_new)::jsonb, p_changes));
+  update fairqueue.fq_limit f
+  set max_concurrency = v_new.max_concurrency,
+    max_cost_out = v_new.max_cost_out,
+    rate_interval = v_new.rate_interval,
+    rate_burst = v_new.rate_burst,
+    rate_of = v_new.rate_of
+  where f.name = p_name;
   perform
   from fairqueue.fq_limit_share s
   where s.limit_name = p_name

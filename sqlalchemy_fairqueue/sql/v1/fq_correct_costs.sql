@@ -3,13 +3,15 @@
 -- nothing.
 -- Guarantees: each channel of these deliveries gets one signal. It holds the sum, over its deliveries, of the actual
 -- cost less what was charged. When a dequeue hears the signal, the channel's tag moves by that sum: the channel pays
--- the difference, or gets it back. In a queue that is fair by seconds the signal also tells what the messages took, on
--- average; those that cost nothing do not count, since nobody worked on them. A delivery with another token than the
--- newest one corrects nothing; nor does any in a queue that is fair by messages. Of several costs of a delivery the
--- last one counts; a second call for it corrects twice. Until the next call of the transaction its settlements record
--- these costs in the history: by the setting fq.costs, local to the transaction, which holds them by message and start
--- of the attempt.
--- Locks: none, and no message is changed. Index: fq_message_pkey. Errors: QF001 bad cost; QF007.
+-- the difference, or gets it back; so do rates in cost, of the channel, of its queue and of shared limits. In a queue
+-- that is fair by seconds the signal also tells what the messages took, on average; those that cost nothing do not
+-- count, since nobody worked on them. A delivery with another token than the newest one corrects nothing; nor does any
+-- in a queue that is fair by messages, where no rate counts its cost. Of several costs of a delivery the last one
+-- counts; a second call for it corrects twice. Until the next call of the transaction its settlements record these
+-- costs in the history: by the setting fq.costs, local to the transaction, which holds them by message and start of the
+-- attempt.
+-- Locks: none, and no message is changed. Index: fq_message_pkey, fq_queue_pkey, fq_limit_pkey,
+-- fq_channel_state_newest_ix. Errors: QF001 bad cost; QF007.
 -- Source: virtual token counter (Sheng et al. 2024).
 create function fairqueue.fq_correct_costs(
   p_queue text, p_ids bigint[], p_lease_ids bigint[], p_deliveries integer[], p_costs bigint[],
@@ -29,7 +31,7 @@ begin
   end if;
   with told as materialized (
     select distinct on (m.id) m.id, m.channel_id, m.delivered_at, u.cost,
-      u.cost - greatest(u.charged, coalesce(m.charged, m.cost, 1)) as difference
+      u.cost - greatest(u.charged, fairqueue.fq_charged(m.charged, m.cost::integer)) as difference
     from unnest(p_ids, p_lease_ids, p_deliveries, p_costs, p_charged)
       with ordinality u(id, lease_id, deliveries, cost, charged, ord)
     join fairqueue.fq_message m
@@ -50,7 +52,17 @@ begin
     insert into fairqueue.fq_signal (queue, channel_id, cost, took)
     select p_queue, t.channel_id, sum(t.difference), avg(t.cost) filter (where t.cost > 0 and q.fair_by = 'seconds')
     from told t
-    join fairqueue.fq_queue q on q.name = p_queue and q.fair_by <> 'messages'
+    left join fairqueue.fq_queue q on q.name = p_queue
+    where q.fair_by <> 'messages'
+      or q.rate_of = 'cost'
+      or exists (select from fairqueue.fq_limit f where f.name = any (q.limits) and f.rate_of = 'cost')
+      or (
+        select s.rate_of
+        from fairqueue.fq_channel_state s
+        where s.channel_id = t.channel_id
+        order by s.channel_id desc, s.row_version desc
+        limit 1
+      ) = 'cost'
     group by t.channel_id
     having sum(t.difference) <> 0
       or count(*) filter (where t.cost > 0 and q.fair_by = 'seconds') > 0

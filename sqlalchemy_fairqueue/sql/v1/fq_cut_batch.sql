@@ -1,6 +1,6 @@
 -- fq_cut_batch: the messages that channels give to a batch, in the order of start tags. By channel, in ready order: its
 -- id, its head, the most that it may give, its tag and rest, its weight, what a message costs that names nothing.
--- p_by_cost: whether messages cost what they name, and not 1. p_upto: where none starts beyond (null: anywhere);
+-- p_by_cost: whether they are charged what they name, and not 1. p_upto: where none starts beyond (null: anywhere);
 -- p_depth: messages of each channel to read; p_limit and p_bytes: the most that the batch may have (null: any bytes);
 -- p_first: whether nothing was taken before, when one message passes whatever its size; p_skip: messages to pass over,
 -- since somebody has them locked;
@@ -30,13 +30,15 @@ begin
       lead(f.dequeue_at) over turn as next_at,
       lead(f.id) over turn as next_id,
       fairqueue.fq_tag_after(
-        k.tag::bigint, k.rest::bigint, (sum(f.cost) over turn - f.cost)::bigint, k.weight::integer
+        k.tag::bigint, k.rest::bigint,
+        (case when p_by_cost then sum(f.cost) over turn - f.cost else row_number() over turn - 1 end)::bigint,
+        k.weight::integer
       ) as start
     from unnest(p_channels, p_heads_at, p_head_ids, p_rooms, p_tags, p_rests, p_weights, p_estimates)
       with ordinality k(channel_id, head_at, head_id, room, tag, rest, weight, estimate, ord)
     left join lateral (
       select m.ctid as row, m.id, m.dequeue_at,
-        case when p_by_cost then greatest(0, coalesce(m.cost, k.estimate)) else 1 end as cost,
+        greatest(0, coalesce(m.cost, k.estimate)) as cost,
         case when p_bytes is not null then fairqueue.fq_message_size(m.content::bytea, m.headers::jsonb) end as size
       from fairqueue.fq_message m
       where m.channel_id = k.channel_id

@@ -1,6 +1,6 @@
 -- fq_cut_ordered: the messages that follow in an ordering key, for the batch of the one that is out: up to p_limit of a
 -- kind, whose costs are at most p_max_cost together (null: any), and their contents and headers at most p_max_bytes
--- (null: any). p_head_at, p_head_id: of the channel; p_by_cost, p_estimate: as fq_cut_batch.
+-- (null: any). p_head_at, p_head_id: of the channel; p_estimate: as fq_cut_batch.
 -- Returns: their rows; and as fq_cut_batch by channel what fq_charge takes, of one channel.
 -- Guarantees: they are the next ones of the key, held back or due, and between them is none that was tried before, that
 -- has another kind, that waits for its time, or that somebody has locked.
@@ -8,7 +8,7 @@
 -- Errors: none.
 create function fairqueue.fq_cut_ordered(
   p_channel_id bigint, p_ordering_key text, p_kind text, p_head_at bigint, p_head_id bigint, p_limit integer,
-  p_max_cost bigint, p_max_bytes bigint, p_by_cost boolean, p_estimate integer, p_now bigint,
+  p_max_cost bigint, p_max_bytes bigint, p_estimate integer, p_now bigint,
   out rows tid[], out givers integer[], out gots integer[], out charges bigint[], out next_heads_at bigint[],
   out next_head_ids bigint[]
 )
@@ -18,7 +18,7 @@ declare
   v_ids bigint[];
 begin
   with read as materialized (
-    select m.row, m.id, m.place, case when p_by_cost then greatest(0, coalesce(m.cost, p_estimate)) else 1 end as charge,
+    select m.row, m.id, m.place, greatest(0, coalesce(m.cost, p_estimate)) as charge,
       bool_and(m.kind = p_kind and m.attempts = 0 and (m.is_held or m.dequeue_at <= p_now)) over line as is_alike,
       sum(coalesce(m.cost, 1)) over line as cost,
       sum(case when p_max_bytes is not null then fairqueue.fq_message_size(m.content::bytea, m.headers::jsonb) end)

@@ -27,12 +27,12 @@ language plpgsql
 security definer
 as $$
 declare
-  v_now bigint;
+  v_now bigint := fairqueue.fq_check_dequeue(p_queue, p_limit, p_lease, p_consumer, p_max_bytes);
   l record;
   c record;
   r record;
   v_lease_id bigint;
-  v_limit integer := p_limit;
+  v_cost bigint;
   v_left integer;
   v_bytes bigint := p_max_bytes;
   v_got integer := 0;
@@ -40,12 +40,10 @@ declare
   v_width integer;
   v_skip bigint[] := '{}';
   v_stop text;
-  v_drawn boolean;
 begin
   -- Look.
-  v_now := fairqueue.fq_check_dequeue(p_queue, p_limit, p_lease, p_consumer, p_max_bytes);
   for v_try in 1..2 loop
-    l := fairqueue.fq_look(p_queue, v_now);
+    l := fairqueue.fq_look(p_queue, p_limit, v_now);
     exit when not l.has_work and l.first_tag is null or num_nulls((l.state).queue, l.epoch) = 0;
     v_stop := case when v_try = 2 or not fairqueue.fq_open_queue(p_queue) then 'locked' end;
     exit when v_stop is not null;
@@ -58,20 +56,21 @@ begin
 
   -- Room.
   if l.is_limited and not l.is_paused then
-    r := fairqueue.fq_queue_room(p_queue, p_limit, l, v_now);
-    v_limit := r.room;
-    v_drawn := r.is_drawn;
+    l := fairqueue.fq_queue_room(p_queue, l, v_now);
   end if;
   v_left := case
-    when (l.has_work or l.first_tag is not null) and not l.is_paused and v_stop is null then coalesce(v_limit, 0)
+    when (l.has_work or l.first_tag is not null) and not l.is_paused and v_stop is null then coalesce(l.room, 0)
     else 0
   end;
   v_width := v_left;
-  v_alone := v_left = 1 or l.row_id is not null and l.first_tag is null and l.heard + l.moved = 1;
+  v_alone := (v_left = 1 or l.row_id is not null and l.first_tag is null and l.heard + l.moved = 1)
+    and num_nonnulls(l.rate_left, l.cost_left) = 0;
   for v_pass in 0..31 loop
     exit when v_left = 0 or v_stop is not null;
     if v_alone then
       c := fairqueue.fq_choose_one(p_queue, l, v_now);
+      v_alone := c.is_metered is not true;
+      continue when not v_alone;
     else
       c := fairqueue.fq_choose(
         p_queue, l, v_width, v_left, v_pass::integer, v_bytes, (v_got = 0)::boolean, v_skip, v_now
@@ -90,13 +89,14 @@ begin
     if v_alone then
       select x.*
       into message_id, row_id, channel_id, channel, kind, content, headers, ordering_key, enqueued_at, attempt,
-        max_attempts, deliveries, v_alone
+        max_attempts, deliveries, v_cost, v_alone
       from fairqueue.fq_take_one(p_queue, l, c, v_lease_id, v_now) x;
       continue when message_id is null;
       return next;
       v_got := v_got + 1;
-      holds_slots := c.max_concurrency is not null or holds_slots is true;
-      if v_bytes is not null and v_got < v_limit then
+      l.spent := l.spent + v_cost;
+      holds_slots := c.is_limited or holds_slots is true;
+      if v_bytes is not null and v_got < l.room then
         v_bytes := v_bytes - fairqueue.fq_message_size(content, headers);
       end if;
       exit when not v_alone;
@@ -118,25 +118,25 @@ begin
         null::bigint, null::bigint, null::boolean, null::boolean, null::boolean, null::bigint, null::boolean;
       perform fairqueue.fq_charge(
         p_queue, c.states::tid[], c.givers::integer[], c.gots::integer[], c.charges::bigint[],
-        c.next_heads_at::bigint[], c.next_head_ids::bigint[], v_now,
+        c.next_heads_at::bigint[], c.next_head_ids::bigint[], l.by_cost::boolean, l.is_timed::boolean, v_now,
         l.state::fairqueue.fq_queue_state, (l.row_id is not null)::boolean
       );
       -- Channels that turned out to be empty must not hide the ready ones behind them: the next pass is wider.
       v_got := v_got + coalesce(cardinality(c.rows), 0);
-      v_width := case when num_nulls(c.rows) = 1 then least(2 * v_width, 100000) else v_limit - v_got end;
+      l.spent := l.spent + coalesce((select sum(x.cost) from unnest(c.charges) x(cost)), 0);
+      v_width := case when num_nulls(c.rows) = 1 then least(2 * v_width, 100000) else l.room - v_got end;
       v_bytes := v_bytes - coalesce(c.bytes, 0);
       v_skip := c.skip;
       holds_slots := true = any (c.limited) or holds_slots is true;
-      v_stop := case when c.is_cut or v_bytes <= 0 then 'cut' when c.passed then 'passed' end;
+      v_stop := case when c.is_full then 'full' when c.is_cut or v_bytes <= 0 then 'cut' when c.passed then 'passed' end;
     end if;
-    v_left := v_limit - v_got;
+    v_left := l.room - v_got;
     v_stop := coalesce(v_stop, case when v_pass = 31 then 'again' end);
   end loop;
 
   -- Report.
-  r := fairqueue.fq_report(p_queue, p_limit, l, v_limit, v_drawn, v_got, v_stop, v_now);
-  due_in := r.due_in;
-  is_held := r.is_held;
+  select e.due_in, e.is_held into due_in, is_held
+  from fairqueue.fq_report(p_queue, p_limit, l, v_got, v_stop, v_now) e;
   -- The row about the call must not repeat the columns of the message that was returned last, which may be large.
   message_id := null;
   content := null;

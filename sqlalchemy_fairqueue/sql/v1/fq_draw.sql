@@ -1,10 +1,10 @@
--- fq_draw: write down what a queue has drawn from its shared limits, after fq_draw_room in the same transaction.
--- p_contends: it has more messages, which the limits held back. Returns when their rates allow the next message, null
--- where none holds it back.
+-- fq_draw: write down what a queue has drawn from its shared limits, after fq_draw_room in the same transaction:
+-- p_drawn messages, and p_cost, what they cost, with what was found out of the costs of others. p_contends: it has more
+-- messages, which the limits held back. Returns when their rates allow the next message, null where none holds it back.
 -- Guarantees: for a short time other queues of the limits leave a queue that contends its part.
 -- Locks: none that fq_draw_room has not taken, but for the shares of the queue. Index: as fq_limit_members.
 -- Errors: none.
-create function fairqueue.fq_draw(p_queue text, p_limits text[], p_drawn integer, p_contends boolean)
+create function fairqueue.fq_draw(p_queue text, p_limits text[], p_drawn integer, p_cost bigint, p_contends boolean)
 returns bigint
 language plpgsql
 as $$
@@ -16,7 +16,11 @@ declare
 begin
   for r in
     select n.row as state, m.row_id as share, m.tag, m.contends_until, f.rate_interval, f.rate_burst,
-      greatest(n.rate_at, v_now) + p_drawn * f.rate_interval as rate_at
+      fairqueue.fq_rate_after(
+        (case when p_drawn > 0 then greatest(n.rate_at, v_now) else n.rate_at end)::bigint,
+        (case when f.rate_of = 'cost' then p_cost else p_drawn end)::bigint, f.rate_interval
+      ) as rate_at,
+      case when f.rate_of = 'cost' or f.max_cost_out is not null then p_cost else p_drawn end as units
     from unnest(p_limits) l(name)
     join fairqueue.fq_limit f on f.name = l.name
     cross join lateral (
@@ -37,20 +41,20 @@ begin
       v_allowed_at,
       fairqueue.fq_rate_allows_at(r.rate_at::bigint, r.rate_interval::bigint, r.rate_burst::integer)
     );
-    if p_drawn > 0 then
+    if p_drawn > 0 or p_cost <> 0 then
       update fairqueue.fq_limit_share s
       set row_version = s.row_version + 1,
         rate_at = r.rate_at,
         tag = greatest(s.tag, r.tag)
       where s.ctid = r.state;
     end if;
-    if p_drawn > 0
+    if p_drawn > 0 or p_cost <> 0
       or p_contends <> (r.contends_until > v_now)
       or (p_contends and r.contends_until < v_now + c_patience / 2)
     then
       update fairqueue.fq_limit_share s
       set row_version = s.row_version + 1,
-        tag = r.tag + p_drawn,
+        tag = greatest(0, r.tag + r.units),
         contends_until = case when p_contends then v_now + c_patience else 0 end
       where s.ctid = r.share;
     end if;

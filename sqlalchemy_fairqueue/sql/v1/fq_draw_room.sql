@@ -1,22 +1,24 @@
--- fq_draw_room: how many of p_wanted messages the shared limits of a queue let its dequeue take now, which has p_out
--- out; null: another transaction has one of the limits.
+-- fq_draw_room: how many of p_wanted messages the shared limits of a queue let its dequeue take now (room; null:
+-- another transaction has one of the limits), and of what cost, as fq_queue_room says. p_state: of the queue.
 -- Guarantees: what it returns may be taken in this transaction, and is written down by fq_draw: until it ends nobody
 -- else draws from these limits. If a limit held a queue back, no other queue gets ahead of it by more than its own part
--- of that limit: two queues that always have messages get equal parts. What a queue does not use is for the others.
--- Slots of queues that nobody consumes any more are taken back; bad rows of theirs are set aside.
--- Locks: the states of the limits for no key update, and those of fq_reclaim, fq_lock_dispatcher, fq_set_leases_aside and fq_repair_queue, all skip locked: it
--- waits for none.
+-- of that limit, in messages or, if its rate is in cost or it has a max_cost_out, in cost: two queues that always have
+-- messages get equal parts. What a queue does not use is for the others. Slots of queues that nobody consumes any more
+-- are taken back; bad rows of theirs are set aside.
+-- Locks: the states of the limits for no key update, and those of fq_reclaim, fq_lock_dispatcher, fq_set_leases_aside
+-- and fq_repair_queue, all skip locked: it waits for none.
 -- Index: fq_limit_pkey, fq_lease_expires_ix; those of fq_limit_members. Errors: none.
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996).
-create function fairqueue.fq_draw_room(p_queue text, p_limits text[], p_wanted integer, p_out integer)
-returns integer
+create function fairqueue.fq_draw_room(
+  p_queue text, p_limits text[], p_wanted integer, p_state fairqueue.fq_queue_state,
+  out room integer, out rate_left bigint, out cost_left bigint, out first_left bigint
+)
 language plpgsql
 as $$
 declare
   v_now bigint := fairqueue.fq_now();
   v_held integer;
-  v_room bigint := p_wanted;
-  v_full text;
+  v_full text[];
   v_abandoned text;
   v_row tid;
   r record;
@@ -37,23 +39,30 @@ begin
     for no key update of s skip locked
   ) held;
   if v_held < cardinality(p_limits) then
-    return null;
+    return;
   end if;
 
   -- New statements, which see what the last holder of the locks has written.
   for v_pass in 1..2 loop
+    select p_wanted, null, null, null, '{}' into room, rate_left, cost_left, first_left, v_full;
     for r in
       select f.name,
-        f.max_concurrency - m.messages_out as free,
+        f.max_concurrency - m.messages_out as free, f.max_cost_out - m.cost_out as cost_free, m.cost_out, k.by_cost,
+        f.rate_of,
         fairqueue.fq_rate_room(
-          v_now, n.rate_at::bigint, f.rate_interval::bigint, f.rate_burst::integer
+          v_now, fairqueue.fq_rate_after(
+            n.rate_at, (case when f.rate_of = 'cost' then p_state.owed_cost else 0 end)::bigint, f.rate_interval
+          ), f.rate_interval, f.rate_burst
         ) as rate_room,
         case
-          when f.max_concurrency is not null or f.rate_interval > 0 then
-            m.others_tag - m.own_tag + greatest(1, coalesce(f.max_concurrency, f.rate_burst) / m.contenders)
+          when num_nonnulls(f.max_concurrency, f.max_cost_out) > 0 or f.rate_interval > 0 then
+            m.others_tag - m.own_tag + greatest(
+              1, coalesce(case when k.by_cost then f.max_cost_out else f.max_concurrency end, f.rate_burst) / m.contenders
+            )
         end as lead
       from unnest(p_limits) l(name)
       join fairqueue.fq_limit f on f.name = l.name
+      cross join lateral (select f.rate_of = 'cost' or f.max_cost_out is not null as by_cost) k
       cross join lateral (
         select s.rate_at
         from fairqueue.fq_limit_share s
@@ -63,23 +72,34 @@ begin
         limit 1
       ) n
       cross join lateral (
-        select sum(case when x.queue = p_queue then p_out else x.messages_out end) as messages_out,
+        select sum(case when x.queue = p_queue then p_state.current_concurrency else x.messages_out end) as messages_out,
+          sum(case when x.queue = p_queue then p_state.current_cost else x.cost_out end) as cost_out,
           min(x.tag) filter (where x.queue = p_queue) as own_tag,
           min(x.tag) filter (where x.queue <> p_queue and x.contends_until > v_now) as others_tag,
           greatest(1, count(*) filter (where x.queue = p_queue or x.contends_until > v_now)) as contenders
         from fairqueue.fq_limit_members(f.name::text) x
       ) m
     loop
-      v_room := least(v_room, r.free, r.rate_room, r.lead);
-      v_full := case when r.free <= 0 then r.name end;
-      exit when v_full is not null;
+      -- What costs is cut to size later; the lead only says whose turn it is.
+      room := greatest(
+        0,
+        least(
+          room, r.free, case when r.rate_of = 'messages' or r.rate_room = 0 then r.rate_room end,
+          case when not r.by_cost or r.lead <= 0 then r.lead end, case when r.cost_free <= 0 then 0 end
+        )
+      );
+      rate_left := least(rate_left, case when r.rate_of = 'cost' then r.rate_room end);
+      cost_left := least(cost_left, r.cost_free);
+      first_left := least(first_left, case when r.cost_out > 0 then r.cost_free end);
+      v_full := v_full || case when r.free <= 0 or r.cost_out > 0 and r.cost_free is not null then r.name end;
     end loop;
-    exit when v_full is null or v_pass = 2;
+    exit when v_pass = 2 or cardinality(v_full) = 0;
     -- If nobody consumes a queue any more, its messages that are out, and its slots that signals free without being
     -- heard, would count for ever.
     for v_abandoned in
       select m.queue
-      from fairqueue.fq_limit_members(v_full) m
+      from unnest(v_full) f(name)
+      cross join lateral fairqueue.fq_limit_members(f.name) m
       where m.queue <> p_queue
         and m.messages_out > 0
         and not exists (
@@ -94,7 +114,7 @@ begin
         v_row := (fairqueue.fq_lock_dispatcher(v_abandoned)).row_id;
         -- Each is freed once: a later hearing finds it freed.
         with freeing as materialized (
-          select g.ctid as row, g.queue_freed
+          select g.ctid as row, g.queue_freed, g.queue_freed_cost
           from fairqueue.fq_signal g
           where g.queue = v_abandoned
             and g.queue_freed > 0
@@ -104,15 +124,17 @@ begin
         ),
         freed as (
           update fairqueue.fq_signal g
-          set queue_freed = 0
+          set queue_freed = 0,
+            queue_freed_cost = null
           from freeing f
           where g.ctid = f.row
-          returning f.queue_freed
+          returning f.queue_freed, f.queue_freed_cost
         )
         update fairqueue.fq_queue_state q
         set row_version = q.row_version + 1,
-          current_concurrency = q.current_concurrency - t.slots
-        from (select sum(f.queue_freed) as slots from freed f) t
+          current_concurrency = q.current_concurrency - t.slots,
+          current_cost = q.current_cost - coalesce(t.cost, 0)
+        from (select sum(f.queue_freed) as slots, sum(f.queue_freed_cost) as cost from freed f) t
         where q.ctid = v_row
           and t.slots > 0;
       exception
@@ -123,8 +145,6 @@ begin
           perform fairqueue.fq_repair_queue(v_abandoned);
       end;
     end loop;
-    v_room := p_wanted;
   end loop;
-  return greatest(0, v_room);
 end
 $$;

@@ -1,7 +1,7 @@
 -- fq_follow_plans: give channels of a queue the policy of the plan that they follow, where that has changed since they
 -- got it; fields that are configured for a channel alone stay. followed: how many got it. deferred: how many must wait,
--- because their plan brings a first max_concurrency, see fq_begin_limits.
--- Guarantees: exact as fq_configure_channel: leased messages are counted when a channel gets a max_concurrency. A
+-- because their plan brings a first max_concurrency or max_cost_out, see fq_begin_limits.
+-- Guarantees: exact as fq_configure_channel: leased messages are counted when a channel gets one of these. A
 -- channel that waits for a time leaves a signal, unless the caller attends to the queue and found it ready (p_hearer).
 -- Locks: state rows, then what fq_begin_limits locks, all for no key update and skip locked: it waits for none.
 -- Index: fq_channel_plan_pkey, fq_plan_pkey, fq_channel_state_newest_ix; rows by ctid. Errors: none.
@@ -46,7 +46,9 @@ begin
       select o.ctid as row, c.row as noted, o.channel_id, p.revision,
         -- what is configured for the channel alone stays
         jsonb_populate_record(o.*, p.policy - c.overridden) as state,
-        o.max_concurrency is null and (p.policy - c.overridden) ->> 'max_concurrency' is not null as first
+        num_nonnulls(o.max_concurrency, o.max_cost_out) = 0 and num_nonnulls(
+          (p.policy - c.overridden) ->> 'max_concurrency', (p.policy - c.overridden) ->> 'max_cost_out'
+        ) > 0 as first
       from asked c
       join plan p on p.name = c.plan and p.revision <> c.revision
       cross join lateral (

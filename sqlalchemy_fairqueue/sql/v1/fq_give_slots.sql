@@ -1,15 +1,14 @@
 -- fq_give_slots: give the slot p_slot (1: their channel's, 2: the queue's) to the messages of a queue, or of one of its
--- channels, that are out and do not hold it, since a limit begins. Returns how many.
+-- channels, that are out and do not hold it, since a limit begins. Returns how many, and what they cost.
 -- Guarantees: nobody ends them before the transaction ends, so that each slot is counted once and freed once, when the
 -- caller has seen to it that no further message is leased.
 -- Locks: the messages, for no key update, in the order of their ids; waits for a transaction that has one locked.
 -- Index: fq_lease_expires_ix, fq_message_lease_ix. Errors: 40001 under REPEATABLE READ and SERIALIZABLE.
-create function fairqueue.fq_give_slots(p_queue text, p_slot integer, p_channel_id bigint)
-returns integer
+create function fairqueue.fq_give_slots(
+  p_queue text, p_slot integer, p_channel_id bigint, out given integer, out cost bigint
+)
 language plpgsql
 as $$
-declare
-  v_given integer;
 begin
   -- By an expression: for the bare id a plan of the empty tables reads all messages in the order of their key.
   perform
@@ -21,14 +20,17 @@ begin
   order by m.id + 0
   for no key update of m;
   -- A new statement, which sees the commits that it waited for.
-  update fairqueue.fq_message m
-  set slots = m.slots | p_slot
-  from fairqueue.fq_lease e
-  where e.queue = p_queue
-    and m.lease_id = e.id
-    and (p_channel_id is null or m.channel_id = p_channel_id)
-    and m.slots & p_slot = 0;
-  get diagnostics v_given = row_count;
-  return v_given;
+  with marked as (
+    update fairqueue.fq_message m
+    set slots = m.slots | p_slot
+    from fairqueue.fq_lease e
+    where e.queue = p_queue
+      and m.lease_id = e.id
+      and (p_channel_id is null or m.channel_id = p_channel_id)
+      and m.slots & p_slot = 0
+    returning fairqueue.fq_charged(m.charged, m.cost::integer) as cost
+  )
+  select count(*), coalesce(sum(m.cost), 0) into given, cost
+  from marked m;
 end
 $$;

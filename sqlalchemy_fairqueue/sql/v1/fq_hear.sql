@@ -21,7 +21,7 @@ begin
     raise exception 'fq_hear runs in a % transaction', current_setting('transaction_isolation')
       using errcode = 'QF003', hint = 'run it in a READ COMMITTED transaction of its own';
   end if;
-  v_sight := fairqueue.fq_look(p_queue, v_now);
+  v_sight := fairqueue.fq_look(p_queue, 0::integer, v_now);
   v_sight.has_expired := false;
   v_sight.has_promotions := false;
   v_sight.has_plans := false;

@@ -1,23 +1,22 @@
 -- fq_hear_many: apply signals to the states of their channels: lower the head, schedule idle channels, free slots and
--- count. By signal, in the order of p_channels: its row, id and channel. p_noting, p_must: whether those of channels that
--- somebody has locked may, and must be put back. seen: p_rows without the signals that were put back; the others as
--- fq_hear_signals.
--- Guarantees: as fq_hear_signals. The head of a paused channel is lowered, but it does not become ready. A channel keeps
--- the greatest id that it was told by, heard_id: a sum of what signals will still add to its backlog begins there. What
--- messages cost more than was charged moves the tag, see fq_tag_heard; what they took moves the mean. Signals of a
--- channel that is gone are deleted.
+-- count. By signal, in the order of p_channels: its row, id and channel. p_noting, p_must: whether those of channels
+-- that somebody has locked may, and must be put back; p_by_cost: as fq_hear_one. seen: p_rows without the signals that
+-- were put back; the others as fq_hear_signals.
+-- Guarantees: as fq_hear_signals. The head of a paused channel is lowered, but it does not become ready. A channel
+-- keeps the greatest id that it was told by, heard_id: a sum of what signals will still add to its backlog begins
+-- there. What messages cost more than was charged moves the tag, see fq_tag_heard; what they took moves the mean.
+-- Signals of a channel that is gone are deleted.
 -- Locks: as fq_lock_heard; signals for update, skip locked. Index: as fq_hear_signals. Errors: none.
 create function fairqueue.fq_hear_many(
-  p_queue text, p_rows tid[], p_ids bigint[], p_channels bigint[], p_virtual_time bigint, p_now bigint,
-  p_noting boolean, p_must boolean,
-  out heard integer, out seen integer, out freed bigint, out first_due bigint
+  p_queue text, p_rows tid[], p_ids bigint[], p_channels bigint[], p_by_cost boolean, p_virtual_time bigint,
+  p_now bigint, p_noting boolean, p_must boolean,
+  out heard integer, out seen integer, out freed bigint, out freed_cost bigint, out costs bigint, out first_due bigint
 )
 language plpgsql
 as $$
 declare
   k record;
-  v_back bigint;
-  v_freed bigint;
+  b record;
 begin
   -- A channel's signals are a stretch of the arrays. (Finding them by channel would be a nested loop: quadratic.)
   k := fairqueue.fq_lock_heard(p_channels);
@@ -34,15 +33,18 @@ begin
     delete from fairqueue.fq_signal g
     using claimed c
     where g.ctid = c.row
-    returning c.state, g.id, g.dequeue_at, g.message_id, g.freed, g.queue_freed, g.added, g.dropped, g.cost,
-      g.took
+    returning c.state, g.id, g.dequeue_at, g.message_id, g.freed, g.queue_freed, g.freed_cost, g.queue_freed_cost,
+      g.added, g.dropped, g.cost, g.took
   ),
   told as materialized (
-    select d.state, d.signals, d.last_id, d.freed, d.queue_freed, d.added, d.dropped, d.cost, d.took,
+    select d.state, d.signals, d.last_id, d.freed, d.queue_freed, coalesce(d.freed_cost, 0) as freed_cost,
+      d.queue_freed_cost, d.added, d.dropped, d.cost, d.took, case when p_by_cost then d.cost end as charge,
       d.least[1] as dequeue_at, d.least[2] as message_id
     from (
       select d.state, count(*) as signals, max(d.id) as last_id, sum(d.freed) as freed,
-        sum(d.queue_freed) as queue_freed, sum(d.added) as added, sum(d.dropped) as dropped, sum(d.cost) as cost,
+        sum(d.queue_freed) as queue_freed, sum(d.freed_cost)::bigint as freed_cost,
+        sum(d.queue_freed_cost) as queue_freed_cost, sum(d.added) as added, sum(d.dropped) as dropped,
+        sum(d.cost)::bigint as cost,
         avg(d.took)::bigint as took,
         min(array[d.dequeue_at, d.message_id]) filter (where d.message_id is not null) as least
       from dropped d
@@ -53,6 +55,8 @@ begin
     update fairqueue.fq_channel_state s
     set row_version = s.row_version + 1,
       current_concurrency = s.current_concurrency - t.freed,
+      current_cost = s.current_cost - t.freed_cost,
+      rate_at = n.rate_at,
       backlog = s.backlog + t.added,
       heard_id = greatest(s.heard_id, t.last_id),
       dropped = s.dropped + t.dropped,
@@ -65,14 +69,18 @@ begin
       due_at = case when not n.is_ready then n.opens_at end
     from told t
     cross join lateral (
-      select u.*, u.ready_tag is not null or (u.opens_at <= p_now) is true as is_ready
+      select u.*, (u.ready_tag is not null and u.rate_of = 'messages') or (u.opens_at <= p_now) is true as is_ready
       from (
-        select o.ready_tag, o.weight, o.tag, o.tag_rest as rest,
+        select o.ready_tag, o.weight, o.tag, o.tag_rest as rest, o.rate_of, r.rate_at,
           case when b.lower then t.dequeue_at else o.head_dequeue_at end as head_at,
           case when b.lower then t.message_id else o.head_message_id end as head_id,
           fairqueue.fq_opens_at(
             (case when b.lower then t.dequeue_at else o.head_dequeue_at end)::bigint, o.paused_at,
-            (o.current_concurrency - t.freed < o.max_concurrency)::boolean, o.rate_at, o.rate_interval, o.rate_burst
+            fairqueue.fq_has_room(
+              o.max_concurrency, (o.current_concurrency - t.freed)::bigint, o.max_cost_out,
+              (o.current_cost - t.freed_cost)::bigint
+            ),
+            r.rate_at::bigint, o.rate_interval, o.rate_burst
           ) as opens_at
         from fairqueue.fq_channel_state o
         cross join lateral (
@@ -80,6 +88,12 @@ begin
             and (o.head_dequeue_at is null or (t.dequeue_at, t.message_id) < (o.head_dequeue_at, o.head_message_id))
             as lower
         ) b
+        cross join lateral (
+          select case
+              when o.rate_of = 'cost' then fairqueue.fq_rate_after(o.rate_at, coalesce(t.cost, 0)::bigint, o.rate_interval)
+              else o.rate_at
+            end as rate_at
+        ) r
         where o.ctid = t.state
       ) u
     ) n
@@ -90,10 +104,10 @@ begin
       -- The limit keeps the condition in here: most signals need no call.
       select x.*
       from fairqueue.fq_tag_heard(
-        n.ready_tag::bigint, n.tag::bigint, n.rest::bigint, n.weight::integer, t.cost::bigint,
+        n.ready_tag::bigint, n.tag::bigint, n.rest::bigint, n.weight::integer, t.charge::bigint,
         n.is_ready::boolean, p_virtual_time
       ) x
-      where t.cost <> 0
+      where t.charge <> 0
         or (n.is_ready and n.rest < 0)
       limit 1
     ) h on true
@@ -103,14 +117,15 @@ begin
   select
     (select coalesce(sum(t.signals), 0) from told t),
     (select coalesce(sum(t.queue_freed), 0) from told t),
+    (select sum(t.queue_freed_cost) from told t), (select sum(t.cost) from told t),
     (select min(a.due_at) from applied a)
-  into heard, freed, first_due;
+  into heard, freed, freed_cost, costs, first_due;
   seen := cardinality(p_rows);
   if heard < seen and (p_must or (p_noting and heard > 0)) then
-    select b.signals, b.freed into v_back, v_freed
-    from fairqueue.fq_put_back(p_queue, p_rows, p_ids) b;
-    seen := seen - v_back;
-    freed := freed + v_freed;
+    b := fairqueue.fq_put_back(p_queue, p_rows, p_ids);
+    seen := seen - b.signals;
+    freed := freed + b.freed;
+    freed_cost := coalesce(freed_cost, 0) + coalesce(b.freed_cost, 0);
   end if;
 end
 $$;

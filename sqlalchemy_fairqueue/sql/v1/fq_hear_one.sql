@@ -1,11 +1,12 @@
 -- fq_hear_one: apply one signal, as a queue without a backlog has: half the cost of fq_hear_many. Arguments and results
 -- as there.
--- Guarantees: as fq_hear_signals. Nobody can apply the signal of a channel that is not there: it is deleted.
+-- p_by_cost: whether what messages cost moves the tag. Guarantees: as fq_hear_signals. Nobody can apply the signal of a
+-- channel that is not there: it is deleted.
 -- Locks: the channel's state row for no key update, then the signal for update, both skip locked.
 -- Index: fq_channel_state_newest_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_hear_one(
-  p_row tid, p_id bigint, p_channel_id bigint, p_virtual_time bigint, p_now bigint,
-  out heard integer, out freed bigint, out first_due bigint
+  p_row tid, p_id bigint, p_channel_id bigint, p_by_cost boolean, p_virtual_time bigint, p_now bigint,
+  out heard integer, out freed bigint, out freed_cost bigint, out costs bigint, out first_due bigint
 )
 language plpgsql
 as $$
@@ -58,6 +59,8 @@ begin
   end if;
   heard := 1;
   freed := g.queue_freed;
+  freed_cost := g.queue_freed_cost;
+  costs := g.cost;
   if v_state is null then
     return;
   end if;
@@ -69,15 +72,20 @@ begin
     s.head_message_id := g.message_id;
   end if;
   s.current_concurrency := s.current_concurrency - g.freed;
+  s.current_cost := s.current_cost - coalesce(g.freed_cost, 0);
+  if s.rate_of = 'cost' then
+    s.rate_at := fairqueue.fq_rate_after(s.rate_at, coalesce(g.cost, 0)::bigint, s.rate_interval);
+  end if;
   v_opens_at := fairqueue.fq_opens_at(
-    s.head_dequeue_at, s.paused_at, (s.current_concurrency < s.max_concurrency)::boolean, s.rate_at, s.rate_interval,
-    s.rate_burst
+    s.head_dequeue_at, s.paused_at,
+    fairqueue.fq_has_room(s.max_concurrency, s.current_concurrency::bigint, s.max_cost_out, s.current_cost), s.rate_at,
+    s.rate_interval, s.rate_burst
   );
-  v_is_ready := v_was_ready or (v_opens_at <= p_now) is true;
-  if g.cost <> 0 or (v_is_ready and s.tag_rest < 0) then
+  v_is_ready := (v_was_ready and s.rate_of = 'messages') or (v_opens_at <= p_now) is true;
+  if p_by_cost and g.cost <> 0 or (v_is_ready and s.tag_rest < 0) then
     select h.tag, h.rest into s.tag, s.tag_rest
     from fairqueue.fq_tag_heard(
-      s.ready_tag, s.tag, s.tag_rest, s.weight, g.cost::bigint, v_is_ready, p_virtual_time
+      s.ready_tag, s.tag, s.tag_rest, s.weight, (case when p_by_cost then g.cost end)::bigint, v_is_ready, p_virtual_time
     ) h;
   elsif v_is_ready and not v_was_ready then
     s.tag := greatest(s.tag, p_virtual_time);
@@ -86,6 +94,8 @@ begin
   update fairqueue.fq_channel_state o
   set row_version = o.row_version + 1,
     current_concurrency = s.current_concurrency,
+    current_cost = s.current_cost,
+    rate_at = s.rate_at,
     backlog = o.backlog + g.added,
     heard_id = greatest(o.heard_id, g.id),
     dropped = o.dropped + g.dropped,

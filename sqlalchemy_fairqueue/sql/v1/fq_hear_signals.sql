@@ -1,19 +1,21 @@
 -- fq_hear_signals: apply signals of a queue that nobody has heard to the states of their channels, up to p_limit, and
 -- delete them: those of transactions from p_below on and of p_open, in the order of the transactions. p_virtual_time:
 -- where a channel that becomes ready stands at the earliest, so that it saves nothing up while it is idle. p_noting:
--- how far they were heard may be written, so those of channels that somebody has locked are put back.
--- heard: signals applied; seen: signals read; freed: slots of the queue that they give back; first_due: when the first
--- channel is due of those heard of that are not ready; below, open: the next p_below and p_open, null: as before.
--- has_more: the next messages of ordering keys that signals name were let go, of which the next call hears.
+-- how far they were heard may be written, so those of channels that somebody has locked are put back; p_by_cost: as
+-- fq_hear_one. heard: signals applied; seen: signals read; freed, freed_cost: slots of the queue that they give back,
+-- and what their messages cost; costs: what messages cost more than was charged; first_due: when the first channel is
+-- due of those heard of that are not ready; below, open: the next p_below and p_open, null: as before. has_more: the
+-- next messages of ordering keys that signals name were let go, of which the next call hears.
 -- Guarantees: a signal is deleted only together with its effect, or put back, while the channel's state row is locked.
 -- The next p_below is a transaction that sees no signal below it that is left, but for those of transactions in open;
 -- its own is among these, since it may leave signals later. If all of the channels are locked, nothing is written.
 -- Locks: the caller has the state of the queue. State rows for no key update, signals for update, all skip locked.
 -- Index: fq_signal_pkey, fq_channel_state_newest_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_hear_signals(
-  p_queue text, p_below xid8, p_open xid8[], p_limit integer, p_virtual_time bigint, p_now bigint, p_noting boolean,
-  out heard integer, out seen integer, out freed bigint, out first_due bigint, out below xid8, out open xid8[],
-  out has_more boolean
+  p_queue text, p_below xid8, p_open xid8[], p_limit integer, p_by_cost boolean, p_virtual_time bigint, p_now bigint,
+  p_noting boolean,
+  out heard integer, out seen integer, out freed bigint, out freed_cost bigint, out costs bigint, out first_due bigint,
+  out below xid8, out open xid8[], out has_more boolean
 )
 language plpgsql
 as $$
@@ -65,17 +67,22 @@ begin
   ) s;
   p_noting := p_noting or seen >= 100;
   if seen = 1 and not v_freeing then
-    h := fairqueue.fq_hear_one(v_rows[1]::tid, v_ids[1]::bigint, v_channels[1]::bigint, p_virtual_time, p_now);
+    h := fairqueue.fq_hear_one(
+      v_rows[1]::tid, v_ids[1]::bigint, v_channels[1]::bigint, p_by_cost, p_virtual_time, p_now
+    );
     v_left := 1 - h.heard;
   elsif seen > 0 then
     h := fairqueue.fq_hear_many(
-      p_queue, v_rows, v_ids, v_channels, p_virtual_time, p_now, p_noting, (v_freeing or seen = p_limit)::boolean
+      p_queue, v_rows, v_ids, v_channels, p_by_cost, p_virtual_time, p_now, p_noting,
+      (v_freeing or seen = p_limit)::boolean
     );
     v_left := h.seen - h.heard;
   end if;
   if seen > 0 then
     heard := h.heard;
     freed := h.freed;
+    freed_cost := h.freed_cost;
+    costs := h.costs;
     first_due := h.first_due;
   end if;
   if v_ordering_keys is not null then

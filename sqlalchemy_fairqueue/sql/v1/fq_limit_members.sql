@@ -1,10 +1,10 @@
 -- fq_limit_members: the queues of a shared limit, what each has drawn in virtual time, until when it counts as held
--- back, and how many of its messages are out.
+-- back, how many of its messages are out, and what they cost.
 -- Guarantees: as now. A queue that was not held back starts where the limit is: idle times save nothing up.
 -- Locks: none. Index: fq_limit_share_newest_ix, backwards, so that the live version of each queue is met first;
 -- fq_queue_state_newest_ix. Errors: none.
 create function fairqueue.fq_limit_members(p_limit text)
-returns table (queue text, row_id tid, tag bigint, contends_until bigint, messages_out bigint)
+returns table (queue text, row_id tid, tag bigint, contends_until bigint, messages_out bigint, cost_out bigint)
 language plpgsql
 as $$
 declare
@@ -29,16 +29,13 @@ begin
     if contends_until <= v_now then
       tag := greatest(tag, v_virtual_time);
     end if;
-    messages_out := coalesce(
-      (
-        select q.current_concurrency
-        from fairqueue.fq_queue_state q
-        where q.queue = v_member.queue
-        order by q.queue desc, q.row_version desc
-        limit 1
-      ),
-      0
-    );
+    select q.current_concurrency, q.current_cost into messages_out, cost_out
+    from fairqueue.fq_queue_state q
+    where q.queue = v_member.queue
+    order by q.queue desc, q.row_version desc
+    limit 1;
+    messages_out := coalesce(messages_out, 0);
+    cost_out := coalesce(cost_out, 0);
     return next;
     select s.ctid, s.queue, s.tag, s.contends_until into row_id, queue, tag, contends_until
     from fairqueue.fq_limit_share s

@@ -1,7 +1,8 @@
 -- fq_limit_queue: change the limits of a queue, of all its channels together, in the caller's transaction. p_changes:
 -- the limits to change, as a JSON object; the others stay as they are. max_concurrency: how many messages may be out at
--- once (null: any number). rate_interval (microseconds; 0: no rate) and rate_burst: at most a burst at once, and on
--- average a message each interval. limits: the names of the shared limits that it draws from (null: none).
+-- once (null: any number); max_cost_out: what they may cost together. rate_interval (microseconds; 0: no rate) and
+-- rate_burst: at most a burst at once, and on average a message each interval, or a cost of 1 (rate_of: 'messages' or
+-- 'cost'). limits: the names of the shared limits that it draws from (null: none).
 -- Guarantees: takes effect with the commit and is exact: messages that are out are counted when a limit is set, and
 -- each frees what its own row says it holds, however the limit is set, lowered and lifted. While more are out than a
 -- new limit allows, none is delivered. A new rate counts from the last message that the old one counted. p_notify: wake
@@ -22,24 +23,20 @@ declare
   v_limits text[] collate "C";
   v_unknown text;
   v_limited boolean;
-  v_marked integer := 0;
+  v_marked record;
   v_row tid;
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   perform fairqueue.fq_check_names('{queue}'::text[], array[p_queue]::text[]);
   if jsonb_typeof(p_changes) is distinct from 'object' or p_changes = '{}'
-    or p_changes - array['max_concurrency', 'rate_interval', 'rate_burst', 'limits'] <> '{}'
+    or p_changes - array['max_concurrency', 'max_cost_out', 'rate_interval', 'rate_burst', 'rate_of', 'limits'] <> '{}'
     or (p_changes ? 'rate_interval') <> (p_changes ? 'rate_burst')
   then
     raise exception 'fq_limit_queue has changes %', left(p_changes::text, 200)
       using errcode = 'QF001',
-        hint = 'give a JSON object with max_concurrency, with rate_interval and rate_burst, with limits, or with '
-          'several of them';
+        hint = 'give a JSON object with max_concurrency, max_cost_out, rate_interval and rate_burst, rate_of, or '
+          'limits, or with several of them';
   end if;
-  -- The bounds are those of a channel's limits.
-  v_new := jsonb_populate_record(
-    null::fairqueue.fq_queue, fairqueue.fq_changed_policy(null::jsonb, (p_changes - 'limits')::jsonb)
-  );
   if p_changes ->> 'limits' is not null then
     if jsonb_typeof(p_changes -> 'limits') <> 'array'
       or jsonb_array_length(p_changes -> 'limits') not between 1 and 16
@@ -54,18 +51,24 @@ begin
     raise exception 'fq_limit_queue runs in a % transaction', current_setting('transaction_isolation')
       using errcode = 'QF003', hint = 'run it in a READ COMMITTED transaction';
   end if;
-  insert into fairqueue.fq_queue as q (name, max_concurrency, rate_interval, rate_burst, limits)
-  values (p_queue, v_new.max_concurrency, v_new.rate_interval, v_new.rate_burst, v_limits)
-  on conflict (name) do update
-  set max_concurrency = case
-      when p_changes ? 'max_concurrency' then excluded.max_concurrency
-      else q.max_concurrency
-    end,
-    rate_interval = case when p_changes ? 'rate_interval' then excluded.rate_interval else q.rate_interval end,
-    rate_burst = case when p_changes ? 'rate_burst' then excluded.rate_burst else q.rate_burst end,
-    limits = case when p_changes ? 'limits' then excluded.limits else q.limits end
-  returning * into v_new;
-  v_limited := v_new.max_concurrency is not null or v_new.rate_interval > 0 or v_new.limits is not null;
+  perform fairqueue.fq_lock_queue(p_queue);
+  select q.* into v_new
+  from fairqueue.fq_queue q
+  where q.name = p_queue;
+  -- The bounds are those of a channel's limits.
+  v_new := jsonb_populate_record(
+    v_new, fairqueue.fq_changed_policy(to_jsonb(v_new)::jsonb, (p_changes - 'limits')::jsonb)
+  );
+  v_new.limits := case when p_changes ? 'limits' then v_limits else v_new.limits end;
+  update fairqueue.fq_queue q
+  set max_concurrency = v_new.max_concurrency,
+    max_cost_out = v_new.max_cost_out,
+    rate_interval = v_new.rate_interval,
+    rate_burst = v_new.rate_burst,
+    rate_of = v_new.rate_of,
+    limits = v_new.limits
+  where q.name = p_queue;
+  v_limited := num_nonnulls(v_new.max_concurrency, v_new.max_cost_out, v_new.limits) > 0 or v_new.rate_interval > 0;
   if p_changes ? 'limits' then
     -- A call that removes one of them waits.
     perform
@@ -93,9 +96,9 @@ begin
     end;
   end if;
   perform fairqueue.fq_lock_gate(p_queue, v_limited);
-  if v_limited then
-    v_marked := fairqueue.fq_give_slots(p_queue, 2::integer, null::bigint);
-  end if;
+  select coalesce(max(g.given), 0) as given, coalesce(max(g.cost), 0) as cost into v_marked
+  from fairqueue.fq_give_slots(p_queue, 2::integer, null::bigint) g
+  where v_limited;
 
   select s.ctid into v_row
   from fairqueue.fq_queue_state s
@@ -107,15 +110,23 @@ begin
     update fairqueue.fq_queue_state s
     set row_version = s.row_version + 1,
       max_concurrency = v_new.max_concurrency,
-      current_concurrency = s.current_concurrency + v_marked,
+      max_cost_out = v_new.max_cost_out,
+      current_concurrency = s.current_concurrency + v_marked.given,
+      current_cost = s.current_cost + v_marked.cost,
       rate_interval = v_new.rate_interval,
       rate_burst = v_new.rate_burst,
+      rate_of = v_new.rate_of,
       rate_at = least(s.rate_at, fairqueue.fq_now() + v_new.rate_burst * v_new.rate_interval)
     where s.ctid = v_row
       and s.queue = p_queue;
   elsif v_limited then
-    insert into fairqueue.fq_queue_state (queue, max_concurrency, current_concurrency, rate_interval, rate_burst)
-    values (p_queue, v_new.max_concurrency, v_marked, v_new.rate_interval, v_new.rate_burst);
+    insert into fairqueue.fq_queue_state (
+      queue, max_concurrency, max_cost_out, current_concurrency, current_cost, rate_interval, rate_burst, rate_of
+    )
+    values (
+      p_queue, v_new.max_concurrency, v_new.max_cost_out, v_marked.given, v_marked.cost, v_new.rate_interval,
+      v_new.rate_burst, v_new.rate_of
+    );
   end if;
   if p_changes ? 'limits' then
     -- No dequeue of the queue is under way: nobody writes its shares.

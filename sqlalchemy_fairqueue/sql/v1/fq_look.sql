@@ -3,12 +3,12 @@
 -- promotions and channels that are due, changed plans that are not with all of their channels; has_work: whether there
 -- is any of these; the first ready channel, and where it will stand after one message (turn; null: there is none, or it
 -- has stood still for a second, since who has it may do so for long). must_attend: whether fq_attend has something to
--- do; may_note: whether its state was written more than 10 ms ago; the rest is filled in by it.
+-- do; may_note: whether its state was written more than 10 ms ago; the rest is filled in by it, and by fq_queue_room.
 -- Guarantees: one statement, one snapshot. A state that came out of a dump may name transactions of another server: its
 -- row is not younger than they are, and all signals count as unheard then.
 -- Locks: none. Index: fq_queue_pkey, fq_queue_state_newest_ix, fq_signal_pkey, fq_lease_expires_ix,
 -- fq_promotion_due_ix, fq_channel_state_due_ix; that of fq_first_ready. Errors: none.
-create function fairqueue.fq_look(p_queue text, p_now bigint)
+create function fairqueue.fq_look(p_queue text, p_limit integer, p_now bigint)
 returns record
 language plpgsql
 as $$
@@ -58,12 +58,13 @@ begin
     false as has_work, false as must_attend,
     (q.fair_by <> 'messages') is true as by_cost, (q.fair_by = 'seconds') is true as is_timed, q.history, q.plans,
     q.paused_at is not null as is_paused, q.limits, q.result_retention is not null as keeps_results,
-    (num_nonnulls(q.max_concurrency, q.limits) > 0 or q.rate_interval > 0) is true as is_limited,
+    (num_nonnulls(q.max_concurrency, q.max_cost_out, q.limits) > 0 or q.rate_interval > 0) is true as is_limited,
     f.tag as first_tag, f.channel_id as first_channel,
     case when (f.tag = d.ready_floor and d.still_since <= p_now - 1000000) is not true then f.turn end as turn,
     (f.tag, f.channel_id) <> (d.ready_floor, d.ready_channel) as has_moved,
     p_now not between d.noted_at and d.noted_at + 10000 as may_note, null::tid as row_id, false as must_note, 0 as heard,
-    0 as seen, false as has_more, 0 as moved, null::bigint as spread_in
+    0 as seen, false as has_more, 0 as moved, null::bigint as spread_in, p_limit as room, false as is_drawn,
+    0::bigint as spent, null::bigint as rate_left, null::bigint as cost_left, null::bigint as first_left
   into v_sight
   from (values (p_queue)) asked (name)
   left join fairqueue.fq_queue q on q.name = asked.name

@@ -17,7 +17,8 @@ begin
   with due as materialized (
     select s.ctid as row,
       fairqueue.fq_opens_at(
-        s.head_dequeue_at, s.paused_at, (s.current_concurrency < s.max_concurrency)::boolean, s.rate_at,
+        s.head_dequeue_at, s.paused_at,
+        fairqueue.fq_has_room(s.max_concurrency, s.current_concurrency::bigint, s.max_cost_out, s.current_cost), s.rate_at,
         s.rate_interval, s.rate_burst
       ) as opens_at
     from (

@@ -11,6 +11,8 @@ begin
   update fairqueue.fq_queue_state s
   set row_version = s.row_version + 1,
     current_concurrency = p_state.current_concurrency,
+    current_cost = p_state.current_cost,
+    owed_cost = p_state.owed_cost,
     rate_at = p_state.rate_at,
     heard_below = p_state.heard_below,
     heard_open = p_state.heard_open,

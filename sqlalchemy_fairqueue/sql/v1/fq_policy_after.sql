@@ -1,7 +1,7 @@
 -- fq_policy_after: what the policy of a channel is after a change, for fq_configure_channel, whose arguments these are.
 -- p_row: the channel's state, which the caller has locked. state: that with the policy, and with configured, whether
--- the channel is kept when it is idle; plan, revision: the plan that it follows then, and in which state; overridden: the
--- fields that stay when the plan changes.
+-- the channel is kept when it is idle; plan, revision: the plan that it follows then, and in which state; overridden:
+-- the fields that stay when the plan changes.
 -- Guarantees: nobody else changes what is read here while the state row is locked, and the plan that is named.
 -- Locks: none. Index: fq_channel_plan_pkey, fq_plan_pkey, fq_queue_pkey; the state by ctid. Errors: QF001 bad policy.
 create function fairqueue.fq_policy_after(
@@ -11,7 +11,7 @@ create function fairqueue.fq_policy_after(
 language plpgsql
 as $$
 declare
-  c_rate constant text[] := array['rate_interval', 'rate_burst'];
+  c_rate constant text[] := array['rate_interval', 'rate_burst', 'rate_of'];
   v_changes jsonb := p_changes - array['plan', 'reset'];
   v_fields jsonb := fairqueue.fq_changed_policy(null::jsonb, null::jsonb);
   v_reset text[] := '{}';

@@ -9,7 +9,9 @@ immutable
 as $$
   values ('max_concurrency', jsonb 'null', bigint '1', bigint '2147483647', null::text[]),
     ('rate_interval', '0', 0, 31536000000000, null),
-    ('rate_burst', '1', 1, 1000000, null),
+    ('rate_burst', '1', 1, 1000000000, null),
+    ('rate_of', '"messages"', null, null, '{messages,cost}'),
+    ('max_cost_out', 'null', 1, 2147483647, null),
     ('weight', '1', 1, 10000, null),
     ('max_backlog', 'null', 1, 2147483647, null),
     ('on_full', '"raise"', null, null, '{raise,drop}'),

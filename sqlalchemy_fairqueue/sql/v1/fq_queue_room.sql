@@ -1,27 +1,30 @@
--- fq_queue_room: how many of p_limit messages the limits of a queue let a dequeue take now: its concurrency, its rate,
--- its shared limits. p_sight: of fq_attend; who does not have the state of the queue locked takes nothing, and room says
--- whether it could. The caller counts what it takes in the state, and by fq_draw if is_drawn.
+-- fq_queue_room: what the limits of a queue let a dequeue take now: its concurrency, its costs that are out, its rate,
+-- its shared limits. p_sight: of fq_attend; who does not have the state of the queue locked takes nothing, and room
+-- says whether it could. The caller counts what it takes in the state, and by fq_draw if is_drawn.
+-- Returns the sight with room, how many of its room messages; rate_left: the cost below which another message goes;
+-- cost_left: what all of them may cost together; first_left: what the first of them may cost, null: anything.
 -- Guarantees: nobody else takes from these limits until the caller's transaction ends. room is null while another
 -- transaction has the state or a shared limit, or if the queue draws from other limits than the caller read before.
 -- Locks: the states of its shared limits for no key update, skip locked: it waits for none.
 -- Index: fq_queue_pkey; those of fq_draw_room. Errors: none.
 -- Source: generic cell rate algorithm (ITU-T I.371).
-create function fairqueue.fq_queue_room(
-  p_queue text, p_limit integer, p_sight record, p_now bigint,
-  out room integer, out is_drawn boolean
-)
+create function fairqueue.fq_queue_room(p_queue text, p_sight record, p_now bigint)
+returns record
 language plpgsql
 as $$
 declare
   v_state fairqueue.fq_queue_state := p_sight.state;
+  v_rate_room bigint := fairqueue.fq_rate_room(
+    p_now, v_state.rate_at, v_state.rate_interval, v_state.rate_burst
+  );
+  r record;
 begin
-  is_drawn := false;
   if p_sight.row_id is null then
-    room := case
+    p_sight.room := case
       when not p_sight.has_work and p_sight.first_tag is null then
-        greatest(0, least(p_limit, v_state.max_concurrency - v_state.current_concurrency))
+        greatest(0, least(p_sight.room, v_state.max_concurrency - v_state.current_concurrency))
     end;
-    return;
+    return p_sight;
   end if;
   if p_sight.limits is distinct from (
     select q.limits
@@ -29,19 +32,29 @@ begin
     where q.name = p_queue
   ) then
     -- A change that has not been committed yet has the row of the state, or waits for it.
-    return;
+    p_sight.room := null;
+    return p_sight;
   end if;
-  room := greatest(
+  p_sight.cost_left := v_state.max_cost_out - v_state.current_cost;
+  p_sight.first_left := case when v_state.current_cost > 0 then p_sight.cost_left end;
+  p_sight.rate_left := case when v_state.rate_of = 'cost' then v_rate_room end;
+  p_sight.room := greatest(
     0,
     least(
-      p_limit,
+      p_sight.room,
       v_state.max_concurrency - v_state.current_concurrency,
-      fairqueue.fq_rate_room(p_now, v_state.rate_at, v_state.rate_interval, v_state.rate_burst)
+      case when p_sight.rate_left is null then v_rate_room end,
+      case when least(p_sight.rate_left, p_sight.cost_left) <= 0 then 0 end
     )
   );
-  if p_sight.limits is not null and room > 0 then
-    room := fairqueue.fq_draw_room(p_queue, p_sight.limits::text[], room, v_state.current_concurrency);
-    is_drawn := room is not null;
+  if p_sight.limits is not null and p_sight.room > 0 then
+    r := fairqueue.fq_draw_room(p_queue, p_sight.limits::text[], p_sight.room::integer, v_state);
+    p_sight.room := r.room;
+    p_sight.is_drawn := r.room is not null;
+    p_sight.rate_left := least(p_sight.rate_left, r.rate_left);
+    p_sight.cost_left := least(p_sight.cost_left, r.cost_left);
+    p_sight.first_left := least(p_sight.first_left, r.first_left);
   end if;
+  return p_sight;
 end
 $$;

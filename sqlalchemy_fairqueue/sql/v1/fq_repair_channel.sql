@@ -16,6 +16,7 @@ declare
   v_row tid;
   v_versions tid[];
   v_queue_freed bigint;
+  v_queue_freed_cost numeric;
   v_heard bigint;
   v_state fairqueue.fq_channel_state;
   v_policy jsonb;
@@ -49,12 +50,17 @@ begin
           and x.channel_id = p_channel_id
         for update skip locked
       )
-    returning g.queue_freed, g.id
+    returning g.queue_freed, g.queue_freed_cost, g.id
   )
-  select sum(t.queue_freed) filter (where t.queue_freed > 0), max(t.id) into v_queue_freed, v_heard
+  select sum(t.queue_freed) filter (where t.queue_freed > 0),
+    sum(t.queue_freed_cost) filter (where t.queue_freed_cost > 0), max(t.id)
+  into v_queue_freed, v_queue_freed_cost, v_heard
   from told t;
-  insert into fairqueue.fq_signal (queue, channel_id, queue_freed)
-  values (p_queue, p_channel_id, coalesce(least(v_queue_freed, 1000000), 0));
+  insert into fairqueue.fq_signal (queue, channel_id, queue_freed, queue_freed_cost)
+  values (
+    p_queue, p_channel_id, coalesce(least(v_queue_freed, 1000000), 0),
+    least(v_queue_freed_cost, 1000000000000000)
+  );
   if v_row is null then
     return true;
   end if;
@@ -62,14 +68,8 @@ begin
   set row_version = case when s.row_version between 0 and 4611686018427387903 then s.row_version + 1 else 0 end,
     rate_at = case when s.rate_at between 0 and v_now + 31536000000000 then s.rate_at else v_now end,
     last_dequeue_at = greatest(0, least(s.last_dequeue_at, v_now)),
-    current_concurrency = (
-      select count(*)
-      from fairqueue.fq_lease e
-      join fairqueue.fq_message m on m.lease_id = e.id
-      where e.queue = p_queue
-        and m.channel_id = p_channel_id
-        and m.slots & 1 = 1
-    ),
+    current_concurrency = h.messages,
+    current_cost = h.cost,
     backlog = (
       select count(*)
       from fairqueue.fq_message m
@@ -85,7 +85,14 @@ begin
     head_message_id = n.id,
     ready_tag = null,
     due_at = null
-  from (select) one
+  from (
+    select count(*) as messages, coalesce(sum(fairqueue.fq_charged(m.charged, m.cost::integer)), 0) as cost
+    from fairqueue.fq_lease e
+    join fairqueue.fq_message m on m.lease_id = e.id
+    where e.queue = p_queue
+      and m.channel_id = p_channel_id
+      and m.slots & 1 = 1
+  ) h
   left join lateral (
     select x.dequeue_at, x.id
     from fairqueue.fq_message x

@@ -11,7 +11,7 @@ language plpgsql
 as $$
 declare
   v_rows tid[];
-  v_freeing bigint;
+  v_freeing record;
 begin
   select array_agg(l.row) into v_rows
   from (
@@ -34,14 +34,15 @@ begin
     select g.ctid as row
     from fairqueue.fq_signal g
     where g.queue = p_queue
-      and g.queue_freed <> 0
+      and (g.queue_freed <> 0 or g.queue_freed_cost <> 0)
     for update skip locked
   )
   update fairqueue.fq_signal g
-  set queue_freed = 0
+  set queue_freed = 0,
+    queue_freed_cost = null
   from freeing f
   where g.ctid = f.row;
-  select count(*) into v_freeing
+  select coalesce(sum(g.queue_freed), 0) as slots, coalesce(sum(g.queue_freed_cost), 0) as cost into v_freeing
   from fairqueue.fq_signal g
   where g.queue = p_queue
     and g.queue_freed <> 0;
@@ -50,17 +51,22 @@ begin
   update fairqueue.fq_queue_state s
   set row_version = case when s.row_version between 0 and 4611686018427387903 then s.row_version + 1 else 0 end,
     max_concurrency = q.max_concurrency,
+    max_cost_out = q.max_cost_out,
     rate_interval = coalesce(q.rate_interval, 0),
     rate_burst = coalesce(q.rate_burst, 1),
+    rate_of = coalesce(q.rate_of, 'messages'),
+    owed_cost = 0,
     rate_at = greatest(0, least(s.rate_at, fairqueue.fq_now())),
-    current_concurrency = v_freeing + (
-      select count(*)
-      from fairqueue.fq_lease e
-      join fairqueue.fq_message m on m.lease_id = e.id
-      where e.queue = p_queue
-        and m.slots & 2 = 2
-    )
-  from (select) one
+    current_concurrency = h.messages,
+    current_cost = h.cost
+  from (
+    select v_freeing.slots + count(*) as messages,
+      v_freeing.cost + coalesce(sum(fairqueue.fq_charged(m.charged, m.cost::integer)), 0) as cost
+    from fairqueue.fq_lease e
+    join fairqueue.fq_message m on m.lease_id = e.id
+    where e.queue = p_queue
+      and m.slots & 2 = 2
+  ) h
   left join fairqueue.fq_queue q on q.name = p_queue
   where s.ctid = v_rows[1];
   return true;

@@ -1,13 +1,11 @@
--- fq_report: the end of a dequeue: what it took from the limits of its queue is written down, and what it found where it
--- attended to the queue. p_limit, p_room, p_got: messages that it was asked for, that the limits of the queue let it take
--- (null: somebody has them locked), and that it took; p_sight: of fq_attend; p_drawn: it draws from
--- shared limits, too. p_stop: why it ended: 'locked': it could not begin; 'cut': by bytes; 'again': it may go on;
--- 'passed': others have ready channels.
+-- fq_report: the end of a dequeue: what it took from the limits of its queue is written down, and what it found where
+-- it attended to the queue. p_limit, p_got: messages that it was asked for, and that it took; p_sight: of
+-- fq_queue_room, with what they cost. p_stop: why it ended: 'locked': it could not begin; 'cut': by bytes; 'again': it
+-- may go on; 'passed': others have ready channels; 'full': a quota in cost of the queue holds back a message.
 -- Returns as fq_due_in. Guarantees: the state is written every 10 ms at most where it need not be.
 -- Locks: as fq_draw. Index: as fq_due_in and fq_note. Errors: none.
 create function fairqueue.fq_report(
-  p_queue text, p_limit integer, p_sight record, p_room integer, p_drawn boolean, p_got integer,
-  p_stop text, p_now bigint,
+  p_queue text, p_limit integer, p_sight record, p_got integer, p_stop text, p_now bigint,
   out due_in bigint, out is_held boolean
 )
 language plpgsql
@@ -16,7 +14,7 @@ declare
   v_state fairqueue.fq_queue_state := p_sight.state;
   v_must_note boolean := p_sight.must_note;
   v_progress boolean := p_got + p_sight.heard + p_sight.moved > 0;
-  v_full boolean := p_got = p_room and p_room < p_limit;
+  v_full boolean := p_got = p_sight.room and p_sight.room < p_limit or p_stop = 'full';
   v_unheard boolean;
   v_contends boolean;
   v_opens_at bigint;
@@ -24,16 +22,24 @@ declare
 begin
   if p_sight.is_limited and p_got > 0 then
     v_state.current_concurrency := v_state.current_concurrency + p_got;
-    v_state.rate_at := greatest(v_state.rate_at, p_now) + p_got * v_state.rate_interval;
+    v_state.current_cost := v_state.current_cost + p_sight.spent;
+    v_state.rate_at := fairqueue.fq_rate_after(
+      greatest(v_state.rate_at, p_now)::bigint,
+      (case when v_state.rate_of = 'cost' then p_sight.spent else p_got end)::bigint, v_state.rate_interval
+    );
     v_must_note := true;
   end if;
   is_held := false;
-  if p_drawn then
+  if p_sight.is_drawn then
     v_contends := v_full and exists (
       select
       from fairqueue.fq_first_ready(p_queue, v_state.ready_floor, v_state.ready_channel, false::boolean, false::boolean)
     );
-    v_opens_at := fairqueue.fq_draw(p_queue, p_sight.limits::text[], p_got, v_contends);
+    v_opens_at := fairqueue.fq_draw(
+      p_queue, p_sight.limits::text[], p_got, (p_sight.spent + v_state.owed_cost)::bigint, v_contends
+    );
+    v_must_note := v_must_note or v_state.owed_cost <> 0;
+    v_state.owed_cost := 0;
     if v_contends then
       v_opens_at := coalesce(v_opens_at, p_now + 20000);
     end if;
@@ -42,7 +48,7 @@ begin
     due_in := 0;
   elsif p_sight.is_paused then
     due_in := null;
-  elsif p_stop = 'locked' or p_room is null then
+  elsif p_stop = 'locked' or p_sight.room is null then
     due_in := 10000;
     is_held := p_stop is not null;
   else

@@ -22,7 +22,8 @@ begin
     return;
   end if;
   with held as materialized (
-    select m.ctid as row, m.id, m.channel_id, m.slots, m.cancelled, m.kind, u.delay, u.error,
+    select m.ctid as row, m.id, m.channel_id, m.slots, fairqueue.fq_charged(m.charged, m.cost::integer) as cost,
+      m.cancelled, m.kind, u.delay, u.error,
       fairqueue.fq_attempt(
         m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id,
         coalesce(m.charged, m.cost)::integer, m.group_id
@@ -36,7 +37,7 @@ begin
     where m.ctid = h.row
       and m.id is not distinct from h.id
       and h.cancelled
-    returning m.channel_id, h.slots
+    returning m.channel_id, h.slots, h.cost
   ),
   returned as (
     update fairqueue.fq_message m
@@ -51,7 +52,7 @@ begin
     where m.ctid = h.row
       and m.id is not distinct from h.id
       and not h.cancelled
-    returning m.channel_id, m.dequeue_at, m.id, h.slots, h.delay > 0 and m.priority is not null as is_promotable
+    returning m.channel_id, m.dequeue_at, m.id, h.slots, h.cost, h.delay > 0 and m.priority is not null as is_promotable
   ),
   promotions as (
     insert into fairqueue.fq_promotion (queue, due_at, message_id)
@@ -61,19 +62,23 @@ begin
   ),
   told as (
     select a.channel_id, count(a.id) as added, sum(a.slots & 1) as freed, sum(a.slots >> 1) as queue_freed,
+      sum((a.slots & 1) * a.cost) as freed_cost, sum((a.slots >> 1) * a.cost) as queue_freed_cost,
       min(array[a.dequeue_at, a.id]) filter (where a.id is not null) as least
     from (
-      select r.channel_id, r.dequeue_at, r.id, r.slots
+      select r.channel_id, r.dequeue_at, r.id, r.slots, r.cost
       from returned r
       union all
-      select g.channel_id, null, null, g.slots
+      select g.channel_id, null, null, g.slots, g.cost
       from gone g
     ) a
     group by a.channel_id
   ),
   signalled as (
-    insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, freed, queue_freed, added, bounded)
-    select p_queue, t.channel_id, t.least[1], t.least[2], t.freed, t.queue_freed, t.added, t.added > 0
+    insert into fairqueue.fq_signal (
+      queue, channel_id, dequeue_at, message_id, freed, queue_freed, freed_cost, queue_freed_cost, added, bounded
+    )
+    select p_queue, t.channel_id, t.least[1], t.least[2], t.freed, t.queue_freed, t.freed_cost, t.queue_freed_cost,
+      t.added, t.added > 0
     from told t
     where t.added > 0
       or t.freed > 0

@@ -2,10 +2,12 @@
 -- the dequeue is tried again. With p_ids: messages that the caller holds under the lease p_lease_id and cannot read.
 -- Guarantees: a row for each. A message that cannot be delivered becomes a dead letter ('dead') or, if no letter can
 -- hold it, its channel is paused until fq_resume ('paused'). The state of a channel or of the queue (channel_id null)
--- that cannot be updated is made anew from the messages ('mended', message_id null). No row: the error is not about one.
+-- that cannot be updated is made anew from the messages ('mended', message_id null). No row: the error is not about
+-- one.
 -- What a dequeue of p_limit messages can take, and the first 1,000 signals if they cannot be heard together, is tried
 -- and undone, channel by channel.
--- Locks: as fq_reclaim, fq_promote, fq_spread_plans and fq_hear, messages and state rows, all skip locked: it waits for none.
+-- Locks: as fq_reclaim, fq_promote, fq_spread_plans and fq_hear, messages and state rows, all skip locked: it waits for
+-- none.
 -- Index: as fq_dequeue, fq_hear, fq_reclaim and fq_promote. Errors: QF001 bad argument; QF007.
 create function fairqueue.fq_set_aside(
   p_queue text, p_limit integer, p_lease_id bigint default null, p_ids bigint[] default null, p_reason text default null
@@ -79,8 +81,8 @@ begin
     loop
       begin
         perform fairqueue.fq_hear_many(
-          p_queue, r.rows::tid[], r.ids::bigint[], r.channels::bigint[], '-9000000000000000000'::bigint,
-          v_now, false::boolean, false::boolean
+          p_queue, r.rows::tid[], r.ids::bigint[], r.channels::bigint[], true::boolean,
+          '-9000000000000000000'::bigint, v_now, false::boolean, false::boolean
         );
         raise exception using errcode = 'QF099', message = 'it is undone';
       exception

@@ -11,7 +11,9 @@ as $$
 declare
   v_message record;
 begin
-  select num_nulls(m.lease_id) = 1 as is_undelivered, m.channel_id, m.slots, m.dequeue_at into v_message
+  select num_nulls(m.lease_id) = 1 as is_undelivered, m.channel_id, m.slots, m.dequeue_at,
+    fairqueue.fq_charged(m.charged, m.cost::integer) as cost
+  into v_message
   from fairqueue.fq_message m
   where m.ctid = p_row
     and m.id is not distinct from p_id;
@@ -58,9 +60,12 @@ begin
       delivered_at = null
     where m.ctid = p_row
       and m.id is not distinct from p_id;
-    insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, freed, queue_freed, added, bounded)
+    insert into fairqueue.fq_signal (
+      queue, channel_id, dequeue_at, message_id, freed, queue_freed, freed_cost, queue_freed_cost, added, bounded
+    )
     values (
-      p_queue, v_message.channel_id, v_message.dequeue_at, p_id, v_message.slots & 1, v_message.slots >> 1 & 1, 1, true
+      p_queue, v_message.channel_id, v_message.dequeue_at, p_id, v_message.slots & 1, v_message.slots >> 1 & 1,
+      (v_message.slots & 1) * v_message.cost, (v_message.slots >> 1 & 1) * v_message.cost, 1, true
     );
   end if;
   return 'paused';

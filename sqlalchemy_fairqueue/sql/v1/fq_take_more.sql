@@ -26,10 +26,10 @@ declare
   v_first record;
   v_state record;
   l record;
-  r record;
   c record;
   v_is_changed boolean;
-  v_room integer := p_limit;
+  v_room integer;
+  v_rate_room bigint;
   v_estimate integer;
 begin
   select m.channel_id, m.kind, m.ordering_key, p_max_cost - coalesce(m.cost, 1) as max_cost into v_first
@@ -40,16 +40,15 @@ begin
     and m.deliveries = p_deliveries
     and m.attempts = 1
     and n.queue = p_queue;
-  l := fairqueue.fq_look(p_queue, v_now);
+  l := fairqueue.fq_look(p_queue, p_limit, v_now);
   if v_first is null or l.is_paused or (l.state).queue is null or l.epoch is null then
     return;
   end if;
   if l.is_limited then
     l := fairqueue.fq_attend(p_queue, p_limit, l, v_now);
-    r := fairqueue.fq_queue_room(p_queue, p_limit, l, v_now);
-    v_room := r.room;
+    l := fairqueue.fq_queue_room(p_queue, l, v_now);
   end if;
-  if coalesce(v_room, 0) = 0 or l.is_limited and l.row_id is null then
+  if coalesce(l.room, 0) = 0 or l.is_limited and l.row_id is null then
     return;
   end if;
   c := fairqueue.fq_lease_for(p_queue, p_lease_id, 1::bigint, ''::text, l, v_now);
@@ -58,7 +57,7 @@ begin
   end if;
 
   -- A row that changed since the snapshot fails the join on row_version, as in fq_choose_one.
-  select s.ctid as row, s.* into v_state
+  select s.ctid as row, num_nonnulls(s.max_concurrency, s.max_cost_out) > 0 as is_limited, s.* into v_state
   from (
     select n.ctid as row, n.row_version
     from fairqueue.fq_channel_state n
@@ -72,7 +71,8 @@ begin
   where s.head_message_id is not null
     and s.paused_at is null
   for no key update of s skip locked;
-  if v_state.row is null then
+  -- What names no cost is cut to size as 1, and is charged what its channel takes.
+  if v_state.row is null or l.is_timed and num_nonnulls(l.cost_left, v_state.max_cost_out) > 0 then
     return;
   end if;
   if l.plans then
@@ -82,22 +82,20 @@ begin
       return;
     end if;
   end if;
-  v_room := greatest(
-    0,
-    least(
-      v_room, v_state.max_concurrency - v_state.current_concurrency,
-      fairqueue.fq_rate_room(
-        v_now, v_state.rate_at::bigint, v_state.rate_interval::bigint, v_state.rate_burst::integer
-      )
-    )
+  v_rate_room := fairqueue.fq_rate_room(
+    v_now, v_state.rate_at::bigint, v_state.rate_interval::bigint, v_state.rate_burst::integer
+  );
+  v_room := greatest(0, least(l.room, v_state.max_concurrency - v_state.current_concurrency, v_rate_room));
+  v_first.max_cost := least(
+    v_first.max_cost, l.rate_left, l.cost_left, v_state.max_cost_out - v_state.current_cost,
+    case when v_state.rate_of = 'cost' then v_rate_room end
   );
 
   v_estimate := fairqueue.fq_estimate(v_state.mean_cost::bigint, l.is_timed::boolean);
   if v_first.ordering_key is not null then
     c := fairqueue.fq_cut_ordered(
       v_first.channel_id::bigint, v_first.ordering_key::text, v_first.kind::text, v_state.head_dequeue_at::bigint,
-      v_state.head_message_id::bigint, v_room, v_first.max_cost::bigint, p_max_bytes, l.by_cost::boolean, v_estimate,
-      v_now
+      v_state.head_message_id::bigint, v_room, v_first.max_cost::bigint, p_max_bytes, v_estimate, v_now
     );
   else
     v_room := fairqueue.fq_lock_alike(
@@ -122,7 +120,7 @@ begin
   set lease_id = p_lease_id,
     attempts = m.attempts + 1,
     deliveries = m.deliveries + 1,
-    slots = case when v_state.max_concurrency is null then 0 else 1 end + case when l.is_limited then 2 else 0 end,
+    slots = case when v_state.is_limited then 1 else 0 end + case when l.is_limited then 2 else 0 end,
     delivered_at = case when l.history then v_now end,
     charged = case when l.is_timed then coalesce(m.cost, v_estimate) end
   from unnest(c.rows) u(row)
@@ -131,14 +129,13 @@ begin
     m.kind, m.content, m.headers, m.ordering_key, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries;
   perform fairqueue.fq_charge(
     p_queue, array[v_state.row]::tid[], c.givers::integer[], c.gots::integer[], c.charges::bigint[],
-    c.next_heads_at::bigint[], c.next_head_ids::bigint[], v_now, l.state::fairqueue.fq_queue_state,
-    (l.row_id is not null)::boolean
+    c.next_heads_at::bigint[], c.next_head_ids::bigint[], l.by_cost::boolean, l.is_timed::boolean, v_now,
+    l.state::fairqueue.fq_queue_state, (l.row_id is not null)::boolean
   );
   if l.is_limited then
+    l.spent := c.charges[1];
     perform
-    from fairqueue.fq_report(
-      p_queue, p_limit, l, r.room::integer, r.is_drawn::boolean, cardinality(c.rows)::integer, null::text, v_now
-    );
+    from fairqueue.fq_report(p_queue, p_limit, l, cardinality(c.rows)::integer, null::text, v_now);
   end if;
 end
 $$;

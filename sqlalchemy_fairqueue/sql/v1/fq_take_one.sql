@@ -1,20 +1,21 @@
--- fq_take_one: lease the first message of a channel that fq_choose_one has locked, and charge the channel, as fq_dequeue
--- does for many: half the cost. p_sight: of fq_attend; p_chosen: of fq_choose_one.
--- Returns the message, and has_more: whether the channel has another one that is due. message_id null: others have all
--- that is due locked, and the channel is due again in 10 ms.
+-- fq_take_one: lease the first message of a channel that fq_choose_one has locked, and that no quota in cost holds
+-- back, and charge the channel, as fq_dequeue does for many: half the cost. p_sight: of fq_attend; p_chosen: of
+-- fq_choose_one.
+-- Returns the message, what it costs, and has_more: whether the channel has another one that is due. message_id null:
+-- others have all that is due locked, and the channel is due again in 10 ms.
 -- Guarantees: the next head is the least message that was not taken, even if another transaction has locked it.
 -- Locks: the message, for no key update, skip locked. Index: fq_message_ready_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_take_one(
   p_queue text, p_sight record, p_chosen record, p_lease_id bigint, p_now bigint,
   out message_id bigint, out row_id tid, out channel_id bigint, out channel text, out kind text, out content bytea,
   out headers jsonb, out ordering_key text, out enqueued_at bigint, out attempt integer, out max_attempts integer,
-  out deliveries integer, out has_more boolean
+  out deliveries integer, out cost bigint, out has_more boolean
 )
 language plpgsql
 as $$
 declare
   v_dispatcher fairqueue.fq_queue_state := p_sight.state;
-  v_cost bigint := 0;
+  v_charge bigint;
   v_got integer := 1;
   v_next bigint[];
   v_rate_at bigint := p_chosen.rate_at;
@@ -26,8 +27,7 @@ begin
     set lease_id = p_lease_id,
       attempts = m.attempts + 1,
       deliveries = m.deliveries + 1,
-      slots = case when p_chosen.max_concurrency is null then 0 else 1 end
-        + case when p_sight.is_limited then 2 else 0 end,
+      slots = case when p_chosen.is_limited then 1 else 0 end + case when p_sight.is_limited then 2 else 0 end,
       delivered_at = case when p_sight.history then p_now end,
       charged = case
         when p_sight.is_timed then coalesce(m.cost, fairqueue.fq_estimate(p_chosen.mean_cost::bigint, true::boolean))
@@ -50,7 +50,7 @@ begin
         from fairqueue.fq_channel c
         where c.id = p_chosen.channel_id
       ), m.kind, m.content, m.headers, m.ordering_key, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries,
-      case when p_sight.by_cost then greatest(0, coalesce(m.charged, m.cost, 1)) else 1 end,
+      fairqueue.fq_charged(m.charged, m.cost::integer),
       (
         select array[x.dequeue_at, x.id]
         from fairqueue.fq_message x
@@ -62,7 +62,7 @@ begin
         limit 1
       )
     into message_id, row_id, channel_id, channel, kind, content, headers, ordering_key, enqueued_at, attempt,
-      max_attempts, deliveries, v_cost, v_next;
+      max_attempts, deliveries, cost, v_next;
     exit when found or fairqueue.fq_hold_back(
       p_queue, array[p_chosen.channel_id]::bigint[], array[p_chosen.head_dequeue_at]::bigint[],
       array[p_chosen.head_message_id]::bigint[], array[1]::integer[], (20 * 4 ^ v_try)::integer, p_now
@@ -72,7 +72,7 @@ begin
     v_rate_at := greatest(v_rate_at, p_now) + p_chosen.rate_interval;
   else
     v_got := 0;
-    v_cost := 0;
+    cost := 0;
     select array[h.heads_at[1], h.head_ids[1]] into v_next
     from fairqueue.fq_find_heads(
       array[p_chosen.channel_id]::bigint[], array[p_chosen.head_dequeue_at]::bigint[],
@@ -81,8 +81,9 @@ begin
   end if;
   has_more := (v_got = 1 and v_next[1] <= p_now) is true;
   -- As fq_charge, whose start would cost more than its run.
+  v_charge := case when p_sight.by_cost then cost else v_got end;
   v_tag := fairqueue.fq_tag_after(
-    p_chosen.tag::bigint, p_chosen.tag_rest::bigint, v_cost, p_chosen.weight::integer
+    p_chosen.tag::bigint, p_chosen.tag_rest::bigint, v_charge, p_chosen.weight::integer
   );
   v_opens_at := fairqueue.fq_opens_at(
     (case when v_got = 0 and v_next[1] <= p_now then p_now + 10000 else v_next[1] end)::bigint,
@@ -91,14 +92,15 @@ begin
   );
   update fairqueue.fq_channel_state s
   set row_version = s.row_version + 1,
-    current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else v_got end,
+    current_concurrency = s.current_concurrency + case when p_chosen.is_limited then v_got else 0 end,
+    current_cost = s.current_cost + case when p_chosen.is_limited then cost else 0 end,
     backlog = fairqueue.fq_backlog_after(s.backlog, v_got, v_next[1]::bigint, p_queue, v_dispatcher),
     rate_at = v_rate_at,
     head_dequeue_at = v_next[1],
     head_message_id = v_next[2],
     last_dequeue_at = case when v_got > 0 then p_now else s.last_dequeue_at end,
     tag = v_tag,
-    tag_rest = fairqueue.fq_tag_rest(s.tag_rest, v_cost, s.weight, v_next[1]::bigint),
+    tag_rest = fairqueue.fq_tag_rest(s.tag_rest, v_charge, s.weight, v_next[1]::bigint),
     ready_tag = case when v_opens_at <= p_now then v_tag end,
     due_at = case when v_opens_at > p_now then v_opens_at end
   where s.ctid = p_chosen.row;

@@ -10,7 +10,8 @@ as $$
 begin
   perform fairqueue.fq_charge(
     s.queue, array[s.ctid]::tid[], array[1]::integer[], array[1]::integer[], array[1]::bigint[],
-    array[p_now]::bigint[], array[s.head_message_id]::bigint[], p_now, null::fairqueue.fq_queue_state, true::boolean
+    array[p_now]::bigint[], array[s.head_message_id]::bigint[], true::boolean, false::boolean, p_now,
+    null::fairqueue.fq_queue_state, true::boolean
   )
   from fairqueue.fq_channel_state s
   where s.channel_id = p_channel_id;

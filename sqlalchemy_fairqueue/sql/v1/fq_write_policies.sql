@@ -1,6 +1,6 @@
 -- fq_write_policies: write the policies of channels. p_rows: their state rows, which the caller has locked. p_states:
--- these with the new policies, and with what configuration changes beside: configured, backlog, current_concurrency.
--- p_hearer: whether the caller attends to the queue, and found the channels ready.
+-- these with the new policies, and with what configuration changes beside: configured, backlog, current_concurrency,
+-- current_cost. p_hearer: whether the caller attends to the queue, and found the channels ready.
 -- Guarantees: no limit is broken. A channel that could be served and may be served at once stays where it is in the
 -- ready order. Any other one that has messages leaves a signal, unless p_hearer; the next hearing finds it.
 -- Locks: none further. Index: fq_channel_state rows by ctid. Errors: none.
@@ -19,6 +19,8 @@ begin
       max_concurrency = w.max_concurrency,
       rate_interval = w.rate_interval,
       rate_burst = w.rate_burst,
+      rate_of = w.rate_of,
+      max_cost_out = w.max_cost_out,
       weight = w.weight,
       max_backlog = w.max_backlog,
       on_full = w.on_full,
@@ -27,6 +29,7 @@ begin
       configured = w.configured,
       backlog = w.backlog,
       current_concurrency = w.current_concurrency,
+      current_cost = w.current_cost,
       rate_at = t.rate_at,
       ready_tag = case when t.opens_at <= v_now then s.ready_tag end,
       due_at = case when s.ready_tag is null or t.opens_at > v_now then t.opens_at end
@@ -35,8 +38,9 @@ begin
     cross join lateral (
       select r.rate_at,
         fairqueue.fq_opens_at(
-          w.head_dequeue_at, w.paused_at, (w.current_concurrency < w.max_concurrency)::boolean, r.rate_at::bigint,
-          w.rate_interval, w.rate_burst
+          w.head_dequeue_at, w.paused_at,
+          fairqueue.fq_has_room(w.max_concurrency, w.current_concurrency::bigint, w.max_cost_out, w.current_cost),
+          r.rate_at::bigint, w.rate_interval, w.rate_burst
         ) as opens_at
       from (select least(w.rate_at, v_now + w.rate_burst * w.rate_interval) as rate_at) r
     ) t

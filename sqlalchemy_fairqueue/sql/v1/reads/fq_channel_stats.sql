@@ -6,7 +6,8 @@
 -- served. Times in microseconds since the epoch. policy: its fields by the names of their columns. plan: the plan that
 -- the channel follows; overridden: the columns of its policy that were configured for it alone. served_cost: what its
 -- attempts that ended since served_since cost, see fq_recent_costs; both null: the queue does not record its history.
--- problem: why a dequeue has paused the channel, see fq_set_aside.
+-- current_cost: what its messages out cost, where it has a limit; next_cost: what its head costs, where that has a
+-- max_cost_out. problem: why a dequeue has paused the channel, see fq_set_aside.
 -- Cost: five index probes a channel of the answer, its scheduled and its prioritised messages and its dead letters, and
 -- what the queue has of leased messages and signals not heard, and at most 2,000 rows of the history. With p_busy, one
 -- index entry more for each busy channel. The ready messages are not read: the dispatcher counts them. Planned anew by
@@ -19,9 +20,9 @@ create function fairqueue.fq_channel_stats(
   p_busy boolean default false
 )
 returns table (
-  channel text, ready bigint, deliverable bigint, paused bigint, limited bigint, scheduled bigint, held bigint, leased bigint,
-  current_concurrency integer, policy jsonb, backlog bigint, dropped bigint, paused_at bigint,
-  oldest_ready_at bigint, last_dequeue_at bigint, dead bigint, rate_allows_at bigint, plan text, overridden text[],
+  channel text, ready bigint, deliverable bigint, paused bigint, limited bigint, scheduled bigint, held bigint,
+  leased bigint, current_concurrency integer, current_cost bigint, next_cost bigint, policy jsonb, backlog bigint,
+  dropped bigint, paused_at bigint, oldest_ready_at bigint, last_dequeue_at bigint, dead bigint, rate_allows_at bigint, plan text, overridden text[],
   served_cost bigint, served_since bigint, problem text
 )
 language plpgsql
@@ -80,10 +81,8 @@ begin
   ),
   told as materialized (
     select g.channel_id, sum(g.added) as added, sum(g.dropped) as dropped, sum(g.freed) as freed,
-      sum(g.queue_freed) as queue_freed
-    from fairqueue.fq_signal g
-    where g.queue = p_queue
-    group by g.channel_id
+      sum(g.freed_cost)::bigint as freed_cost, sum(g.queue_freed) as queue_freed
+    from fairqueue.fq_signal g where g.queue = p_queue group by g.channel_id
   ),
   whole as materialized (
     select max(q.paused_at) as paused_at,
@@ -100,14 +99,11 @@ begin
       and (m.channel_id in (select n.id from named n)) is true
     group by m.channel_id
   ),
-  served as materialized (
-    select r.channel_id, r.cost, r.since from fairqueue.fq_recent_costs(p_queue) r
-  )
+  served as materialized (select r.channel_id, r.cost, r.since from fairqueue.fq_recent_costs(p_queue) r)
   select n.name, r.ready, d.deliverable, d.paused, r.ready - d.paused - d.deliverable, later.messages - later.held, later.held,
     coalesce(h.messages, 0), (s.current_concurrency - coalesce(t.freed, 0))::integer,
-    s.fq_policy,
-    greatest(later.messages, s.backlog + coalesce(t.added, 0)), s.dropped + coalesce(t.dropped, 0), s.paused_at,
-    w.since, nullif(s.last_dequeue_at, 0),
+    k.current_cost, k.next_cost, s.fq_policy, greatest(later.messages, s.backlog + coalesce(t.added, 0)),
+    s.dropped + coalesce(t.dropped, 0), s.paused_at, w.since, nullif(s.last_dequeue_at, 0),
     (select count(*) from fairqueue.fq_dead_letter d where d.channel_id = n.id),
     fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst), f.name, coalesce(o.overridden, '{}'),
     case when e.since is not null then coalesce(u.cost, 0) end, e.since, s.problem
@@ -131,9 +127,14 @@ begin
   cross join lateral (select greatest(0, s.backlog + coalesce(t.added, 0) - later.messages) as ready) r
   cross join whole
   cross join lateral (
+    select s.current_cost - coalesce(t.freed_cost, 0) as current_cost, case
+        when s.max_cost_out is not null then fairqueue.fq_head_cost(p_queue, s.head_message_id, s.mean_cost)
+      end as next_cost
+  ) k
+  cross join lateral (
     select fairqueue.fq_channel_allows(
-      s.paused_at, s.max_concurrency, (s.current_concurrency - coalesce(t.freed, 0))::bigint, s.rate_at,
-      s.rate_interval, s.rate_burst, v_now
+      s.paused_at, fairqueue.fq_is_spent(s.max_cost_out, k.current_cost::bigint, k.next_cost::bigint), s.max_concurrency,
+      (s.current_concurrency - coalesce(t.freed, 0))::bigint, s.rate_at, s.rate_interval, s.rate_burst, v_now
     ) as room
   ) a
   cross join lateral (
@@ -141,9 +142,7 @@ begin
       greatest(0, least(r.ready, whole.room, a.room)) as deliverable
   ) d
   cross join lateral fairqueue.fq_waits_since(n.id::bigint, v_now, null::bigint) w
-  left join lateral (
-    select p.plan, p.overridden from fairqueue.fq_channel_plan p where p.channel_id = n.id limit 1
-  ) o on true
+  left join lateral (select p.* from fairqueue.fq_channel_plan p where p.channel_id = n.id limit 1) o on true
   left join fairqueue.fq_plan f on f.queue = p_queue and f.name = o.plan
   order by n.name;
 end

@@ -24,7 +24,9 @@ returns table (
   rate_interval bigint, rate_burst integer, weight integer, paused_at bigint, oldest_ready_at bigint,
   last_dequeue_at bigint, rate_allows_at bigint, waiting bigint, rivals bigint, rival_weight bigint,
   messages_out bigint, waits bigint[], served_cost bigint, queue_cost bigint, queue_paused_at bigint,
-  queue_concurrency integer, queue_max_concurrency integer, queue_rate_allows_at bigint, consumers boolean
+  queue_concurrency integer, queue_max_concurrency integer, queue_rate_allows_at bigint, consumers boolean, rate_of text,
+  max_cost_out integer, current_cost bigint, next_cost bigint, queue_max_cost_out integer, queue_current_cost bigint,
+  queue_next_cost bigint
 )
 language plpgsql
 stable
@@ -50,7 +52,9 @@ begin
     select b.channel_id, b.max_concurrency, b.rate_interval, b.rate_burst, b.weight, b.paused_at,
       nullif(b.last_dequeue_at, 0) as served_at, b.backlog + b.added as backlog, b.leased, b.queue_freed, b.named,
       (b.current_concurrency - b.freed)::integer as used, b.head_dequeue_at as head, b.due_at, b.changed,
-      fairqueue.fq_rate_allows_at(b.rate_at, b.rate_interval, b.rate_burst) as allowed_at
+      fairqueue.fq_rate_allows_at(b.rate_at, b.rate_interval, b.rate_burst) as allowed_at,
+      fairqueue.fq_is_spent(b.max_cost_out, b.current_cost, b.next_cost::bigint) as spent, b.max_cost_out, b.current_cost,
+      b.next_cost, b.rate_of
     from fairqueue.fq_busy_channels(p_queue, p_channels, p_scan, p_count) b
   ),
   -- Their messages are looked at: with a bound, of those with the most of them out.
@@ -62,10 +66,7 @@ begin
       where p_scan is null and not r.changed and r.head <= v_now order by r.head limit 2 * p_limit::bigint
     )
     union all
-    (
-      select l.channel_id from busy l
-      where p_scan is null and not l.changed and l.head > v_now order by l.head limit p_limit
-    )
+    (select l.channel_id from busy l where p_scan is null and not l.changed and l.head > v_now order by l.head limit p_limit)
   ),
   picked as (
     select b.*,
@@ -94,12 +95,13 @@ begin
     from (
       select n.*,
         n.since is not null and n.paused_at is null and (n.used < n.max_concurrency) is not false
-        and (n.allowed_at <= v_now) is not false as competes
+        and not n.spent and (n.allowed_at <= v_now) is not false as competes
       from (
-        select l.weight, l.leased, l.queue_freed, l.paused_at, l.used, l.max_concurrency, l.allowed_at, l.since
+        select l.weight, l.leased, l.queue_freed, l.paused_at, l.used, l.max_concurrency, l.spent, l.allowed_at,
+          l.since
         from looked l
         union all
-        select p.weight, p.leased, p.queue_freed, p.paused_at, p.used, p.max_concurrency, p.allowed_at,
+        select p.weight, p.leased, p.queue_freed, p.paused_at, p.used, p.max_concurrency, p.spent, p.allowed_at,
           case when p.due_at <= v_now then p.due_at end
         from picked p
         where not p.is_picked
@@ -127,7 +129,8 @@ begin
     case when a.cost is not null then coalesce(u.cost, 0) end, a.cost, q.paused_at,
     (n.current_concurrency - coalesce(w.queue_freed, 0))::integer, q.max_concurrency,
     fairqueue.fq_rate_allows_at(n.rate_at, n.rate_interval, n.rate_burst),
-    exists (select from fairqueue.fq_lease e where e.queue = p_queue and e.expires_at > v_now)
+    exists (select from fairqueue.fq_lease e where e.queue = p_queue and e.expires_at > v_now), s.rate_of,
+    s.max_cost_out, s.current_cost, s.next_cost, q.max_cost_out, n.current_cost, fairqueue.fq_next_cost(p_queue)
   from whole w
   left join shown s on true
   left join fairqueue.fq_channel c on c.id = s.channel_id

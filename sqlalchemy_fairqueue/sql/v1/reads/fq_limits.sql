@@ -1,12 +1,13 @@
 -- fq_limits: the shared limits, by name, with the queues that draw from each, what each of these has out (leased, in
--- the same order), what they have out together, and when the rate allows the next message. p_name: only this one;
--- p_queue: only those that this queue draws from; null: all.
--- Guarantees: one snapshot of each limit. rate_interval 0: no rate. Locks: none. Index: fq_limit_pkey, fq_queue_pkey; those of fq_limit_members. Errors: QF007: for monitors and operators of the queue, or else
--- of all queues.
+-- the same order), what they have out together and what that costs, and when the rate allows the next message. p_name:
+-- only this one; p_queue: only those that this queue draws from; null: all.
+-- Guarantees: one snapshot of each limit. rate_interval 0: no rate. Locks: none. Index: fq_limit_pkey,
+-- fq_queue_pkey; those of fq_limit_members. Errors: QF007: for monitors and operators of the queue, or else of all
+-- queues.
 create function fairqueue.fq_limits(p_name text, p_queue text default null)
 returns table (
-  name text, max_concurrency integer, rate_interval bigint, rate_burst integer, rate_allows_at bigint,
-  current_concurrency bigint, queues text[], leased bigint[]
+  name text, max_concurrency integer, max_cost_out integer, rate_interval bigint, rate_burst integer, rate_of text,
+  rate_allows_at bigint, current_concurrency bigint, current_cost bigint, queues text[], leased bigint[]
 )
 language plpgsql
 security definer
@@ -14,7 +15,7 @@ as $$
 begin
   perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
   return query
-  select f.name, f.max_concurrency, f.rate_interval, f.rate_burst,
+  select f.name, f.max_concurrency, f.max_cost_out, f.rate_interval, f.rate_burst, f.rate_of,
     (
       select fairqueue.fq_rate_allows_at(s.rate_at, f.rate_interval, f.rate_burst)
       from fairqueue.fq_limit_share s
@@ -23,10 +24,11 @@ begin
       order by s.limit_name desc, s.queue desc, s.row_version desc
       limit 1
     ),
-    coalesce(m.messages_out, 0)::bigint, coalesce(m.queues, '{}'), coalesce(m.leased, '{}')
+    coalesce(m.messages_out, 0)::bigint, coalesce(m.cost_out, 0)::bigint, coalesce(m.queues, '{}'), coalesce(m.leased, '{}')
   from fairqueue.fq_limit f
   cross join lateral (
-    select sum(x.messages_out) as messages_out, array_agg(x.queue order by x.queue) as queues,
+    select sum(x.messages_out) as messages_out, sum(x.cost_out) as cost_out,
+      array_agg(x.queue order by x.queue) as queues,
       array_agg(x.messages_out order by x.queue) as leased
     from fairqueue.fq_limit_members(f.name::text) x
   ) m

@@ -1,6 +1,6 @@
 -- fq_queue_allows: how many further messages a queue lets its consumers take now: none while it is paused, else what
 -- its concurrency, its rate and its shared limits leave, which is below 0 if more are out; null: any number. p_freed:
--- slots that signals free which nobody has heard.
+-- slots that signals free which nobody has heard. Quotas in cost count when they are used up.
 -- Guarantees: as fq_queue_room, but that it draws nothing, and sets nothing of a shared limit apart for other queues.
 -- Cost: one probe a limit, and one more for each of the queues that share it. Locks: none.
 -- Index: fq_queue_pkey, fq_queue_state_newest_ix, fq_limit_pkey, fq_limit_share_newest_ix; those of fq_limit_members.
@@ -15,11 +15,13 @@ as $$
     else least(
       n.max_concurrency - n.current_concurrency + coalesce(p_freed, 0),
       fairqueue.fq_rate_room(p_now, n.rate_at, n.rate_interval, n.rate_burst),
+      case when n.current_cost >= n.max_cost_out then 0 end,
       (
         select min(
           least(
             f.max_concurrency - m.messages_out + coalesce(p_freed, 0),
-            fairqueue.fq_rate_room(p_now, s.rate_at, f.rate_interval, f.rate_burst)
+            fairqueue.fq_rate_room(p_now, s.rate_at, f.rate_interval, f.rate_burst),
+            case when m.cost_out >= f.max_cost_out then 0 end
           )
         )
         from fairqueue.fq_limit f
@@ -32,7 +34,7 @@ as $$
           limit 1
         ) s
         cross join lateral (
-          select sum(x.messages_out) as messages_out
+          select sum(x.messages_out) as messages_out, sum(x.cost_out) as cost_out
           from fairqueue.fq_limit_members(f.name::text) x
         ) m
         where f.name = any (q.limits)
@@ -42,7 +44,8 @@ as $$
   from (values (p_queue)) asked(name)
   left join fairqueue.fq_queue q on q.name = asked.name
   left join lateral (
-    select s.max_concurrency, s.current_concurrency, s.rate_at, s.rate_interval, s.rate_burst
+    select s.max_concurrency, s.current_concurrency, s.max_cost_out, s.current_cost, s.rate_at, s.rate_interval,
+      s.rate_burst
     from fairqueue.fq_queue_state s
     where s.queue = asked.name
     order by s.queue desc, s.row_version desc

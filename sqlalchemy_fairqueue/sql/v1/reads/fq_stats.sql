@@ -3,7 +3,8 @@
 -- expired; signals: what transactions left and nobody has heard. ready is the sum of deliverable (what consumers could
 -- take now), paused (that of paused channels, of a paused queue all) and limited (what limits and rates hold back).
 -- held: those that wait for others of their ordering keys, which are neither ready nor scheduled.
--- current_concurrency: messages that count against the queue's limit, null if it never had one; rate_allows_at: when
+-- current_concurrency, current_cost: messages that count against the queue's limits, and what they cost, null if it
+-- never had one; next_cost: what the first ready message costs; rate_allows_at: when
 -- the queue's rate allows its next message; served_cost, served_since: as in fq_channel_stats.
 -- Cost: one state row and one index probe a channel with messages; three more for a channel with a signal that is not
 -- heard, a message out or aging priorities, and for the hundred whose heads are the oldest; the scheduled and
@@ -15,9 +16,10 @@
 -- fq_lease_expires_ix, fq_dead_letter_died_ix, fq_queue_pkey; those of fq_queue_allows. Errors: QF007.
 create function fairqueue.fq_stats(p_queue text)
 returns table (
-  channels bigint, ready bigint, deliverable bigint, paused bigint, limited bigint, scheduled bigint, held bigint, leased bigint,
-  dead bigint, dropped bigint, oldest_ready_at bigint, paused_at bigint, max_concurrency integer,
-  current_concurrency integer, rate_interval bigint, rate_burst integer, rate_allows_at bigint, signals bigint,
+  channels bigint, ready bigint, deliverable bigint, paused bigint, limited bigint, scheduled bigint, held bigint,
+  leased bigint, dead bigint, dropped bigint, oldest_ready_at bigint, paused_at bigint, max_concurrency integer,
+  current_concurrency integer, max_cost_out integer, current_cost bigint, next_cost bigint, rate_interval bigint,
+  rate_burst integer, rate_of text, rate_allows_at bigint, signals bigint,
   consumers bigint, served_cost bigint, served_since bigint
 )
 language plpgsql
@@ -37,8 +39,8 @@ begin
   with busy as materialized (
     select k.channel_id, k.head_dequeue_at as head, k.changed, k.paused_at, k.backlog + k.added as backlog,
       fairqueue.fq_channel_allows(
-        k.paused_at, k.max_concurrency, (k.current_concurrency - k.freed)::bigint, k.rate_at, k.rate_interval,
-        k.rate_burst, v_now
+        k.paused_at, fairqueue.fq_is_spent(k.max_cost_out, k.current_cost, k.next_cost::bigint), k.max_concurrency,
+        (k.current_concurrency - k.freed)::bigint, k.rate_at, k.rate_interval, k.rate_burst, v_now
       ) as room
     from fairqueue.fq_busy_channels(p_queue, null::text[], null::integer, null::integer) k
   ),
@@ -83,7 +85,7 @@ begin
     cross join lateral fairqueue.fq_waits_since(p.channel_id, v_now, null::bigint) w
   ),
   signals as materialized (
-    select count(*) as signals, sum(g.dropped) as dropped, sum(g.queue_freed) as queue_freed
+    select count(*) as signals, sum(g.dropped) as dropped, sum(g.queue_freed) as freed, sum(g.queue_freed_cost) as cost
     from fairqueue.fq_signal g
     where g.queue = p_queue
   )
@@ -102,25 +104,23 @@ begin
       where e.queue = p_queue
     ),
     (select count(*) from fairqueue.fq_dead_letter d where d.queue = p_queue),
-    (
-      coalesce(t.dropped, 0) + (
-        select coalesce(sum(s.dropped), 0)
-        from fairqueue.fq_channel_state s
-        where s.queue = p_queue
-          and s.dropped > 0
-      )
-    )::bigint,
+    coalesce(t.dropped, 0) + (
+      select coalesce(sum(s.dropped), 0)::bigint
+      from fairqueue.fq_channel_state s
+      where s.queue = p_queue
+        and s.dropped > 0
+    ),
     o.since,
     q.paused_at, q.max_concurrency,
-    (n.current_concurrency - coalesce(t.queue_freed, 0))::integer,
-    nullif(q.rate_interval, 0),
-    case when q.rate_interval > 0 then q.rate_burst end,
+    (n.current_concurrency - coalesce(t.freed, 0))::integer,
+    q.max_cost_out, (n.current_cost - coalesce(t.cost, 0))::bigint,
+    fairqueue.fq_next_cost(p_queue), nullif(q.rate_interval, 0),
+    case when q.rate_interval > 0 then q.rate_burst end, q.rate_of,
     fairqueue.fq_rate_allows_at(n.rate_at, n.rate_interval, n.rate_burst),
     t.signals, (
       select count(distinct e.consumer)
       from fairqueue.fq_lease e
-      where e.queue = p_queue
-        and e.expires_at > v_now
+      where e.queue = p_queue and e.expires_at > v_now
     ),
     c.cost,
     c.since
@@ -128,7 +128,7 @@ begin
   cross join oldest o
   cross join signals t
   left join lateral (
-    select s.current_concurrency, s.rate_at, s.rate_interval, s.rate_burst
+    select s.*
     from fairqueue.fq_queue_state s
     where s.queue = p_queue
     order by s.queue desc, s.row_version desc
@@ -143,7 +143,7 @@ begin
   ) w
   cross join lateral (
     select case when q.paused_at is null then l.paused else l.ready end as paused,
-      greatest(0, least(l.open, fairqueue.fq_queue_allows(p_queue, t.queue_freed::bigint, v_now))) as deliverable
+      greatest(0, least(l.open, fairqueue.fq_queue_allows(p_queue, t.freed::bigint, v_now))) as deliverable
   ) d
   left join fairqueue.fq_recent_costs(p_queue) c on num_nulls(c.channel_id) = 1;
 end

@@ -1,13 +1,17 @@
--- One row a shared limit: what several queues together may have out (max_concurrency), and at which rate they may take.
+-- One row a shared limit: what several queues together may have out (max_concurrency, max_cost_out), and at which rate
+-- they may take, in messages or in cost.
 -- Written by fq_configure_limit and fq_remove_limit.
 create table fairqueue.fq_limit (
   name text collate "C" not null,
   max_concurrency integer,
+  max_cost_out integer,
   rate_interval bigint not null default 0,
   rate_burst integer not null default 1,
+  rate_of text collate "C" not null default 'messages',
   constraint fq_limit_pkey primary key (name),
   constraint fq_limit_name_check check (octet_length(name) between 1 and 512),
   constraint fq_limit_values_check check (
-    max_concurrency >= 1 and rate_interval between 0 and 31536000000000 and rate_burst between 1 and 1000000
+    max_concurrency >= 1 and rate_interval between 0 and 31536000000000 and rate_burst between 1 and 1000000000
+    and max_cost_out >= 1 and rate_of in ('messages', 'cost')
   )
 );

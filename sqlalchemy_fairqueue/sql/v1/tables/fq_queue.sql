@@ -1,6 +1,6 @@
 -- One row a configured queue: the policy that channels made from now on start with (defaults), and what holds for the
--- whole queue (the rest; max_concurrency and the rate are those of all its channels together, limits the names of
--- the shared limits that it draws from, in their order).
+-- whole queue (the rest; max_concurrency, max_cost_out and the rate are those of all its channels together, limits the
+-- names of the shared limits that it draws from, in their order).
 -- default_plan: the plan that new channels follow, before defaults. plans: it has, or had, plans. result_retention: for
 -- how many microseconds results of handlers are kept, for later versions; null: none is kept.
 -- on_dead: whether the messages of an ordering key go on behind a dead letter, or wait until it is redriven or purged.
@@ -13,8 +13,10 @@ create table fairqueue.fq_queue (
   name text collate "C" not null,
   defaults jsonb,
   max_concurrency integer,
+  max_cost_out integer,
   rate_interval bigint not null default 0,
   rate_burst integer not null default 1,
+  rate_of text collate "C" not null default 'messages',
   limits text[] collate "C",
   paused_at bigint,
   history boolean not null default false,
@@ -40,7 +42,8 @@ create table fairqueue.fq_queue (
     jsonb_typeof(defaults) = 'object' and octet_length(defaults::text) <= 65536
   ),
   constraint fq_queue_limits_check check (
-    max_concurrency >= 1 and rate_interval between 0 and 31536000000000 and rate_burst between 1 and 1000000
+    max_concurrency >= 1 and rate_interval between 0 and 31536000000000 and rate_burst between 1 and 1000000000
+    and max_cost_out >= 1 and rate_of in ('messages', 'cost')
   ),
   constraint fq_queue_fair_by_check check (fair_by in ('messages', 'cost', 'seconds')),
   constraint fq_queue_on_dead_check check (on_dead in ('continue', 'hold')),

@@ -3,19 +3,23 @@
 -- heard_below, heard_open: the last complete hearing has heard what transactions below the one left, but for those of
 -- the others, which were open. ready_floor, ready_channel: the ready order begins there or behind; still_since: since
 -- when it does. due_floor: no channel is due before. lease_floor: no lease ends before, but for one whose transaction
--- lasted longer; so all are looked at ten times a second, last at swept_at. held_since: since when something is due that
--- nobody can take, because it is locked. noted_at: when this was written. current_concurrency and rate_at are of a queue
--- that has, or once had, a limit or a rate of all its channels together; max_concurrency and the rate are those of
--- fq_queue.
+-- lasted longer; so all are looked at ten times a second, last at swept_at. held_since: since when something is due
+-- that nobody can take, because it is locked. noted_at: when this was written. current_concurrency, current_cost and
+-- rate_at are of a queue that has, or once had, a limit or a rate of all its channels together; the limits and the rate
+-- are those of fq_queue. owed_cost: what its shared limits have not been told yet of costs that were corrected.
 -- Versioned like fq_channel_state and for the same reasons: no unique index, every update sets row_version =
 -- row_version + 1, the newest version is found first.
 create table fairqueue.fq_queue_state (
   queue text collate "C" not null,
   row_version bigint not null default 0,
   max_concurrency integer,
+  max_cost_out integer,
   current_concurrency integer not null default 0,
+  current_cost bigint not null default 0,
+  owed_cost bigint not null default 0,
   rate_interval bigint not null default 0,
   rate_burst integer not null default 1,
+  rate_of text collate "C" not null default 'messages',
   rate_at bigint not null default 0,
   heard_below xid8 not null default '0',
   heard_open xid8[] not null default '{}',
@@ -29,7 +33,8 @@ create table fairqueue.fq_queue_state (
   noted_at bigint not null default 0,
   constraint fq_queue_state_values_check check (
     row_version between 0 and 4611686018427387903 and max_concurrency >= 1 and current_concurrency < 2000000000
-    and rate_interval between 0 and 31536000000000 and rate_burst between 1 and 1000000
+    and max_cost_out >= 1 and rate_of in ('messages', 'cost')
+    and rate_interval between 0 and 31536000000000 and rate_burst between 1 and 1000000000
     and rate_at between 0 and 253402300799999999
   )
 )

@@ -1,9 +1,8 @@
 -- The append-only notes that transactions leave for the dispatcher: "this channel has a message at (dequeue_at,
--- message_id)", "this channel has n slots free again", "so many were added, and so many dropped",
--- "its messages cost so much more than was charged" (cost), "they took so long" (took), "the next one
--- of this ordering key may go" (ordering_key).
--- xid: the transaction that left it. New are the signals of transactions that the last complete hearing did not see:
--- fq_queue_state has the snapshot of it.
+-- message_id)", "this channel has n slots free again, whose messages cost so much" (freed, freed_cost), "so many were
+-- added, and so many dropped", "its messages cost so much more than was charged" (cost), "they took so long" (took),
+-- "the next one of this ordering key may go" (ordering_key). xid: the transaction that left it. New are the signals of
+-- transactions that the last complete hearing did not see: fq_queue_state has the snapshot of it.
 create table fairqueue.fq_signal (
   queue text collate "C" not null,
   xid xid8 not null default pg_current_xact_id(),
@@ -18,6 +17,8 @@ create table fairqueue.fq_signal (
   bounded boolean not null default false,
   cost bigint,
   took bigint,
+  freed_cost bigint,
+  queue_freed_cost bigint,
   ordering_key text collate "C",
   constraint fq_signal_pkey primary key (queue, xid, id)
 )

@@ -1,0 +1,48 @@
+-- fq_fit_costs: which of the messages that a dequeue has chosen the quotas in cost let out. By message, in order: the
+-- position of its channel, and what it costs. p_states: the rows of the channels, which the caller has locked; p_sight:
+-- of fq_queue_room, with what the call has spent before.
+-- Returns the numbers of those that fit; stopped: the channels whose own quotas hold back messages; is_full: whether
+-- those of the queue do.
+-- Guarantees: a rate in cost lets a message out while less than its burst is charged; then nothing goes until that is
+-- paid. What is out costs at most max_cost_out, but for a message that costs more by itself: it goes out when nothing
+-- else is. Nothing passes by a message that waits: in its channel, and where the queue holds it back in the queue.
+-- Locks: none. Index: none, rows by ctid. Errors: none.
+-- Source: generic cell rate algorithm (ITU-T I.371).
+create function fairqueue.fq_fit_costs(
+  p_states tid[], p_ords integer[], p_costs bigint[], p_sight record, p_now bigint,
+  out numbers bigint[], out stopped integer[], out is_full boolean
+)
+language plpgsql
+as $$
+begin
+  with told as (
+    select u.number, u.ord, u.cost,
+      (u.before < case when s.rate_of = 'cost' then
+        fairqueue.fq_rate_room(p_now, s.rate_at, s.rate_interval, s.rate_burst)
+      end) is not false
+      and (
+        u.before + u.cost <= s.max_cost_out - s.current_cost or u.before = 0 and s.current_cost = 0
+      ) is not false as fits
+    from (
+      select m.number, m.ord, m.cost, sum(m.cost) over (partition by m.ord order by m.number) - m.cost as before
+      from unnest(p_ords, p_costs) with ordinality m(ord, cost, number)
+    ) u
+    join fairqueue.fq_channel_state s on s.ctid = p_states[u.ord]
+  ),
+  judged as (
+    select t.number, t.ord, t.fits,
+      t.fits and (t.before < p_sight.rate_left) is not false
+      and (
+        t.before + t.cost <= p_sight.cost_left or t.before = 0 and (t.cost <= p_sight.first_left) is not false
+      ) is not false as goes
+    from (
+      select o.*, p_sight.spent - o.cost + sum(o.cost) filter (where o.fits) over (order by o.number) as before
+      from told o
+    ) t
+  )
+  select array_agg(j.number) filter (where j.goes), array_agg(distinct j.ord) filter (where not j.fits),
+    bool_or(j.fits and not j.goes)
+  into numbers, stopped, is_full
+  from judged j;
+end
+$$;
