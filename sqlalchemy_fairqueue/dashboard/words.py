@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from sqlalchemy_fairqueue.figures import Figures, QueueFigures
-    from sqlalchemy_fairqueue.values.reports import ChannelDemand
+    from sqlalchemy_fairqueue.values.reports import ChannelDemand, QueueCapacity, SharedLimit
 
 _LONG_SECONDS = 60
 _QUEUES = 3
@@ -51,15 +51,13 @@ def reason_detail(channel: ChannelDemand, queue: QueueFigures) -> str:  # noqa: 
         case Reason.NO_CONSUMER:
             return "no consumer has a lease: is a worker running?"
         case Reason.OWN_LIMIT:
-            return (
-                f"{channel.current_concurrency:,} of the {channel.max_concurrency:,} messages it may have out are out"
-            )
+            return _out(channel, channel.next_cost, "it may have out")
         case Reason.RATE:
             wait = max(until - queue.at, queue.at - queue.at) if until else None
             rate = channel.rate.per_time() if channel.rate else ""
             return f"its rate of {rate} allows the next message in {format_duration(wait)}" if wait else rate
         case Reason.QUEUE_LIMIT:
-            return f"{stats.current_concurrency or 0:,} of the {stats.max_concurrency:,} messages of the queue are out"
+            return _out(stats, stats.next_cost, "of the queue")
         case Reason.QUEUE_RATE:
             wait = max(until - queue.at, queue.at - queue.at) if until else None
             rate = f" of {stats.rate.per_time()}" if stats.rate else ""
@@ -130,14 +128,22 @@ def waits_words(waits: Sequence[float], period: timedelta | None) -> str:
     return f"wait in the last {format_duration(period)}: from {first} to {last}, {most} at most"
 
 
+def _out(limited: ChannelDemand | QueueCapacity | SharedLimit, next_cost: int | None, whose: str) -> str:
+    """What is out of a limit that is reached."""
+    most, used = limited.max_concurrency, limited.current_concurrency or 0
+    if most is not None and used >= most:
+        return f"{used:,} of the {most:,} messages {whose} are out"
+    cost = f"a cost of {limited.current_cost or 0:,} of the {limited.max_cost_out or 0:,} {whose} is out"
+    return f"{cost}; the next message costs {next_cost:,}" if next_cost else cost
+
+
 def _shared(channel: ChannelDemand, queue: QueueFigures) -> str:
     held = channel.wait
     limit = next((one for one in queue.limits if held and one.name == held.limit), None)
     if held is None or limit is None:
         return ""
     if held.reason is Reason.SHARED_LIMIT:
-        used = f"{limit.current_concurrency:,} of the {limit.max_concurrency or 0:,} messages"
-        words = f"{used} of the shared limit {limit.name} are out"
+        words = _out(limit, queue.stats.next_cost, f"of the shared limit {limit.name}")
     else:
         wait = max(held.until - queue.at, queue.at - queue.at) if held.until else queue.at - queue.at
         rate = f" of {limit.rate.per_time()}" if limit.rate else ""

@@ -4,7 +4,13 @@ HELD = """
 with state as (
   select s.*, c.name,
     (select coalesce(sum(m.slots & 1), 0) from fq_message m where m.channel_id = s.channel_id) as held,
-    (select coalesce(sum(g.freed), 0) from fq_signal g where g.channel_id = s.channel_id) as freed
+    (select coalesce(sum(g.freed), 0) from fq_signal g where g.channel_id = s.channel_id) as freed,
+    (
+      select coalesce(sum((m.slots & 1) * coalesce(m.charged, m.cost, 1)), 0)
+      from fq_message m
+      where m.channel_id = s.channel_id
+    ) as held_cost,
+    (select coalesce(sum(g.freed_cost), 0) from fq_signal g where g.channel_id = s.channel_id) as freed_cost
   from fq_channel_state s
   left join fq_channel c on c.id = s.channel_id
   where s.queue = 'model'
@@ -24,6 +30,11 @@ select format('I5: channel %s counts %s, but %s slots are held and %s freed ones
   s.name, s.current_concurrency, s.held, s.freed)
 from state s
 where s.current_concurrency <> s.held + s.freed
+union all
+select format('I37: channel %s counts a cost of %s, but slots of %s are held and of %s freed and unheard',
+  s.name, s.current_cost, s.held_cost, s.freed_cost)
+from state s
+where s.current_cost <> s.held_cost + s.freed_cost
 union all
 select format('I7: message %s of channel %s at %s is before the head (%s, %s), and no signal tells of it',
   m.id, s.name, m.dequeue_at, s.head_dequeue_at, s.head_message_id)
@@ -124,8 +135,8 @@ cross join lateral (
 ) n
 where s.backlog + n.added <> n.messages
 union all
-select format('I18: the queue counts %s, but %s slots are held and %s freed ones unheard',
-  q.current_concurrency, n.held, n.freed)
+select format('I18: the queue counts %s of cost %s, but %s slots of cost %s are held and %s of %s freed and unheard',
+  q.current_concurrency, q.current_cost, n.held, n.held_cost, n.freed, n.freed_cost)
 from fq_queue_state q
 cross join (
   select
@@ -135,10 +146,17 @@ cross join (
       join fq_channel c on c.id = m.channel_id
       where c.queue = 'model'
     ) as held,
-    (select coalesce(sum(g.queue_freed), 0) from fq_signal g where g.queue = 'model') as freed
+    (
+      select coalesce(sum((m.slots >> 1) * coalesce(m.charged, m.cost, 1)), 0)
+      from fq_message m
+      join fq_channel c on c.id = m.channel_id
+      where c.queue = 'model'
+    ) as held_cost,
+    (select coalesce(sum(g.queue_freed), 0) from fq_signal g where g.queue = 'model') as freed,
+    (select coalesce(sum(g.queue_freed_cost), 0) from fq_signal g where g.queue = 'model') as freed_cost
 ) n
 where q.queue = 'model'
-  and q.current_concurrency <> n.held + n.freed
+  and (q.current_concurrency, q.current_cost) <> (n.held + n.freed, n.held_cost + n.freed_cost)
 union all
 select format('I18: the queue has %s state rows', count(*))
 from fq_queue_state q
