@@ -168,8 +168,14 @@ class Executor(ABC):
         Raises:
             Exception: The first one cannot be handled, as of :func:`begin_handling`.
         """
-        handler = begin_handling(held, self._retry)
         followers, held.followers = held.followers, []
+        try:
+            handler = begin_handling(held, self._retry)
+        except BaseException:
+            # It is about the first message alone; the others come again without it.
+            for follower in followers:
+                self._settle(follower, self._without_call(follower) or RELEASE)
+            raise
         for follower in followers:
             decision = self._without_call(follower)
             if decision is None:
