@@ -442,7 +442,7 @@ class HandlerMethods(LifespanMethods):
                 f"kind {kind!r} of queue {self.name!r} has a handler already, {self._handlers[kind].function!r}; "
                 "give the other one a kind of its own, such as @queue.handler('parse')"
             )
-        _check_options(retry, timeout, isolation)
+        _check_options(retry, timeout, isolation, batch)
         if isolation == "process":
             _check_isolated(written, wanted, resources)
         self._checked_kinds.clear()

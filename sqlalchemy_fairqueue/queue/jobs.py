@@ -17,7 +17,7 @@ from sqlalchemy_fairqueue.queue.results import ResultMethods, ResultQuestion
 from sqlalchemy_fairqueue.queue.schedules import ScheduleMethods, Schedules
 from sqlalchemy_fairqueue.queue.signatures import class_of, hints_of, parameters_of
 from sqlalchemy_fairqueue.values.checks import check_message_id, check_name
-from sqlalchemy_fairqueue.values.messages import Delivery, Enqueue, EnqueueOptions
+from sqlalchemy_fairqueue.values.messages import Batch, Delivery, Enqueue, EnqueueOptions
 from sqlalchemy_fairqueue.values.outcomes import Bury
 from sqlalchemy_fairqueue.values.schedules import Recurrence
 
@@ -296,15 +296,20 @@ class JobHandler:
         self._job = job
         self._leading = leading
 
-    def __call__(self, delivery: Delivery, **given: Any) -> Any:
+    def __call__(self, deliveries: Delivery | list[Delivery], **given: Any) -> Any:
         """Call the function; a payload that does not fit it is buried."""
+        leading = [given[name] for name in self._leading]
+        if isinstance(deliveries, list):
+            return self._job.function(*leading, [self._arguments(delivery) for delivery in deliveries])
+        return self._job.function(*leading, **self._arguments(deliveries))
+
+    def _arguments(self, delivery: Delivery) -> Any:
         schema = self._job.schema
         try:
             schema.check_known(delivery.payload)
-            arguments = schema.decode(delivery.payload)
+            return schema.decode(delivery.payload)
         except PayloadError as error:
             raise Bury(str(error)) from error
-        return self._job.function(*(given[name] for name in self._leading), **arguments)
 
     def __repr__(self) -> str:
         """The function by its module and name."""
@@ -336,6 +341,22 @@ class _Declare:
         return self._declare(function)
 
 
+class _DeclareBatch(_Declare):
+    """The decorator that ``Queue.job(batch=...)`` returns: each enqueue is given an item of the function's list."""
+
+    @overload  # type: ignore[override]
+    def __call__(self, function: Callable[[Context, S, list[T]], Any], /) -> Job[[Context, S, list[T]], [T], Any]: ...
+    @overload
+    def __call__(self, function: Callable[[Context, list[T]], Any], /) -> Job[[Context, list[T]], [T], Any]: ...
+    @overload
+    def __call__(self, function: Callable[[S, list[T]], Any], /) -> Job[[S, list[T]], [T], Any]: ...
+    @overload
+    def __call__(self, function: Callable[[list[T]], Any], /) -> Job[[list[T]], [T], Any]: ...
+    def __call__(self, function: Callable[..., Any], /) -> Any:
+        """Make the job of a function."""
+        return self._declare(function)
+
+
 class JobMethods(ScheduleMethods, ResultMethods):
     """Typed jobs of a queue."""
 
@@ -356,8 +377,21 @@ class JobMethods(ScheduleMethods, ResultMethods):
         retry: RetryPolicy | None = None,
         timeout: timedelta | None = None,
         isolation: Isolation = "none",
+        batch: None = None,
         former: Iterable[str] = (),
     ) -> _Declare: ...
+    @overload
+    def job(
+        self,
+        /,
+        *,
+        batch: Batch,
+        kind: str | None = None,
+        retry: RetryPolicy | None = None,
+        timeout: timedelta | None = None,
+        isolation: Isolation = "none",
+        former: Iterable[str] = (),
+    ) -> _DeclareBatch: ...
     def job(
         self,
         function: Callable[..., Any] | None = None,
@@ -367,6 +401,7 @@ class JobMethods(ScheduleMethods, ResultMethods):
         retry: RetryPolicy | None = None,
         timeout: timedelta | None = None,
         isolation: Isolation = "none",
+        batch: Batch | None = None,
         former: Iterable[str] = (),
     ) -> Any:
         """Make a typed job of a function: ``@queue.job`` or ``@queue.job(timeout=...)``.
@@ -390,14 +425,19 @@ class JobMethods(ScheduleMethods, ResultMethods):
             retry: As for :meth:`handler`.
             timeout: As for :meth:`handler`.
             isolation: As for :meth:`handler`.
-            former: Names of arguments that the function had once. Payloads that have them are handled without.
+            batch: As for :meth:`handler`. After context and session the function takes one list, with an item for each
+                of ``context.deliveries``: ``texts: list[Text]``. Each call of ``enqueue`` is given one item, whose
+                plain value is the payload: ``embed.enqueue(session, "customer-7", Text("one"))``.
+            former: Names of arguments that the function had once, or of fields of an item. Payloads that have them are
+                handled without.
 
         Returns:
             A :class:`Job`, which can be called as the function.
 
         Raises:
             InvalidArgument: The kind has a handler already; an argument has no annotation, or one that cannot be
-                converted; ``context`` or ``session`` are out of place; the queue's codec takes bytes only.
+                converted; ``context`` or ``session`` are out of place; the queue's codec takes bytes only; with
+                ``batch`` it takes something else than one list.
 
         Example:
             >>> @queue.job(retry=RetryPolicy(max_attempts=5))
@@ -411,14 +451,15 @@ class JobMethods(ScheduleMethods, ResultMethods):
 
         def declare(function: Callable[..., Any]) -> Job[..., ..., Any]:
             # It takes long to import, and not every application has jobs.
-            from sqlalchemy_fairqueue.queue.payloads import PayloadSchema  # noqa: PLC0415
+            from sqlalchemy_fairqueue.queue.payloads import ItemSchema, PayloadSchema  # noqa: PLC0415
 
             own = kind if kind is not None else _name(function)
             check_name("kind", own)
             if isinstance(self.codec, BytesCodec):
                 raise InvalidArgument(f"job {own!r} has arguments, and {self!r} a codec for bytes; use another queue")
             leading, parameters = _parameters(own, function)
-            job: Job[..., ..., Any] = Job(self, own, function, PayloadSchema(own, function, parameters, former))
+            schema = (ItemSchema if isinstance(batch, Batch) else PayloadSchema)(own, function, parameters, former)
+            job: Job[..., ..., Any] = Job(self, own, function, schema)
             self._declare(
                 own,
                 JobHandler(job, leading),
@@ -429,6 +470,7 @@ class JobMethods(ScheduleMethods, ResultMethods):
                 retry=retry,
                 timeout=timeout,
                 isolation=isolation,
+                batch=batch,
             )
             return job
 

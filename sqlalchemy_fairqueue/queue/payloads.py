@@ -7,7 +7,7 @@ msgspec converts; pydantic's models convert themselves; what a value would lose 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -27,7 +27,7 @@ from sqlalchemy_fairqueue.values.messages import EnqueueOptions
 from sqlalchemy_fairqueue.values.outcomes import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
 _KINDS = inspect.Parameter
 _AT = " - at `"
@@ -57,6 +57,7 @@ class PayloadSchema:
             [one.replace(annotation=types[one.name]) for one in parameters]
         )
         self._names = frozenset(types)
+        self._known: frozenset[str] | None = self._names
         self._required = frozenset(one.name for one in parameters if one.default is _KINDS.empty)
         fields = {
             one.name: types[one.name] if one.default is _KINDS.empty else NotRequired[types[one.name]]
@@ -68,7 +69,7 @@ class PayloadSchema:
         for name, annotation in types.items():
             _check_type(kind, name, annotation)
 
-    def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Convert the arguments of a call to the plain values of a payload.
 
         Raises:
@@ -98,8 +99,12 @@ class PayloadSchema:
         for name, value in given.items():
             if (loss := find_loss(value, arguments[name])) is not None:
                 whose = f"argument {name!r} of job {self.kind!r} is {value!r:.80}"
-                raise PayloadError(f"{whose}: {loss.problem}", f"$.{name}{loss.path}")
-        return payload
+                raise PayloadError(f"{whose}: {loss.problem}", self._path(f"$.{name}{loss.path}"))
+        return self.joined(payload)
+
+    def joined(self, arguments: dict[str, Any]) -> Any:
+        """Return the payload that has these arguments, which are plain values."""
+        return arguments
 
     def plain(self, name: str, value: Any) -> Any:
         """Convert one argument to a plain value.
@@ -113,9 +118,10 @@ class PayloadSchema:
             problem = "it is nested too deeply or contains itself"
         except Exception as error:  # noqa: BLE001 - a model's own code may raise anything
             problem = said(error)
-        raise PayloadError(f"argument {name!r} of job {self.kind!r} is {value!r:.80}: {problem}", f"$.{name}")
+        whose = f"argument {name!r} of job {self.kind!r} is {value!r:.80}"
+        raise PayloadError(f"{whose}: {problem}", self._path(f"$.{name}"))
 
-    def decode(self, payload: Any) -> dict[str, Any]:
+    def decode(self, payload: Any) -> Any:
         """Convert a payload to the arguments of a call. The function's defaults stand for what it lacks.
 
         Raises:
@@ -129,8 +135,9 @@ class PayloadSchema:
         Raises:
             PayloadError: It has one. Another version of the function may know it.
         """
-        unknown = sorted(payload.keys() - self._names - self._former) if isinstance(payload, Mapping) else []
-        if unknown:
+        if self._known is None or not isinstance(payload, Mapping):
+            return
+        if unknown := sorted(payload.keys() - self._known - self._former):
             raise PayloadError(
                 f"job {self.kind!r} has no argument {unknown[0]!r:.80} here, it takes {self.signature}; name what it "
                 "had once in @queue.job(former=...)",
@@ -149,8 +156,61 @@ class PayloadSchema:
                 whose = f"argument {name!r} of job {self.kind!r} is {given[name]!r:.80}"
                 if given[name] is None:
                     problem += "; the key of a new row is None until session.flush()"
-            raise PayloadError(f"{whose}: {problem}", path) from error
+            raise PayloadError(f"{whose}: {problem}", self._path(path)) from error
         return arguments
+
+    def _path(self, path: str) -> str:
+        """Return where in the payload it is, by where it is in the arguments."""
+        return path
+
+
+class ItemSchema(PayloadSchema):
+    """The payload of a job with ``batch``: an item of the list that its function takes. Arguments as PayloadSchema.
+
+    Raises:
+        InvalidArgument: The function takes something else than one list of items that can be converted.
+    """
+
+    def __init__(
+        self, kind: str, function: Callable[..., Any], parameters: list[inspect.Parameter], former: Iterable[str] = ()
+    ) -> None:
+        types = _types(kind, function, parameters)
+        self._name = parameters[0].name if parameters else ""
+        item = _item_type(types.get(self._name))
+        if len(parameters) != 1 or parameters[0].kind is not _KINDS.POSITIONAL_OR_KEYWORD or item is _UNKNOWN:
+            raise InvalidArgument(
+                f"job {kind!r} has batch=, and takes ({', '.join(map(str, parameters))}) after context and session; "
+                "let it take one list, with what each message has, such as (texts: list[Text])"
+            )
+        one = parameters[0].replace(annotation=item, kind=_KINDS.POSITIONAL_ONLY, default=_KINDS.empty)
+        super().__init__(kind, function, [one], former)
+        self.result = ResultSchema(kind, function, is_batch=True)
+        self._known = _field_names(item)
+
+    def joined(self, arguments: dict[str, Any]) -> Any:
+        """Return the item alone."""
+        return arguments[self._name]
+
+    def decode(self, payload: Any) -> Any:
+        """Convert a payload to an item."""
+        return super().decode({self._name: payload})[self._name]
+
+    def _path(self, path: str) -> str:
+        return f"${path.removeprefix(f'$.{self._name}')}"
+
+
+def _item_type(annotation: Any) -> Any:
+    """Return the type of the items of a list or sequence."""
+    return get_args(annotation)[0] if get_origin(annotation) in {list, Sequence} else _UNKNOWN
+
+
+def _field_names(annotation: Any) -> frozenset[str] | None:
+    """Return the names that an item's plain value may have; None if its type does not tell."""
+    info = msgspec.inspect.type_info(annotation)
+    if not isinstance(info, (msgspec.inspect.DataclassType, msgspec.inspect.StructType, msgspec.inspect.TypedDictType)):
+        return None
+    tag = getattr(info, "tag_field", None)
+    return frozenset(field.encode_name for field in info.fields) | ({tag} if tag else set())
 
 
 class ResultSchema:
@@ -162,11 +222,12 @@ class ResultSchema:
     Args:
         kind: The job's kind, for errors.
         function: The function.
+        is_batch: Whether it returns a list, with a value for each message.
     """
 
-    def __init__(self, kind: str, function: Callable[..., Any]) -> None:
+    def __init__(self, kind: str, function: Callable[..., Any], *, is_batch: bool = False) -> None:
         self.kind = kind
-        self._type = _result_type(function)
+        self._type = _result_type(function, is_batch=is_batch)
 
     def plain(self, value: Any) -> Any:
         """Convert a returned value to plain values.
@@ -207,7 +268,7 @@ class ResultSchema:
 _UNKNOWN: Any = object()
 
 
-def _result_type(function: Callable[..., Any]) -> Any:
+def _result_type(function: Callable[..., Any], *, is_batch: bool) -> Any:
     """Return the type of a function's results by its annotation, without outcomes, if it can be converted."""
     plain = inspect.unwrap(function)
     annotation = annotations_of(plain).get("return", _UNKNOWN)
@@ -218,6 +279,8 @@ def _result_type(function: Callable[..., Any]) -> Any:
     try:
         found = get_type_hints(annotated, getattr(plain, "__globals__", None), include_extras=True)["return"]
         kept = [one for one in get_args(found) if not _is_outcome(one)] if _is_union(found) else [found]
+        if is_batch:
+            kept = [_item_type(one) for one in kept if one is not NoneType]
         wanted = Union[tuple(kept)] if kept else None  # noqa: UP007 - of a number that is not known
         if _is_outcome(wanted) or _unsupported(msgspec.inspect.type_info(wanted), set()) is not None:
             return _UNKNOWN

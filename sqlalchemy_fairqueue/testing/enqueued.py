@@ -187,8 +187,10 @@ def _resolved(queue: Queue | AnyJob, wanted: dict[str, Any]) -> tuple[Queue, dic
     if not isinstance(queue, Job):
         return queue, wanted
     payload, fields = split_arguments(queue, wanted)
-    given = fields.pop("payload", {})
-    return queue_of(queue), {"kind": queue.kind, "payload": {**given, **payload}, **fields}
+    if payload is not UNSET:
+        given = fields.get("payload")
+        fields["payload"] = {**given, **payload} if isinstance(given, Mapping) else payload
+    return queue_of(queue), {"kind": queue.kind, **fields}
 
 
 def _recorded(session: Session, queue: Queue) -> list[Enqueued]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue import Job, Queue
+from sqlalchemy_fairqueue.values.policies import UNSET
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,8 +21,9 @@ def queue_of(job: AnyJob) -> Queue:
     return job.queue
 
 
-def split_arguments(job: AnyJob, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The arguments of a job as plain values, and the other arguments."""
+def split_arguments(job: AnyJob, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The payload that has these arguments of a job, UNSET without any, and the other arguments."""
     names = job.schema.signature.parameters
     payload = {name: job.schema.plain(name, value) for name, value in given.items() if name in names}
-    return payload, {name: value for name, value in given.items() if name not in names}
+    others = {name: value for name, value in given.items() if name not in names}
+    return job.schema.joined(payload) if payload else UNSET, others

@@ -16,7 +16,7 @@ from uuid import UUID
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Context, Enqueue, Queue, Receipt, Recurrence
+from sqlalchemy_fairqueue import Batch, Context, Enqueue, Queue, Receipt, Recurrence
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -61,6 +61,19 @@ def clashing(name: str, where: str, job: str) -> None:
     """With names that methods have, too."""
 
 
+@queue.job(batch=Batch(max_messages=50))
+def embed(texts: list[str]) -> list[int]:
+    """Of batches, without context and session."""
+    return [len(text) for text in texts]
+
+
+@queue.job(kind="print", batch=Batch(max_messages=50))
+async def print_pages(context: Context, session: AsyncSession, pages: list[Page]) -> None:
+    """Of batches, with context and session."""
+    await session.flush()
+    context.check()
+
+
 async def accepted(session: Session, async_session: AsyncSession, engine: Engine, context: Context) -> None:
     """All of this is right."""
     assert_type(plain("a"), int)
@@ -83,8 +96,15 @@ async def accepted(session: Session, async_session: AsyncSession, engine: Engine
     assert_type(both.enqueue(async_session, channel="a", order=UUID(int=1)), Receipt)
     assert_type(clashing.enqueue(engine, channel="a", name="n", where="w", job="j").message_id, "int | None")
     clashing.schedule(engine, "nightly", Recurrence(cron="0 3 * * *"), "a", name="n", where="w", job="j")
+    assert_type(embed.enqueue(session, "a", "one"), Receipt)
+    assert_type(await embed.enqueue(AsyncEngine(engine), "a", "one"), Receipt)
+    assert_type(print_pages.options(key="k").prepare("a", Page(1)), Enqueue)
+    print_pages.schedule(engine, "nightly", Recurrence(cron="0 3 * * *"), "a", Page(1))
+    embed(["one", "two"])
+    await print_pages(context, async_session, [Page(1)])
     with queue.group(session) as group:
         assert_type(group.enqueue(clashing, "a", name="n", where="w", job="j"), Receipt)
+        assert_type(group.enqueue(print_pages, "a", Page(1)), Receipt)
     parse.options(delay=timedelta(seconds=1), key="k").enqueue(async_session, channel="a", upload="b")
     queue.enqueue_many(session, [plain.prepare("a", "b"), parse.prepare("a", upload="b")])
 
@@ -107,3 +127,7 @@ async def refused(session: Session, async_engine: AsyncEngine, context: Context)
     await both.enqueue(async_engine, "a", order=None)  # WRONG: it is not optional
     await both(context, session, order=UUID(int=1))  # WRONG: it takes an AsyncSession
     await parse(upload="a")  # WRONG: the context is missing
+    embed.enqueue(session, "a", ["one"])  # WRONG: each message has one text
+    embed.enqueue(session, "a")  # WRONG: the text is missing
+    print_pages.prepare("a", "one")  # WRONG: it is no Page
+    embed("one")  # WRONG: the function takes a list

@@ -13,6 +13,7 @@ import threading
 import time
 import warnings
 from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Any
 
 from sqlalchemy import create_engine
 
-from sqlalchemy_fairqueue import Bury, Context, Delivery, Queue, Release, Retry
+from sqlalchemy_fairqueue import Batch, Bury, Context, Delivery, Queue, Release, Retry
 
 _LONG = 3600
 
@@ -180,3 +181,22 @@ def die_of_poison(deliveries: list[Delivery], context: Context) -> None:
     for delivery in deliveries:
         if delivery.payload == "bad":
             context.bury(delivery, f"bad among {len(deliveries)}")
+
+
+@dataclass
+class Text:
+    """What a message of a job of batches has."""
+
+    text: str
+    size: int = 0
+
+
+batch_queue = Queue("documents")
+
+
+@batch_queue.job(batch=Batch(max_messages=5), isolation="process")
+def embed(context: Context, texts: list[Text]) -> None:
+    """Bury what is bad."""
+    for delivery, one in zip(context.deliveries, texts, strict=True):
+        if one.text == "bad":
+            context.bury(delivery, f"bad among {len(texts)}")
