@@ -357,7 +357,7 @@ class _Wait:
 
 @dataclass(frozen=True, slots=True)
 class UnkeptValue:
-    """A value that a handler returned in another process, and that could not be sent."""
+    """A value that a handler returned, and that is no result: it could not be sent from another process, say."""
 
     problem: str
 
@@ -373,6 +373,16 @@ def encoded_result(codec: Codec, schema: PayloadSchema | None, value: object) ->
     except Exception as error:  # noqa: BLE001 - a codec and a model's own code may raise anything
         problem = str(error) if isinstance(error, PayloadError) else f"{type(error).__name__}: {said(error)}"
         return _unkept(problem.replace("payload at", "the value at", 1))
+
+
+def results_of_batch(result: object, count: int) -> list[Any]:
+    """Return the result of each of *count* messages, by what their handler returned; it never raises either."""
+    if result is None or isinstance(result, UnkeptValue):
+        return [result] * count
+    if isinstance(result, list) and len(result) == count:
+        return result
+    found = f"a list of {len(result)}" if isinstance(result, list) else f"a {type(result).__name__}"
+    return [UnkeptValue(f"it is {found} for a batch of {count}; return a list with a result for each, or None")] * count
 
 
 def given_result(codec: Codec, value: object) -> EncodedResult:

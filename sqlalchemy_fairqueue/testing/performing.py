@@ -18,7 +18,7 @@ from sqlalchemy_fairqueue.queue.base import on_session
 from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.queue.contexts import call_of, finished, middleware_for, middleware_of
 from sqlalchemy_fairqueue.queue.handlers import follow_dead, handlers_of
-from sqlalchemy_fairqueue.queue.results import encoded_result
+from sqlalchemy_fairqueue.queue.results import encoded_result, results_of_batch
 from sqlalchemy_fairqueue.testing.deliveries import make_context, make_delivery
 from sqlalchemy_fairqueue.testing.enqueued import sync_session_of
 from sqlalchemy_fairqueue.testing.jobs import queue_of
@@ -293,7 +293,8 @@ def _settle(session: Session, queue: Queue, handler: Handler, performed: Perform
     policy = replace(handler.retry or _RETRY, jitter=0)
     decision = decisions.of_return(performed.outcome, delivery, policy)
     if decision.verb is Verb.COMPLETE and delivery.keeps_result:
-        decision = replace(decision, result=encoded_result(queue.codec, handler.schema, performed.result))
+        value = performed.result if handler.batch is None else results_of_batch(performed.result, 1)[0]
+        decision = replace(decision, result=encoded_result(queue.codec, handler.schema, value))
     if decision.verb is Verb.RELEASE and decision.delay is None:
         # At once would be again and again: the handler gives it back each time.
         decision = replace(decision, delay=_LEASE)

@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy_fairqueue import Delivery, Queue
+from sqlalchemy_fairqueue import Batch, Delivery, Queue
 
 queue = Queue("isolated")
 
@@ -34,3 +34,9 @@ def lock(_: Delivery) -> Any:
 def page(number: int) -> Page:
     """Return a dataclass."""
     return Page(number)
+
+
+@queue.job(isolation="process", batch=Batch(max_messages=5))
+def pages(numbers: list[int]) -> list[Page]:
+    """Return a dataclass for each number."""
+    return [Page(number) for number in numbers]

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import HandlerTimeout
-from sqlalchemy_fairqueue.queue.results import encoded_result
+from sqlalchemy_fairqueue.queue.results import encoded_result, results_of_batch
 from sqlalchemy_fairqueue.unit_of_work.settlements import Verb
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, of_error, of_return
 from sqlalchemy_fairqueue.worker.executors.child_processes import ChildProcesses
@@ -218,19 +218,20 @@ class Executor(ABC):
 
     def _decision(self, held: HeldDelivery, handler: Handler, result: object) -> Decision:
         """The decision that a returned value asks for, noted for each follower, too."""
-        for follower in held.followers:
-            follower.decided = self._decide(follower, handler, result)
-        return self._decide(held, handler, result)
+        own, *others = [result] if handler.batch is None else results_of_batch(result, len(held.batch))
+        for follower, value in zip(held.followers, others, strict=True):
+            follower.decided = self._decide(follower, handler, result, value)
+        return self._decide(held, handler, result, own)
 
-    def _decide(self, held: HeldDelivery, handler: Handler, result: object) -> Decision:
+    def _decide(self, held: HeldDelivery, handler: Handler, result: object, value: object) -> Decision:
         policy = held.queue.policy(handler, self._retry)
         outcome = held.first.outcomes.get(held.delivery.message_id)
         if outcome is not None:
             return of_error(outcome, held.delivery, policy)
         decision = of_return(result, held.delivery, policy)
-        if handler.batch is not None or not held.delivery.keeps_result or decision is not COMPLETE:
+        if not held.delivery.keeps_result or decision is not COMPLETE:
             return decision
-        kept = encoded_result(held.queue.queue.codec, handler.schema, result)
+        kept = encoded_result(held.queue.queue.codec, handler.schema, value)
         if kept.problem is not None:
             what = f"is completed, and what its handler returned is not kept: {kept.problem}"
             log_message(logging.WARNING, self._name, held.delivery, what)

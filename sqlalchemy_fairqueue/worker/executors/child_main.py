@@ -124,7 +124,7 @@ def _handle(listener: _Listener, connection: Connection[Any, Any], request: byte
         answer = Answer(settled=[one.settled for one in deliveries], cost=held.cost, outcomes=outcomes)
         if outcome is not None:
             return pickle.dumps(replace(answer, **_plain(outcome)))
-        keeps_result = deliveries[0].keeps_result and not is_batch
+        keeps_result = any(one.keeps_result for one in deliveries)
         return _with_value(answer, result) if keeps_result else pickle.dumps(answer)
     except BaseException as error:  # noqa: BLE001 - the worker decides what becomes of the message
         if not has_begun:
