@@ -13,8 +13,20 @@ from tests.fixtures.database import Database
 from tests.model.invariants import HELD, LEFT
 from tests.worker.helpers import is_empty, until
 
-# The model's clock stands still between its steps; here time goes on, and what counts is later than the snapshot.
-_HELD = HELD.replace("(select last_value from public.test_clock)", "(select fq_now())")
+QUEUE = "documents"
+
+
+def _here(statement: str) -> str:
+    """A statement of the model, asked of this queue.
+
+    The model's clock stands still between its steps; here time goes on, and what counts is later than the snapshot.
+    """
+    return statement.replace("(select last_value from public.test_clock)", "(select fq_now())").replace(
+        "'model'", f"'{QUEUE}'"
+    )
+
+
+_HELD, _LEFT = _here(HELD), _here(LEFT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +101,7 @@ class Books:
         """A line for whatever an empty queue still holds: slots, signals, entries in the ready order."""
         self.queue.dequeue(self.engine)
         # A lease that a dead worker waited under ends by itself.
-        return [row[0] for row in self.database.rows(LEFT) if "lease" not in row[0]]
+        return [row[0] for row in self.database.rows(_LEFT) if "lease" not in row[0]]
 
     def crowded(self, limits: dict[str, int], together: int) -> list[str]:
         """A line for each moment at which more handlers were at work than a limit allows."""
