@@ -126,7 +126,7 @@ class Soak:
 
     def fault(self, name: str) -> None:
         """Do some harm, and return before its consequences are over: the next fault need not wait for them."""
-        self._replace_ended()
+        self.replace_ended()
         self.faults[name] += 1
         chance = random.Random(self.seed + self.faults.total())  # noqa: S311 - a repeatable choice
         match name:
@@ -140,10 +140,7 @@ class Soak:
                 self._do_aside(self._see_off, victim)
                 self.start()
             case "freeze":
-                while self._frozen:
-                    thawed = self._frozen.pop()
-                    thawed.send(signal.SIGCONT)
-                    self._children.append(thawed)
+                self.thaw()
                 if len(self._children) > 1:
                     self._frozen.append(self._children.pop(0))
                     self._frozen[0].send(signal.SIGSTOP)
@@ -182,7 +179,7 @@ class Soak:
                 most=most,
             )
 
-    def _replace_ended(self) -> None:
+    def replace_ended(self) -> None:
         """A supervisor would: a worker that is started while the server is away fails."""
         for child in [child for child in self._children if child.process.exitcode is not None]:
             self._children.remove(child)
@@ -203,8 +200,10 @@ class Soak:
 
     def thaw(self) -> None:
         """Let frozen workers go on."""
-        for child in self._frozen:
-            child.send(signal.SIGCONT)
+        while self._frozen:
+            thawed = self._frozen.pop()
+            thawed.send(signal.SIGCONT)
+            self._children.append(thawed)
 
     def left(self) -> int:
         """How many messages there are, as soon as the server can say."""

@@ -38,6 +38,7 @@ def _run(soak: Soak, messages: int, channels: int, faults: list[str] | None, wit
         producer.join()
         while soak.left():
             assert monotonic() - began < within, f"{soak.left()} messages are left"
+            soak.replace_ended()
             pause.wait(0.1)
         took = monotonic() - began
     books = soak.books
