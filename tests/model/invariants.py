@@ -178,7 +178,9 @@ from fq_message m
 where m.ordering_key is not null
   and m.lease_id is not null
 group by m.channel_id, m.ordering_key
+-- A batch is out at its first attempt, under one lease.
 having count(*) > 1
+  and (count(distinct m.lease_id) > 1 or max(m.attempts) > 1)
 union all
 select format('I36: message %s is held back, comes first of ordering key %s, and no signal tells of it',
   m.id, m.ordering_key)

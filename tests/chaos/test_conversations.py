@@ -1,0 +1,120 @@
+"""What a chat service does: tenants, conversations in order, batches by tokens, and workers that die."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+from multiprocessing.context import ForkServerProcess
+
+import pytest
+from sqlalchemy import Engine, text
+from sqlalchemy.orm import Session
+
+from tests.chaos.books import Books
+from tests.chaos.conversations import BATCH, TABLES, Said, answer, main, main_in_loop, queue
+from tests.fixtures.database import Database
+from tests.fixtures.forks import end_fork, start_fork
+from tests.worker.helpers import is_empty, until
+
+PROCESSES = 4
+_TENANTS = ("large", "large", "large", "small", "tiny")
+_CHUNK = 100
+_ANSWERS = "select count(*) from answer"
+_SAID = text("insert into said values (:number)")
+
+
+@dataclass(slots=True)
+class Service:
+    """Those who say something, and the processes that answer."""
+
+    engine: Engine
+    database: Database
+    chance: random.Random
+    running: list[ForkServerProcess] = field(default_factory=list)
+    started: int = 0
+    said: int = 0
+
+    def start(self) -> None:
+        """Start one process more; every other one has a loop."""
+        self.started += 1
+        url = self.database.url.render_as_string(hide_password=False)
+        self.running.append(start_fork(main_in_loop if self.started % 2 else main, url))
+
+    def kill(self) -> None:
+        """Kill one of them."""
+        end_fork(self.running.pop(self.chance.randrange(len(self.running))))
+
+    def say(self, *, keep: bool = True) -> None:
+        """Say something in conversations, with its messages in one transaction, in the order of their numbers."""
+        with Session(self.engine) as session:
+            for number in range(self.said, self.said + _CHUNK):
+                tenant = self.chance.choice(_TENANTS)
+                conversation = f"{tenant} {self.chance.randrange(4)}"
+                said = Said(number, conversation, self.chance.randint(1, 40), self.chance.choice((0,) * 19 + (1,)))
+                session.execute(_SAID, {"number": number})
+                options = answer.options(ordering_key=conversation, cost=said.tokens)
+                options.enqueue(session, tenant, said)
+            if not keep:
+                session.rollback()
+                return
+            session.commit()
+        self.said += _CHUNK
+
+    def until_answered(self, more: int) -> None:
+        """Wait until so many messages more are answered, or nothing is left."""
+        before = self.database.value(_ANSWERS)
+        until(lambda: self.database.value(_ANSWERS) >= before + more or is_empty(self.database), "some are answered")
+
+    def check(self) -> None:
+        """Each message was answered once, in the order of its conversation, which was in one call at a time; what had
+        failed or was lost with its worker came alone.
+        """
+        rows = self.database.rows("select * from answer order by conversation, started, place")
+        assert sorted(row.number for row in rows) == list(range(self.said))
+        assert self.database.value("select count(*) from said") == self.said
+        for conversation, answers in groupby(rows, lambda row: row.conversation):
+            for first, second in pairwise(answers):
+                assert first.number < second.number, f"{conversation}: {first.number} after {second.number}"
+                assert first.call == second.call or first.ended <= second.started, f"{conversation}: two at a time"
+        calls = [list(answers) for _, answers in groupby(rows, lambda row: row.call)]
+        assert len({row.call for row in rows}) == len(calls)
+        together = [answers for answers in calls if len(answers) > 1]
+        assert together
+        assert max(sum(row.tokens for row in answers) for answers in together) <= BATCH.max_cost
+        assert {row.attempt for answers in together for row in answers} == {1}
+        assert {row.attempt for row in rows} > {1}
+
+
+@pytest.fixture
+def service(database: Database, engine: Engine) -> Iterator[Service]:
+    """Four processes; all are killed at the end."""
+    for statement in TABLES.split(";"):
+        database.execute(statement)
+    queue.configure_channel(engine, "small", max_concurrency=2)
+    found = Service(engine, database, random.Random(3))  # noqa: S311 - any order will do
+    try:
+        for _ in range(PROCESSES):
+            found.start()
+        yield found
+    finally:
+        for one in found.running:
+            end_fork(one)
+
+
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("kills", [6, pytest.param(40, marks=pytest.mark.soak)])
+def test_conversations_are_answered_in_order(service: Service, kills: int) -> None:
+    """Workers are killed, answers fail, and senders roll back, all the time."""
+    books = Books(service.database, service.engine, queue)
+    for _ in range(kills):
+        service.say()
+        service.say(keep=False)
+        service.until_answered(_CHUNK // 2)
+        assert books.unbalanced() == []
+        service.kill()
+        service.start()
+    books.until_done()
+    assert books.unbalanced() == []
+    service.check()
+    assert service.database.value("select count(*) from fq_dead_letter") == 0
+    until(lambda: not books.left(), "all is heard")
