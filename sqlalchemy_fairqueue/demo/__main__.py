@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import sys
 
-from sqlalchemy_fairqueue.demo import signals
+from sqlalchemy_fairqueue.demo.endings import AskedToEnd, DemoError, listen
 
 
 def run() -> None:
     """Run the demo; clean up also when a signal asks it to end."""
-    signals.listen()
-    try:
-        _run()
-    except signals.AskedToEndError as asked:
-        print("\nstopped; nothing was left behind", file=sys.stderr)
-        sys.exit(asked.status)
-
-
-def _run() -> None:
     try:
         from sqlalchemy.exc import SQLAlchemyError
 
         from sqlalchemy_fairqueue.demo.command import main
-        from sqlalchemy_fairqueue.demo.errors import DemoError
         from sqlalchemy_fairqueue.embedded import EmbeddedServerError
         from sqlalchemy_fairqueue.errors import FairQueueError
     except ImportError as error:
@@ -36,4 +26,9 @@ def _run() -> None:
 
 
 if __name__ == "__main__":
-    run()
+    listen()
+    try:
+        run()
+    except AskedToEnd:
+        print("\nstopped; nothing was left behind", file=sys.stderr)
+        raise

@@ -7,16 +7,11 @@ the other half of the demo does for real. The forecast is held against that half
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
 from statistics import mean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from sqlalchemy import select
-from sqlalchemy.orm import Session
-
-from sqlalchemy_fairqueue.demo.app.models import Customer
-from sqlalchemy_fairqueue.demo.errors import DemoError
-from sqlalchemy_fairqueue.demo.outcome import Served
+from sqlalchemy_fairqueue.demo.endings import DemoError
+from sqlalchemy_fairqueue.demo.run import BOB, File
 from sqlalchemy_fairqueue.simulation.scenarios import Scenario
 
 if TYPE_CHECKING:
@@ -30,41 +25,28 @@ if TYPE_CHECKING:
 _TITLE = "Bob and the ten others: how fair it was"
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
-    """The forecast of a replay for the other half.
+def files_ahead(files: Sequence[File]) -> float:
+    """How many files were done between the upload of a small customer's file and its result, on average.
+
+    It is a wait measured in work: it does not change with the machine's speed, which is never the same for two runs.
+    """
+    ends = sorted(file.parsed for file in files)
+    small = [file for file in files if file.customer != BOB]
+    return mean(bisect_left(ends, file.parsed) - bisect_right(ends, file.uploaded) for file in small)
+
+
+class Forecast(NamedTuple):
+    """What a report tells of the other half.
 
     Attributes:
         attempts: The attempts of the history.
-        served: All files, by channel instead of customer, as they would be served first come, first served.
-        bob: The channel of Bob.
+        files_ahead: As a replay foresees it for the same files first come, first served.
         error: How far a replay of the record itself is from the record, as a part of the times in it.
     """
 
     attempts: int
-    served: tuple[Served, ...]
-    bob: str
+    files_ahead: float
     error: float
-
-    @property
-    def files_ahead(self) -> float:
-        """How many files are done between the upload of a small customer's file and its result, on average."""
-        return files_ahead(self.served, self.bob)
-
-
-def files_ahead(served: Sequence[Served], bob: str) -> float:
-    """How many files were done between the upload of a small customer's file and its result, on average.
-
-    It is a wait measured in work: it does not change with the machine's speed, which is never the same for two runs.
-
-    Args:
-        served: All files of a run.
-        bob: Whose files do not count.
-    """
-    ends = sorted(one.parsed for one in served)
-    return mean(
-        bisect_left(ends, one.parsed) - bisect_right(ends, one.uploaded) for one in served if one.customer != bob
-    )
 
 
 def check_report() -> None:
@@ -82,7 +64,7 @@ def check_report() -> None:
 
 
 def make_report(engine: Engine, page: Path, step: Callable[[str, int, int], None]) -> Forecast:
-    """Make a report of the history of a database, and a forecast of the same files first come, first served.
+    """Make a report of the history of a database.
 
     Args:
         engine: The database.
@@ -93,37 +75,34 @@ def make_report(engine: Engine, page: Path, step: Callable[[str, int, int], None
 
     step("reading the history", 0, 6)
     history = read_history(engine)
-    with Session(engine) as session:
-        labels = {
-            f"customer-{customer}": name for customer, name in session.execute(select(Customer.id, Customer.name))
-        }
-    fifo = Scenario(name="first come, first served", discipline="fifo")
     made = report(
-        history, scenarios=[fifo], output=page, title=_TITLE, labels=labels,
+        history,
+        scenarios=[_fifo()],
+        output=page,
+        title=_TITLE,
         progress=lambda name, number, count: step(name, number + 1, count + 1),
-    )  # fmt: skip
+    )
     (again,) = made.replays[0].replayed
-    return forecast_of(history, error=again.replay_error or 0.0)
+    return Forecast(history.attempts.num_rows, forecast(history), again.replay_error or 0.0)
 
 
-def forecast_of(history: RecordedHistory, *, error: float, workers: float | None = None) -> Forecast:
-    """The forecast of the same files first come, first served.
+def _fifo(workers: float | None = None) -> Scenario:
+    return Scenario(name="first come, first served", discipline="fifo", workers=workers)
+
+
+def forecast(history: RecordedHistory, workers: float | None = None) -> float:
+    """`files_ahead` as a replay foresees it for the same files first come, first served.
 
     Args:
         history: The history of the fair half.
-        error: How far a replay of the record itself is from the record.
         workers: Files handled at once. None: as many as the history shows.
     """
     from sqlalchemy_fairqueue.simulation.replay import measured_replay
 
-    scenario = Scenario(name="first come, first served", discipline="fifo", workers=workers)
-    rows = measured_replay(history.attempts, scenario).to_pylist()
-    first = min(rows, key=lambda row: row["enqueued_at"])
-    served = tuple(
-        Served(
-            row["channel"], *((row[at] - first["enqueued_at"]).total_seconds() for at in ("enqueued_at", "finished_at"))
-        )
-        for row in rows
-        if row["outcome"] == "completed"
-    )
-    return Forecast(len(rows), served, first["channel"], error)
+    rows = measured_replay(history.attempts, _fifo(workers)).to_pylist()
+    start = min(row["enqueued_at"] for row in rows)
+    times = [[(row[at] - start).total_seconds() for at in ("enqueued_at", "finished_at")] for row in rows]
+    files = [
+        File(row["channel"], *time) for row, time in zip(rows, times, strict=True) if row["outcome"] == "completed"
+    ]
+    return files_ahead(files)

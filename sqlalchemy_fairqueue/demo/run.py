@@ -1,164 +1,304 @@
-"""One run of the scenario on one service: customers upload, workers parse, until every file is done."""
+"""A run of the scenario on one service: customers upload, workers parse, one of them is killed, until all is done.
+
+The scenario says which customer uploads which files, and when. A wait is the time from the transaction that uploads a
+file to the result of its parsing, both by the database's clock.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sysconfig
 import time
-from dataclasses import dataclass
-from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from statistics import median
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Interval, cast, func, select
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+from sqlalchemy import Float, cast, create_engine, extract, func, select
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue.demo.app.models import Customer, SourceStats, Upload
-from sqlalchemy_fairqueue.demo.errors import DemoError
-from sqlalchemy_fairqueue.demo.services import SERVICES
-from sqlalchemy_fairqueue.demo.signals import end_if_asked
-from sqlalchemy_fairqueue.demo.takeover import kill_one, takeover_of
-from sqlalchemy_fairqueue.demo.worker_processes import running_workers
-from sqlalchemy_fairqueue.models import History
+from sqlalchemy_fairqueue.demo import fair, fifo, migration
+from sqlalchemy_fairqueue.demo.business import SourceStats, Upload
+from sqlalchemy_fairqueue.demo.endings import DemoError, end_if_asked
+from sqlalchemy_fairqueue.demo.workers import SERVICES
+from sqlalchemy_fairqueue.embedded import scratch_database
+from sqlalchemy_fairqueue.models import DeadLetter, History, Message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sqlalchemy import Engine
+    from sqlalchemy import URL, ColumnElement, Engine
 
-    from sqlalchemy_fairqueue.demo.scenario import Scenario, Visit
-    from sqlalchemy_fairqueue.demo.takeover import Accident, Takeover
-    from sqlalchemy_fairqueue.demo.worker_processes import WorkerProcesses
+    from sqlalchemy_fairqueue.demo.workers import Workers
 
-_TICK = 0.1
-_ATTENTIVE = 0.02
+BOB = "Bob"
+OTHERS = ("Alice", "Carol", "Dave", "Erin", "Frank", "Grace", "Heidi", "Ivan", "Judy", "Kim")
+_ACCIDENT = 0.14
+"""The share of Bob's files after which a worker is killed: early, so that its lease ends while the others work."""
+_NOT_OURS = {"site-packages", "dist-packages", "__pycache__"}
+
+_PAUSE, _PAUSE_PER_FILE = 0.02, 100e-6  # seconds; to look at a file takes a tenth of its part
 _PATIENCE = 60.0
-_FILES_A_TRANSACTION = 200
+_FILES_PER_TRANSACTION = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """The progress of a customer.
+class Visit:
+    """A customer who comes once, with all files.
 
     Attributes:
-        uploaded: Files uploaded so far.
-        parsed: How many of them are parsed.
-        longest_wait: Seconds from upload to result, or until now; the longest of any file.
+        customer: Who.
+        files: Key to path.
+        after: The customer comes when so many files of others are parsed.
     """
 
-    uploaded: int
-    parsed: int
-    longest_wait: float
+    customer: str
+    files: dict[str, str]
+    after: int = 0
 
 
-Standings = dict[str, Standing]
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """The visits of a run, the first being Bob's.
+
+    Attributes:
+        visits: In the order in which they come.
+        library: Where the files are from.
+        accident_after: A worker is killed when so many files are parsed.
+    """
+
+    visits: tuple[Visit, ...]
+    library: Path
+    accident_after: int
+
+    @property
+    def files(self) -> int:
+        """The number of all files."""
+        return sum(len(visit.files) for visit in self.visits)
 
 
-class Audience(Protocol):
-    """The observer of a run."""
+def make_scenario(seed: int, limit: int | None) -> Scenario:
+    """Give Bob the standard library, or *limit* files of it, and each of the others one to five files.
 
-    def tell(self, stage: str) -> None:
-        """Hear what is going on now."""
+    The others come one by one while 5 to 60 percent of Bob's files are parsed: long before his backlog is gone.
+    """
+    random = Random(seed)  # noqa: S311 - a repeatable scenario, no secret
+    library = Path(sysconfig.get_path("stdlib"))
+    found = (path for path in library.rglob("*.py") if _NOT_OURS.isdisjoint(path.relative_to(library).parts))
+    sources = sorted(path for path in found if path.is_file() and os.access(path, os.R_OK))
+    if not sources:
+        problem = f"no source files below {str(library)!r}; use a Python that has its standard library as files"
+        raise DemoError(problem)
 
-    def show(self, service: str, standings: Standings) -> None:
-        """Hear where the customers stand."""
+    def visit(customer: str, files: list[Path], after: int = 0) -> Visit:
+        return Visit(customer, {f"{customer}/{path.relative_to(library)}": str(path) for path in files}, after)
 
-    def show_takeover(self, service: str, takeover: Takeover) -> None:
-        """Hear how far the others are with the work of a worker that was killed."""
+    bobs = sources if limit is None else sorted(random.sample(sources, min(limit, len(sources))))
+    visits = [visit(BOB, bobs)]
+    for number, customer in enumerate(OTHERS):
+        share = 0.05 + 0.55 * (number + random.uniform(-0.3, 0.3)) / (len(OTHERS) - 1)
+        files = random.sample(sources, min(random.randint(1, 5), len(sources)))
+        visits.append(visit(customer, files, after=max(1, int(share * len(bobs)))))
+    return Scenario(tuple(visits), library, accident_after=max(1, int(_ACCIDENT * len(bobs))))
 
 
-def perform(name: str, engine: Engine, scenario: Scenario, workers: int, audience: Audience) -> Takeover | None:
-    """Play the scenario on a service, and tell the audience how it goes ten times a second.
+@dataclass(frozen=True, slots=True)
+class File:
+    """An upload; seconds since the first upload of the run.
 
-    One worker is killed in mid-work; what became of its work is returned. None: no worker held a file at that time.
+    Attributes:
+        customer: Whose.
+        uploaded: When it came.
+        parsed: When its result was there; of one that has none: now.
+        key: Its key.
+        done: Whether it has a result.
+    """
+
+    customer: str
+    uploaded: float
+    parsed: float
+    key: str = ""
+    done: bool = True
+
+    @property
+    def wait(self) -> float:
+        """Seconds from upload to result."""
+        return self.parsed - self.uploaded
+
+
+@dataclass(frozen=True, slots=True)
+class Accident:
+    """A worker was killed.
+
+    Attributes:
+        worker: Its name.
+        at: When, in seconds since the first upload.
+        keys: The uploads that were leased to it then.
+    """
+
+    worker: str
+    at: float
+    keys: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run, as far as it is.
+
+    Attributes:
+        service: Its name.
+        files: All that were uploaded, in the order in which they were parsed.
+        accident: None: no worker was killed yet.
+    """
+
+    service: str
+    files: list[File]
+    accident: Accident | None = None
+
+    @property
+    def done(self) -> int:
+        """The number of files that have a result."""
+        return sum(file.done for file in self.files)
+
+    @property
+    def orphans(self) -> list[File]:
+        """The files that the killed worker left to the others.
+
+        A result from before the kill is the dead worker's own: its last commit was on the way.
+        """
+        if (accident := self.accident) is None:
+            return []
+        held = [file for file in self.files if file.key in accident.keys]
+        return [file for file in held if file.parsed > accident.at or not file.done]
+
+    @property
+    def takeover(self) -> list[float]:
+        """Seconds from the kill to the result, of each of these files that has one."""
+        return [file.parsed - self.accident.at for file in self.orphans if self.accident and file.done]
+
+    def of(self, *customers: str) -> list[File]:
+        """The files of these customers."""
+        return [file for file in self.files if file.customer in customers]
+
+    def median(self, *customers: str) -> float:
+        """Half of these customers' files waited no longer."""
+        return median(file.wait for file in self.of(*customers))
+
+
+@contextlib.contextmanager
+def migrated_database(server: URL) -> Iterator[Engine]:
+    """Yield an engine on a new database of *server* that has the app's tables, and records its history."""
+    with scratch_database(server) as url:
+        engine = create_engine(url)
+        try:
+            with engine.begin() as connection, Operations.context(MigrationContext.configure(connection)):
+                migration.upgrade()
+            fair.queue.configure(engine, history=True)
+            yield engine
+        finally:
+            engine.dispose()
+
+
+def play(service: str, engine: Engine, scenario: Scenario, workers: Workers) -> Iterator[Run]:
+    """Play the scenario on a service, and yield again and again how far it is, until all files are parsed.
+
+    One worker is killed in mid-work, unless none holds a file at that time.
 
     Raises:
         DemoError: A worker failed, or nothing was parsed for a minute.
-        AskedToEndError: A signal asked for it.
+        AskedToEnd: A signal asked for it.
     """
-    with Session(engine) as session, session.begin():
-        customers = [Customer(name=visit.customer) for visit in scenario.visits]
-        session.add_all(customers)
-        session.flush()
-        ids = {customer.name: customer.id for customer in customers}
-        SERVICES[name].prepare(session)
-
-    with running_workers(name, engine.url, workers) as running:
-        running.wait_until_ready()
-        audience.tell(f"{name}: at work")
-        coming = list(scenario.visits)
-        run = _Run(name, engine, scenario, running, audience)
-        for parsed in run.progress():
-            while coming and coming[0].after <= parsed:
-                visit = coming.pop(0)
-                _upload(name, engine, ids[visit.customer], visit)
-    return run.takeover
-
-
-def _upload(name: str, engine: Engine, customer_id: int, visit: Visit) -> None:
-    files = iter(visit.files.items())
-    while some := dict(islice(files, _FILES_A_TRANSACTION)):
-        SERVICES[name].upload(engine, customer_id, some)
+    run, coming, moved_at = Run(service, []), list(scenario.visits), time.monotonic()
+    while run.done < scenario.files:
+        while coming and coming[0].after <= run.done:
+            upload(service, engine, coming.pop(0))
+        end_if_asked()
+        workers.watch(max(_PAUSE, _PAUSE_PER_FILE * len(run.files)))
+        before, run = run.done, replace(run, files=files_of(engine))
+        if run.accident is None and run.done >= scenario.accident_after:
+            accident = _kill_one(service, engine, workers)
+            run = replace(run, files=files_of(engine), accident=accident)
+        if run.accident and not run.orphans:  # its last commits were on their way when it died: another one follows
+            run = replace(run, accident=None)
+        yield run
+        if run.done != before:
+            moved_at = time.monotonic()
+        elif time.monotonic() - moved_at > _PATIENCE:
+            with Session(engine) as session:
+                error = session.scalars(select(History.error).where(History.error.is_not(None)).limit(1)).first()
+            problem = f"{run.done} of {scenario.files} files are parsed, and none was for {_PATIENCE:.0f} seconds"
+            raise DemoError("\n".join(filter(None, [f"{service}: {problem}", error])))
 
 
-class _Run:
-    """A run under way: what is seen of it, and the accident."""
-
-    def __init__(
-        self, name: str, engine: Engine, scenario: Scenario, running: WorkerProcesses, audience: Audience
-    ) -> None:
-        self._name = name
-        self._engine = engine
-        self._scenario = scenario
-        self._processes = running
-        self._audience = audience
-        self._accident: Accident | None = None
-        self.takeover: Takeover | None = None
-
-    def progress(self) -> Iterator[int]:
-        """Yield how many files are parsed, again and again until all are."""
-        parsed, moved_at = 0, time.monotonic()
-        while parsed < self._scenario.files:
-            yield parsed
-            end_if_asked()
-            to_come = self._accident is None
-            self._processes.watch(_ATTENTIVE if to_come else _TICK)
-            standings = standings_of(self._engine)
-            self._audience.show(self._name, standings)
-            before, parsed = parsed, sum(standing.parsed for standing in standings.values())
-            if to_come and parsed >= self._scenario.accident_after:
-                self._accident = kill_one(self._processes, self._engine)
-            self._look_at_takeover()
-            if parsed != before:
-                moved_at = time.monotonic()
-            elif time.monotonic() - moved_at > _PATIENCE:
-                raise DemoError(self._stuck(parsed))
-
-    def _look_at_takeover(self) -> None:
-        if self._accident is None or (self.takeover is not None and self.takeover.complete):
-            return
-        with Session(self._engine) as session:
-            self.takeover = takeover_of(self._accident, session)
-        if self.takeover.held:
-            self._audience.show_takeover(self._name, self.takeover)
-        else:  # its last commits were on their way when it died: that is no accident, so another one follows
-            self._accident = self.takeover = None
-
-    def _stuck(self, parsed: int) -> str:
-        with Session(self._engine) as session:
-            failures = session.scalars(select(History.error).where(History.error.is_not(None)).limit(1)).all()
-        problem = f"{parsed} of {self._scenario.files} files are parsed, and none was for {_PATIENCE:.0f} seconds"
-        return "\n".join([f"{self._name}: {problem}", *filter(None, failures)])
+def upload(service: str, engine: Engine, visit: Visit) -> None:
+    """Store a customer's files and line them up, many in a transaction."""
+    files = list(visit.files.items())
+    for first in range(0, len(files), _FILES_PER_TRANSACTION):
+        with Session(engine) as session, session.begin():
+            for key, path in files[first : first + _FILES_PER_TRANSACTION]:
+                session.add(one := Upload(key=key, customer=visit.customer, path=path))
+                SERVICES[service].line_up(session, one)
 
 
-def standings_of(engine: Engine) -> Standings:
-    """The progress of each customer who has uploaded something."""
-    until = func.coalesce(SourceStats.parsed_at, func.clock_timestamp())
-    longest = func.extract("epoch", func.max(cast(until - Upload.uploaded_at, Interval)))
-    counts = (
-        select(Customer.name, func.count(), func.count(SourceStats.id), longest)
-        .select_from(Customer)
-        .join(Upload, Upload.customer_id == Customer.id)
-        .outerjoin(SourceStats, SourceStats.upload_key == Upload.key)
-        .group_by(Customer.name)
-    )
+def _since_start(instant: Any) -> ColumnElement[float]:
+    return cast(extract("epoch", instant - select(func.min(Upload.uploaded_at)).scalar_subquery()), Float)
+
+
+def files_of(engine: Engine) -> list[File]:
+    """Read all uploads, in the order in which they were parsed."""
+    parsed = _since_start(func.coalesce(SourceStats.parsed_at, func.clock_timestamp()))
+    columns = Upload.customer, _since_start(Upload.uploaded_at), parsed, Upload.key, SourceStats.id.is_not(None)
     with Session(engine) as session:
-        rows = session.execute(counts).all()
-    return {name: Standing(uploaded, parsed, float(wait)) for name, uploaded, parsed, wait in rows}
+        rows = session.execute(select(*columns).outerjoin_from(Upload, SourceStats).order_by(parsed))
+        return [File(*row) for row in rows]
+
+
+def now(session: Session) -> float:
+    """The time, in seconds since the first upload."""
+    return session.scalars(select(_since_start(func.clock_timestamp()))).one()
+
+
+def _kill_one(service: str, engine: Engine, workers: Workers) -> Accident | None:
+    with Session(engine) as session:
+        for name in list(workers.members):
+            held = SERVICES[service].held(name)
+            if session.scalars(held.limit(1)).first() is not None:
+                workers.replace(name)
+                return Accident(name, now(session), frozenset(session.scalars(held)))
+    return None
+
+
+def left(session: Session) -> int:
+    """The number of messages and jobs that are left, dead letters included."""
+    counts = (select(func.count()).select_from(model) for model in (Message, DeadLetter, fifo.Job))
+    return sum(session.scalars(count).one() for count in counts)
+
+
+def check(run: Run, engine: Engine, scenario: Scenario) -> dict[str, int]:
+    """Return what was found in all files together: lines, functions, classes and errors.
+
+    Raises:
+        DemoError: An upload has not exactly one result, or something is left in the queue.
+    """
+    expected = {key for visit in scenario.visits for key in visit.files}
+    uploads = Counter(file.key for file in run.files)
+    missing = sorted(file.key for file in run.files if not file.done)
+    twice = [key for key, count in uploads.items() if count > 1]
+    counts: dict[str, Any] = {name: func.sum(getattr(SourceStats, name)) for name in ("lines", "functions", "classes")}
+    counts["errors"] = func.count(SourceStats.error)
+    with Session(engine) as session:
+        remaining = left(session)
+        totals = session.execute(select(*counts.values())).one()
+    if uploads.keys() != expected or missing or twice or remaining:
+        problem = (
+            f"{run.service}: of {len(expected)} files {len(uploads)} were uploaded; {len(missing)} of these have no "
+            f"result{missing[:3] or ''} and {len(twice)} more than one{twice[:3] or ''}; {remaining} are left in the "
+            "queue"
+        )
+        raise DemoError(problem)
+    return dict(zip(counts, totals, strict=True))

@@ -1,17 +1,13 @@
 from collections.abc import Iterator
 
 import pytest
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import URL, Engine
 
-from sqlalchemy_fairqueue.demo.database import upgrade
-from tests.fixtures.database import Database
+from sqlalchemy_fairqueue.demo.run import migrated_database
 
 
 @pytest.fixture
-def app_engine(empty_database: Database) -> Iterator[Engine]:
-    """An engine on a database that has all the app's migrations."""
-    engine = create_engine(empty_database.url)
-    with engine.begin() as connection:
-        upgrade(connection)
-    yield engine
-    engine.dispose()
+def app_engine(server_url: URL) -> Iterator[Engine]:
+    """An engine on a database that the app's migration was run on."""
+    with migrated_database(server_url) as engine:
+        yield engine

@@ -6,10 +6,9 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue.demo.app import fair, fifo
-from sqlalchemy_fairqueue.demo.app.models import Base, Customer, SourceStats, Upload
-from sqlalchemy_fairqueue.demo.app.parsing import parse
-from sqlalchemy_fairqueue.demo.services import Service
+from sqlalchemy_fairqueue.demo.business import Base, SourceStats, Upload, parse
+from sqlalchemy_fairqueue.demo.run import Visit, left, upload
+from sqlalchemy_fairqueue.demo.workers import SERVICES
 
 _SOURCE = b"""
 import a
@@ -40,7 +39,7 @@ def test_what_is_no_python_gives_a_result_with_its_error(tmp_path: Path, source:
     assert found.error
 
 
-def test_the_migrations_make_what_the_models_say(app_engine: Engine) -> None:
+def test_the_migration_makes_what_the_models_say(app_engine: Engine) -> None:
     """Alembic finds no difference between the app's models and its migrated database."""
     with app_engine.connect() as connection:
         context = MigrationContext.configure(
@@ -49,27 +48,25 @@ def test_the_migrations_make_what_the_models_say(app_engine: Engine) -> None:
         assert compare_metadata(context, Base.metadata) == []
 
 
-@pytest.mark.parametrize("service", [fair, fifo])
-def test_each_upload_is_parsed_once(app_engine: Engine, tmp_path: Path, service: Service) -> None:
+@pytest.mark.parametrize("service", SERVICES)
+def test_each_upload_is_parsed_once(app_engine: Engine, tmp_path: Path, service: str) -> None:
     """Both services parse what was uploaded, and then have nothing left."""
     path = tmp_path / "source.py"
     path.write_bytes(_SOURCE)
-    with Session(app_engine) as session, session.begin():
-        session.add(Customer(id=1, name="Alice"))
-        service.prepare(session)
-    service.upload(app_engine, 1, {f"alice/{number}": str(path) for number in range(7)})
+    upload(service, app_engine, Visit("Alice", {f"alice/{number}": str(path) for number in range(7)}))
+    assert _left(app_engine) == 7
 
     def ended(allowed: float | None) -> bool:
-        while not (done := _waiting(app_engine, service) == 0) and allowed is None:
+        while not (done := _left(app_engine) == 0) and allowed is None:
             pass
         return done
 
-    service.run(app_engine, "worker 1", ended)
+    SERVICES[service].run(app_engine, "worker 1", ended)
 
     with Session(app_engine) as session:
         assert sorted(stats.upload_key for stats in session.query(SourceStats)) == [f"alice/{n}" for n in range(7)]
 
 
-def _waiting(engine: Engine, service: Service) -> int:
+def _left(engine: Engine) -> int:
     with Session(engine) as session:
-        return service.waiting(session)
+        return left(session)

@@ -207,7 +207,7 @@ def test_a_killed_worker_fails_the_demo(
             _read_until(process, "fair queue: at work")
             names = [name for name in connection.scalars(used, {"name": work.parent.name}) if "fairqueue_" in name]
             assert list(temporary.iterdir()) == []
-            workers = [child for child in _children(process.pid) if "spawn_main" in _command_line(child)]
+            workers = [child for child in _children(process.pid) if "demo.workers" in _command_line(child)]
             os.kill(workers[-1], signal.SIGKILL)
             said, _ = process.communicate(timeout=PATIENCE.total_seconds())
 

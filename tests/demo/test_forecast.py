@@ -1,38 +1,16 @@
 """The forecast of the demo's second half from the history of its first."""
 
-from typing import TYPE_CHECKING
-
 import pytest
 from sqlalchemy import URL
 
-from sqlalchemy_fairqueue.demo.database import migrated_database
-from sqlalchemy_fairqueue.demo.outcome import Outcome, measure
-from sqlalchemy_fairqueue.demo.report import files_ahead, forecast_of
-from sqlalchemy_fairqueue.demo.run import perform
-from sqlalchemy_fairqueue.demo.scenario import BOB, make_scenario
-from sqlalchemy_fairqueue.demo.services import FAIR, FIFO
+from sqlalchemy_fairqueue.demo.report import files_ahead, forecast
+from sqlalchemy_fairqueue.demo.run import Run, make_scenario, migrated_database, play
+from sqlalchemy_fairqueue.demo.workers import FAIR, FIFO, running_workers
 from sqlalchemy_fairqueue.reporting import RecordedHistory, read_history
-
-if TYPE_CHECKING:
-    from sqlalchemy_fairqueue.demo.run import Standings
-    from sqlalchemy_fairqueue.demo.takeover import Takeover
 
 pytestmark = pytest.mark.timeout(600)
 
 _TOLERANCE = 0.15
-
-
-class _Nobody:
-    """An audience that does not listen."""
-
-    def tell(self, stage: str) -> None:
-        """Hear what is going on."""
-
-    def show(self, service: str, standings: "Standings") -> None:
-        """Hear where the customers stand."""
-
-    def show_takeover(self, service: str, takeover: "Takeover") -> None:
-        """Hear what became of a killed worker's files."""
 
 
 @pytest.mark.whole
@@ -47,20 +25,20 @@ def test_the_forecast_of_fifo_is_what_fifo_does(server_url: URL) -> None:
     out at once, about three times as many as there were, forecast less than a third of the wait.
     """
     scenario = make_scenario(seed=1, limit=300)
-    outcomes: dict[str, Outcome] = {}
+    runs: dict[str, Run] = {}
     history: RecordedHistory | None = None
     for service in (FAIR, FIFO):
         with migrated_database(server_url) as engine:
-            takeover = perform(service, engine, scenario, 2, _Nobody())
-            outcomes[service] = measure(service, engine, scenario, takeover)
+            with running_workers(service, engine.url, 2) as workers:
+                *_, runs[service] = play(service, engine, scenario, workers)
             if service == FAIR:
                 history = read_history(engine)
 
     assert history is not None
-    happened = files_ahead(outcomes[FIFO].served, BOB)
-    forecast = forecast_of(history, error=0.0).files_ahead
-    wrong = forecast_of(history, error=0.0, workers=3 * 4).files_ahead
+    happened = files_ahead(runs[FIFO].files)
+    foreseen = forecast(history)
+    wrong = forecast(history, workers=3 * 4)
 
-    assert forecast == pytest.approx(happened, rel=_TOLERANCE)
+    assert foreseen == pytest.approx(happened, rel=_TOLERANCE)
     # The statistic tells a wrong number of workers from the right one.
     assert wrong < happened / 2

@@ -1,16 +1,16 @@
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Callable
 
 import pytest
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue.demo.app import fair, fifo
-from sqlalchemy_fairqueue.demo.app.models import LEASE, Customer, SourceStats
-from sqlalchemy_fairqueue.demo.services import Service
-from sqlalchemy_fairqueue.demo.takeover import Accident, takeover_of
+from sqlalchemy_fairqueue.demo import fair, fifo
+from sqlalchemy_fairqueue.demo.business import LEASE, SourceStats
+from sqlalchemy_fairqueue.demo.run import Accident, Run, Visit, files_of, now, upload
+from sqlalchemy_fairqueue.demo.screen import story
+from sqlalchemy_fairqueue.demo.workers import FAIR, FIFO, SERVICES
 
-_NAMES = {1: "Bob", 2: "Alice", 3: "Carol"}
+_CUSTOMERS = ("Bob", "Alice", "Carol")
 
 
 def _lease_fair(engine: Engine) -> str:
@@ -18,7 +18,7 @@ def _lease_fair(engine: Engine) -> str:
 
 
 def _lease_fifo(engine: Engine) -> str:
-    return str(fifo._lease(engine, "worker 1", limit=2)[0].leased_to)
+    return str(fifo.lease(engine, "worker 1", limit=2)[0].leased_to)
 
 
 def _result(session: Session, key: str) -> None:
@@ -27,53 +27,43 @@ def _result(session: Session, key: str) -> None:
     session.commit()
 
 
-def _now(session: Session) -> datetime:
-    now: datetime = session.scalars(select(func.clock_timestamp())).one()
-    session.commit()
-    return now
-
-
-@pytest.fixture
-def customers(app_engine: Engine) -> Mapping[int, str]:
-    """Three customers, by id."""
-    with Session(app_engine) as session, session.begin():
-        session.add_all(Customer(id=number, name=name) for number, name in _NAMES.items())
-    return _NAMES
-
-
-@pytest.mark.parametrize(("service", "lease"), [(fair, _lease_fair), (fifo, _lease_fifo)], ids=["fair", "fifo"])
-def test_what_a_worker_holds_is_known(
-    app_engine: Engine, customers: Mapping[int, str], service: Service, lease: Callable[[Engine], str]
-) -> None:
+@pytest.mark.parametrize(("service", "lease"), [(FAIR, _lease_fair), (FIFO, _lease_fifo)], ids=["fair", "fifo"])
+def test_what_a_worker_holds_is_known(app_engine: Engine, service: str, lease: Callable[[Engine], str]) -> None:
     """Both services know the uploads that are leased to a worker, and no others."""
-    for number in customers:
-        service.upload(app_engine, number, {f"{number}/a": "nowhere"})
+    for customer in _CUSTOMERS:
+        upload(service, app_engine, Visit(customer, {f"{customer}/a": "nowhere"}))
     worker = lease(app_engine)
     with Session(app_engine) as session:
-        assert sorted(service.held(session, worker)) == ["1/a", "2/a"]
-        assert list(service.held(session, "another")) == []
+        assert sorted(session.scalars(SERVICES[service].held(worker))) == ["Alice/a", "Bob/a"]
+        assert list(session.scalars(SERVICES[service].held("another"))) == []
 
 
-def test_what_a_killed_worker_held_is_followed_to_its_end(app_engine: Engine, customers: Mapping[int, str]) -> None:
+def test_what_a_killed_worker_held_is_followed_to_its_end(app_engine: Engine) -> None:
     """Files that had no result at the kill count as held until others have parsed them, and the seconds count from the
     kill; a result from before is the dead worker's own.
     """
-    for number in customers:
-        fifo.upload(app_engine, number, {f"{number}/a": "nowhere", f"{number}/b": "nowhere"})
-    held = frozenset({"1/a", "2/a", "3/a"})
+    for customer in _CUSTOMERS:
+        upload(FIFO, app_engine, Visit(customer, {f"{customer}/a": "nowhere", f"{customer}/b": "nowhere"}))
     with Session(app_engine) as session:
-        _result(session, "3/a")
-        accident = Accident("worker 1", _now(session), held)
-        takeover = takeover_of(accident, session)
-        assert (takeover.held, takeover.results, takeover.complete) == (2, (), False)
-        assert takeover.customers == {"Bob", "Alice"}
+        _result(session, "Carol/a")
+        accident = Accident("worker 1", now(session), frozenset({"Bob/a", "Alice/a", "Carol/a"}))
+        session.commit()
+        assert Run(FIFO, files_of(app_engine)).orphans == []
 
-        _result(session, "1/b")
-        _result(session, "1/a")
-        takeover = takeover_of(accident, session)
-        assert (takeover.held, len(takeover.results), takeover.complete) == (2, 1, False)
+        def run() -> Run:
+            return Run(FIFO, files_of(app_engine), accident)
 
-        _result(session, "2/a")
-        takeover = takeover_of(accident, session)
-        assert (takeover.held, takeover.complete) == (2, True)
-        assert 0 < takeover.results[0] < takeover.results[1] <= takeover.seconds
+        assert {file.customer for file in run().orphans} == {"Bob", "Alice"}
+        assert (len(run().orphans), run().takeover) == (2, [])
+        assert "2 files[/] in its hands" in story(run())[0]
+
+        _result(session, "Bob/b")
+        _result(session, "Bob/a")
+        assert (len(run().orphans), len(run().takeover)) == (2, 1)
+        assert "others have parsed 1" in story(run())[1]
+
+        _result(session, "Alice/a")
+        assert len(run().orphans) == 2
+        assert 0 < run().takeover[0] < run().takeover[1]
+        assert run().files[-1].wait >= 0
+        assert "Others had parsed them" in story(run())[1]

@@ -1,0 +1,38 @@
+"""How the demo ends early: by an error, or by Ctrl-C and other signals, which run its clean-up first.
+
+Python raises what a signal handler raises wherever it just is, and where that is a finalizer it is lost. So the handler
+also leaves a note, which the main loop looks at.
+"""
+
+from __future__ import annotations
+
+import signal
+from typing import NoReturn
+
+_asked: list[int] = []
+
+
+class DemoError(Exception):
+    """The demo cannot go on, or did not keep a promise. The message is for the person at the terminal."""
+
+
+class AskedToEnd(SystemExit):
+    """A signal asked for it. The exit status is the one that a shell gives for the signal."""
+
+
+def listen() -> None:
+    """Let signals end the demo, except those that the parent process ignores, as nohup does."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _ask)
+
+
+def end_if_asked() -> None:
+    """Raise AskedToEnd if a signal came."""
+    if _asked:
+        raise AskedToEnd(128 + _asked[0])
+
+
+def _ask(number: int, _frame: object) -> NoReturn:
+    _asked.append(number)
+    raise AskedToEnd(128 + number)

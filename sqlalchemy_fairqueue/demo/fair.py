@@ -1,0 +1,46 @@
+"""The app on the fair queue: each customer is a channel, and workers take channels in turn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session  # noqa: TC002 - the worker reads the annotations of handlers
+
+from sqlalchemy_fairqueue import Delivery, Queue, Worker
+from sqlalchemy_fairqueue.demo.business import LEASE, Upload, parse
+from sqlalchemy_fairqueue.models import Lease, Message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy import Engine, Select
+
+queue = Queue("documents")
+
+
+def line_up(session: Session, upload: Upload) -> None:
+    """Have an upload parsed once it is committed."""
+    queue.enqueue(session, channel=upload.customer, payload={"upload": upload.key}, kind="parse")
+
+
+@queue.handler("parse")
+def parse_upload(delivery: Delivery, session: Session) -> None:
+    """Parse a file.
+
+    The worker commits the result together with the completion of the delivery. If its process dies before, neither is
+    there, and another worker gets the message when the lease ends.
+    """
+    session.add(parse(session.get_one(Upload, delivery.payload["upload"])))
+
+
+def run(engine: Engine, name: str, ended: Callable[[float | None], bool]) -> None:
+    """The work of a worker process: parse files until *ended*, which is given the seconds it may wait."""
+    with Worker(engine, queue, concurrency=2, lease=LEASE, name=name):
+        ended(None)
+
+
+def held(worker: str) -> Select[Any]:
+    """The keys of the uploads that are leased to a worker, prefetched ones included."""
+    leased = select(Message.payload["upload"].astext).join(Lease, Lease.id == Message.lease_id)
+    return leased.where(Lease.consumer == worker)

@@ -1,0 +1,69 @@
+"""The app on a plain job table, for comparison: first come, first served, with ``skip locked``, as many apps have it.
+
+It makes the same writes as ``fair``: messages under a lease, one transaction a file. Its worker is a loop.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime  # noqa: TC003 - SQLAlchemy reads the annotations of columns
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import delete, func, or_, select, update
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from sqlalchemy_fairqueue.demo.business import LEASE, Base, Upload, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy import Engine, Select
+
+_IDLE = 0.02
+
+
+class Job(Base):
+    """A file to be parsed; gone when it is done."""
+
+    __tablename__ = "fifo_job"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    upload_key: Mapped[str]
+    leased_to: Mapped[str | None]
+    leased_until: Mapped[datetime | None]
+
+
+def line_up(session: Session, upload: Upload) -> None:
+    """Have an upload parsed once it is committed."""
+    session.add(Job(upload_key=upload.key))
+
+
+def run(engine: Engine, name: str, ended: Callable[[float | None], bool]) -> None:
+    """The work of a worker process: parse files until *ended*, which is given the seconds it may wait."""
+    while not ended(0 if _work(engine, name) else _IDLE):
+        pass
+
+
+def _work(engine: Engine, name: str) -> int:
+    jobs = lease(engine, name, limit=5)
+    for job in jobs:
+        with Session(engine) as session, session.begin() as transaction:
+            session.add(parse(session.get_one(Upload, job.upload_key)))
+            ours = delete(Job).where(Job.id == job.id, Job.leased_until == job.leased_until).returning(Job.id)
+            if session.scalars(ours).one_or_none() is None:  # the lease ended meanwhile: another worker has the job
+                transaction.rollback()
+    return len(jobs)
+
+
+def lease(engine: Engine, name: str, limit: int) -> list[Job]:
+    """Lease the oldest jobs that nobody has to a worker."""
+    free = or_(Job.leased_until.is_(None), Job.leased_until < func.now())
+    oldest = select(Job.id).where(free).order_by(Job.id).limit(limit).with_for_update(skip_locked=True)
+    taken = {"leased_to": name, "leased_until": func.now() + LEASE}
+    with Session(engine, expire_on_commit=False) as session, session.begin():
+        jobs = session.scalars(update(Job).where(Job.id.in_(oldest)).values(taken).returning(Job))
+        return sorted(jobs, key=lambda job: job.id)
+
+
+def held(worker: str) -> Select[Any]:
+    """The keys of the uploads that are leased to a worker."""
+    return select(Job.upload_key).where(Job.leased_to == worker)

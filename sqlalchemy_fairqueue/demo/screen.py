@@ -1,0 +1,231 @@
+"""What the demo shows: a live table in a terminal, a few lines elsewhere, and at the end what both runs came to.
+
+A picture shows who was served when: the fair queue above the FIFO, time from left to right, one row a customer.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from sqlalchemy_fairqueue.demo.business import LEASE
+from sqlalchemy_fairqueue.demo.run import BOB, Run, Scenario
+from sqlalchemy_fairqueue.demo.workers import FAIR, FIFO, SERVICES
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+    from rich.console import Console
+
+_BOB, _SERVED, _WAITING, _PALE, _ACCIDENT = "#8195a8", "#0f766e", "#f4a582", "#d9dee3", "#b42318"
+_LONG = 1.0  # seconds that a small customer notices
+_WIDTH = 100
+_QUARTERS = 4
+
+
+class Screen:
+    """Shows the progress of both runs while the block of ``live`` is open.
+
+    Args:
+        console: Where.
+        scenario: Who is to come.
+    """
+
+    def __init__(self, console: Console, scenario: Scenario) -> None:
+        self._console = console
+        self._scenario = scenario
+        self._stage = ""
+        self._runs = {service: Run(service, []) for service in SERVICES}
+        self._said: set[object] = set()
+        # FORCE_COLOR alone makes no terminal.
+        self._moving = console.file.isatty() and not console.is_dumb_terminal
+        self._live = Live(console=console, auto_refresh=False, transient=True)
+
+    def live(self) -> AbstractContextManager[object]:
+        """Take over the terminal, and give it back at the end, the table wiped."""
+        return self._live if self._moving else nullcontext()
+
+    def tell(self, stage: str) -> None:
+        """Show what is going on."""
+        self._stage = stage
+        if self._moving:
+            self._live.update(self._table(), refresh=True)
+        else:
+            self._console.print(stage, highlight=False)
+
+    def step(self, name: str, number: int, count: int) -> None:
+        """Show a step of the report."""
+        self.tell(f"report: {name} ({number + 1} of {count})")
+
+    def show(self, run: Run) -> None:
+        """Show where the customers of a run stand, and who does the work of a worker that was killed."""
+        self._runs[run.service] = run
+        if self._moving:
+            self._live.update(self._table(), refresh=True)
+            return
+        if run.accident:
+            self._say((run.accident, len(run.takeover) == len(run.orphans)), " ".join(story(run)))
+        for visit in self._scenario.visits:
+            files = run.of(visit.customer)
+            done, total = sum(file.done for file in files), len(visit.files)
+            quarter = _QUARTERS * done // total
+            if quarter == _QUARTERS or (quarter and visit.customer == BOB):
+                words = f"{done:,} of {total:,} files parsed, longest wait {max(file.wait for file in files):.2f} s"
+                self._say((run.service, visit.customer, quarter), f"{visit.customer} has {words}")
+
+    def _say(self, what: object, line: str) -> None:
+        """Print a line, but only the first one about this."""
+        if what not in self._said:
+            self._said.add(what)
+            self._console.print(f"  {line}", highlight=False, soft_wrap=True)
+
+    def _table(self) -> Table:
+        table = Table(box=None, pad_edge=False, width=min(_WIDTH, self._console.width), caption_justify="left")
+        accidents = [f"{name}: {' '.join(story(run))}" for name, run in self._runs.items() if run.accident]
+        table.caption = "\n".join([self._stage, *accidents])
+        table.add_column("customer")
+        table.add_column("files", justify="right")
+        for name in SERVICES:
+            table.add_column(name, ratio=1)
+            table.add_column("longest wait", justify="right", min_width=7)
+        for visit in self._scenario.visits:
+            cells = [cell for run in self._runs.values() for cell in _progress(run, visit.customer, len(visit.files))]
+            table.add_row(visit.customer, f"{len(visit.files):,}", *cells)
+        return table
+
+
+def _progress(run: Run, customer: str, total: int) -> tuple[Any, Any]:
+    if not (files := run.of(customer)):
+        return Text("·", style="dim"), ""
+    done = sum(file.done for file in files)
+    bar = ProgressBar(total=total, completed=done, complete_style="cyan", finished_style="green")
+    return bar, _wait(max(file.wait for file in files), customer)
+
+
+def _wait(wait: float, *customers: str) -> Text:
+    return Text(seconds(wait), style="" if BOB in customers else "bold red" if wait > _LONG else "bold green")
+
+
+def story(run: Run) -> tuple[str, str]:
+    """What happened to a worker, and what became of the files that it held."""
+    assert run.accident is not None  # noqa: S101 - nobody asks before
+    number, results = len(run.orphans), [seconds(wait) for wait in run.takeover]
+    lease = f"(lease: {LEASE.total_seconds():.0f} s)"
+    what = f"{run.accident.worker} was killed by SIGKILL with [bold]{number} file{'s'[: number > 1]}[/] in its hands."
+    if len(results) < number:
+        now = max(file.parsed for file in run.files) - run.accident.at
+        return what, f"[yellow]{now:.1f} s later others have parsed {len(results)} {lease}[/]"
+    when = " to ".join(dict.fromkeys((results[0], results[-1])))
+    return what, f"Others had parsed {'them' if number > 1 else 'it'} [bold]{when}[/] later {lease}"
+
+
+def print_summary(console: Console, scenario: Scenario, runs: list[Run], findings: dict[str, int]) -> None:
+    """Print one table with both runs side by side, what it shows, and what was verified."""
+    bob, *others = (visit.customer for visit in scenario.visits)
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        caption="median, p95: wait from upload to result; last at: since Bob's upload",
+        caption_justify="left",
+    )
+    table.add_column("\ncustomer")
+    for title in ("\nfiles", *(title for run in runs for title in (f"{run.service}\nmedian", "\np95", "\nlast at"))):
+        table.add_column(title, justify="right")
+    for customer in (bob, *others):
+        table.add_row(*_row(customer, [customer], runs), end_section=customer == others[-1])
+    table.add_row(*_row("the ten others", others, runs), style="bold")
+
+    waits = [seconds(run.median(*others)) for run in runs]
+    ends = [seconds(run.of(bob)[-1].parsed) for run in runs]
+    times = runs[1].median(*others) / runs[0].median(*others)
+    shown = (
+        f"Behind Bob's {len(runs[0].of(bob)):,} files a small customer's file waited [bold green]{waits[0]}[/] in the "
+        f"{FAIR} and [bold red]{waits[1]}[/] in {FIFO},\n[bold]{times:,.0f} times[/] as long (medians). "
+        f"Bob had his last result after {ends[0]} and {ends[1]}.\n"
+    )
+    lines = [shown]
+    for run in filter(lambda run: run.accident, runs):
+        lines.append(f"[green]✓[/] {run.service}: " + "\n  ".join(story(run)) + ", each once")
+        if small := sorted({file.customer for file in run.orphans} - {bob}):
+            lines.append(f"  Not all was Bob's: what {', '.join(small)} waited has these seconds in it")
+    for run in runs:
+        number = f"{len(run.files):,}"
+        each = "each exactly once, and nothing left waiting"
+        lines.append(f"[green]✓[/] {run.service}: {number} uploads, {number} results, {each}")
+    found = "{functions:,} functions, {classes:,} classes, {lines:,} lines; {errors} files no valid Python"
+    lines.append(f"[green]✓[/] the same results: {found.format_map(findings)}")
+    console.print(table, *lines, sep="\n", highlight=False)
+
+
+def _row(title: str, customers: list[str], runs: list[Run]) -> list[str | Text]:
+    row: list[str | Text] = [title, f"{len(runs[0].of(*customers)):,}"]
+    for run in runs:
+        waits = sorted(file.wait for file in run.of(*customers))
+        p95 = waits[math.ceil(0.95 * len(waits)) - 1]  # nearest rank
+        row += [_wait(run.median(*customers), *customers), _wait(p95, *customers)]
+        row.append(seconds(run.of(*customers)[-1].parsed))
+    return row
+
+
+def seconds(duration: float) -> str:
+    """A duration as people read it."""
+    return f"{duration:.2f} s" if duration < 10 else f"{duration:.1f} s"  # noqa: PLR2004 - three digits in all
+
+
+def draw(scenario: Scenario, runs: list[Run], path: Path) -> None:
+    """Write the picture to *path*; its ending says in which format."""
+    with tempfile.TemporaryDirectory(prefix="fairqueue-") as folder:
+        # matplotlib and fontconfig write into their cache folders when they are imported.
+        os.environ.setdefault("MPLCONFIGDIR", folder)
+        os.environ.setdefault("XDG_CACHE_HOME", folder)
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(11, 7.6), dpi=150, layout="constrained")
+        title = f"Ten small customers behind Bob's {len(runs[0].of(BOB)):,} files"
+        figure.suptitle(title, fontsize=17, fontweight="bold", x=0.008, ha="left")
+        panels = figure.subplots(len(runs), 1, sharex=True)
+        customers = [visit.customer for visit in scenario.visits]
+        handles = [_panel(panel, customers, run) for panel, run in zip(panels, runs, strict=True)]
+        figure.legend(handles[0], ["a file waits", "a file is parsed"], loc="upper right", ncols=2, frameon=False)
+        panels[-1].set_xlabel("seconds since Bob's upload; at the end of each row: median wait")
+        panels[-1].set_xlim(0, max(run.files[-1].parsed for run in runs) * 1.06)
+        figure.savefig(path)
+
+
+def _panel(panel: Axes, customers: list[str], run: Run) -> list[Any]:
+    """Draw a run. Return what the legend shows."""
+    handles: list[Any] = []
+    for row, customer in enumerate(customers):
+        files, colour, width = run.of(customer), _BOB, 0.5
+        if customer != BOB:
+            came, last, colour, width = min(file.uploaded for file in files), files[-1].parsed, _SERVED, 1.8
+            handles = [panel.barh(row, last - came, left=came, height=0.5, color=_WAITING, linewidth=0, zorder=1)]
+            median = seconds(run.median(customer))
+            panel.annotate(median, (last, row), (7, 0), textcoords="offset points", va="center", fontsize=8)
+        parsed = [file.parsed for file in files]
+        handles.append(panel.vlines(parsed, row - 0.34, row + 0.34, color=colour, lw=width))
+    panel.set_title(f"{run.service}: they wait {seconds(run.median(*customers[1:]))} (median)", loc="left", fontsize=13)
+    if run.accident:
+        at, first = run.accident.at, run.takeover[0]
+        panel.axvspan(at, at + first, color=_ACCIDENT, alpha=0.16, linewidth=0, zorder=0)
+        title = f"red: from the kill of {run.accident.worker} until others had parsed the first of its "
+        title += f"{len(run.orphans)} files: {seconds(first)}"
+        panel.set_title(title, loc="right", fontsize=9, color=_ACCIDENT)
+    panel.set_yticks(range(len(customers)), customers)
+    panel.invert_yaxis()
+    panel.grid(axis="x", color=_PALE, linewidth=0.6)
+    panel.set_axisbelow(True)
+    panel.tick_params(length=0, labelbottom=True)
+    panel.spines[:].set_visible(False)
+    return handles

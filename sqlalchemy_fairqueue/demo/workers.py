@@ -1,0 +1,145 @@
+"""Worker processes of one run: none fails unseen, and none is left behind.
+
+The first line of a worker's output says that it is ready; anything else is a failure. What ends a worker is the end of
+its input, which the operating system sees to should the demo's process die.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import select
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, Protocol
+
+from sqlalchemy import create_engine
+
+from sqlalchemy_fairqueue.demo import fair, fifo
+from sqlalchemy_fairqueue.demo.endings import DemoError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sqlalchemy import URL, Engine, Select
+    from sqlalchemy.orm import Session
+
+    from sqlalchemy_fairqueue.demo.business import Upload
+
+FAIR = "fair queue"
+FIFO = "FIFO"
+_READY = "ready\n"
+_PATIENCE = 60.0
+
+
+class Service(Protocol):
+    """A way to run the app: the interface of ``fair`` and ``fifo``."""
+
+    def line_up(self, session: Session, upload: Upload) -> None:
+        """Have an upload parsed once it is committed."""
+
+    def run(self, engine: Engine, name: str, ended: Callable[[float | None], bool]) -> None:
+        """Parse files until *ended*, which is given the seconds it may wait."""
+
+    def held(self, worker: str) -> Select[Any]:
+        """The keys of the uploads that are leased to a worker."""
+
+
+SERVICES: dict[str, Service] = {FAIR: fair, FIFO: fifo}
+
+
+class Workers:
+    """The workers of one run.
+
+    Attributes:
+        members: Their processes, by their names.
+    """
+
+    def __init__(self, service: str, url: URL) -> None:
+        self._service = service
+        self._url = url
+        self._started = 0
+        self.members: dict[str, Any] = {}  # Popen; its pipes are there
+
+    def add(self) -> None:
+        """Start one more worker, in a session of its own: Ctrl-C reaches every process of the terminal's."""
+        self._started += 1
+        name = f"worker {self._started}"
+        command = [sys.executable, "-W", "ignore", "-m", __name__, self._service, name]
+        self.members[name] = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            bufsize=1,
+            start_new_session=True,
+        )
+        self.members[name].stdin.write(self._url.render_as_string(hide_password=False) + "\n")
+
+    def replace(self, name: str) -> None:
+        """Kill a worker and start another, as a supervisor does. SIGKILL leaves a process no last word."""
+        with self.members.pop(name) as member:
+            member.kill()
+        self.add()
+
+    def watch(self, seconds: float) -> int:
+        """Wait, at most so long; less if a worker has something to say. Return how many have said that they are ready.
+
+        Raises:
+            DemoError: One failed.
+        """
+        speaking = select.select([member.stdout for member in self.members.values()], [], [], seconds)[0]
+        for name, member in self.members.items():
+            if member.stdout in speaking and (said := member.stdout.readline()) != _READY:
+                said += member.stdout.read()
+                code = member.wait()
+                how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
+                problem = f"{name} {how} before the work was done\n{said}".strip()
+                raise DemoError(problem)
+        return len(speaking)
+
+
+@contextlib.contextmanager
+def running_workers(service: str, url: URL, size: int) -> Iterator[Workers]:
+    """Run *size* workers for the time of the block, which begins when all are ready.
+
+    Raises:
+        DemoError: One failed, or none was ready after a minute.
+    """
+    running, ready = Workers(service, url), 0
+    try:
+        for _ in range(size):
+            running.add()
+        while ready < size:
+            if not (said := running.watch(_PATIENCE)):
+                problem = f"a worker was not ready after {_PATIENCE:.0f} seconds; is the machine overloaded?"
+                raise DemoError(problem)
+            ready += said
+        yield running
+    finally:
+        for member in running.members.values():
+            member.stdin.close()
+        for member in running.members.values():
+            with member:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    member.wait(5)
+                member.kill()
+
+
+def _work() -> None:
+    """Work of a worker process: parse files until the input ends."""
+    service, name = sys.argv[1:]
+    # What the library logs would count as a failure; what matters of it the history tells.
+    logging.getLogger("sqlalchemy_fairqueue").addHandler(logging.NullHandler())
+    engine = create_engine(sys.stdin.readline().strip())
+    engine.connect().close()
+    gc.freeze()  # parsing makes many objects: the collector need not visit all that was imported, again and again
+    print(_READY, end="", flush=True)
+    SERVICES[service].run(engine, name, lambda seconds: bool(select.select([sys.stdin], [], [], seconds)[0]))
+    engine.dispose()
+
+
+if __name__ == "__main__":
+    _work()
