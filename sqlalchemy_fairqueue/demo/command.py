@@ -6,12 +6,13 @@ import argparse
 import os
 import sys
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
 
 from sqlalchemy_fairqueue.demo.endings import DemoError
-from sqlalchemy_fairqueue.demo.report import Forecast, check_report, files_ahead, make_report
+from sqlalchemy_fairqueue.demo.report import Forecast, files_ahead, make_report
 from sqlalchemy_fairqueue.demo.run import check, make_scenario, migrated_database, play
 from sqlalchemy_fairqueue.demo.screen import Screen, draw, print_summary
 from sqlalchemy_fairqueue.demo.workers import FAIR, FIFO, SERVICES, running_workers
@@ -25,9 +26,7 @@ def main() -> None:
         DemoError: A promise was not kept.
         EmbeddedServerError: There is no server to run it on.
     """
-    options = _parser().parse_args()
-    if options.report:
-        check_report()
+    options = _options()
     console = Console(width=None if sys.stdout.isatty() else 100)
     tell = partial(console.print, highlight=False, soft_wrap=True)
     scenario = make_scenario(options.seed, options.limit)
@@ -56,8 +55,7 @@ def main() -> None:
                         forecast = make_report(engine, options.report, screen.step)
             screen.tell("stopping PostgreSQL")
     if findings[0] != findings[1]:
-        problem = f"the same files gave different results: {findings[0]} and {findings[1]}"
-        raise DemoError(problem)
+        raise DemoError(f"the same files gave different results: {findings[0]} and {findings[1]}")
     print_summary(console, scenario, runs, findings[0])
     draw(scenario, runs, options.output)
     tell(f"\nWho was served when, as a picture: [bold]{options.output}[/]")
@@ -71,46 +69,26 @@ def main() -> None:
         )
 
 
-def _parser() -> argparse.ArgumentParser:
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m sqlalchemy_fairqueue.demo",
         description="Watch a fair queue and a plain job table serve the same customers.",
     )
-    workers, picture = max(2, min(4, os.cpu_count() or 2)), partial(_file, ".png", ".svg", ".pdf")
-    add = partial(parser.add_argument, metavar="N")
-    add("--workers", type=_count, default=workers, help="worker processes (default: %(default)s)")
-    add("--limit", type=_count, help="files that Bob uploads (default: the whole standard library)")
-    add("--seed", type=int, default=1, help="who else uploads what (default: %(default)s)")
-    add = partial(parser.add_argument, metavar="FILE")
-    add(
-        "--output",
-        type=picture,
-        default="fairqueue-demo.png",
-        help="where to write the picture: .png, .svg, .pdf (default: %(default)s)",
-    )
-    add(
-        "--report",
-        type=partial(_file, ".html"),
-        help="also write a fairness report of the history (an .html file); needs the extra report",
-    )
-    return parser
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        problem = f"{text!r} is not a whole number from 1"
-        raise argparse.ArgumentTypeError(problem)
-    return int(text)
-
-
-def _file(*given: str) -> Path:
-    *endings, text = given
-    path = Path(text)
-    problem = ""
-    if path.suffix not in endings:
-        problem = f"{text!r} does not end in one of {', '.join(endings)}"
-    elif not os.access(path.parent, os.W_OK) or path.is_dir():
-        problem = f"{text!r} cannot be written; name a file in a folder that you may write to"
-    if problem:
-        raise argparse.ArgumentTypeError(problem)
-    return path
+    workers, whole = max(2, min(4, os.cpu_count() or 2)), sys.maxsize
+    number = partial(parser.add_argument, metavar="N", type=int)
+    number("--workers", default=workers, help="worker processes (default: %(default)s)")
+    number("--limit", default=whole, help="files that Bob uploads (default: the whole standard library)")
+    number("--seed", default=1, help="who else uploads what (default: %(default)s)")
+    file = partial(parser.add_argument, metavar="FILE", type=Path)
+    file("--output", default=Path("fairqueue-demo.png"), help="where to write the picture (default: %(default)s)")
+    file("--report", help="also write a fairness report of the history, an .html; needs the extra report")
+    options = parser.parse_args()
+    if min(options.workers, options.limit) < 1:
+        parser.error("--workers and --limit are whole numbers from 1")
+    for path, endings in (options.output, (".png", ".svg", ".pdf")), (options.report, (".html",)):
+        if path and (path.suffix not in endings or path.is_dir() or not os.access(path.parent, os.W_OK)):
+            kind = " or ".join(endings)
+            parser.error(f"cannot write {str(path)!r}: name an {kind} in a folder that you may write to")
+    if options.report and not all(map(find_spec, ("jinja2", "pyarrow"))):
+        parser.error("a report needs more: pip install 'sqlalchemy-fairqueue[demo,report]'")
+    return options

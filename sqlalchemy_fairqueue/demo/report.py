@@ -10,7 +10,6 @@ from bisect import bisect_left, bisect_right
 from statistics import mean
 from typing import TYPE_CHECKING, NamedTuple
 
-from sqlalchemy_fairqueue.demo.endings import DemoError
 from sqlalchemy_fairqueue.demo.run import BOB, File
 from sqlalchemy_fairqueue.simulation.scenarios import Scenario
 
@@ -47,20 +46,6 @@ class Forecast(NamedTuple):
     attempts: int
     files_ahead: float
     error: float
-
-
-def check_report() -> None:
-    """Raise what would be raised when it is too late to be of use.
-
-    Raises:
-        DemoError: What a report needs is not installed.
-    """
-    try:
-        import jinja2  # noqa: F401 - only a report needs these
-        import pyarrow as pa  # noqa: F401
-    except ImportError as error:
-        problem = f"a report cannot be made: {error}; pip install 'sqlalchemy-fairqueue[demo,report]'"
-        raise DemoError(problem) from error
 
 
 def make_report(engine: Engine, page: Path, step: Callable[[str, int, int], None]) -> Forecast:

@@ -82,8 +82,8 @@ class Scenario:
         return sum(len(visit.files) for visit in self.visits)
 
 
-def make_scenario(seed: int, limit: int | None) -> Scenario:
-    """Give Bob the standard library, or *limit* files of it, and each of the others one to five files.
+def make_scenario(seed: int, limit: int) -> Scenario:
+    """Give Bob the standard library, at most *limit* files of it, and each of the others one to five files.
 
     The others come one by one while 5 to 60 percent of Bob's files are parsed: long before his backlog is gone.
     """
@@ -92,13 +92,12 @@ def make_scenario(seed: int, limit: int | None) -> Scenario:
     found = (path for path in library.rglob("*.py") if _NOT_OURS.isdisjoint(path.relative_to(library).parts))
     sources = sorted(path for path in found if path.is_file() and os.access(path, os.R_OK))
     if not sources:
-        problem = f"no source files below {str(library)!r}; use a Python that has its standard library as files"
-        raise DemoError(problem)
+        raise DemoError(f"no source files below {str(library)!r}; use a Python that has its standard library as files")
 
     def visit(customer: str, files: list[Path], after: int = 0) -> Visit:
         return Visit(customer, {f"{customer}/{path.relative_to(library)}": str(path) for path in files}, after)
 
-    bobs = sources if limit is None else sorted(random.sample(sources, min(limit, len(sources))))
+    bobs = sources if limit >= len(sources) else sorted(random.sample(sources, limit))
     visits = [visit(BOB, bobs)]
     for number, customer in enumerate(OTHERS):
         share = 0.05 + 0.55 * (number + random.uniform(-0.3, 0.3)) / (len(OTHERS) - 1)
@@ -295,10 +294,9 @@ def check(run: Run, engine: Engine, scenario: Scenario) -> dict[str, int]:
         remaining = left(session)
         totals = session.execute(select(*counts.values())).one()
     if uploads.keys() != expected or missing or twice or remaining:
-        problem = (
+        raise DemoError(
             f"{run.service}: of {len(expected)} files {len(uploads)} were uploaded; {len(missing)} of these have no "
             f"result{missing[:3] or ''} and {len(twice)} more than one{twice[:3] or ''}; {remaining} are left in the "
             "queue"
         )
-        raise DemoError(problem)
     return dict(zip(counts, totals, strict=True))

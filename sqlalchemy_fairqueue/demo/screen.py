@@ -9,6 +9,7 @@ import math
 import os
 import tempfile
 from contextlib import nullcontext
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -18,10 +19,11 @@ from rich.table import Table
 from rich.text import Text
 
 from sqlalchemy_fairqueue.demo.business import LEASE
-from sqlalchemy_fairqueue.demo.run import BOB, Run, Scenario
+from sqlalchemy_fairqueue.demo.run import BOB, File, Run, Scenario
 from sqlalchemy_fairqueue.demo.workers import FAIR, FIFO, SERVICES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
 
 _BOB, _SERVED, _WAITING, _PALE, _ACCIDENT = "#8195a8", "#0f766e", "#f4a582", "#d9dee3", "#b42318"
 _LONG = 1.0  # seconds that a small customer notices
-_WIDTH = 100
 _QUARTERS = 4
 
 
@@ -91,30 +92,50 @@ class Screen:
             self._console.print(f"  {line}", highlight=False, soft_wrap=True)
 
     def _table(self) -> Table:
-        table = Table(box=None, pad_edge=False, width=min(_WIDTH, self._console.width), caption_justify="left")
         accidents = [f"{name}: {' '.join(story(run))}" for name, run in self._runs.items() if run.accident]
-        table.caption = "\n".join([self._stage, *accidents])
-        table.add_column("customer")
-        table.add_column("files", justify="right")
-        for name in SERVICES:
-            table.add_column(name, ratio=1)
-            table.add_column("longest wait", justify="right", min_width=7)
-        for visit in self._scenario.visits:
-            cells = [cell for run in self._runs.values() for cell in _progress(run, visit.customer, len(visit.files))]
-            table.add_row(visit.customer, f"{len(visit.files):,}", *cells)
-        return table
+        caption = "\n".join([self._stage, *accidents])
+        return _table(
+            self._scenario, [*self._runs.values()], ("{}\nparsed", "\nlongest wait"), _progress, caption, box=None
+        )
 
 
-def _progress(run: Run, customer: str, total: int) -> tuple[Any, Any]:
-    if not (files := run.of(customer)):
-        return Text("·", style="dim"), ""
+def _table(
+    scenario: Scenario,
+    runs: list[Run],
+    titles: Sequence[str],
+    cells: Callable[[list[File], int], list[Any]],
+    caption: str,
+    **options: Any,
+) -> Table:
+    """A row for each customer, and for all but Bob together, with the cells that each run has for their files."""
+    table = Table(pad_edge=False, caption=caption, caption_justify="left", **options)
+    table.add_column("\ncustomer")
+    for title in ("\nfiles", *(title.format(run.service) for run in runs for title in titles)):
+        table.add_column(title, justify="right")
+    names = [visit.customer for visit in scenario.visits]
+    for name, customers in [*((name, [name]) for name in names), ("the ten others", names[1:])]:
+        total = sum(len(visit.files) for visit in scenario.visits if visit.customer in customers)
+        shown = [cell for run in runs for cell in cells(run.of(*customers), total)]
+        table.add_row(name, f"{total:,}", *shown, end_section=name == names[-1])
+    return table
+
+
+def _progress(files: list[File], total: int) -> list[Any]:
     done = sum(file.done for file in files)
-    bar = ProgressBar(total=total, completed=done, complete_style="cyan", finished_style="green")
-    return bar, _wait(max(file.wait for file in files), customer)
+    bar = ProgressBar(total=total, completed=done, width=14, complete_style="cyan", finished_style="green")
+    return [bar, _wait(max(file.wait for file in files), files)] if files else [Text("·", style="dim"), ""]
 
 
-def _wait(wait: float, *customers: str) -> Text:
-    return Text(seconds(wait), style="" if BOB in customers else "bold red" if wait > _LONG else "bold green")
+def _waits(files: list[File], _total: int) -> list[Any]:
+    waits = sorted(file.wait for file in files)
+    p95 = waits[math.ceil(0.95 * len(waits)) - 1]  # nearest rank
+    return [_wait(median(waits), files), _wait(p95, files), seconds(files[-1].parsed)]
+
+
+def _wait(wait: float, files: list[File]) -> Text:
+    """A wait, in a colour if it is a small customer's."""
+    bobs = files[0].customer == BOB
+    return Text(seconds(wait), style="" if bobs else "bold red" if wait > _LONG else "bold green")
 
 
 def story(run: Run) -> tuple[str, str]:
@@ -133,19 +154,8 @@ def story(run: Run) -> tuple[str, str]:
 def print_summary(console: Console, scenario: Scenario, runs: list[Run], findings: dict[str, int]) -> None:
     """Print one table with both runs side by side, what it shows, and what was verified."""
     bob, *others = (visit.customer for visit in scenario.visits)
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        caption="median, p95: wait from upload to result; last at: since Bob's upload",
-        caption_justify="left",
-    )
-    table.add_column("\ncustomer")
-    for title in ("\nfiles", *(title for run in runs for title in (f"{run.service}\nmedian", "\np95", "\nlast at"))):
-        table.add_column(title, justify="right")
-    for customer in (bob, *others):
-        table.add_row(*_row(customer, [customer], runs), end_section=customer == others[-1])
-    table.add_row(*_row("the ten others", others, runs), style="bold")
-
+    caption = "median, p95: wait from upload to result; last at: since Bob's upload"
+    table = _table(scenario, runs, ("{}\nmedian", "\np95", "\nlast at"), _waits, caption, box=box.SIMPLE_HEAD)
     waits = [seconds(run.median(*others)) for run in runs]
     ends = [seconds(run.of(bob)[-1].parsed) for run in runs]
     times = runs[1].median(*others) / runs[0].median(*others)
@@ -166,16 +176,6 @@ def print_summary(console: Console, scenario: Scenario, runs: list[Run], finding
     found = "{functions:,} functions, {classes:,} classes, {lines:,} lines; {errors} files no valid Python"
     lines.append(f"[green]✓[/] the same results: {found.format_map(findings)}")
     console.print(table, *lines, sep="\n", highlight=False)
-
-
-def _row(title: str, customers: list[str], runs: list[Run]) -> list[str | Text]:
-    row: list[str | Text] = [title, f"{len(runs[0].of(*customers)):,}"]
-    for run in runs:
-        waits = sorted(file.wait for file in run.of(*customers))
-        p95 = waits[math.ceil(0.95 * len(waits)) - 1]  # nearest rank
-        row += [_wait(run.median(*customers), *customers), _wait(p95, *customers)]
-        row.append(seconds(run.of(*customers)[-1].parsed))
-    return row
 
 
 def seconds(duration: float) -> str:
@@ -211,8 +211,8 @@ def _panel(panel: Axes, customers: list[str], run: Run) -> list[Any]:
         if customer != BOB:
             came, last, colour, width = min(file.uploaded for file in files), files[-1].parsed, _SERVED, 1.8
             handles = [panel.barh(row, last - came, left=came, height=0.5, color=_WAITING, linewidth=0, zorder=1)]
-            median = seconds(run.median(customer))
-            panel.annotate(median, (last, row), (7, 0), textcoords="offset points", va="center", fontsize=8)
+            wait = seconds(run.median(customer))
+            panel.annotate(wait, (last, row), (7, 0), textcoords="offset points", va="center", fontsize=8)
         parsed = [file.parsed for file in files]
         handles.append(panel.vlines(parsed, row - 0.34, row + 0.34, color=colour, lw=width))
     panel.set_title(f"{run.service}: they wait {seconds(run.median(*customers[1:]))} (median)", loc="left", fontsize=13)

@@ -12,7 +12,7 @@ import logging
 import select
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import create_engine
 
@@ -20,12 +20,10 @@ from sqlalchemy_fairqueue.demo import fair, fifo
 from sqlalchemy_fairqueue.demo.endings import DemoError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from sqlalchemy import URL, Engine, Select
-    from sqlalchemy.orm import Session
+    from sqlalchemy import URL
 
-    from sqlalchemy_fairqueue.demo.business import Upload
 
 FAIR = "fair queue"
 FIFO = "FIFO"
@@ -33,20 +31,8 @@ _READY = "ready\n"
 _PATIENCE = 60.0
 
 
-class Service(Protocol):
-    """A way to run the app: the interface of ``fair`` and ``fifo``."""
-
-    def line_up(self, session: Session, upload: Upload) -> None:
-        """Have an upload parsed once it is committed."""
-
-    def run(self, engine: Engine, name: str, ended: Callable[[float | None], bool]) -> None:
-        """Parse files until *ended*, which is given the seconds it may wait."""
-
-    def held(self, worker: str) -> Select[Any]:
-        """The keys of the uploads that are leased to a worker."""
-
-
-SERVICES: dict[str, Service] = {FAIR: fair, FIFO: fifo}
+# Modules with the same functions: line_up, run, held.
+SERVICES = {FAIR: fair, FIFO: fifo}
 
 
 class Workers:
@@ -114,8 +100,7 @@ def running_workers(service: str, url: URL, size: int) -> Iterator[Workers]:
             running.add()
         while ready < size:
             if not (said := running.watch(_PATIENCE)):
-                problem = f"a worker was not ready after {_PATIENCE:.0f} seconds; is the machine overloaded?"
-                raise DemoError(problem)
+                raise DemoError(f"a worker was not ready after {_PATIENCE:.0f} seconds; is the machine overloaded?")
             ready += said
         yield running
     finally:

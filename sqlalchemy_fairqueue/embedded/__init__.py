@@ -8,8 +8,7 @@ This package must not be used for data that is to be kept, and imports nothing o
 """
 
 from sqlalchemy_fairqueue.embedded.database import any_server, named_server, scratch_database
-from sqlalchemy_fairqueue.embedded.errors import DATABASE_URL_VARIABLE, EmbeddedServerError
-from sqlalchemy_fairqueue.embedded.programs import Programs
+from sqlalchemy_fairqueue.embedded.programs import DATABASE_URL_VARIABLE, EmbeddedServerError, Programs
 from sqlalchemy_fairqueue.embedded.server import Server, embedded_server
 
 __all__ = [

@@ -1,7 +1,12 @@
-"""A private server for a terminal: ``python -m sqlalchemy_fairqueue.embedded`` runs one until Ctrl-C or SIGTERM."""
+"""A private server for a terminal: ``python -m sqlalchemy_fairqueue.embedded`` runs one until Ctrl-C or SIGTERM.
+
+It prints the server's URL as lines for the shell, and removes the server and its data at the end. The documents'
+programs read ``DATABASE_URL``, and the commands ``FAIRQUEUE_DATABASE_URL``.
+"""
 
 from __future__ import annotations
 
+import argparse
 import signal
 import sys
 
@@ -10,10 +15,9 @@ from sqlalchemy_fairqueue.embedded.environment import libpq_variables
 
 
 def main() -> None:
-    """Start a server, print its URL as lines for the shell, and remove the server and its data at the end.
-
-    The documents' programs read ``DATABASE_URL``, and the commands ``FAIRQUEUE_DATABASE_URL``.
-    """
+    """Run the server until a signal comes."""
+    what = "Run a private, temporary PostgreSQL until Ctrl-C, and print the variables that name it."
+    argparse.ArgumentParser(prog="python -m sqlalchemy_fairqueue.embedded", description=what).parse_args()
     stops = (signal.SIGINT, signal.SIGTERM)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     # The other terminal probably has the same variables.

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import URL, create_engine, make_url, text
 
-from sqlalchemy_fairqueue.embedded.errors import DATABASE_URL_VARIABLE
+from sqlalchemy_fairqueue.embedded.programs import DATABASE_URL_VARIABLE
 from sqlalchemy_fairqueue.embedded.server import embedded_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Engine
 
 # Those that DROP DATABASE ... WITH (FORCE) may end, too. No row: none is left.
 _END_CONNECTIONS = text(
@@ -73,19 +73,25 @@ def scratch_database(server: URL, name: str | None = None) -> Iterator[URL]:
         ...     own.dispose()
         installed
     """
-    name = name or f"fairqueue_{uuid.uuid4().hex[:12]}"
     engine = create_engine(server, isolation_level="AUTOCOMMIT")
-    quoted = engine.dialect.identifier_preparer.quote(name)
     try:
-        with engine.connect() as connection:
-            connection.exec_driver_sql(f"create database {quoted}")
-        try:
-            yield server.set(database=name)
-        finally:
-            with engine.connect() as connection:
-                drop_database(connection, name)
+        with temporary_database(engine, name or f"fairqueue_{uuid.uuid4().hex[:12]}") as url:
+            yield url
     finally:
         engine.dispose()
+
+
+@contextlib.contextmanager
+def temporary_database(server: Engine, name: str, options: str = "") -> Iterator[URL]:
+    """As `scratch_database`, by an AUTOCOMMIT engine and with options of CREATE DATABASE."""
+    quoted = server.dialect.identifier_preparer.quote(name)
+    with server.connect() as connection:
+        connection.exec_driver_sql(f"create database {quoted} {options}")
+    try:
+        yield server.url.set(database=name)
+    finally:
+        with server.connect() as connection:
+            drop_database(connection, name)
 
 
 def drop_database(connection: Connection, name: str) -> None:

@@ -11,10 +11,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.embedded.errors import DATABASE_URL_VARIABLE, EmbeddedServerError
-
 if TYPE_CHECKING:
-    from sqlalchemy_fairqueue.embedded.account import Account
+    from collections.abc import Callable
+
+DATABASE_URL_VARIABLE = "FAIRQUEUE_DATABASE_URL"
+"""Environment variable that names a running server, as a database URL with the right to create databases."""
+
+TEST_SERVER_URL_VARIABLE = "FAIRQUEUE_TEST_SERVER_URL"
+"""The same for the plugin of pytest. It is another one: the database that an application runs on is not for tests."""
+
+
+class EmbeddedServerError(RuntimeError):
+    """The private server could not be found, started or stopped. The message ends with what to do.
+
+    Example:
+        >>> try:
+        ...     Programs.in_directory("/srv/postgresql")
+        ... except EmbeddedServerError as error:
+        ...     print(error)
+        directory '/srv/postgresql' holds no PostgreSQL server: postgres, initdb, pg_ctl is missing; name the folder ...
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +61,10 @@ class Programs:
         for location in (spec.submodule_search_locations if spec else None) or ():
             if (directory := Path(location, "pginstall", "bin")).is_dir():
                 return cls(directory)
-        message = (
+        raise EmbeddedServerError(
             f"no PostgreSQL programs found: the Python package {package!r} is not installed for this interpreter; "
             f"install 'sqlalchemy-fairqueue[demo]', or name a running server in {DATABASE_URL_VARIABLE}"
         )
-        raise EmbeddedServerError(message)
 
     @classmethod
     def in_directory(cls, directory: str | os.PathLike[str]) -> Programs:
@@ -61,11 +76,10 @@ class Programs:
         path = Path(directory).absolute()
         missing = [name for name in ("postgres", "initdb", "pg_ctl") if not (path / name).is_file()]
         if missing:
-            message = (
+            raise EmbeddedServerError(
                 f"directory {str(path)!r} holds no PostgreSQL server: {', '.join(missing)} is missing; "
                 f"name the folder that holds postgres, initdb and pg_ctl"
             )
-            raise EmbeddedServerError(message)
         return cls(path)
 
     @property
@@ -86,17 +100,17 @@ class Programs:
         """The programs of a copy of this installation that `copy_below` makes in *folder*."""
         return Programs(folder / self.directory.relative_to(self.trees[0].parent))
 
-    def copy_below(self, folder: Path, owner: Account) -> None:
-        """Copy the installation to where *owner* may run it, each folder owned by *owner* from the start.
+    def copy_below(self, folder: Path, make_folder: Callable[[Path], None]) -> None:
+        """Copy the installation to where the server's account may run it, each folder owned by the account.
 
-        So *owner* can remove what there is of the copy at any moment, should this process be killed within.
+        So the account can remove what there is of the copy at any moment, should this process be killed within.
         """
         ignored = {"include", "doc", "__pycache__"}
         for tree in self.trees:
             for source, folders, files in os.walk(tree):
                 folders[:] = [name for name in folders if name not in ignored]
                 target = folder / tree.name / Path(source).relative_to(tree)
-                owner.make_folder(target)
+                make_folder(target)
                 for name in files:
                     executable = os.access(Path(source, name), os.X_OK)
                     shutil.copyfile(Path(source, name), target / name)

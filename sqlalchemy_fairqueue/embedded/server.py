@@ -1,26 +1,132 @@
-"""Private server for the time of a block."""
+"""Private server for the time of a block: the account that runs it, its supervisor process, and its configuration."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shlex
+import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import IO, TYPE_CHECKING, Literal, cast
 
 from sqlalchemy import URL
 
-from sqlalchemy_fairqueue.embedded.account import Account
 from sqlalchemy_fairqueue.embedded.environment import answers, without_unanswerable
-from sqlalchemy_fairqueue.embedded.errors import EmbeddedServerError
-from sqlalchemy_fairqueue.embedded.programs import Programs
-from sqlalchemy_fairqueue.embedded.supervisor import Supervisor, supervisor
+from sqlalchemy_fairqueue.embedded.programs import DATABASE_URL_VARIABLE, EmbeddedServerError, Programs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _SOCKET_PATH_LIMIT = 100  # of 107 bytes on Linux and 103 on macOS
+_LOG_LINES = 10
+_NOBODY = 65534
+
+# Runs each line of its input and answers the exit status. The input ends when the last process that holds the other end
+# of the pipe is gone; then it stops the server and removes the folder.
+_SCRIPT = """
+trap '' HUP INT TERM PIPE
+while IFS= read -r command; do
+    eval "$command" </dev/null >>"$1/server.log" 2>&1
+    echo $?
+done
+"$2/pg_ctl" stop -D "$1/data" -m fast -t 30 >/dev/null 2>&1 </dev/null ||
+    "$2/pg_ctl" stop -D "$1/data" -m immediate >/dev/null 2>&1 </dev/null
+rm -rf "$1"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The account that runs the server.
+
+    Attributes:
+        user: numeric user; None: the user of this process.
+        group: numeric group; None as above.
+    """
+
+    user: int | None = None
+    group: int | None = None
+
+    @classmethod
+    def for_server(cls) -> Account:
+        """``nobody`` if this process runs as root, else its own account.
+
+        Raises:
+            EmbeddedServerError: this is Windows, which the server and its supervisor are not made for.
+        """
+        if sys.platform == "win32":
+            raise EmbeddedServerError(
+                "the embedded server needs a POSIX system, this is Windows; name a running server in "
+                f"{DATABASE_URL_VARIABLE}"
+            )
+        import pwd  # noqa: PLC0415 - not on every system
+
+        if os.geteuid() != 0:
+            return cls()
+        try:
+            nobody = pwd.getpwnam("nobody")
+        except KeyError:
+            return cls(_NOBODY, _NOBODY)
+        return cls(nobody.pw_uid, nobody.pw_gid)
+
+    def give(self, path: Path) -> None:
+        """Make this account the owner of *path*."""
+        if self.user is not None and self.group is not None:
+            os.chown(path, self.user, self.group)
+
+    def make_folder(self, path: Path) -> None:
+        """Make a folder, and the missing ones above it, that this account owns."""
+        if not path.parent.exists():
+            self.make_folder(path.parent)
+        path.mkdir(mode=0o700)
+        self.give(path)
+
+    def start(self, command: list[str]) -> subprocess.Popen[str]:
+        """Start *command* as this account, with pipes to its input and output and in a session of its own.
+
+        Raises:
+            EmbeddedServerError: this process may not switch to the account.
+        """
+        environment = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+        environment["PATH"] = os.pathsep.join(filter(None, (os.environ.get("PATH"), os.defpath)))
+        try:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                bufsize=1,
+                cwd="/",
+                env=environment | {"LC_ALL": "C"},
+                umask=0o077,
+                user=self.user,
+                group=self.group,
+                extra_groups=None if self.user is None else [],
+                start_new_session=True,  # Ctrl-C in a terminal goes to the whole group: the server must outlive it
+            )
+        except (PermissionError, subprocess.SubprocessError) as error:
+            raise EmbeddedServerError(
+                f"cannot run a program as user {self.user}: {error}; PostgreSQL refuses to run as root, so start this "
+                f"as an ordinary user, or name a running server in {DATABASE_URL_VARIABLE}"
+            ) from error
+
+    def may_run(self, program: Path, *arguments: str) -> bool:
+        """Whether this account can run *program* successfully."""
+        return self._succeeds('exec "$@"', str(program), *arguments)
+
+    def may_write_to(self, folder: str) -> bool:
+        """Whether this account may enter *folder* and make files in it."""
+        # Not the program of that name, which a machine may lack: the shell has it built in.
+        return self._succeeds('test -x "$1" && test -w "$1"', folder)
+
+    def _succeeds(self, script: str, *arguments: str) -> bool:
+        process = self.start(["/bin/sh", "-c", script, "sh", *arguments])
+        process.communicate()
+        return process.returncode == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +143,8 @@ class Server:
 
     directory: Path
     version: str
-    _supervisor: Supervisor = field(repr=False, compare=False)
+    _programs: Programs = field(repr=False)
+    _supervisor: subprocess.Popen[str] = field(repr=False, compare=False)
 
     @property
     def data_directory(self) -> Path:
@@ -47,7 +154,7 @@ class Server:
     @property
     def log_path(self) -> Path:
         """The output of initdb, pg_ctl and the server."""
-        return self._supervisor.log_path
+        return self.directory / "server.log"
 
     def url(self, database: str = "postgres") -> URL:
         """The URL of *database* as the superuser, for ``create_engine`` and ``create_async_engine`` alike.
@@ -66,7 +173,27 @@ class Server:
         Raises:
             EmbeddedServerError: it did not come back.
         """
-        self._supervisor.run("pg_ctl", "restart", "-w", "-t", "60", "-m", mode, "-l", str(self.log_path))
+        self._run("pg_ctl", "restart", "-w", "-t", "60", "-m", mode, "-l", str(self.log_path))
+
+    def _run(self, program: str, *arguments: str) -> None:
+        """Run a program on the data directory by the supervisor, and wait for its end.
+
+        Raises:
+            EmbeddedServerError: it failed, or the supervisor is gone.
+        """
+        command = [str(self._programs.directory / program), "-D", str(self.data_directory), *arguments]
+        status = ""
+        with contextlib.suppress(BrokenPipeError):
+            cast("IO[str]", self._supervisor.stdin).write(shlex.join(command) + "\n")
+            status = cast("IO[str]", self._supervisor.stdout).readline().strip()
+        if status != "0":
+            log = self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+            ending = "\n".join(log[-2000:].strip().splitlines()[-_LOG_LINES:])
+            raise EmbeddedServerError(
+                f"{program} of {str(self._programs.directory)!r} failed with status {status or 'unknown'} after "
+                f"{shlex.join(arguments)!r}; fix what its log says, or name a running server in "
+                f"{DATABASE_URL_VARIABLE}; the log ends with:\n{ending}"
+            )
 
 
 @contextlib.contextmanager
@@ -110,36 +237,39 @@ def embedded_server(
     account = Account.for_server()
     in_place = account.may_run(programs.directory / "postgres", "--version")
     directory = _make_directory(account, parent or tempfile.gettempdir())
-    copy = directory / "programs"
-    with (
-        without_unanswerable(),
-        supervisor(account, directory, programs if in_place else programs.below(copy)) as running,
-    ):
+    used = programs if in_place else programs.below(directory / "programs")
+    with without_unanswerable(), _supervised(account, directory, used) as supervisor:
         if not in_place:
-            programs.copy_below(copy, account)
-        running.run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
-        server = Server(directory, version, running)
+            programs.copy_below(directory / "programs", account.make_folder)
+        server = Server(directory, version, used, supervisor)
+        server._run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")  # noqa: SLF001
         durability = "on" if durable else "off"
-        _append_settings(
-            server.data_directory / "postgresql.auto.conf",
-            {
+        with (server.data_directory / "postgresql.auto.conf").open("a", encoding="utf-8") as configuration:
+            for name, value in {
                 "listen_addresses": "",
                 "unix_socket_directories": str(directory),
                 "timezone": "UTC",
                 "fsync": durability,
                 "full_page_writes": durability,
                 **(settings or {}),
-            },
-        )
-        running.run("pg_ctl", "start", "-w", "-t", "60", "-l", str(server.log_path))
+            }.items():
+                quoted = value.replace("'", "''")
+                configuration.write(f"{name} = '{quoted}'\n")
+        server._run("pg_ctl", "start", "-w", "-t", "60", "-l", str(server.log_path))  # noqa: SLF001
         yield server
 
 
-def _append_settings(path: Path, settings: Mapping[str, str]) -> None:
-    with path.open("a", encoding="utf-8") as configuration:
-        for name, value in settings.items():
-            quoted = value.replace("'", "''")
-            configuration.write(f"{name} = '{quoted}'\n")
+@contextlib.contextmanager
+def _supervised(account: Account, directory: Path, programs: Programs) -> Iterator[subprocess.Popen[str]]:
+    """Start a supervisor; at the end of the block it stops the server and removes *directory*."""
+    command = ["/bin/sh", "-c", _SCRIPT, "fairqueue-supervisor", str(directory), str(programs.directory)]
+    process = account.start(command)
+    try:
+        yield process
+    finally:
+        cast("IO[str]", process.stdin).close()
+        cast("IO[str]", process.stdout).close()
+        process.wait()  # in a "with" it would not wait long after Ctrl-C
 
 
 def _make_directory(account: Account, wanted: str) -> Path:
@@ -155,8 +285,7 @@ def _make_directory(account: Account, wanted: str) -> Path:
             directory = Path(tempfile.mkdtemp(prefix="fairqueue-", dir=parent))
             account.give(directory)
             return directory
-    message = (
+    raise EmbeddedServerError(
         f"no folder for the server: {', and '.join(reasons)}; name a folder in TMPDIR that this user can write to and "
         f"whose path has at most {_SOCKET_PATH_LIMIT - len('/fairqueue-12345678/.s.PGSQL.5432')} bytes"
     )
-    raise EmbeddedServerError(message)

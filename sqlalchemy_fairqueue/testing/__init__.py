@@ -1,21 +1,14 @@
 """Helpers for tests of applications that enqueue, and of their handlers.
 
-``deliveries`` makes deliveries without a database, ``enqueued`` asserts what a session has enqueued, ``performing``
-calls handlers, ``sessions`` rolls back and runs handlers at commits, ``clocks`` moves the time of a test's database.
+``enqueued`` asserts what a session has enqueued, ``performing`` makes deliveries without a database and calls handlers,
+``sessions`` rolls back, runs handlers at commits, and moves the time of a test's database.
 ``plugin`` is that of pytest, which ``databases`` and ``workers`` serve, and ``factories`` needs factory-boy: these are
 imported by themselves. The page on testing of the documentation has the tour.
 """
 
-from sqlalchemy_fairqueue.testing.clocks import DatabaseClock
-from sqlalchemy_fairqueue.testing.deliveries import make_context, make_delivery
-from sqlalchemy_fairqueue.testing.enqueued import (
-    Enqueued,
-    all_enqueued,
-    assert_enqueued,
-    refute_enqueued,
-)
-from sqlalchemy_fairqueue.testing.performing import Performed, aperform, drain, perform
-from sqlalchemy_fairqueue.testing.sessions import inline, rolled_back
+from sqlalchemy_fairqueue.testing.enqueued import Enqueued, all_enqueued, assert_enqueued, refute_enqueued
+from sqlalchemy_fairqueue.testing.performing import Performed, aperform, drain, make_context, make_delivery, perform
+from sqlalchemy_fairqueue.testing.sessions import DatabaseClock, inline, rolled_back
 
 __all__ = [
     "DatabaseClock",

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import secrets
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import NullPool, create_engine, inspect
 
 from sqlalchemy_fairqueue.embedded import DATABASE_URL_VARIABLE, EmbeddedServerError, embedded_server, named_server
-from sqlalchemy_fairqueue.embedded.database import drop_database
-from sqlalchemy_fairqueue.embedded.errors import TEST_SERVER_URL_VARIABLE
+from sqlalchemy_fairqueue.embedded.database import temporary_database
+from sqlalchemy_fairqueue.embedded.programs import TEST_SERVER_URL_VARIABLE
 from sqlalchemy_fairqueue.errors import SchemaMismatch
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
 
 # PostgreSQL 15 and newer copies files, which takes a sixth of the time of writing each page to the log.
-_CLONE = 'create database "{name}" template "{source}" strategy file_copy'
+_CLONE = 'template "{source}" strategy file_copy'
 _MEMORY = "/dev/shm"  # noqa: S108 - the server makes a folder that nobody can guess
 _SETTINGS = {"max_connections": "200", "autovacuum": "off"}
 
@@ -64,15 +64,10 @@ class TemplateDatabase:
     url: URL
     _server: Engine = field(repr=False)
 
-    @contextmanager
-    def clone(self) -> Iterator[URL]:
+    def clone(self) -> AbstractContextManager[URL]:
         """A copy of the database, for the time of the block. What is connected to it at the end is cut off."""
         name = f"{self.url.database}_{secrets.token_hex(4)}"
-        _send(self._server, _CLONE.format(name=name, source=self.url.database))
-        try:
-            yield self.url.set(database=name)
-        finally:
-            _drop(self._server, name)
+        return temporary_database(self._server, name, _CLONE.format(source=self.url.database))
 
 
 @contextmanager
@@ -88,18 +83,13 @@ def template_database(server: URL, migrate: Callable[[Engine], Any]) -> Iterator
         SchemaMismatch: The database has no fairqueue when *migrate* has returned.
     """
     engine = create_engine(server, isolation_level="AUTOCOMMIT", pool_size=1, pool_pre_ping=True)
-    name = f"fairqueue_test_{os.getpid()}_{secrets.token_hex(4)}"
-    url = server.set(database=name)
     try:
-        _send(engine, f'create database "{name}"')
-        try:
+        with temporary_database(engine, f"fairqueue_test_{os.getpid()}_{secrets.token_hex(4)}") as url:
             migrating = create_engine(url, poolclass=NullPool)
             migrate(migrating)
             _check_migrated(migrating)
             migrating.dispose()
             yield TemplateDatabase(url, engine)
-        finally:
-            _drop(engine, name)
     finally:
         engine.dispose()
 
@@ -113,13 +103,3 @@ def _check_migrated(engine: Engine) -> None:
             "fairqueue_migrate gets, as the page on testing of the documentation shows, and look which database they "
             "have changed"
         )
-
-
-def _drop(server: Engine, name: str) -> None:
-    with server.connect() as connection:
-        drop_database(connection, name)
-
-
-def _send(server: Engine, statement: str) -> None:
-    with server.connect() as connection:
-        connection.exec_driver_sql(statement)

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
-from types import SimpleNamespace
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import MetaData, select
+from sqlalchemy import case, select
 
+from sqlalchemy_fairqueue import models
 from sqlalchemy_fairqueue.database.engines import on
 from sqlalchemy_fairqueue.database.installation import check_installed
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.models import make_models
-from sqlalchemy_fairqueue.queue import Job
+from sqlalchemy_fairqueue.queue import Job, Queue
 from sqlalchemy_fairqueue.queue.base import on_session
-from sqlalchemy_fairqueue.testing.jobs import queue_of, split_arguments
 from sqlalchemy_fairqueue.unit_of_work.enqueues import EnqueueMessage
 from sqlalchemy_fairqueue.unit_of_work.sessions import connection_of, recorded, session_of
 from sqlalchemy_fairqueue.values.policies import UNSET, Unset
@@ -28,13 +25,11 @@ if TYPE_CHECKING:
 
     from sqlalchemy.orm import Session
 
-    from sqlalchemy_fairqueue.models import Models
-    from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.queue.base import PlainSession
-    from sqlalchemy_fairqueue.testing.jobs import AnyJob
+
+    AnyJob = Job[..., ..., Any]
 
 _SHOWN = 20
-_FIELDS = ("channel", "kind", "key", "payload", "headers", "max_attempts", "at", "unique_for", "ordering_key")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +68,9 @@ class Enqueued:
     ordering_key: str | None = None
 
 
+_FIELDS = tuple(field.name for field in fields(Enqueued) if field.name != "message_id")
+
+
 @on_session
 def all_enqueued(session: PlainSession, queue: Queue | AnyJob, /, **wanted: Any) -> list[Enqueued]:
     """The undelivered messages of a queue that the session's transaction sees: committed, sent, or recorded on it.
@@ -109,7 +107,7 @@ def _all_enqueued(session: Session, queue: Queue | AnyJob, wanted: dict[str, Any
         known = ", ".join((*arguments, *_FIELDS))
         raise InvalidArgument(f"messages have no {min(unknown)!r:.80}; ask for {known}")
     if "payload" in wanted:
-        wanted["payload"] = queue.codec.decode(queue.codec.encode(wanted["payload"]))
+        wanted = wanted | {"payload": queue.codec.decode(queue.codec.encode(wanted["payload"]))}
     messages = [*_sent(session, queue), *_recorded(session, queue)]
     return [one for one in messages if all(_matches(value, getattr(one, name)) for name, value in wanted.items())]
 
@@ -152,11 +150,10 @@ def assert_enqueued(
         found = all_enqueued(session, of, **fields)
         if len(found) == expected or (expected is None and found):
             return found
-        number = "no message" if not found else _counted(len(found))
-        raise AssertionError(
-            f"{number} of queue {of.name!r}{_with(fields)} {'was' if len(found) < 2 else 'were'} enqueued, "  # noqa: PLR2004
-            f"{'one or more' if expected is None else expected} expected{_others(all_enqueued(session, of))}"
-        )
+        number = _counted(of, fields, found)
+        wanted = f"{'one or more' if expected is None else expected} expected"
+        were = "was" if len(found) < 2 else "were"  # noqa: PLR2004
+        raise AssertionError(f"{number} {were} enqueued, {wanted}{_others(all_enqueued(session, of))}")
 
     return on(session, work)
 
@@ -176,37 +173,41 @@ def refute_enqueued(session: PlainSession, queue: Queue | AnyJob, /, **wanted: A
 
     def work(session: Session) -> None:
         if found := all_enqueued(session, of, **fields):
-            words = f"{_counted(len(found))} of queue {of.name!r}{_with(fields)} enqueued"
-            raise AssertionError(f"{words}{_others(found)}")
+            raise AssertionError(f"{_counted(of, fields, found)} enqueued{_others(found)}")
 
     return on(session, work)
 
 
+def queue_of(job: AnyJob) -> Queue:
+    """The queue of a job."""
+    if not isinstance(job.queue, Queue):
+        raise InvalidArgument(f"{job!r} has no queue; make it with @queue.job")
+    return job.queue
+
+
 def _resolved(queue: Queue | AnyJob, wanted: dict[str, Any]) -> tuple[Queue, dict[str, Any]]:
-    """The queue of a job, and what its messages must have."""
+    """The queue of a job, and what its messages must have: its arguments are in the payload, as plain values."""
     if not isinstance(queue, Job):
         return queue, wanted
-    payload, fields = split_arguments(queue, wanted)
-    if payload is not UNSET:
-        given = fields.get("payload")
+    names = queue.schema.signature.parameters
+    arguments = {name: queue.schema.plain(name, value) for name, value in wanted.items() if name in names}
+    fields = {name: value for name, value in wanted.items() if name not in names}
+    if arguments:
+        given, payload = fields.get("payload"), queue.schema.joined(arguments)
         fields["payload"] = {**given, **payload} if isinstance(given, Mapping) else payload
     return queue_of(queue), {"kind": queue.kind, **fields}
 
 
 def _recorded(session: Session, queue: Queue) -> list[Enqueued]:
     enqueues = [one for one in recorded(session) if isinstance(one, EnqueueMessage)]
+    of_message = ("channel", "kind", "key", "at", "unique_for", "ordering_key")
     return [
         Enqueued(
-            channel=one.message.channel,
-            kind=one.message.kind,
+            **{name: getattr(one.message, name) for name in of_message},
             payload=queue.codec.decode(one.content),
-            key=one.message.key,
             headers=None if one.headers is None else json.loads(one.headers),
             max_attempts=one.max_attempts,
-            at=one.message.at,
             message_id=None,
-            unique_for=one.message.unique_for,
-            ordering_key=one.message.ordering_key,
         )
         for one in enqueues
         if (one.target.schema, one.target.queue) == (queue.schema, queue.name)
@@ -217,16 +218,12 @@ def _sent(session: Session, queue: Queue) -> list[Enqueued]:
     target = queue._target  # noqa: SLF001 - it names the database of the queue among several
     connection = connection_of(session, target)
     check_installed(connection, target.schema)
-    models = _models(target.schema)
-    message: Any = models.Message
-    channel: Any = models.Channel
-    period: Any = models.KeyPeriod
+    message, channel, period = models.Message, models.Channel, models.KeyPeriod
     query = (
         select(
-            message.id, channel.name, message.kind, message.content, message.headers, message.key,
-            message.max_attempts, message.due_at.label("due_at"), message.enqueued_at,
-            period.unique_for,
-            message.ordering_key,
+            channel.name.label("channel"), message.kind, message.content.label("payload"), message.headers, message.key,
+            message.max_attempts, case((message.due_at > message.enqueued_at, message.due_at)).label("at"),
+            message.id.label("message_id"), period.unique_for, message.ordering_key,
         )
         .join(channel, channel.id == message.channel_id)
         .outerjoin(
@@ -239,27 +236,9 @@ def _sent(session: Session, queue: Queue) -> list[Enqueued]:
         .where(channel.queue == queue.name, message.lease_id.is_(None))
         .order_by(message.id)
     )  # fmt: skip
-    return [
-        Enqueued(
-            channel=row.name,
-            kind=row.kind,
-            payload=queue.codec.decode(row.content),
-            key=row.key,
-            headers=row.headers,
-            max_attempts=row.max_attempts,
-            at=row.due_at if row.due_at is not None and row.due_at > row.enqueued_at else None,
-            message_id=row.id,
-            unique_for=row.unique_for,
-            ordering_key=row.ordering_key,
-        )
-        for row in connection.execute(query)
-    ]
-
-
-@lru_cache(8)
-def _models(schema: str | None) -> Models:
-    # A MetaData for each schema, which goes with its classes.
-    return make_models(SimpleNamespace(metadata=MetaData()), schema)
+    schemas = {} if target.schema is None else {"schema_translate_map": {None: target.schema}}
+    rows = [row._asdict() for row in connection.execute(query, execution_options=schemas)]
+    return [Enqueued(**row | {"payload": queue.codec.decode(row["payload"])}) for row in rows]
 
 
 def _matches(wanted: Any, found: Any) -> bool:
@@ -268,13 +247,10 @@ def _matches(wanted: Any, found: Any) -> bool:
     return bool(wanted == found)
 
 
-def _with(wanted: Mapping[str, Any]) -> str:
+def _counted(queue: Queue, wanted: Mapping[str, Any], found: Sequence[Enqueued]) -> str:
     words = ", ".join(f"{name}={value!r:.200}" for name, value in wanted.items())
-    return f" with {words}" if words else ""
-
-
-def _counted(number: int) -> str:
-    return f"{number} message" + ("" if number == 1 else "s")
+    number = f"{len(found) or 'no'} message" + ("s" if len(found) > 1 else "")
+    return f"{number} of queue {queue.name!r}" + (f" with {words}" if words else "")
 
 
 def _others(found: Sequence[Enqueued]) -> str:

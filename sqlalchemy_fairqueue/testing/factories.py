@@ -12,7 +12,7 @@ from factory.base import Factory
 from factory.declarations import Sequence
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.testing.deliveries import make_delivery
+from sqlalchemy_fairqueue.testing.performing import make_delivery
 from sqlalchemy_fairqueue.values.messages import Delivery, Enqueue, Receipt
 from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 

@@ -1,15 +1,26 @@
-"""Handlers called by a test, with a payload of its own or with what a session has enqueued."""
+"""Handlers called by a test: with a delivery of its own, or with what a session has enqueued.
+
+Each function is written once, for sync sessions. What is async is awaited from there, in a greenlet of SQLAlchemy.
+"""
 
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass, replace
-from datetime import timedelta
-from types import MappingProxyType
+import json
+import math
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
+from time import monotonic
+from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+from sqlalchemy.util import await_only, greenlet_spawn
+
+from sqlalchemy_fairqueue.codecs import decoded
 from sqlalchemy_fairqueue.database.asynchronous import AsyncSession, async_scoped_session
 from sqlalchemy_fairqueue.database.deliveries import take_messages
+from sqlalchemy_fairqueue.database.engines import on
 from sqlalchemy_fairqueue.database.installation import check_installed
 from sqlalchemy_fairqueue.database.messages import fold_groups
 from sqlalchemy_fairqueue.errors import InvalidArgument
@@ -19,29 +30,153 @@ from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.queue.contexts import call_of, finished, middleware_for, middleware_of
 from sqlalchemy_fairqueue.queue.handlers import follow_dead, handlers_of
 from sqlalchemy_fairqueue.queue.results import encoded_result, results_of_batch
-from sqlalchemy_fairqueue.testing.deliveries import make_context, make_delivery
-from sqlalchemy_fairqueue.testing.enqueued import sync_session_of
-from sqlalchemy_fairqueue.testing.jobs import queue_of
+from sqlalchemy_fairqueue.testing.enqueued import queue_of, sync_session_of
 from sqlalchemy_fairqueue.unit_of_work.sessions import connection_of, record, send_recorded
 from sqlalchemy_fairqueue.unit_of_work.settlements import Verb
+from sqlalchemy_fairqueue.values.messages import (
+    AFTER_GROUP_HEADER,
+    GROUP_HEADER,
+    Delivery,
+    Enqueue,
+    GroupCounts,
+    Lease,
+    checked_group_id,
+)
 from sqlalchemy_fairqueue.values.outcomes import Bury, Outcome, Release, Retry, RetryPolicy
 from sqlalchemy_fairqueue.values.policies import UNSET, Unset
-from sqlalchemy_fairqueue.worker import decisions
+from sqlalchemy_fairqueue.worker import Context, decisions
+from sqlalchemy_fairqueue.worker.leases import HeldDelivery, TrackedLease
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
+    from uuid import UUID
 
     from sqlalchemy.orm import Session
 
     from sqlalchemy_fairqueue.queue.base import AnySession, PlainSession
     from sqlalchemy_fairqueue.queue.handlers import Handler
-    from sqlalchemy_fairqueue.testing.jobs import AnyJob
-    from sqlalchemy_fairqueue.values.messages import Delivery
-    from sqlalchemy_fairqueue.worker import Context
+    from sqlalchemy_fairqueue.testing.enqueued import AnyJob
+    from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
 
 _LEASE = timedelta(hours=1)
 _RETRY = RetryPolicy()
 _NONE: Mapping[str, Any] = MappingProxyType({})
+
+
+def make_delivery(
+    queue: Queue,
+    payload: Any,
+    *,
+    channel: str = "test",
+    kind: str = "default",
+    headers: Mapping[str, Any] | None = None,
+    message_id: int = 1,
+    attempt: int = 1,
+    max_attempts: int | None = None,
+    enqueued_at: datetime | None = None,
+    ordering_key: str | None = None,
+    group: UUID | str | None = None,
+    after_group: GroupCounts | None = None,
+) -> Delivery:
+    """A delivery as a worker would give it to a handler, without a message in the database.
+
+    Its payload is encoded and decoded by the queue's codec: with JSON a tuple becomes a list, as in production.
+
+    Args:
+        queue: The queue of the message.
+        payload: The payload.
+        channel: As in ``enqueue``.
+        kind: As in ``enqueue``.
+        headers: As in ``enqueue``.
+        message_id: The message's id.
+        attempt: The number of the attempt, from 1.
+        max_attempts: The message's limit. Default: the queue's.
+        enqueued_at: Default: now.
+        ordering_key: As in ``enqueue``.
+        group: The id of the group that the message is a member of, for ``context.group``. What the handler adds to it
+            is recorded on its session; a COMMIT of it raises LeaseLost, as the verbs do.
+        after_group: The group that the message follows, for ``context.after_group``.
+
+    Returns:
+        A delivery under a lease of an hour. ``queue.complete`` and the other verbs raise LeaseLost for it: the message
+        does not exist.
+
+    Raises:
+        InvalidArgument, PayloadError: As ``enqueue`` does.
+
+    Example:
+        >>> make_delivery(queue, {"file": "a.pdf"}, kind="parse", attempt=2).attempt
+        2
+    """
+    if after_group is not None and not isinstance(after_group, GroupCounts):
+        raise InvalidArgument(f"after_group is {after_group!r:.80}; give GroupCounts(id=..., total=..., done=..., ...)")
+    of_groups: dict[str, Any] = {} if group is None else {GROUP_HEADER: str(checked_group_id(group))}
+    if after_group is not None:
+        of_groups[AFTER_GROUP_HEADER] = {**asdict(after_group), "id": str(after_group.id)}
+    headers = {**(headers or {}), **of_groups} if of_groups else headers
+    message = Enqueue(
+        channel=channel,
+        payload=payload,
+        kind=kind,
+        headers=headers,
+        max_attempts=max_attempts,
+        ordering_key=ordering_key,
+    )
+    [sent] = queue._enqueues([message], sends=False)  # noqa: SLF001 - it refuses the arguments that enqueue refuses
+    now = datetime.now(UTC)
+    return Delivery(
+        message_id=message_id,
+        queue=queue.name,
+        channel=message.channel,
+        kind=message.kind,
+        content=sent.content,
+        headers=None if sent.headers is None else json.loads(sent.headers),
+        attempt=attempt,
+        max_attempts=sent.max_attempts,
+        enqueued_at=enqueued_at or now,
+        lease=Lease(1, "test", now + _LEASE),
+        deliveries=attempt,
+        row_id="(0,1)",
+        decoded=decoded(queue.codec, sent.content),
+        ordering_key=message.ordering_key,
+    )
+
+
+def make_context(
+    delivery: Delivery,
+    *,
+    stopping: bool = False,
+    cancelled: bool = False,
+    lost: bool = False,
+    timed_out: bool = False,
+    queue: Queue | None = None,
+) -> Context:
+    """The context that a worker would give to the handler of a delivery.
+
+    ``context.stopping`` and ``context.cancelled`` can also be set later.
+
+    Args:
+        delivery: The delivery.
+        stopping: Whether the worker is stopping.
+        cancelled: Whether the message was cancelled.
+        lost: Whether the lease is lost.
+        timed_out: Whether the handler's timeout has passed.
+        queue: The queue, to let the handler add members to the group of the delivery.
+
+    Example:
+        >>> make_context(make_delivery(queue, 1), cancelled=True).cancelled
+        True
+    """
+    served = None if queue is None else SimpleNamespace(queue=queue)
+    lease = TrackedLease(delivery.lease.id, math.inf, monotonic)
+    held = HeldDelivery(delivery, lease, cast("ServedQueue", served), monotonic())
+    held.stopping = stopping
+    held.cancelled = cancelled
+    held.given_up = lost
+    if timed_out:
+        held.limit_time(timedelta())
+    return Context(held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +246,7 @@ def perform(
         'too much'
     """
     given = {"payload": payload, "kind": kind, "resources": resources}
-    queue, payload, kind, resources = _resolved(queue, given, message)
-    handler = _handler(queue, kind)
-    if handler.asynchronous:
-        raise InvalidArgument(f"the handler of kind {kind!r} is async; await aperform(...)")
-    delivery = make_delivery(queue, payload, kind=kind, **message)
-    try:
-        return decisions.returned_outcome(_call(queue, handler, delivery, session, context, resources)())
-    except Exception as error:
-        if (outcome := _outcome_of(handler, error)) is None:
-            raise
-        return outcome
+    return _performed(queue, given, message, session, context, instead="await aperform(...)")
 
 
 async def aperform(
@@ -137,16 +262,7 @@ async def aperform(
 ) -> Outcome | None:
     """As :func:`perform`, for async handlers too. Give a plain handler a Session, an async one an AsyncSession."""
     given = {"payload": payload, "kind": kind, "resources": resources}
-    queue, payload, kind, resources = _resolved(queue, given, message)
-    handler = _handler(queue, kind)
-    delivery = make_delivery(queue, payload, kind=kind, **message)
-    try:
-        call = _call(queue, handler, delivery, session, context, resources)
-        return decisions.returned_outcome(await _finished(handler, call()))
-    except Exception as error:
-        if (outcome := _outcome_of(handler, error)) is None:
-            raise
-        return outcome
+    return await greenlet_spawn(_performed, queue, given, message, session, context)
 
 
 @on_session
@@ -193,50 +309,40 @@ def drain(
     given: Any = session
     if isinstance(given, async_scoped_session):
         given = given()
-    if isinstance(given, AsyncSession):
-        return cast("list[Performed]", _drained(given, queue, limit, resources))
-    found = sync_session_of(given)
+    return on(given, lambda found: drained(sync_session_of(found), given, queue, limit, resources))
+
+
+def drained(
+    session: Session, given: object, queue: Queue, limit: int = 1000, resources: Mapping[str, Any] = _NONE
+) -> list[Performed]:
+    """As :func:`drain`. Async handlers get the session that was given, if it is an AsyncSession."""
     performed = []
-    for delivery in _deliveries(found, queue, limit):
+    instead = "" if isinstance(given, AsyncSession) else "drain an AsyncSession"
+    for delivery in _deliveries(session, queue, limit):
         handler = _handler(queue, delivery.kind)
-        if handler.asynchronous:
-            raise InvalidArgument(f"the handler of kind {handler.kind!r} is async; drain an AsyncSession")
-        call = _call(queue, handler, delivery, found, None, resources)
-        result: Any = None
-        try:
-            with found.begin_nested():
-                result = call()
-                outcome = decisions.returned_outcome(result)
-        except Exception as error:
-            if (outcome := _outcome_of(handler, error)) is None:
-                raise
+        own = given if handler.asynchronous else session
+        outcome, result = _called(
+            queue, handler, delivery, own, None, resources, instead=instead, within=session.begin_nested
+        )
         one = Performed(delivery, outcome, result if outcome is None else None)
-        _settle(found, queue, handler, one)
+        _settle(session, queue, handler, one)
         performed.append(one)
     return performed
 
 
-async def _drained(session: AsyncSession, queue: Queue, limit: int, resources: Mapping[str, Any]) -> list[Performed]:
-    performed = []
-    deliveries = await session.run_sync(lambda found: _deliveries(found, queue, limit))
-    while (delivery := await session.run_sync(lambda _: next(deliveries, None))) is not None:
-        handler = _handler(queue, delivery.kind)
-        result: Any = None
-        try:
-            async with session.begin_nested():
-                if handler.asynchronous:
-                    result = _call(queue, handler, delivery, session, None, resources)()
-                else:
-                    result = await session.run_sync(_calling(queue, handler, delivery, resources))
-                result = await _finished(handler, result)
-                outcome = decisions.returned_outcome(result)
-        except Exception as error:
-            if (outcome := _outcome_of(handler, error)) is None:
-                raise
-        one = Performed(delivery, outcome, result if outcome is None else None)
-        await session.run_sync(_settle, queue, handler, one)
-        performed.append(one)
-    return performed
+def _performed(
+    queue: Queue | AnyJob,
+    given: dict[str, Any],
+    message: dict[str, Any],
+    session: object,
+    context: Context | None,
+    *,
+    instead: str = "",
+) -> Outcome | None:
+    queue, payload, kind, resources = _resolved(queue, given, message)
+    handler = _handler(queue, kind)
+    delivery = make_delivery(queue, payload, kind=kind, **message)
+    return _called(queue, handler, delivery, session, context, resources, instead=instead)[0]
 
 
 def _resolved(
@@ -251,10 +357,6 @@ def _resolved(
     if given.get("payload") is not None:
         raise InvalidArgument(f"got {given['payload']!r:.80} for a job; give its arguments by name")
     return queue_of(queue), queue.schema.encode((), arguments), queue.kind, given.get("resources", _NONE)
-
-
-def _calling(queue: Queue, handler: Handler, delivery: Delivery, resources: Mapping[str, Any]) -> Any:
-    return lambda session: _call(queue, handler, delivery, session, None, resources)()
 
 
 def _deliveries(session: Session, queue: Queue, limit: int) -> Iterator[Delivery]:
@@ -308,15 +410,31 @@ def _handler(queue: Queue, kind: str) -> Handler:
     return handler
 
 
-def _call(  # noqa: PLR0917 - what a call is made of
+def _called(  # noqa: PLR0917 - what a call is made of
     queue: Queue,
     handler: Handler,
     delivery: Delivery,
     session: object,
     context: Context | None,
     resources: Mapping[str, Any],
-) -> Callable[[], Any]:
-    """The call of a handler, with the middleware of its queue."""
+    *,
+    instead: str,
+    within: Callable[[], AbstractContextManager[object]] = nullcontext,
+) -> tuple[Outcome | None, Any]:
+    """Call a handler, with the middleware of its queue. Return its outcome and its result.
+
+    Args:
+        queue: Its queue.
+        handler: The handler.
+        delivery: The delivery.
+        session: For a handler that takes one.
+        context: For a handler that takes one. None: one that says nothing.
+        resources: The resources by their names.
+        instead: What to do with an async handler, where nobody awaits. Empty: it is awaited.
+        within: The call is made in this block.
+    """
+    if handler.asynchronous and instead:
+        raise InvalidArgument(f"the handler of kind {handler.kind!r} is async; {instead}")
     if handler.session and session is None:
         raise InvalidArgument(f"the handler of kind {handler.kind!r} takes a session; call perform(session=...)")
     for name in handler.resources.values():
@@ -325,21 +443,23 @@ def _call(  # noqa: PLR0917 - what a call is made of
                 f"the handler of kind {handler.kind!r} takes the resource {name!r}; call perform or drain with "
                 f"resources={{{name!r}: ...}}"
             )
-    around = middleware_for(handler, middleware_of(queue))
-    given = (context or make_context(delivery, queue=queue)).with_session(session if handler.session else None)
-    return call_of(handler, around, given.with_resources(resources) if resources else given)
-
-
-def _outcome_of(handler: Handler, error: Exception) -> Outcome | None:
-    """The outcome that a handler raised, or that its policy names for what it raised. None: the test shall see it."""
-    if isinstance(error, (Retry, Release, Bury)):
-        return error
-    return decisions.outcome_of(error, handler.retry or _RETRY)
-
-
-async def _finished(handler: Handler, result: Any) -> Any:
-    """Await a call as an AsyncWorker does."""
-    if handler.asynchronous:
-        return await finished(result)
-    # Of a plain function around a coroutine. One that takes a session runs in a thread, where nobody awaits.
-    return await result if inspect.isawaitable(result) and not handler.session else result
+    own = (context or make_context(delivery, queue=queue)).with_session(session if handler.session else None)
+    call = call_of(
+        handler, middleware_for(handler, middleware_of(queue)), own.with_resources(resources) if resources else own
+    )
+    try:
+        with within():
+            result = call()
+            if handler.asynchronous:
+                result = await_only(finished(result))
+            elif inspect.isawaitable(result) and not instead and not handler.session:
+                # Of a plain function around a coroutine. With a session it runs in a thread, where nobody awaits.
+                result = await_only(result)
+            return decisions.returned_outcome(result), result
+    except (Retry, Release, Bury) as outcome:
+        return outcome, None
+    except Exception as error:
+        # What its policy names; else the test shall see it.
+        if (named := decisions.outcome_of(error, handler.retry or _RETRY)) is None:
+            raise
+        return named, None

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
     from sqlalchemy.orm import Session
 
-    from sqlalchemy_fairqueue.testing.clocks import DatabaseClock
     from sqlalchemy_fairqueue.testing.databases import TemplateDatabase
+    from sqlalchemy_fairqueue.testing.sessions import DatabaseClock
     from sqlalchemy_fairqueue.testing.workers import AsyncWorkers, Workers
 
 _SHARED, _OWN = "fairqueue_session", "fairqueue_engine"
@@ -169,7 +169,7 @@ def fairqueue_async_worker(fairqueue_async_engine: AsyncEngine) -> AsyncWorkers:
 @pytest.fixture
 def fairqueue_clock(request: pytest.FixtureRequest) -> Iterator[DatabaseClock]:
     """Clock of the test's database, which ``fairqueue_clock.advance(timedelta(minutes=5))`` puts forward."""
-    from sqlalchemy_fairqueue.testing.clocks import DatabaseClock
+    from sqlalchemy_fairqueue.testing.sessions import DatabaseClock
 
     shared = _SHARED in request.fixturenames
     engine: Any = request.getfixturevalue("fairqueue_shared_engine" if shared else _OWN)

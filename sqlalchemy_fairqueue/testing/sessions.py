@@ -1,53 +1,63 @@
-"""Sessions of tests: transactions that are rolled back, and handlers that run inline at each commit."""
+"""Sessions of tests: rolled back, with handlers that run inline at each commit; and the clock of their database."""
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, closing, contextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from sqlalchemy import Connection, event
+from sqlalchemy import Connection, event, text
 from sqlalchemy.orm import Session
-from sqlalchemy.util import await_only
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine, AsyncSession
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.handlers import session_type_of
-from sqlalchemy_fairqueue.testing.performing import Performed, drain
-from sqlalchemy_fairqueue.unit_of_work.sessions import session_of
+from sqlalchemy_fairqueue.sql.schema import quoted
+from sqlalchemy_fairqueue.testing.enqueued import sync_session_of
+from sqlalchemy_fairqueue.testing.performing import Performed, drained
+from sqlalchemy_fairqueue.times import duration, instant, instant_microseconds, microseconds
+from sqlalchemy_fairqueue.values.checks import check_instant
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+    from datetime import datetime, timedelta
 
+    import typing_extensions
     from sqlalchemy import Engine
     from sqlalchemy.orm import SessionTransaction
 
     from sqlalchemy_fairqueue.queue import Queue
-    from sqlalchemy_fairqueue.queue.base import PlainSession
+    from sqlalchemy_fairqueue.queue.base import AnySession
 
-SomeSession = TypeVar("SomeSession", bound=Session)
-SomeAsyncSession = TypeVar("SomeAsyncSession", bound=AsyncSession)
+    SomeSession = typing_extensions.TypeVar("SomeSession", bound=Session, default=Session)
+    SomeAsyncSession = typing_extensions.TypeVar("SomeAsyncSession", bound=AsyncSession, default=AsyncSession)
 
+_SCHEMA = """
+select n.nspname from pg_proc p join pg_namespace n on n.oid = p.pronamespace
+where p.proname = 'fq_now' and p.pronargs = 0 and (n.nspname = cast(:schema as text) or cast(:schema as text) is null)
+"""
+# A sequence rather than a table: every transaction sees at once what is set, and reading it leaves no trace that a
+# SERIALIZABLE transaction could fail on.
+_OFFSET = "create sequence if not exists {schema}.test_clock minvalue -9223372036854775807 start 0"
+_FUNCTION = """
+create or replace function {schema}.fq_now() returns bigint language sql volatile parallel safe security definer as $$
+  select (extract(epoch from clock_timestamp()) * 1000000)::bigint + last_value from {schema}.test_clock
+$$
+"""
+_ADVANCE = "select setval('{sequence}', last_value + :us) from {sequence}"
 
-@overload
-def rolled_back(engine: Engine, *, session_factory: None = None, **options: Any) -> AbstractContextManager[Session]: ...
+T = TypeVar("T")
 
 
 @overload
 def rolled_back(
-    engine: Engine, *, session_factory: Callable[..., SomeSession], **options: Any
+    engine: Engine, *, session_factory: Callable[..., SomeSession] | None = None, **options: Any
 ) -> AbstractContextManager[SomeSession]: ...
 
 
 @overload
 def rolled_back(
-    engine: AsyncEngine, *, session_factory: None = None, **options: Any
-) -> AbstractAsyncContextManager[AsyncSession]: ...
-
-
-@overload
-def rolled_back(
-    engine: AsyncEngine, *, session_factory: Callable[..., SomeAsyncSession], **options: Any
+    engine: AsyncEngine, *, session_factory: Callable[..., SomeAsyncSession] | None = None, **options: Any
 ) -> AbstractAsyncContextManager[SomeAsyncSession]: ...
 
 
@@ -82,46 +92,26 @@ def rolled_back(
 
 @contextmanager
 def _rolled_back(engine: Engine, factory: Callable[..., Session], options: dict[str, Any]) -> Iterator[Session]:
-    with engine.connect() as connection, connection.begin() as transaction:
-        with factory(bind=connection, **options) as session:
-            yield session
-        transaction.rollback()
+    with engine.connect() as connection, factory(bind=connection, **options) as session:
+        connection.begin()
+        yield session
 
 
 @asynccontextmanager
 async def _async_rolled_back(
     engine: AsyncEngine, factory: Callable[..., AsyncSession], options: dict[str, Any]
 ) -> AsyncIterator[AsyncSession]:
-    async with engine.connect() as connection, connection.begin() as transaction:
-        async with factory(bind=connection, **options) as session:
-            yield session
-        await transaction.rollback()
-
-
-@overload
-def inline(
-    session: PlainSession,
-    *queues: Queue,
-    resources: Mapping[str, Any] = MappingProxyType({}),
-    session_factory: Callable[..., Session] | None = None,
-) -> AbstractContextManager[list[Performed]]: ...
-
-
-@overload
-def inline(
-    session: AsyncSession,
-    *queues: Queue,
-    resources: Mapping[str, Any] = MappingProxyType({}),
-    session_factory: Callable[..., AsyncSession] | None = None,
-) -> AbstractAsyncContextManager[list[Performed]]: ...
+    async with engine.connect() as connection, factory(bind=connection, **options) as session:
+        _ = await connection.begin()
+        yield session
 
 
 def inline(
-    session: Any,
+    session: AnySession,
     *queues: Queue,
     resources: Mapping[str, Any] = MappingProxyType({}),
     session_factory: Callable[..., Any] | None = None,
-) -> Any:
+) -> Block[list[Performed]]:
     """Perform what the session has enqueued at each of its commits, before ``commit()`` returns.
 
     As :func:`drain` does, on the session's own connection, so that a test that rolls back leaves nothing behind.
@@ -140,7 +130,7 @@ def inline(
         What was performed so far, in order: the list grows.
 
     Raises:
-        InvalidArgument: It is no Session, or its engine is not that of one connection: nothing could be rolled back.
+        InvalidArgument: It is no session, or its engine is not that of one connection: nothing could be rolled back.
         Exception: From the ``commit()``: what a handler raised.
 
     Example:
@@ -152,59 +142,53 @@ def inline(
         ...     session.commit()
         3
     """
-    if isinstance(session, AsyncSession):
-        return _async_inline(session, queues, resources, session_factory)
-    return _inline(session, queues, resources, session_factory)
+    base = AsyncSession if isinstance(session, AsyncSession) else Session
+    return Block(_inline(session, queues, resources, session_factory or session_type_of(queues, base)))
+
+
+class Block(Generic[T]):
+    """A block that can be an ``async with``, too."""
+
+    def __init__(self, block: AbstractContextManager[T]) -> None:
+        self._block: Any = block
+
+    def __enter__(self) -> T:
+        entered: T = self._block.__enter__()
+        return entered
+
+    def __exit__(self, *error: object) -> None:
+        self._block.__exit__(*error)
+
+    async def __aenter__(self) -> T:
+        return self.__enter__()
+
+    async def __aexit__(self, *error: object) -> None:
+        self.__exit__(*error)
 
 
 @contextmanager
 def _inline(
-    session: PlainSession,
-    queues: Sequence[Queue],
-    resources: Mapping[str, Any],
-    session_factory: Callable[..., Session] | None,
+    session: object, queues: Sequence[Queue], resources: Mapping[str, Any], factory: Callable[..., Any]
 ) -> Iterator[list[Performed]]:
     found, connection = _joined(session)
+    bind = session.bind if isinstance(session, AsyncSession) else connection
     performed: list[Performed] = []
-    factory = session_factory or session_type_of(queues, Session)
 
     def perform() -> None:
+        # SQLAlchemy calls its events in the greenlet of the commit, where async handlers are awaited.
         for queue in queues:
-            with factory(bind=connection, join_transaction_mode="create_savepoint") as own:
-                performed.extend(drain(own, queue, resources=resources))
-                own.commit()
+            own = factory(bind=bind, join_transaction_mode="create_savepoint")
+            with closing(sync_session_of(own)) as plain:
+                performed.extend(drained(plain, own, queue, resources=resources))
+                plain.commit()
 
     with _at_commits(found, perform):
         yield performed
 
 
-@asynccontextmanager
-async def _async_inline(
-    session: AsyncSession,
-    queues: Sequence[Queue],
-    resources: Mapping[str, Any],
-    session_factory: Callable[..., AsyncSession] | None,
-) -> AsyncIterator[list[Performed]]:
-    found, _ = _joined(session)
-    performed: list[Performed] = []
-    factory = session_factory or session_type_of(queues, AsyncSession)
-
-    async def perform() -> None:
-        for queue in queues:
-            async with factory(bind=session.bind, join_transaction_mode="create_savepoint") as own:
-                performed.extend(await drain(own, queue, resources=resources))
-                await own.commit()
-
-    # SQLAlchemy calls its events in the greenlet of the commit, which can await.
-    with _at_commits(found, lambda: await_only(perform())):
-        yield performed
-
-
 def _joined(session: object) -> tuple[Session, Connection]:
     """The Session, and the connection whose transaction it joined."""
-    found = session_of(session)
-    if found is None:
-        raise InvalidArgument(f"session is {session!r:.80}; give the Session in which the code under test works")
+    found = sync_session_of(session)
     if not isinstance(found.bind, Connection):
         raise InvalidArgument(
             f"session works on {found.bind!r:.80}, and what runs inline needs one that joined a connection's "
@@ -235,3 +219,80 @@ def _at_commits(session: Session, perform: Callable[[], object]) -> Iterator[Non
     finally:
         event.remove(session, "after_commit", note)
         event.remove(session, "after_transaction_end", ended)
+
+
+class DatabaseClock:
+    """The clock by which the library decides what is due, which leases have ended, and when a rate has room.
+
+    All of the library's times come from one function of the database. This replaces it by one that adds an offset, for
+    everybody who is connected. For databases of tests only: the function stays in the database, also after
+    :meth:`reset`, which takes the offset back.
+
+    Args:
+        engine: The database.
+        schema: Where fairqueue is installed. Default: the only place where it is.
+
+    Raises:
+        InvalidArgument: It is not installed there, or in several schemas.
+
+    Example:
+        >>> clock = DatabaseClock(engine)
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, delay=timedelta(days=3))
+        >>> clock.advance(timedelta(days=3))
+        >>> len(queue.dequeue(engine))
+        1
+        >>> clock.reset()
+    """
+
+    def __init__(self, engine: Engine, schema: str | None = None) -> None:
+        self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
+        with self._engine.connect() as connection:
+            found = connection.scalars(text(_SCHEMA), {"schema": schema}).all()
+            if len(found) != 1:
+                where = "the database" if schema is None else f"schema {schema!r}"
+                raise InvalidArgument(
+                    f"fairqueue is installed {len(found)} times in {where}; migrate the database, or name the schema"
+                )
+            self._schema = quoted(found[0])
+            for statement in (_OFFSET, _FUNCTION):
+                connection.exec_driver_sql(
+                    statement.format(schema=self._schema), execution_options={"no_parameters": True}
+                )
+
+    def now(self) -> datetime:
+        """The time that the library takes for now, in UTC.
+
+        See Also:
+            :meth:`move_to`
+        """
+        return instant(self._value(f"select {self._schema}.fq_now()"))
+
+    def advance(self, by: timedelta) -> None:
+        """Put the clock forward by so much, at once for everybody. It goes on running."""
+        ahead = microseconds(by)
+        if ahead < 0:
+            raise InvalidArgument(f"by is {by!r}; a clock goes forward: give a timedelta of zero or more")
+        sequence = f"{self._schema}.test_clock"
+        self._value(_ADVANCE.format(sequence=sequence), us=ahead)
+
+    def move_to(self, instant: datetime) -> None:
+        """Put the clock forward to an instant (aware), which must not be past.
+
+        Example:
+            >>> clock = DatabaseClock(engine)
+            >>> tomorrow = clock.now() + timedelta(days=1)
+            >>> clock.move_to(tomorrow)
+            >>> clock.now() >= tomorrow
+            True
+            >>> clock.reset()
+        """
+        check_instant("instant", instant)
+        self.advance(duration(instant_microseconds(instant) - instant_microseconds(self.now())))
+
+    def reset(self) -> None:
+        """Let it show the true time again. What was leased or scheduled meanwhile keeps its times."""
+        self._value(f"select setval('{self._schema}.test_clock', 0)")
+
+    def _value(self, statement: str, **values: object) -> int:
+        with self._engine.connect() as connection:
+            return int(connection.scalar(text(statement), values) or 0)

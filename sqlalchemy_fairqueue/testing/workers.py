@@ -35,7 +35,7 @@ class Workers:
             queues: Its queues.
             options: Further arguments of :class:`sqlalchemy_fairqueue.Worker`.
         """
-        worker = self._made(*queues, **options)
+        worker = Worker(self._engine, *queues, **options)
         worker.start()
         self._started.append(worker)
         return worker
@@ -47,7 +47,7 @@ class Workers:
         follow-ups. What is due later stays. A handler that fails is tried again as its policy says, and raises nothing
         here: ``stats`` counts it. ``leftovers()`` tells what stays, and why.
         """
-        worker = self._made(*queues, **options)
+        worker = Worker(self._engine, *queues, **options)
         worker.run(drain=True)
         return worker
 
@@ -55,9 +55,6 @@ class Workers:
         """Stop those that were started, without grace."""
         while self._started:
             self._started.pop().stop(timedelta())
-
-    def _made(self, *queues: Queue, **options: Any) -> Worker:
-        return Worker(self._engine, *queues, **options)
 
 
 class AsyncWorkers:
@@ -78,7 +75,7 @@ class AsyncWorkers:
             queues: Its queues.
             options: Further arguments of :class:`sqlalchemy_fairqueue.AsyncWorker`.
         """
-        worker = self._made(*queues, **options)
+        worker = AsyncWorker(self._engine, *queues, **options)
         await worker.start()
         try:
             yield worker
@@ -87,9 +84,6 @@ class AsyncWorkers:
 
     async def drain(self, *queues: Queue, **options: Any) -> AsyncWorker:
         """As :meth:`Workers.drain`."""
-        worker = self._made(*queues, **options)
+        worker = AsyncWorker(self._engine, *queues, **options)
         await worker.run(drain=True)
         return worker
-
-    def _made(self, *queues: Queue, **options: Any) -> AsyncWorker:
-        return AsyncWorker(self._engine, *queues, **options)

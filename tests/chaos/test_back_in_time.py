@@ -69,11 +69,11 @@ class _Restore(_Way):
 
     def go_back(self) -> None:
         server = self._server
-        server._supervisor.run("pg_ctl", "stop", "-w", "-m", "immediate")
+        server._run("pg_ctl", "stop", "-w", "-m", "immediate")
         shutil.rmtree(server.data_directory)
         (server.directory / "before").rename(server.data_directory)
         (server.data_directory / "postmaster.pid").unlink()
-        server._supervisor.run("pg_ctl", "start", "-w", "-l", str(server.log_path))
+        server._run("pg_ctl", "start", "-w", "-l", str(server.log_path))
 
 
 class _Failover(_Way):
@@ -82,7 +82,7 @@ class _Failover(_Way):
     def __init__(self, private_server: Callable[..., Server]) -> None:
         super().__init__(private_server)
         standby = self._standby = private_server()
-        standby._supervisor.run("pg_ctl", "stop", "-w", "-m", "fast")
+        standby._run("pg_ctl", "stop", "-w", "-m", "fast")
         shutil.rmtree(standby.data_directory)
         _copy(self._server, str(standby.data_directory))
         (standby.data_directory / "postmaster.pid").unlink()
@@ -90,7 +90,7 @@ class _Failover(_Way):
         with (standby.data_directory / "postgresql.auto.conf").open("a") as settings:
             settings.write(f"unix_socket_directories = '{standby.directory}'\n")
             settings.write(f"primary_conninfo = 'host={self._server.directory} user=postgres'\n")
-        standby._supervisor.run("pg_ctl", "start", "-w", "-l", str(standby.log_path))
+        standby._run("pg_ctl", "start", "-w", "-l", str(standby.log_path))
 
     @property
     def url(self) -> URL:
@@ -105,8 +105,8 @@ class _Failover(_Way):
         until(lambda: _run(self._standby, "select pid from pg_stat_wal_receiver") == [], "it gets no more")
 
     def go_back(self) -> None:
-        self._server._supervisor.run("pg_ctl", "stop", "-w", "-m", "immediate")
-        self._standby._supervisor.run("pg_ctl", "promote", "-w")
+        self._server._run("pg_ctl", "stop", "-w", "-m", "immediate")
+        self._standby._run("pg_ctl", "promote", "-w")
 
 
 @pytest.mark.parametrize("way", [_Crash, _Restore, _Failover])

@@ -191,7 +191,7 @@ def test_sessions_that_cannot_be_inline(engine: Engine, queue: Queue) -> None:
     """A session that commits for good is refused."""
     with Session(engine) as session, pytest.raises(InvalidArgument, match="make it with rolled_back"), inline(session):
         pass
-    with pytest.raises(InvalidArgument, match="give the Session"), inline(17, queue):  # type: ignore[call-overload]
+    with pytest.raises(InvalidArgument, match="give the session"), inline(17, queue):  # type: ignore[arg-type]
         pass
 
 

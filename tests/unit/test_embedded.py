@@ -23,7 +23,7 @@ from sqlalchemy_fairqueue.embedded import (
     named_server,
     scratch_database,
 )
-from sqlalchemy_fairqueue.embedded.account import Account
+from sqlalchemy_fairqueue.embedded.server import Account
 from tests.fixtures.options import PATIENCE
 from tests.fixtures.server import programs
 
@@ -36,7 +36,7 @@ from sqlalchemy_fairqueue.embedded import Programs, embedded_server
 with embedded_server(Programs.in_directory(sys.argv[1]), durable=False) as server:
     print(server.directory, flush=True)
     print((server.data_directory / "postmaster.pid").read_text().split()[0], flush=True)
-    print(server._supervisor._process.pid, flush=True)
+    print(server._supervisor.pid, flush=True)
     # Python handles a signal that comes right before a wait when the wait is over.
     while not select.select([sys.stdin], [], [], 0.1)[0]:
         pass
@@ -207,6 +207,16 @@ def test_a_server_for_a_terminal(stop: signal.Signals) -> None:
         process.send_signal(stop)
         assert process.wait(PATIENCE.total_seconds()) == 0
     assert not folder.exists()
+
+
+def test_it_says_how_it_is_used() -> None:
+    """--help prints usage and starts nothing; arguments are refused."""
+    command = [sys.executable, "-m", "sqlalchemy_fairqueue.embedded"]
+    told = subprocess.run([*command, "--help"], capture_output=True, text=True, check=True).stdout
+    assert told.startswith("usage: python -m sqlalchemy_fairqueue.embedded")
+    assert "Ctrl-C" in told
+    assert "export" not in told
+    assert subprocess.run([*command, "now"], capture_output=True, check=False).returncode == 2
 
 
 def test_a_named_server_is_used_instead(monkeypatch: pytest.MonkeyPatch) -> None:

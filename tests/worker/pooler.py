@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sqlalchemy import URL
 
-from sqlalchemy_fairqueue.embedded.account import Account
+from sqlalchemy_fairqueue.embedded.server import Account
 from tests.worker.helpers import until
 
 CONNECTIONS = 4
