@@ -5,15 +5,12 @@ from __future__ import annotations
 import ast
 import warnings
 from collections import Counter
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from sqlalchemy import DateTime, ForeignKey, MetaData, func
+from sqlalchemy import DateTime, ForeignKey, func
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LEASE = timedelta(seconds=3)
 """The time for which a file stays with a dead worker. Far below the default, for an audience that waits."""
@@ -22,7 +19,6 @@ LEASE = timedelta(seconds=3)
 class Base(DeclarativeBase):
     """Base of the app's models."""
 
-    metadata = MetaData(naming_convention={"fk": "fk_%(table_name)s_%(column_0_name)s", "ix": "ix_%(column_0_label)s"})
     type_annotation_map = {datetime: DateTime(timezone=True)}  # noqa: RUF012 - SQLAlchemy declares it without ClassVar
 
 

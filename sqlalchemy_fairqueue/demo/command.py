@@ -13,7 +13,7 @@ from rich.console import Console
 
 from sqlalchemy_fairqueue.demo.endings import DemoError
 from sqlalchemy_fairqueue.demo.report import Forecast, files_ahead, make_report
-from sqlalchemy_fairqueue.demo.run import check, make_scenario, migrated_database, play
+from sqlalchemy_fairqueue.demo.run import LIBRARY, check, make_visits, migrated_database, play
 from sqlalchemy_fairqueue.demo.screen import Screen, draw, print_summary
 from sqlalchemy_fairqueue.demo.workers import FAIR, FIFO, SERVICES, running_workers
 from sqlalchemy_fairqueue.embedded import any_server, named_server
@@ -29,15 +29,15 @@ def main() -> None:
     options = _options()
     console = Console(width=None if sys.stdout.isatty() else 100)
     tell = partial(console.print, highlight=False, soft_wrap=True)
-    scenario = make_scenario(options.seed, options.limit)
-    bobs, *others = (len(visit.files) for visit in scenario.visits)
+    visits = make_visits(options.seed, options.limit)
+    bobs, *others = (len(visit.files) for visit in visits)
     tell(
-        f"Bob uploads {bobs:,} source files of {scenario.library}.\nWhile that backlog stands, ten small customers "
+        f"Bob uploads {bobs:,} source files of {LIBRARY}.\nWhile that backlog stands, ten small customers "
         f"upload {sum(others)} files. {options.workers} workers parse them all, twice:\n"
         f"with a [bold]{FAIR}[/], then with a first-come-first-served job table ([bold]{FIFO}[/]).\n"
         "In both, one worker is killed in mid-work.\n"
     )
-    runs, findings, screen = [], [], Screen(console, scenario)
+    runs, findings, screen = [], [], Screen(console, visits)
     forecast: Forecast | None = None
     with screen.live():
         screen.tell("connecting to PostgreSQL" if named_server() else "starting PostgreSQL")
@@ -47,17 +47,17 @@ def main() -> None:
                 with migrated_database(server) as engine:
                     with running_workers(service, engine.url, options.workers) as workers:
                         screen.tell(f"{service}: at work")
-                        for run in play(service, engine, scenario, workers):
+                        for run in play(service, engine, visits, workers):
                             screen.show(run)
                     runs.append(run)
-                    findings.append(check(run, engine, scenario))
+                    findings.append(check(run, engine, visits))
                     if service == FAIR and options.report:
                         forecast = make_report(engine, options.report, screen.step)
             screen.tell("stopping PostgreSQL")
     if findings[0] != findings[1]:
         raise DemoError(f"the same files gave different results: {findings[0]} and {findings[1]}")
-    print_summary(console, scenario, runs, findings[0])
-    draw(scenario, runs, options.output)
+    print_summary(console, visits, runs, findings[0])
+    draw(visits, runs, options.output)
     tell(f"\nWho was served when, as a picture: [bold]{options.output}[/]")
     if forecast:
         foreseen, happened = f"{forecast.files_ahead:,.0f}", f"{files_ahead(runs[-1].files):,.0f}"

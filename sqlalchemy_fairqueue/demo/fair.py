@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
-from sqlalchemy import select
-from sqlalchemy.orm import Session  # noqa: TC002 - the worker reads the annotations of handlers
+from sqlalchemy import Engine, Select, select
+from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Delivery, Queue, Worker
 from sqlalchemy_fairqueue.demo.business import LEASE, Upload, parse
 from sqlalchemy_fairqueue.models import Lease, Message
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from sqlalchemy import Engine, Select
 
 queue = Queue("documents")
 

@@ -5,18 +5,14 @@ It makes the same writes as ``fair``: messages under a lease, one transaction a 
 
 from __future__ import annotations
 
-from datetime import datetime  # noqa: TC003 - SQLAlchemy reads the annotations of columns
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
 
-from sqlalchemy import delete, func, or_, select, update
+from sqlalchemy import Engine, Select, delete, func, or_, select, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from sqlalchemy_fairqueue.demo.business import LEASE, Base, Upload, parse
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from sqlalchemy import Engine, Select
 
 _IDLE = 0.02
 

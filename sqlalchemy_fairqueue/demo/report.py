@@ -7,19 +7,16 @@ the other half of the demo does for real. The forecast is held against that half
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue.demo.run import BOB, File
+from sqlalchemy_fairqueue.reporting.history import RecordedHistory
 from sqlalchemy_fairqueue.simulation.scenarios import Scenario
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from sqlalchemy import Engine
-
-    from sqlalchemy_fairqueue.reporting.history import RecordedHistory
 
 _TITLE = "Bob and the ten others: how fair it was"
 

@@ -1,6 +1,6 @@
-"""A run of the scenario on one service: customers upload, workers parse, one of them is killed, until all is done.
+"""A run of one service: customers upload, workers parse, one of them is killed, until all is done.
 
-The scenario says which customer uploads which files, and when. A wait is the time from the transaction that uploads a
+The visits say which customer uploads which files, and when. A wait is the time from the transaction that uploads a
 file to the result of its parsing, both by the database's clock.
 """
 
@@ -11,32 +11,27 @@ import os
 import sysconfig
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
-from sqlalchemy import Float, cast, create_engine, extract, func, select
+from sqlalchemy import URL, ColumnElement, Engine, Float, cast, create_engine, extract, func, select
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue.demo import fair, fifo, migration
 from sqlalchemy_fairqueue.demo.business import SourceStats, Upload
 from sqlalchemy_fairqueue.demo.endings import DemoError, end_if_asked
-from sqlalchemy_fairqueue.demo.workers import SERVICES
+from sqlalchemy_fairqueue.demo.workers import SERVICES, Workers
 from sqlalchemy_fairqueue.embedded import scratch_database
 from sqlalchemy_fairqueue.models import DeadLetter, History, Message
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from sqlalchemy import URL, ColumnElement, Engine
-
-    from sqlalchemy_fairqueue.demo.workers import Workers
-
 BOB = "Bob"
+LIBRARY = Path(sysconfig.get_path("stdlib"))
 OTHERS = ("Alice", "Carol", "Dave", "Erin", "Frank", "Grace", "Heidi", "Ivan", "Judy", "Kim")
 _ACCIDENT = 0.14
 """The share of Bob's files after which a worker is killed: early, so that its lease ends while the others work."""
@@ -62,40 +57,19 @@ class Visit:
     after: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Scenario:
-    """The visits of a run, the first being Bob's.
-
-    Attributes:
-        visits: In the order in which they come.
-        library: Where the files are from.
-        accident_after: A worker is killed when so many files are parsed.
-    """
-
-    visits: tuple[Visit, ...]
-    library: Path
-    accident_after: int
-
-    @property
-    def files(self) -> int:
-        """The number of all files."""
-        return sum(len(visit.files) for visit in self.visits)
-
-
-def make_scenario(seed: int, limit: int) -> Scenario:
-    """Give Bob the standard library, at most *limit* files of it, and each of the others one to five files.
+def make_visits(seed: int, limit: int) -> list[Visit]:
+    """Give Bob the standard library, at most *limit* files of it, and then each of the others one to five files.
 
     The others come one by one while 5 to 60 percent of Bob's files are parsed: long before his backlog is gone.
     """
     random = Random(seed)  # noqa: S311 - a repeatable scenario, no secret
-    library = Path(sysconfig.get_path("stdlib"))
-    found = (path for path in library.rglob("*.py") if _NOT_OURS.isdisjoint(path.relative_to(library).parts))
+    found = (path for path in LIBRARY.rglob("*.py") if _NOT_OURS.isdisjoint(path.relative_to(LIBRARY).parts))
     sources = sorted(path for path in found if path.is_file() and os.access(path, os.R_OK))
     if not sources:
-        raise DemoError(f"no source files below {str(library)!r}; use a Python that has its standard library as files")
+        raise DemoError(f"no source files below {str(LIBRARY)!r}; use a Python that has its standard library as files")
 
     def visit(customer: str, files: list[Path], after: int = 0) -> Visit:
-        return Visit(customer, {f"{customer}/{path.relative_to(library)}": str(path) for path in files}, after)
+        return Visit(customer, {f"{customer}/{path.relative_to(LIBRARY)}": str(path) for path in files}, after)
 
     bobs = sources if limit >= len(sources) else sorted(random.sample(sources, limit))
     visits = [visit(BOB, bobs)]
@@ -103,7 +77,7 @@ def make_scenario(seed: int, limit: int) -> Scenario:
         share = 0.05 + 0.55 * (number + random.uniform(-0.3, 0.3)) / (len(OTHERS) - 1)
         files = random.sample(sources, min(random.randint(1, 5), len(sources)))
         visits.append(visit(customer, files, after=max(1, int(share * len(bobs)))))
-    return Scenario(tuple(visits), library, accident_after=max(1, int(_ACCIDENT * len(bobs))))
+    return visits
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +177,8 @@ def migrated_database(server: URL) -> Iterator[Engine]:
             engine.dispose()
 
 
-def play(service: str, engine: Engine, scenario: Scenario, workers: Workers) -> Iterator[Run]:
-    """Play the scenario on a service, and yield again and again how far it is, until all files are parsed.
+def play(service: str, engine: Engine, visits: list[Visit], workers: Workers) -> Iterator[Run]:
+    """Play the visits on a service, and yield again and again how far it is, until all files are parsed.
 
     One worker is killed in mid-work, unless none holds a file at that time.
 
@@ -212,14 +186,15 @@ def play(service: str, engine: Engine, scenario: Scenario, workers: Workers) -> 
         DemoError: A worker failed, or nothing was parsed for a minute.
         AskedToEnd: A signal asked for it.
     """
-    run, coming, moved_at = Run(service, []), list(scenario.visits), time.monotonic()
-    while run.done < scenario.files:
+    run, coming, moved_at = Run(service, []), list(visits), time.monotonic()
+    total = sum(len(visit.files) for visit in visits)
+    while run.done < total:
         while coming and coming[0].after <= run.done:
             upload(service, engine, coming.pop(0))
         end_if_asked()
         workers.watch(max(_PAUSE, _PAUSE_PER_FILE * len(run.files)))
         before, run = run.done, replace(run, files=files_of(engine))
-        if run.accident is None and run.done >= scenario.accident_after:
+        if run.accident is None and run.done >= max(1, _ACCIDENT * len(visits[0].files)):
             accident = _kill_one(service, engine, workers)
             run = replace(run, files=files_of(engine), accident=accident)
         if run.accident and not run.orphans:  # its last commits were on their way when it died: another one follows
@@ -230,7 +205,7 @@ def play(service: str, engine: Engine, scenario: Scenario, workers: Workers) -> 
         elif time.monotonic() - moved_at > _PATIENCE:
             with Session(engine) as session:
                 error = session.scalars(select(History.error).where(History.error.is_not(None)).limit(1)).first()
-            problem = f"{run.done} of {scenario.files} files are parsed, and none was for {_PATIENCE:.0f} seconds"
+            problem = f"{run.done} of {total} files are parsed, and none was for {_PATIENCE:.0f} seconds"
             raise DemoError("\n".join(filter(None, [f"{service}: {problem}", error])))
 
 
@@ -278,25 +253,24 @@ def left(session: Session) -> int:
     return sum(session.scalars(count).one() for count in counts)
 
 
-def check(run: Run, engine: Engine, scenario: Scenario) -> dict[str, int]:
+def check(run: Run, engine: Engine, visits: list[Visit]) -> dict[str, int]:
     """Return what was found in all files together: lines, functions, classes and errors.
 
     Raises:
         DemoError: An upload has not exactly one result, or something is left in the queue.
     """
-    expected = {key for visit in scenario.visits for key in visit.files}
-    uploads = Counter(file.key for file in run.files)
-    missing = sorted(file.key for file in run.files if not file.done)
-    twice = [key for key, count in uploads.items() if count > 1]
+    expected = [key for visit in visits for key in visit.files]
+    results = Counter(dict.fromkeys(expected, 0))
+    results.update(file.key for file in run.files if file.done)
+    wrong = [f"{key} has {count}" for key, count in results.items() if count != 1]
     counts: dict[str, Any] = {name: func.sum(getattr(SourceStats, name)) for name in ("lines", "functions", "classes")}
     counts["errors"] = func.count(SourceStats.error)
     with Session(engine) as session:
         remaining = left(session)
         totals = session.execute(select(*counts.values())).one()
-    if uploads.keys() != expected or missing or twice or remaining:
+    if wrong or remaining or len(results) != len(expected):
         raise DemoError(
-            f"{run.service}: of {len(expected)} files {len(uploads)} were uploaded; {len(missing)} of these have no "
-            f"result{missing[:3] or ''} and {len(twice)} more than one{twice[:3] or ''}; {remaining} are left in the "
-            "queue"
+            f"{run.service}: of {len(results)} files {len(wrong)} have not exactly one result: {', '.join(wrong[:3])}; "
+            f"{remaining} are left in the queue"
         )
     return dict(zip(counts, totals, strict=True))

@@ -8,27 +8,22 @@ from __future__ import annotations
 import math
 import os
 import tempfile
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich import box
+from rich.console import Console
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from sqlalchemy_fairqueue.demo.business import LEASE
-from sqlalchemy_fairqueue.demo.run import BOB, File, Run, Scenario
+from sqlalchemy_fairqueue.demo.run import BOB, File, Run, Visit
 from sqlalchemy_fairqueue.demo.workers import FAIR, FIFO, SERVICES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from contextlib import AbstractContextManager
-    from pathlib import Path
-
-    from matplotlib.axes import Axes
-    from rich.console import Console
 
 _BOB, _SERVED, _WAITING, _PALE, _ACCIDENT = "#8195a8", "#0f766e", "#f4a582", "#d9dee3", "#b42318"
 _LONG = 1.0  # seconds that a small customer notices
@@ -40,12 +35,12 @@ class Screen:
 
     Args:
         console: Where.
-        scenario: Who is to come.
+        visits: Who is to come.
     """
 
-    def __init__(self, console: Console, scenario: Scenario) -> None:
+    def __init__(self, console: Console, visits: list[Visit]) -> None:
         self._console = console
-        self._scenario = scenario
+        self._visits = visits
         self._stage = ""
         self._runs = {service: Run(service, []) for service in SERVICES}
         self._said: set[object] = set()
@@ -77,7 +72,7 @@ class Screen:
             return
         if run.accident:
             self._say((run.accident, len(run.takeover) == len(run.orphans)), " ".join(story(run)))
-        for visit in self._scenario.visits:
+        for visit in self._visits:
             files = run.of(visit.customer)
             done, total = sum(file.done for file in files), len(visit.files)
             quarter = _QUARTERS * done // total
@@ -95,12 +90,12 @@ class Screen:
         accidents = [f"{name}: {' '.join(story(run))}" for name, run in self._runs.items() if run.accident]
         caption = "\n".join([self._stage, *accidents])
         return _table(
-            self._scenario, [*self._runs.values()], ("{}\nparsed", "\nlongest wait"), _progress, caption, box=None
+            self._visits, [*self._runs.values()], ("{}\nparsed", "\nlongest wait"), _progress, caption, box=None
         )
 
 
 def _table(
-    scenario: Scenario,
+    visits: list[Visit],
     runs: list[Run],
     titles: Sequence[str],
     cells: Callable[[list[File], int], list[Any]],
@@ -112,9 +107,9 @@ def _table(
     table.add_column("\ncustomer")
     for title in ("\nfiles", *(title.format(run.service) for run in runs for title in titles)):
         table.add_column(title, justify="right")
-    names = [visit.customer for visit in scenario.visits]
+    names = [visit.customer for visit in visits]
     for name, customers in [*((name, [name]) for name in names), ("the ten others", names[1:])]:
-        total = sum(len(visit.files) for visit in scenario.visits if visit.customer in customers)
+        total = sum(len(visit.files) for visit in visits if visit.customer in customers)
         shown = [cell for run in runs for cell in cells(run.of(*customers), total)]
         table.add_row(name, f"{total:,}", *shown, end_section=name == names[-1])
     return table
@@ -151,11 +146,11 @@ def story(run: Run) -> tuple[str, str]:
     return what, f"Others had parsed {'them' if number > 1 else 'it'} [bold]{when}[/] later {lease}"
 
 
-def print_summary(console: Console, scenario: Scenario, runs: list[Run], findings: dict[str, int]) -> None:
+def print_summary(console: Console, visits: list[Visit], runs: list[Run], findings: dict[str, int]) -> None:
     """Print one table with both runs side by side, what it shows, and what was verified."""
-    bob, *others = (visit.customer for visit in scenario.visits)
+    bob, *others = (visit.customer for visit in visits)
     caption = "median, p95: wait from upload to result; last at: since Bob's upload"
-    table = _table(scenario, runs, ("{}\nmedian", "\np95", "\nlast at"), _waits, caption, box=box.SIMPLE_HEAD)
+    table = _table(visits, runs, ("{}\nmedian", "\np95", "\nlast at"), _waits, caption, box=box.SIMPLE_HEAD)
     waits = [seconds(run.median(*others)) for run in runs]
     ends = [seconds(run.of(bob)[-1].parsed) for run in runs]
     times = runs[1].median(*others) / runs[0].median(*others)
@@ -183,7 +178,7 @@ def seconds(duration: float) -> str:
     return f"{duration:.2f} s" if duration < 10 else f"{duration:.1f} s"  # noqa: PLR2004 - three digits in all
 
 
-def draw(scenario: Scenario, runs: list[Run], path: Path) -> None:
+def draw(visits: list[Visit], runs: list[Run], path: Path) -> None:
     """Write the picture to *path*; its ending says in which format."""
     with tempfile.TemporaryDirectory(prefix="fairqueue-") as folder:
         # matplotlib and fontconfig write into their cache folders when they are imported.
@@ -195,7 +190,7 @@ def draw(scenario: Scenario, runs: list[Run], path: Path) -> None:
         title = f"Ten small customers behind Bob's {len(runs[0].of(BOB)):,} files"
         figure.suptitle(title, fontsize=17, fontweight="bold", x=0.008, ha="left")
         panels = figure.subplots(len(runs), 1, sharex=True)
-        customers = [visit.customer for visit in scenario.visits]
+        customers = [visit.customer for visit in visits]
         handles = [_panel(panel, customers, run) for panel, run in zip(panels, runs, strict=True)]
         figure.legend(handles[0], ["a file waits", "a file is parsed"], loc="upper right", ncols=2, frameon=False)
         panels[-1].set_xlabel("seconds since Bob's upload; at the end of each row: median wait")
@@ -203,7 +198,7 @@ def draw(scenario: Scenario, runs: list[Run], path: Path) -> None:
         figure.savefig(path)
 
 
-def _panel(panel: Axes, customers: list[str], run: Run) -> list[Any]:
+def _panel(panel: Any, customers: list[str], run: Run) -> list[Any]:
     """Draw a run. Return what the legend shows."""
     handles: list[Any] = []
     for row, customer in enumerate(customers):

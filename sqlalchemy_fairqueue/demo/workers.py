@@ -12,18 +12,13 @@ import logging
 import select
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
-from sqlalchemy import create_engine
+from sqlalchemy import URL, create_engine
 
 from sqlalchemy_fairqueue.demo import fair, fifo
 from sqlalchemy_fairqueue.demo.endings import DemoError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from sqlalchemy import URL
-
 
 FAIR = "fair queue"
 FIFO = "FIFO"

@@ -90,8 +90,8 @@ class Account:
         Raises:
             EmbeddedServerError: this process may not switch to the account.
         """
-        environment = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
-        environment["PATH"] = os.pathsep.join(filter(None, (os.environ.get("PATH"), os.defpath)))
+        path = os.pathsep.join(filter(None, (os.environ.get("PATH"), os.defpath)))
+        libraries = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
         try:
             return subprocess.Popen(
                 command,
@@ -101,7 +101,7 @@ class Account:
                 text=True,
                 bufsize=1,
                 cwd="/",
-                env=environment | {"LC_ALL": "C"},
+                env=libraries | {"PATH": path, "LC_ALL": "C"},
                 umask=0o077,
                 user=self.user,
                 group=self.group,
@@ -114,16 +114,13 @@ class Account:
                 f"as an ordinary user, or name a running server in {DATABASE_URL_VARIABLE}"
             ) from error
 
-    def may_run(self, program: Path, *arguments: str) -> bool:
-        """Whether this account can run *program* successfully."""
-        return self._succeeds('exec "$@"', str(program), *arguments)
-
     def may_write_to(self, folder: str) -> bool:
         """Whether this account may enter *folder* and make files in it."""
         # Not the program of that name, which a machine may lack: the shell has it built in.
-        return self._succeeds('test -x "$1" && test -w "$1"', folder)
+        return self.succeeds('test -x "$1" && test -w "$1"', folder)
 
-    def _succeeds(self, script: str, *arguments: str) -> bool:
+    def succeeds(self, script: str, *arguments: str) -> bool:
+        """Whether this account can run a script of the shell successfully."""
         process = self.start(["/bin/sh", "-c", script, "sh", *arguments])
         process.communicate()
         return process.returncode == 0
@@ -235,7 +232,7 @@ def embedded_server(
     programs = programs or Programs.of_package()
     version = programs.version
     account = Account.for_server()
-    in_place = account.may_run(programs.directory / "postgres", "--version")
+    in_place = account.succeeds('exec "$1" --version', str(programs.directory / "postgres"))
     directory = _make_directory(account, parent or tempfile.gettempdir())
     used = programs if in_place else programs.below(directory / "programs")
     with without_unanswerable(), _supervised(account, directory, used) as supervisor:

@@ -317,16 +317,13 @@ def drained(
 ) -> list[Performed]:
     """As :func:`drain`. Async handlers get the session that was given, if it is an AsyncSession."""
     performed = []
-    instead = "" if isinstance(given, AsyncSession) else "drain an AsyncSession"
+    instead, begin = "" if isinstance(given, AsyncSession) else "drain an AsyncSession", session.begin_nested
     for delivery in _deliveries(session, queue, limit):
         handler = _handler(queue, delivery.kind)
         own = given if handler.asynchronous else session
-        outcome, result = _called(
-            queue, handler, delivery, own, None, resources, instead=instead, within=session.begin_nested
-        )
-        one = Performed(delivery, outcome, result if outcome is None else None)
+        outcome, result = _called(queue, handler, delivery, own, None, resources, instead=instead, within=begin)
+        performed.append(one := Performed(delivery, outcome, result if outcome is None else None))
         _settle(session, queue, handler, one)
-        performed.append(one)
     return performed
 
 
@@ -444,9 +441,8 @@ def _called(  # noqa: PLR0917 - what a call is made of
                 f"resources={{{name!r}: ...}}"
             )
     own = (context or make_context(delivery, queue=queue)).with_session(session if handler.session else None)
-    call = call_of(
-        handler, middleware_for(handler, middleware_of(queue)), own.with_resources(resources) if resources else own
-    )
+    own = own.with_resources(resources) if resources else own
+    call = call_of(handler, middleware_for(handler, middleware_of(queue)), own)
     try:
         with within():
             result = call()

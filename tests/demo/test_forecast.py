@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import URL
 
 from sqlalchemy_fairqueue.demo.report import files_ahead, forecast
-from sqlalchemy_fairqueue.demo.run import Run, make_scenario, migrated_database, play
+from sqlalchemy_fairqueue.demo.run import Run, make_visits, migrated_database, play
 from sqlalchemy_fairqueue.demo.workers import FAIR, FIFO, running_workers
 from sqlalchemy_fairqueue.reporting import RecordedHistory, read_history
 
@@ -24,13 +24,13 @@ def test_the_forecast_of_fifo_is_what_fifo_does(server_url: URL) -> None:
     In six runs of 300 files on a busy machine the forecast was 4 % off at most. Workers by the most messages that were
     out at once, about three times as many as there were, forecast less than a third of the wait.
     """
-    scenario = make_scenario(seed=1, limit=300)
+    visits = make_visits(seed=1, limit=300)
     runs: dict[str, Run] = {}
     history: RecordedHistory | None = None
     for service in (FAIR, FIFO):
         with migrated_database(server_url) as engine:
             with running_workers(service, engine.url, 2) as workers:
-                *_, runs[service] = play(service, engine, scenario, workers)
+                *_, runs[service] = play(service, engine, visits, workers)
             if service == FAIR:
                 history = read_history(engine)
 
