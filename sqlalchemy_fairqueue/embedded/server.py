@@ -241,15 +241,16 @@ def embedded_server(
         server = Server(directory, version, used, supervisor)
         server._run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")  # noqa: SLF001
         durability = "on" if durable else "off"
+        lines = {
+            "listen_addresses": "",
+            "unix_socket_directories": str(directory),
+            "timezone": "UTC",
+            "fsync": durability,
+            "full_page_writes": durability,
+            **(settings or {}),
+        }
         with (server.data_directory / "postgresql.auto.conf").open("a", encoding="utf-8") as configuration:
-            for name, value in {
-                "listen_addresses": "",
-                "unix_socket_directories": str(directory),
-                "timezone": "UTC",
-                "fsync": durability,
-                "full_page_writes": durability,
-                **(settings or {}),
-            }.items():
+            for name, value in lines.items():
                 quoted = value.replace("'", "''")
                 configuration.write(f"{name} = '{quoted}'\n")
         server._run("pg_ctl", "start", "-w", "-t", "60", "-l", str(server.log_path))  # noqa: SLF001
