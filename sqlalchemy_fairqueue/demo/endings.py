@@ -7,7 +7,6 @@ also leaves a note, which the main loop looks at.
 from __future__ import annotations
 
 import signal
-from typing import NoReturn
 
 _asked: list[int] = []
 
@@ -33,6 +32,6 @@ def end_if_asked() -> None:
         raise AskedToEnd(128 + _asked[0])
 
 
-def _ask(number: int, _frame: object) -> NoReturn:
+def _ask(number: int, _frame: object) -> None:
     _asked.append(number)
-    raise AskedToEnd(128 + number)
+    end_if_asked()

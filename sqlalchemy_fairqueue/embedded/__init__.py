@@ -7,9 +7,8 @@ the server and removes every file. There is no other clean-up path, hence no sig
 This package must not be used for data that is to be kept, and imports nothing of the rest.
 """
 
-from sqlalchemy_fairqueue.embedded.database import any_server, named_server, scratch_database
 from sqlalchemy_fairqueue.embedded.programs import DATABASE_URL_VARIABLE, EmbeddedServerError, Programs
-from sqlalchemy_fairqueue.embedded.server import Server, embedded_server
+from sqlalchemy_fairqueue.embedded.server import Server, any_server, embedded_server, named_server, scratch_database
 
 __all__ = [
     "DATABASE_URL_VARIABLE",

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import NullPool, create_engine, inspect
 
 from sqlalchemy_fairqueue.embedded import DATABASE_URL_VARIABLE, EmbeddedServerError, embedded_server, named_server
-from sqlalchemy_fairqueue.embedded.database import temporary_database
 from sqlalchemy_fairqueue.embedded.programs import TEST_SERVER_URL_VARIABLE
+from sqlalchemy_fairqueue.embedded.server import temporary_database
 from sqlalchemy_fairqueue.errors import SchemaMismatch
 
 if TYPE_CHECKING:

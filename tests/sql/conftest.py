@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 from sqlalchemy import URL, Engine
 
-from sqlalchemy_fairqueue.embedded.database import drop_database
+from sqlalchemy_fairqueue.embedded.server import drop_database
 from sqlalchemy_fairqueue.sql.files import NEEDED_VERSION
 from tests.fixtures.clock import Clock, install_clock
 from tests.fixtures.database import Database, MakeDatabase, clone
