@@ -1,6 +1,6 @@
 """Plugin of pytest: databases with fairqueue installed, sessions that are rolled back, workers, and a clock.
 
-pytest finds it by its entry point. What only the fixtures need is imported when a test asks for one.
+pytest finds it by its entry point. What imports a driver is imported when a test asks for it.
 ``sqlalchemy_fairqueue.testing`` has the parts.
 """
 
@@ -9,17 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from sqlalchemy import NullPool, create_engine
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import install_fairqueue
+from sqlalchemy_fairqueue.testing.sessions import DatabaseClock, rolled_back
+from sqlalchemy_fairqueue.testing.workers import AsyncWorkers, Workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from sqlalchemy import URL, Engine
     from sqlalchemy.ext.asyncio import AsyncEngine
-    from sqlalchemy.orm import Session
 
     from sqlalchemy_fairqueue.testing.databases import TemplateDatabase
-    from sqlalchemy_fairqueue.testing.sessions import DatabaseClock
-    from sqlalchemy_fairqueue.testing.workers import AsyncWorkers, Workers
 
 _SHARED, _OWN = "fairqueue_session", "fairqueue_engine"
 
@@ -43,8 +46,6 @@ def fairqueue_migrate() -> Callable[[Engine], object]:
 
     Default: ``install_fairqueue``. Override it to run the migrations of the application.
     """
-    from sqlalchemy_fairqueue import install_fairqueue
-
     return install_fairqueue
 
 
@@ -77,8 +78,6 @@ def fairqueue_url(fairqueue_template: TemplateDatabase, fairqueue_driver: str) -
 @pytest.fixture
 def fairqueue_engine(fairqueue_url: URL) -> Iterator[Engine]:
     """Engine for the database of the test's own. What is committed is gone after the test."""
-    from sqlalchemy import create_engine
-
     engine = create_engine(fairqueue_url)
     yield engine
     engine.dispose()
@@ -87,8 +86,6 @@ def fairqueue_engine(fairqueue_url: URL) -> Iterator[Engine]:
 @pytest.fixture(scope="session")
 def fairqueue_shared_engine(fairqueue_template: TemplateDatabase, fairqueue_driver: str) -> Iterator[Engine]:
     """Engine for the database of ``fairqueue_session``, which all tests of a process share: commit nothing."""
-    from sqlalchemy import create_engine
-
     from sqlalchemy_fairqueue.embedded.environment import for_driver
 
     with fairqueue_template.clone() as url:
@@ -100,8 +97,6 @@ def fairqueue_shared_engine(fairqueue_template: TemplateDatabase, fairqueue_driv
 @pytest.fixture(scope="session")
 def fairqueue_session_factory() -> Callable[..., Session]:
     """What makes ``fairqueue_session``: Session. Override it to return SQLModel's Session, or your sessionmaker."""
-    from sqlalchemy.orm import Session
-
     return Session
 
 
@@ -112,8 +107,6 @@ def fairqueue_session(
     request: pytest.FixtureRequest,
 ) -> Iterator[Session]:
     """Session in a transaction that is rolled back after the test, whatever the code under test commits."""
-    from sqlalchemy_fairqueue.testing.sessions import rolled_back
-
     if _OWN in request.fixturenames:
         pytest.fail(f"{_SHARED} and {_OWN} are on different databases; use Session({_OWN}) in this test")
     with rolled_back(fairqueue_shared_engine, session_factory=fairqueue_session_factory) as session:
@@ -127,8 +120,6 @@ def fairqueue_worker(fairqueue_engine: Engine) -> Iterator[Workers]:
     ``fairqueue_worker(queue)`` starts one. ``fairqueue_worker.drain(queue)`` runs one until nothing is left that could
     be delivered now.
     """
-    from sqlalchemy_fairqueue.testing.workers import Workers
-
     workers = Workers(fairqueue_engine)
     yield workers
     workers.stop()
@@ -146,7 +137,6 @@ def fairqueue_async_engine(fairqueue_url: URL, fairqueue_async_driver: str) -> A
 
     It has no pool, so that a test may use it in any event loop and need not dispose of it.
     """
-    from sqlalchemy import NullPool
     from sqlalchemy.ext.asyncio import create_async_engine
 
     from sqlalchemy_fairqueue.embedded.environment import for_driver
@@ -161,16 +151,12 @@ def fairqueue_async_worker(fairqueue_async_engine: AsyncEngine) -> AsyncWorkers:
     ``async with fairqueue_async_worker(queue):`` runs one in the block. ``await fairqueue_async_worker.drain(queue)``
     runs one until nothing is left that could be delivered now.
     """
-    from sqlalchemy_fairqueue.testing.workers import AsyncWorkers
-
     return AsyncWorkers(fairqueue_async_engine)
 
 
 @pytest.fixture
 def fairqueue_clock(request: pytest.FixtureRequest) -> Iterator[DatabaseClock]:
     """Clock of the test's database, which ``fairqueue_clock.advance(timedelta(minutes=5))`` puts forward."""
-    from sqlalchemy_fairqueue.testing.sessions import DatabaseClock
-
     shared = _SHARED in request.fixturenames
     engine: Any = request.getfixturevalue("fairqueue_shared_engine" if shared else _OWN)
     clock = DatabaseClock(engine)
