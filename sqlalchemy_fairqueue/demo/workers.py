@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import logging
 import select
 import subprocess
@@ -57,7 +58,7 @@ class Workers:
             bufsize=1,
             start_new_session=True,
         )
-        self.members[name].stdin.write(self._url.render_as_string(hide_password=False) + "\n")
+        self.members[name].stdin.write(json.dumps([*self._url]) + "\n")  # as text it would lose what is empty
 
     def replace(self, name: str) -> None:
         """Kill a worker and start another, as a supervisor does. SIGKILL leaves a process no last word."""
@@ -113,7 +114,7 @@ def _work() -> None:
     service, name = sys.argv[1:]
     # What the library logs would count as a failure; what matters of it the history tells.
     logging.getLogger("sqlalchemy_fairqueue").addHandler(logging.NullHandler())
-    engine = create_engine(sys.stdin.readline().strip())
+    engine = create_engine(URL.create(*json.loads(sys.stdin.readline())))
     engine.connect().close()
     gc.freeze()  # parsing makes many objects: the collector need not visit all that was imported, again and again
     print(_READY, end="", flush=True)
