@@ -10,13 +10,15 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import mean
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue.demo.run import BOB, File
-from sqlalchemy_fairqueue.reporting.history import RecordedHistory
 from sqlalchemy_fairqueue.simulation.scenarios import Scenario
+
+if TYPE_CHECKING:
+    from sqlalchemy_fairqueue.reporting.history import RecordedHistory  # needs the extra report
 
 _TITLE = "Bob and the ten others: how fair it was"
 

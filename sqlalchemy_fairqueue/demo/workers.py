@@ -25,14 +25,16 @@ FAIR = "fair queue"
 FIFO = "FIFO"
 _READY = "ready\n"
 _PATIENCE = 60.0
-
-
 # Modules with the same functions: line_up, run, held.
 SERVICES = {FAIR: fair, FIFO: fifo}
 
 
 class Workers:
     """The workers of one run.
+
+    Args:
+        service: What they work for.
+        url: Its database.
 
     Attributes:
         members: Their processes, by their names.
