@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from sqlalchemy import Connection, event, text
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine, AsyncSession
+from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine, AsyncSession, async_scoped_session
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.handlers import session_type_of
 from sqlalchemy_fairqueue.sql.schema import quoted
@@ -46,6 +46,7 @@ $$
 """
 _ADVANCE = "select setval('{sequence}', last_value + :us) from {sequence}"
 
+_ASYNC = (AsyncSession, async_scoped_session)
 T = TypeVar("T")
 
 
@@ -142,7 +143,7 @@ def inline(
         ...     session.commit()
         3
     """
-    base = AsyncSession if isinstance(session, AsyncSession) else Session
+    base = AsyncSession if isinstance(session, _ASYNC) else Session
     return Block(_inline(session, queues, resources, session_factory or session_type_of(queues, base)))
 
 
@@ -171,7 +172,7 @@ def _inline(
     session: object, queues: Sequence[Queue], resources: Mapping[str, Any], factory: Callable[..., Any]
 ) -> Iterator[list[Performed]]:
     found, connection = _joined(session)
-    bind = session.bind if isinstance(session, AsyncSession) else connection
+    bind = session.bind if isinstance(session, _ASYNC) else connection
     performed: list[Performed] = []
 
     def perform() -> None:
