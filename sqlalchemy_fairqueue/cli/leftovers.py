@@ -19,6 +19,7 @@ def leftovers_document(left: Sequence[Leftovers]) -> list[dict[str, Any]]:
             "queue": one.queue,
             "ready": one.ready,
             "scheduled": one.scheduled,
+            "held": one.held,
             "leased": one.leased,
             "reasons": [
                 {

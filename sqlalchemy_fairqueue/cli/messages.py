@@ -16,12 +16,12 @@ from sqlalchemy_fairqueue.cli.installation import Installation, open_installatio
 from sqlalchemy_fairqueue.cli.options import Options
 from sqlalchemy_fairqueue.cli.results import ExitStatus, Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, key_values, number_column, text_table
-from sqlalchemy_fairqueue.cli.waits import takers, wait_document
+from sqlalchemy_fairqueue.cli.waits import wait_cells, wait_document
 from sqlalchemy_fairqueue.database.calls import Target
 from sqlalchemy_fairqueue.database.messages import read_results
 from sqlalchemy_fairqueue.errors import PayloadError
 from sqlalchemy_fairqueue.texts import last_line
-from sqlalchemy_fairqueue.values.reports import MessageDetails, Wait
+from sqlalchemy_fairqueue.values.reports import MessageDetails
 
 _MOST_AHEAD = 1000
 """Messages ahead of one that a look-up counts."""
@@ -124,6 +124,7 @@ def show_message(options: Options, *, message_id: Annotated[int, typer.Argument(
             return _result(installation, queue, message_id)
         now = installation.now()
     payload = _payload(queue, found)
+    waits_for, which_has = wait_cells(found.wait)
     rows = [
         ("id", str(found.message_id)),
         ("queue", queue.name),
@@ -132,9 +133,8 @@ def show_message(options: Options, *, message_id: Annotated[int, typer.Argument(
         ("key", found.key),
         ("ordering key", found.ordering_key),
         ("state", found.state(now)),
-        ("waits for", found.wait and _reason(found.wait)),
-        ("shared limit", found.wait and found.wait.limit),
-        ("which has", found.wait and (", ".join(takers(found.wait)) or None)),
+        ("waits for", waits_for),
+        ("which has", which_has),
         ("messages ahead", None if found.consumer is not None else _ahead(found)),
         ("enqueued (UTC)", found.enqueued_at),
         ("due (UTC)", found.due_at),
@@ -284,10 +284,6 @@ def _document(one: MessageDetails, now: datetime) -> dict[str, Any]:
         "error": one.error,
         "unreadable": one.unreadable,
     }
-
-
-def _reason(wait: Wait) -> str:
-    return str(wait.reason) if wait.behind is None else f"behind message {wait.behind} of its {wait.reason}"
 
 
 def _ahead(message: MessageDetails) -> str:

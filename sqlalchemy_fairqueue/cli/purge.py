@@ -59,7 +59,7 @@ def purge(
         found = queue.channels(installation.engine, channel=channel)
         if not found:
             raise channel_not_found(queue, channel)
-        waiting = found[0].ready + found[0].scheduled
+        waiting = found[0].undelivered
         what = f"channel {channel!r} of queue {queue.name!r}"
         confirm(f"delete {plural(waiting, 'undelivered message')} of {what} for good?", yes=yes or not waiting)
         purged = queue.purge(installation.engine, channel).purged or 0
@@ -111,7 +111,7 @@ def _find(installation: Installation, channel: str) -> list[_Found]:
             schedules = [one.name for one in queue.schedules.list(connection, channel=channel)]
             if not channels and not schedules:
                 continue
-            counts = [(one.ready + one.scheduled, one.dead, one.leased) for one in channels] or [(0, 0, 0)]
+            counts = [(one.undelivered, one.dead, one.leased) for one in channels] or [(0, 0, 0)]
             found.append(_Found(queue, *counts[0], schedules))
     return found
 

@@ -14,10 +14,12 @@ def wait_cells(wait: Wait | None) -> tuple[str | None, str | None]:
     if wait is None:
         return None, None
     reason = str(wait.reason) if wait.limit is None else f"{wait.reason} {wait.limit}"
-    return reason, ", ".join(takers(wait)) or None
+    if wait.behind is not None:
+        reason = f"behind message {wait.behind} of its {wait.reason}"
+    return reason, ", ".join(_takers(wait)) or None
 
 
-def takers(wait: Wait) -> list[str]:
+def _takers(wait: Wait) -> list[str]:
     """The holders of what something waits for, the other queues of a shared limit first."""
     queues = [f"queue {one.queue}: {one.leased:,}" for one in wait.queues if one.leased]
     return queues + [f"{one.channel}: {one.leased:,}" for one in wait.takers]

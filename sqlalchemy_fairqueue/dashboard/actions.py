@@ -158,8 +158,8 @@ class Actions:
         channel = call.needed_channel
         if not call.confirmed:
             found = await self._reading.call(of.channels, channel)
-            count = sum(stats.ready + stats.scheduled for stats in found)
-            words = f"Delete {count:,} ready and scheduled messages of {channel!r} for good?"
+            count = sum(stats.undelivered for stats in found)
+            words = f"Delete {count:,} undelivered messages of {channel!r} for good?"
             return await self._confirm(call, words, "Delete them")
         receipt = await self._reading.call(of.purge, channel)
         return self._done(call, "purge", f"purged {receipt.purged}", count=receipt.purged)

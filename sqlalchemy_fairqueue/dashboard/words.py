@@ -74,7 +74,9 @@ def reason_detail(channel: ChannelDemand, queue: QueueFigures) -> str:  # noqa: 
         case Reason.TURN:
             return f"{plural(queue.contention.leased, 'message')} of the queue are out"
         case Reason.ORDERING_KEY:
-            return "behind others of the same ordering key"
+            return (
+                f"{plural(channel.held, 'message')} held, the first behind message {channel.behind} of its ordering key"
+            )
         case Reason.SCHEDULED:
             return f"{plural(channel.scheduled, 'message')} for later"
         case None:

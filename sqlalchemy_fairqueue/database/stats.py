@@ -43,9 +43,9 @@ HEARD = timedelta(seconds=10)
 
 
 _DEMAND = (
-    "channel", "ready", "scheduled", "leased", "current_concurrency", "max_concurrency", "current_cost",
-    "max_cost_out", "next_cost", "weight", "paused_at", "oldest_ready_at", "last_dequeue_at", "rate_allows_at",
-    "served_cost",
+    "channel", "ready", "scheduled", "held", "behind", "leased", "current_concurrency", "max_concurrency",
+    "current_cost", "max_cost_out", "next_cost", "weight", "paused_at", "oldest_ready_at", "last_dequeue_at",
+    "rate_allows_at", "served_cost",
 )  # fmt: skip
 _SAMPLE = Shape(("fq_now as now", "cast(pg_catalog.pg_current_snapshot() as text) as snapshot"))
 

@@ -27,8 +27,8 @@ PAGE = 100_000
 
 
 def messages_of(stats: ChannelStats) -> int:
-    """Ready, scheduled and leased."""
-    return stats.ready + stats.scheduled + stats.leased
+    """Undelivered and leased."""
+    return stats.undelivered + stats.leased
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def take_sample(engine: Engine, schema: str | None, queues: Sequence[Queue], pre
 
 def _may_be_busy(stats: QueueStats) -> bool:
     """Whether a queue has channels with messages: most of thousands of queues have none."""
-    return bool(stats.ready or stats.scheduled or stats.leased or stats.signals)
+    return bool(stats.undelivered or stats.leased or stats.signals)
 
 
 def _named_channels(queue: Queue, connection: Connection, names: Sequence[str]) -> Iterator[ChannelStats]:

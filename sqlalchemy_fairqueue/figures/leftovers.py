@@ -36,7 +36,7 @@ def read_leftovers(connection: Connection, queues: Iterable[Queue], worker: str)
 
 def _leftovers(connection: Connection, queue: Queue, worker: str) -> Leftovers | None:
     stats = queue.stats(connection)
-    if not stats.ready + stats.scheduled + stats.leased:
+    if not stats.undelivered + stats.leased:
         return None
     busy = queue.channels(connection, busy=True, limit=_CHANNELS)
     now = read_clock(connection, queue.schema)
@@ -47,9 +47,9 @@ def _leftovers(connection: Connection, queue: Queue, worker: str) -> Leftovers |
     counted: Counter[tuple[Reason, str | None]] = Counter()
     until: dict[tuple[Reason, str | None], datetime] = {}
     for one in channels:
-        if one.scheduled:
-            messages[Reason.SCHEDULED, None] += one.scheduled
-            counted[Reason.SCHEDULED, None] += 1
+        for own, count in ((Reason.SCHEDULED, one.scheduled), (Reason.ORDERING_KEY, one.held)):
+            messages[own, None] += count
+            counted[own, None] += bool(count)
         if one.ready and (wait := one.wait):
             is_free = wait.reason in {Reason.CAPACITY, Reason.TURN}
             reason = (Reason.NO_CONSUMER if is_free and not others else wait.reason, wait.limit)
@@ -61,9 +61,11 @@ def _leftovers(connection: Connection, queue: Queue, worker: str) -> Leftovers |
         queue=queue.name,
         ready=stats.ready,
         scheduled=stats.scheduled,
+        held=stats.held,
         leased=stats.leased,
         reasons=tuple(
             LeftoverReason(reason=key[0], limit=key[1], messages=count, channels=counted[key], until=until.get(key))
             for key, count in messages.most_common()
+            if count
         ),
     )

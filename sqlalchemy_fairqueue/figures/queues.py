@@ -71,12 +71,12 @@ class QueueFigures:
 
     @property
     def backlog(self) -> int:
-        """Ready and scheduled messages."""
-        return self.stats.ready + self.stats.scheduled
+        """The messages that no consumer holds."""
+        return self.stats.undelivered
 
     @property
     def messages(self) -> int:
-        """Ready, scheduled and leased messages."""
+        """Undelivered and leased messages."""
         return self.backlog + self.stats.leased
 
     @property
@@ -153,7 +153,7 @@ def read_figures(
         completed = count_completions(connection, schema, before=previous.snapshot, queues=sorted(recorded))
     stats = stats_by_queue(connection, schema, names)
     # Most of thousands of queues are idle, and have neither of these.
-    busy = [name for name, one in stats.items() if one.ready or one.scheduled or one.leased or one.signals]
+    busy = [name for name, one in stats.items() if one.undelivered or one.leased or one.signals]
     contention = contention_by_queue(connection, schema, busy, limit=SHOWN)
     served = [name for name, one in stats.items() if one.consumers]
     consumers = consumers_by_queue(connection, schema, served, limit=SHOWN)

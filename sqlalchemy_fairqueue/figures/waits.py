@@ -44,7 +44,7 @@ def channel_waits(
         now: The time by the queue's clock.
         stats: The counts of the queue, if they are known.
     """
-    waiting = [one for one in channels if one.ready or one.scheduled]
+    waiting = [one for one in channels if one.undelivered]
     if not waiting:
         return channels
     limits = read_limits(connection, queue.schema, queue=queue.name)

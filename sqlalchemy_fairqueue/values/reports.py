@@ -170,8 +170,9 @@ class Leftovers:
         queue: Name of the queue.
         ready: Its messages that could be delivered now, as far as time goes.
         scheduled: Its messages that are due later.
+        held: Its messages that wait for others of their ordering keys.
         leased: Its messages that consumers hold.
-        reasons: Why the ready and the scheduled ones wait, the reason of the most messages first. They are of at most
+        reasons: Why those that no consumer holds wait, the reason of the most messages first. They are of at most
             1,000 channels, while the counts are of all.
 
     Example:
@@ -188,17 +189,21 @@ class Leftovers:
     queue: str
     ready: int
     scheduled: int
+    held: int
     leased: int
     reasons: tuple[LeftoverReason, ...] = ()
 
     def __str__(self) -> str:
         """The counts and the reasons, in several lines."""
-        counts = (("ready", self.ready), ("scheduled", self.scheduled), ("leased", self.leased))
+        names = ("ready", "scheduled", "held", "leased")
+        counts = ((name, getattr(self, name)) for name in names)
         words = ", ".join(f"{count:,} {name}" for name, count in counts if count)
         return "\n".join([f"left in queue {clean(self.queue)}: {words}", *(f"  {one}" for one in self.reasons)])
 
 
-_OWN_REASONS = frozenset({Reason.QUEUE_PAUSED, Reason.PAUSED, Reason.OWN_LIMIT, Reason.RATE, Reason.SCHEDULED})
+_OWN_REASONS = frozenset(
+    {Reason.QUEUE_PAUSED, Reason.PAUSED, Reason.OWN_LIMIT, Reason.RATE, Reason.ORDERING_KEY, Reason.SCHEDULED}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,6 +292,17 @@ class QueueStats(QueueCapacity):
     served_cost: int | None = None
     served_since: datetime | None = None
 
+    @property
+    def undelivered(self) -> int:
+        """Its messages that no consumer holds: ready, scheduled and held.
+
+        Example:
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
+            >>> queue.stats(engine).undelivered
+            1
+        """
+        return self.ready + self.scheduled + self.held
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedLimit:
@@ -356,6 +372,8 @@ class ChannelDemand:
         channel: Name of the channel.
         ready: Messages that could be delivered now, as far as time goes.
         scheduled: Messages that are due later.
+        held: Messages that wait for others of their ordering keys.
+        behind: The message that the first of these waits behind. None: none is held, or some messages are ready.
         leased: Messages that consumers hold.
         current_concurrency: How many messages count against max_concurrency.
         max_concurrency: As in its policy.
@@ -382,6 +400,7 @@ class ChannelDemand:
     channel: str
     ready: int
     scheduled: int
+    held: int
     leased: int
     current_concurrency: int
     max_concurrency: int | None
@@ -394,8 +413,21 @@ class ChannelDemand:
     oldest_ready_at: datetime | None
     last_dequeue_at: datetime | None
     rate_allows_at: datetime | None
+    behind: int | None = None
     served_cost: int | None = None
     wait: Wait | None = None
+
+    @property
+    def undelivered(self) -> int:
+        """Its messages that no consumer holds: ready, scheduled and held.
+
+        Example:
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
+            >>> [demand] = queue.admin.contention(engine).channels
+            >>> demand.undelivered
+            1
+        """
+        return self.ready + self.scheduled + self.held
 
     @property
     def reason(self) -> Reason | None:
@@ -428,7 +460,6 @@ class ChannelStats(PolicyFields, ChannelDemand):
         deliverable: Those of its ready messages that workers could take now, if they took from no other channel.
         paused: Those that a pause of the channel or of the queue holds back.
         limited: Those that limits and rates hold back: of the channel, of the queue, and shared ones.
-        held: Messages that wait for others of their ordering keys.
         dead: Dead letters.
         dropped: Messages that were dropped because the channel was full, ever.
         backlog: Undelivered messages that count against max_backlog, as far as the dispatcher knows.
@@ -451,7 +482,6 @@ class ChannelStats(PolicyFields, ChannelDemand):
     deliverable: int
     paused: int
     limited: int
-    held: int
     dead: int
     dropped: int
     backlog: int
@@ -509,7 +539,7 @@ class Contention(Competition):
     Attributes:
         queue: Name of the queue.
         channels: Those channels, the longest wait first; channels without a ready message come last. Some that have
-            scheduled messages alone are among them.
+            held or scheduled messages alone are among them.
         waiting: How many channels of the queue have ready messages.
         rivals: How many channels compete: those with messages out, and those with ready messages that are not paused,
             at their own limit or held back by their rate.
@@ -657,7 +687,8 @@ class MessageDetails:
         headers: Its headers as JSON, or None.
         key: Its key, or None.
         ordering_key: Its ordering key, or None.
-        behind: The message of its ordering key that goes before it. None: it goes first, or has no ordering key.
+        behind: The message of its ordering key that goes before it, or the dead letter that holds the key. None: it
+            goes first, or has no ordering key.
         enqueued_at: When it was enqueued, in UTC.
         due_at: From when on it may be delivered, in UTC.
         delivered_at: When it was last delivered, in UTC. None: never, or its queue records no history.
@@ -823,7 +854,7 @@ def with_waits(
     channels: Iterable[_Channel],
     now: datetime,
 ) -> tuple[_Channel, ...]:
-    """Return channels with the reasons for which they wait; those without ready or scheduled messages have none.
+    """Return channels with the reasons for which they wait; those without undelivered messages have none.
 
     Args:
         queue: What holds the queue back.
@@ -837,6 +868,8 @@ def with_waits(
 
     def wait(channel: ChannelDemand) -> Wait | None:
         if channel.oldest_ready_at is None:
+            if channel.held:
+                return Wait(Reason.ORDERING_KEY, behind=channel.behind)
             return Wait(Reason.SCHEDULED) if channel.scheduled else None
         held = next(_holds(queue, limits, channel, now), None) or Wait(_turn(competition, channel))
         if held.reason not in _OF_OTHERS:

@@ -37,11 +37,11 @@ def test_one_sample(cli: Cli, engine: Engine) -> None:
     found = cli("top", "--once")
     assert found.out.splitlines()[0].endswith("UTC  3 channels: 5 ready, 2 scheduled, 1 leased")
     assert found.rows()[1] == [
-        "channel", "ready", "scheduled", "leased", "done/s", "change/s", "oldest ready", "waits for", "which has",
-        "state",
+        "channel", "ready", "scheduled", "held", "leased", "done/s", "change/s", "oldest ready", "waits for",
+        "which has", "state",
     ]  # fmt: skip
-    assert [row[:6] for row in found.rows()[2:]] == [
-        ["c", "3", "0", "0", "-", "-"], ["b", "2", "0", "0", "-", "-"], ["a", "0", "2", "1", "-", "-"],
+    assert [row[:7] for row in found.rows()[2:]] == [
+        ["c", "3", "0", "0", "0", "-", "-"], ["b", "2", "0", "0", "0", "-", "-"], ["a", "0", "2", "0", "1", "-", "-"],
     ]  # fmt: skip
     assert found.rows()[3][-1] == "paused"
 
@@ -53,6 +53,19 @@ def test_one_sample(cli: Cli, engine: Engine) -> None:
     reasons = {one["channel"]: one["waits_for"] for one in shown["channels"]}
     assert reasons == {"a": "scheduled", "b": "paused", "c": "others' turn"}
     assert [one["channel"] for one in shown["channels"][0]["taken_by"]] == ["a"]
+
+
+def test_a_held_channel(cli: Cli, engine: Engine) -> None:
+    """A channel whose messages wait for others of their ordering key says so, with the first of these."""
+    first, *_ = enqueue(engine, "a", "a", "a", ordering_key="k")
+    lease(engine)
+    found = cli("top", "--once", "--sort", "held")
+    assert found.out.splitlines()[0].endswith("UTC  1 channel: 0 ready, 0 scheduled, 2 held, 1 leased")
+    assert f"behind message {first} of its ordering key" in found.rows()[2]
+    assert f"behind message {first} of its ordering key" in cli("channels").rows()[1]
+    [top], [listed] = (cli(name, "--json").document["channels"] for name in ("top", "channels"))
+    for one in (top, listed):
+        assert (one["waits_for"], one["behind"], one["held"], one["scheduled"]) == ("ordering key", first, 2, 0)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from sqlalchemy_fairqueue.dashboard import create_dashboard
 from sqlalchemy_fairqueue.values.reports import Reason
 from tests.cli.messages import ODD_NAMES, QUEUE, enqueue, lease
 from tests.dashboard.conftest import Browse, authorize, visited
-from tests.figures.test_reasons import OF_TENANTS, prepare
+from tests.figures.test_reasons import prepare
 from tests.fixtures.database import Database
 
 _TRACEPARENT = f"00-{'1' * 32}-{'2' * 16}-01"
@@ -73,11 +73,10 @@ def test_without_a_history(browse: Browse, engine: Engine) -> None:
     assert "held by" in page.text
 
 
-@pytest.mark.parametrize("reason", OF_TENANTS)
+@pytest.mark.parametrize("reason", Reason)
 def test_every_reason_on_the_pages(browse: Browse, engine: Engine, reason: Reason) -> None:
     """Each reason of a wait is on the pages of all tenants, of the tenant and of its message, with the culprit."""
-    prepare(engine, reason)
-    [message_id] = enqueue(engine, "a", delay=timedelta(hours=reason is Reason.SCHEDULED))
+    message_id = prepare(engine, reason)
     user = browse("viewer")
     pages = [
         user.get("tenants", queue="documents", reason=reason.value),

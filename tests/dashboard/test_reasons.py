@@ -1,14 +1,11 @@
 """Each reason of a wait stands on the pages of tenants, with those who take what the tenant waits for."""
 
-from datetime import timedelta
-
 import pytest
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue.values.reports import Reason
-from tests.cli.messages import enqueue
 from tests.dashboard.conftest import Browse
-from tests.figures.test_reasons import OF_TENANTS, prepare
+from tests.figures.test_reasons import prepare
 
 _CULPRITS = {
     Reason.QUEUE_LIMIT: ["taken by b"],
@@ -16,15 +13,15 @@ _CULPRITS = {
     Reason.SHARED_LIMIT: ["api", "summaries"],
     Reason.SHARED_RATE: ["api"],
     Reason.TURN: ["taken by b"],
+    Reason.ORDERING_KEY: ["behind message 1 "],
 }
 """Who is named on the page of all tenants, where it is somebody else."""
 
 
-@pytest.mark.parametrize("reason", OF_TENANTS)
+@pytest.mark.parametrize("reason", Reason)
 def test_each_reason_stands_with_its_culprit(browse: Browse, engine: Engine, reason: Reason) -> None:
     """The pages of all tenants, of those with the reason, and of the tenant name the reason and whose fault it is."""
     prepare(engine, reason)
-    enqueue(engine, "a", delay=timedelta(hours=reason is Reason.SCHEDULED))
     viewer = browse("viewer")
     for page in (viewer.get("tenants", queue="documents"), viewer.get("tenants", queue="documents", reason=reason)):
         row = page.row("a").text

@@ -21,11 +21,11 @@ from tests.cli.messages import QUEUE, enqueue, lease
 from tests.fixtures.database import Database
 
 TARGET = Target(None, QUEUE.name)
-CHANNELS = ("a", "b", "c", "d", "full", "late", "paused", "new")
+CHANNELS = ("a", "b", "c", "d", "full", "late", "paused", "new", "later", "held")
 QUEUE_FIELDS = ("queue", "paused_at", "current_concurrency", "max_concurrency", "rate_allows_at")
 CHANNEL_FIELDS = (
     "channel", "leased", "weight", "paused_at", "current_concurrency", "max_concurrency", "rate", "rate_allows_at",
-    "oldest_ready_at", "last_dequeue_at",
+    "oldest_ready_at", "last_dequeue_at", "held", "behind",
 )  # fmt: skip
 
 
@@ -35,9 +35,10 @@ def _crowd(engine: Engine) -> None:
         QUEUE.configure_channel(engine, channel, weight=weight)
     QUEUE.configure_channel(engine, "full", max_concurrency=1, weight=5)
     QUEUE.configure_channel(engine, "late", rate="1/h, burst 1", weight=6)
-    QUEUE.configure(engine, max_concurrency=6)
+    QUEUE.configure(engine, max_concurrency=7)
     enqueue(engine, "a", "b", "b", "full", "late", "late")
-    QUEUE.complete(engine, next(one for one in lease(engine, 6) if one.channel == "late"))
+    enqueue(engine, "held", "held", ordering_key="k")
+    QUEUE.complete(engine, next(one for one in lease(engine, 7) if one.channel == "late"))
     enqueue(engine, "a", "b", "c", "d", "full", "late", "paused")
     enqueue(engine, "later", delay=timedelta(hours=1))
     QUEUE.pause(engine, "paused")

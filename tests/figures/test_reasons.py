@@ -9,7 +9,8 @@ from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue import InvalidArgument, Queue
 from sqlalchemy_fairqueue.dashboard.words import reason_detail
-from sqlalchemy_fairqueue.figures import QueueFigures, SharedFigures
+from sqlalchemy_fairqueue.database.stats import read_clock
+from sqlalchemy_fairqueue.figures import QueueFigures, SharedFigures, channel_waits
 from sqlalchemy_fairqueue.figures.leftovers import read_leftovers
 from sqlalchemy_fairqueue.values.messages import FairBy
 from sqlalchemy_fairqueue.values.reports import ChannelDemand, QueueTaker, Reason, Taker, Wait
@@ -148,12 +149,8 @@ def test_shared_rate(engine: Engine) -> None:
     assert wait.until == QUEUE.limits.list(engine)[0].rate_allows_at
 
 
-OF_TENANTS = [reason for reason in Reason if reason is not Reason.ORDERING_KEY]
-"""The reasons that tenants wait for. Only a single message waits for another one of its ordering key."""
-
-
-def prepare(engine: Engine, reason: Reason) -> None:
-    """Let the next message of channel a wait for this reason, because of b where others are the reason."""
+def prepare(engine: Engine, reason: Reason) -> int:
+    """Let a message of channel a wait for this reason, because of b where others are the reason; its id."""
     match reason:
         case Reason.QUEUE_PAUSED:
             QUEUE.pause(engine)
@@ -172,20 +169,25 @@ def prepare(engine: Engine, reason: Reason) -> None:
             _consume(engine, "a")
         case Reason.TURN:
             _consume(engine, "b")
+        case Reason.ORDERING_KEY:
+            enqueue(engine, "a", ordering_key="k")
+            lease(engine)
+    [message_id] = enqueue(engine, "a", delay=timedelta(hours=reason is Reason.SCHEDULED), ordering_key="k")
+    if reason is Reason.ORDERING_KEY:
+        assert lease(engine) == []
+    return message_id
 
 
-@pytest.mark.parametrize("reason", OF_TENANTS)
+@pytest.mark.parametrize("reason", Reason)
 def test_a_message_has_the_reason_of_its_tenant(engine: Engine, reason: Reason) -> None:
     """Each reason, for the message as for its tenant, with the same takers; none while a consumer holds it."""
-    prepare(engine, reason)
-    [message_id] = enqueue(engine, "a", delay=timedelta(hours=reason is Reason.SCHEDULED))
-    found = QUEUE.message(engine, message_id)
+    found = QUEUE.message(engine, prepare(engine, reason))
     assert found is not None
     assert found.wait is not None
     assert found.wait.reason is reason
     expected = _tenant(engine, "a").wait
-    assert (found.wait.reason, found.wait.takers, found.wait.limit, found.wait.queues) == (
-        expected.reason, expected.takers, expected.limit, expected.queues,
+    assert (found.wait.reason, found.wait.takers, found.wait.limit, found.wait.queues, found.wait.behind) == (
+        expected.reason, expected.takers, expected.limit, expected.queues, expected.behind,
     )  # fmt: skip
 
 
@@ -271,6 +273,39 @@ def test_scheduled(engine: Engine) -> None:
     enqueue(engine, "a", delay=timedelta(hours=1))
     tenant = _tenant(engine, "a")
     assert (tenant.reason, tenant.queue.waited(tenant.channel)) == (Reason.SCHEDULED, None)
+
+
+def test_held(engine: Engine) -> None:
+    """What waits for others of its ordering key is held, by what is out, tried again later, or dead."""
+    QUEUE.configure(engine, on_dead="hold")
+    first, second = enqueue(engine, "a", "a", ordering_key="k")
+    [delivery] = lease(engine)
+
+    def held() -> tuple[Reason | None, int | None, int, int]:
+        assert lease(engine) == []
+        tenant = _tenant(engine, "a")
+        with engine.connect() as connection:
+            [listed] = channel_waits(connection, QUEUE, QUEUE.channels(connection), read_clock(connection, None))
+        assert (listed.wait, listed.held, listed.scheduled) == (
+            tenant.channel.wait, tenant.channel.held, tenant.channel.scheduled,
+        )  # fmt: skip
+        assert not tenant.channel.competes or tenant.channel.leased
+        message = QUEUE.message(engine, second)
+        assert message is not None
+        assert (message.wait, message.state(tenant.queue.at)) == (tenant.channel.wait, "held")
+        return tenant.reason, tenant.wait.behind, tenant.channel.held, tenant.channel.scheduled
+
+    assert held() == (Reason.ORDERING_KEY, first, 1, 0)
+    QUEUE.retry(engine, delivery, delay=timedelta(hours=1))
+    assert held() == (Reason.ORDERING_KEY, first, 1, 1)
+    QUEUE.admin.retry_now(engine, first)
+    QUEUE.bury(engine, lease(engine), reason="bad")
+    assert held() == (Reason.ORDERING_KEY, first, 1, 0)
+    with engine.connect() as connection:
+        [left] = read_leftovers(connection, [QUEUE], "worker")
+    assert [str(one) for one in left.reasons] == ["ordering key: 1 in 1 channel"]
+    QUEUE.dead_letters.purge(engine, [first])
+    assert len(lease(engine)) == 1
 
 
 def test_order_and_totals(engine: Engine) -> None:

@@ -125,7 +125,8 @@ async def test_an_async_worker_tells_what_it_left(queue: Queue, engine: Engine, 
     send(engine, queue, "later", delay=HOUR)
     await worker.run(drain=True)
     reason = LeftoverReason(reason=Reason.SCHEDULED, messages=1, channels=1)
-    assert await worker.leftovers() == (Leftovers(queue=queue.name, ready=0, scheduled=1, leased=0, reasons=(reason,)),)
+    [left] = await worker.leftovers()
+    assert left == Leftovers(queue=queue.name, ready=0, scheduled=1, held=0, leased=0, reasons=(reason,))
 
 
 def test_a_stop_ends_it_before(queue: Queue, engine: Engine, database: Database) -> None:

@@ -29,6 +29,7 @@ class Sort(StrEnum):
 
     READY = "ready"
     SCHEDULED = "scheduled"
+    HELD = "held"
     LEASED = "leased"
     RATE = "rate"
     CHANGE = "change"
@@ -41,6 +42,7 @@ def sorted_channels(sample: Sample, sort: Sort, limit: int) -> Sequence[ChannelS
     keys: dict[Sort, Callable[[ChannelStats], Any]] = {
         Sort.READY: lambda channel: -channel.ready,
         Sort.SCHEDULED: lambda channel: -channel.scheduled,
+        Sort.HELD: lambda channel: -channel.held,
         Sort.LEASED: lambda channel: -channel.leased,
         Sort.RATE: lambda channel: -(sample.rate(channel) or 0.0),
         Sort.CHANGE: lambda channel: -(sample.change(channel) or 0.0),
@@ -55,6 +57,7 @@ _COLUMNS = (
     Column("channel"),
     number_column("ready"),
     number_column("scheduled", BLANK),
+    number_column("held", BLANK),
     number_column("leased"),
     number_column("done/s", BLANK),
     number_column("change/s", BLANK),
@@ -82,6 +85,7 @@ def _row(sample: Sample, channel: ChannelStats) -> list[Text]:
         cell(channel.channel, "bold"),
         cell(channel.ready),
         cell(channel.scheduled),
+        cell(channel.held),
         cell(channel.leased),
         _per_second(sample.rate(channel)),
         _per_second(sample.change(channel), sign="+"),
@@ -100,7 +104,8 @@ def sample_document(sample: Sample, sort: Sort, limit: int) -> dict[str, Any]:
         "channels": [
             {
                 "queue": channel.queue, "channel": channel.channel, "ready": channel.ready,
-                "scheduled": channel.scheduled, "leased": channel.leased,
+                "scheduled": channel.scheduled, "held": channel.held, "behind": channel.behind,
+                "leased": channel.leased,
                 "completed_per_second": sample.rate(channel), "change_per_second": sample.change(channel),
                 "oldest_ready_seconds": age(channel.oldest_ready_at, sample.at), "paused_at": channel.paused_at,
                 **wait_document(channel.wait),
@@ -115,6 +120,7 @@ def _totals(sample: Sample) -> dict[str, Any]:
         "channels": sample.total,
         "ready": sum(channel.ready for channel in sample.channels),
         "scheduled": sum(channel.scheduled for channel in sample.channels),
+        "held": sum(channel.held for channel in sample.channels),
         "leased": sum(channel.leased for channel in sample.channels),
         "completed_per_second": sum(sample.rates.values()) if sample.rates else None,
         "oldest_ready_seconds": max(
@@ -127,9 +133,10 @@ def _headline(sample: Sample) -> Text:
     totals = _totals(sample)
     rate = totals["completed_per_second"]
     done = "" if rate is None else f", {rate:,.1f} done/s"
+    held = f"{totals['held']:,} held, " if totals["held"] else ""
     return Text(
         f"{sample.at:%H:%M:%S} UTC  {plural(totals['channels'], 'channel')}: {totals['ready']:,} ready, "
-        f"{totals['scheduled']:,} scheduled, {totals['leased']:,} leased{done}",
+        f"{totals['scheduled']:,} scheduled, {held}{totals['leased']:,} leased{done}",
         style="bold",
     )
 

@@ -1,7 +1,7 @@
--- fq_behind: the message that a message waits behind: the one of its ordering key that goes first. Null: it goes first
--- itself, has no ordering key, or is gone.
+-- fq_behind: the message that a message waits behind: the one of its ordering key that goes first, or the dead letter
+-- that holds the key. Null: it goes first itself, has no ordering key, or is gone.
 -- Guarantees: a message whose ordering key cannot be read waits behind none. It is tried in a subtransaction.
--- Locks: none. Index: fq_message_pkey, fq_message_ordering_ix. Errors: none of the row's.
+-- Locks: none. Index: fq_message_pkey, fq_message_ordering_ix, fq_dead_letter_holds_ix. Errors: none of the row's.
 create function fairqueue.fq_behind(p_message_id bigint)
 returns bigint
 language plpgsql
@@ -12,12 +12,23 @@ begin
     select nullif(f.id, m.id)
     from fairqueue.fq_message m
     cross join lateral (
-      -- The index begins with the one that goes first: no other one is asked.
-      select x.id
-      from fairqueue.fq_message x
-      where x.channel_id = m.channel_id
-        and x.ordering_key = m.ordering_key
-        and fairqueue.fq_goes_first(x.channel_id, x.ordering_key, x.id)
+      (
+        select d.message_id as id
+        from fairqueue.fq_dead_letter d
+        where d.channel_id = m.channel_id
+          and d.ordering_key = m.ordering_key
+          and d.holds
+        limit 1
+      )
+      union all
+      (
+        select x.id
+        from fairqueue.fq_message x
+        where x.channel_id = m.channel_id
+          and x.ordering_key = m.ordering_key
+        order by x.channel_id, x.ordering_key, x.lease_id, x.deliveries desc, x.id
+        limit 1
+      )
       limit 1
     ) f
     where m.id = p_message_id

@@ -1,7 +1,8 @@
 -- fq_channel_stats: how channels of a queue stand, one row each, by name: the first p_limit after p_after of those in
 -- p_channels (null: of all). p_busy: only those that fq_busy_channels names.
--- Guarantees: one snapshot. backlog is what nobody holds: ready (due by now) and scheduled. deliverable, paused and
--- limited are the parts of ready, as in fq_stats; deliverable as if consumers took from this channel alone.
+-- Guarantees: one snapshot. backlog is what nobody holds: ready (due by now), scheduled and held. deliverable, paused
+-- and limited are the parts of ready, as in fq_stats; deliverable as if consumers took from this channel alone. behind:
+-- if none is ready, but some are held, the message that the first of these waits behind.
 -- oldest_ready_at is when the longest waiting of the ready ones became due, last_dequeue_at when the channel was last
 -- served. Times in microseconds since the epoch. policy: its fields by the names of their columns. plan: the plan that
 -- the channel follows; overridden: the columns of its policy that were configured for it alone. served_cost: what its
@@ -21,8 +22,9 @@ create function fairqueue.fq_channel_stats(
 )
 returns table (
   channel text, ready bigint, deliverable bigint, paused bigint, limited bigint, scheduled bigint, held bigint,
-  leased bigint, current_concurrency integer, current_cost bigint, next_cost bigint, policy jsonb, backlog bigint,
-  dropped bigint, paused_at bigint, oldest_ready_at bigint, last_dequeue_at bigint, dead bigint, rate_allows_at bigint, plan text, overridden text[],
+  behind bigint, leased bigint, current_concurrency integer, current_cost bigint, next_cost bigint, policy jsonb,
+  backlog bigint, dropped bigint, paused_at bigint, oldest_ready_at bigint, last_dequeue_at bigint, dead bigint,
+  rate_allows_at bigint, plan text, overridden text[],
   served_cost bigint, served_since bigint, problem text
 )
 language plpgsql
@@ -100,9 +102,10 @@ begin
     group by m.channel_id
   ),
   served as materialized (select r.channel_id, r.cost, r.since from fairqueue.fq_recent_costs(p_queue) r)
-  select n.name, r.ready, d.deliverable, d.paused, r.ready - d.paused - d.deliverable, later.messages - later.held, later.held,
-    coalesce(h.messages, 0), (s.current_concurrency - coalesce(t.freed, 0))::integer,
-    k.current_cost, k.next_cost, s.fq_policy, greatest(later.messages, s.backlog + coalesce(t.added, 0)),
+  select n.name, r.ready, d.deliverable, d.paused, r.ready - d.paused - d.deliverable, later.scheduled, later.held,
+    case when later.held > 0 and w.since is null then fairqueue.fq_channel_behind(n.id::bigint) end,
+    coalesce(h.messages, 0), (s.current_concurrency - coalesce(t.freed, 0))::integer, k.current_cost, k.next_cost,
+    s.fq_policy, greatest(later.scheduled + later.held, s.backlog + coalesce(t.added, 0)),
     s.dropped + coalesce(t.dropped, 0), s.paused_at, w.since, nullif(s.last_dequeue_at, 0),
     (select count(*) from fairqueue.fq_dead_letter d where d.channel_id = n.id),
     fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst), f.name, coalesce(o.overridden, '{}'),
@@ -119,12 +122,8 @@ begin
   left join held h on h.channel_id = n.id
   left join served u on u.channel_id = n.id
   left join served e on num_nulls(e.channel_id) = 1
-  cross join lateral (
-    select count(*) as messages, count(*) filter (where m.dequeue_at = 9223372036854775807) as held
-    from fairqueue.fq_message m
-    where m.channel_id = n.id and m.lease_id is null and m.dequeue_at > v_now
-  ) later
-  cross join lateral (select greatest(0, s.backlog + coalesce(t.added, 0) - later.messages) as ready) r
+  cross join lateral fairqueue.fq_waits_later(n.id::bigint, v_now, null::bigint) later
+  cross join lateral (select greatest(0, s.backlog + coalesce(t.added, 0) - later.scheduled - later.held)) r(ready)
   cross join whole
   cross join lateral (
     select s.current_cost - coalesce(t.freed_cost, 0) as current_cost, case

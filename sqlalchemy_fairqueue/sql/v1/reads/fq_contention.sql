@@ -1,7 +1,7 @@
--- fq_contention: the channels of a queue that wait longest, those with the most messages out, and those that have
--- scheduled messages alone, up to p_limit of each, one row a channel, the longest wait first. With p_channels, p_scan
--- and p_count: these channels, as far as they exist, and those with the most messages out, at a cost that does not grow
--- with the queue: it reads a bounded part, as fq_busy_channels.
+-- fq_contention: the channels of a queue that wait longest, those with the most messages out, and those in which some
+-- are held or scheduled but none is ready, up to p_limit of each, one row a channel, the longest wait first. With
+-- p_channels, p_scan and p_count: these channels, as far as they exist, and those with the most messages out, at a cost
+-- that does not grow with the queue: it reads a bounded part, as fq_busy_channels.
 -- Guarantees: one snapshot; counts and times as in fq_channel_stats. Each row ends with figures of the whole queue; if
 -- there is none, a row without a channel has these: waiting, the channels with ready messages; rivals and rival_weight,
 -- the channels that compete and their weights together: those with messages out, and those with ready messages that are
@@ -10,9 +10,9 @@
 -- seconds and record their history, what lately ended cost (fq_recent_costs), of which served_cost is the channel's;
 -- those of fq_stats; consumers: whether there is one. What the dispatcher knows decides of channels that have no row,
 -- so that one whose head was cancelled, or is locked for long, may be counted as waiting. The bounded part counts up to
--- its bounds, and scheduled messages as ready.
+-- its bounds, and scheduled messages as ready if any is ready.
 -- Cost: that of fq_busy_channels, and four index probes a row of the answer and a channel that has changed, with its
--- scheduled and prioritised messages, of the latter up to p_scan. Locks: none.
+-- scheduled, held and prioritised messages, of the latter up to p_scan. Locks: none.
 -- Index: fq_channel_pkey, fq_message_ready_ix, fq_queue_pkey, fq_queue_state_newest_ix, fq_lease_expires_ix; those of
 -- fq_busy_channels and fq_recent_costs. Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_contention(
@@ -20,13 +20,13 @@ create function fairqueue.fq_contention(
   p_count integer default null
 )
 returns table (
-  channel text, ready bigint, scheduled bigint, leased bigint, current_concurrency integer, max_concurrency integer,
-  rate_interval bigint, rate_burst integer, weight integer, paused_at bigint, oldest_ready_at bigint,
-  last_dequeue_at bigint, rate_allows_at bigint, waiting bigint, rivals bigint, rival_weight bigint,
-  messages_out bigint, waits bigint[], served_cost bigint, queue_cost bigint, queue_paused_at bigint,
-  queue_concurrency integer, queue_max_concurrency integer, queue_rate_allows_at bigint, consumers boolean, rate_of text,
-  max_cost_out integer, current_cost bigint, next_cost bigint, queue_max_cost_out integer, queue_current_cost bigint,
-  queue_next_cost bigint
+  channel text, ready bigint, scheduled bigint, held bigint, behind bigint, leased bigint,
+  current_concurrency integer, max_concurrency integer, rate_interval bigint, rate_burst integer, weight integer,
+  paused_at bigint, oldest_ready_at bigint, last_dequeue_at bigint, rate_allows_at bigint, waiting bigint,
+  rivals bigint, rival_weight bigint, messages_out bigint, waits bigint[], served_cost bigint, queue_cost bigint,
+  queue_paused_at bigint, queue_concurrency integer, queue_max_concurrency integer, queue_rate_allows_at bigint,
+  consumers boolean, rate_of text, max_cost_out integer, current_cost bigint, next_cost bigint,
+  queue_max_cost_out integer, queue_current_cost bigint, queue_next_cost bigint
 )
 language plpgsql
 stable
@@ -66,7 +66,11 @@ begin
       where p_scan is null and not r.changed and r.head <= v_now order by r.head limit 2 * p_limit::bigint
     )
     union all
-    (select l.channel_id from busy l where p_scan is null and not l.changed and l.head > v_now order by l.head limit p_limit)
+    (
+      select l.channel_id from busy l
+      where p_scan is null and not l.changed and l.head > v_now
+      order by nullif(l.head, 9223372036854775807) nulls first limit p_limit
+    )
   ),
   picked as (
     select b.*,
@@ -74,17 +78,13 @@ begin
     from busy b
   ),
   looked as materialized (
-    select p.*, l.messages as scheduled, greatest(0, p.backlog - l.messages) as ready, w.since
+    select p.*, d.scheduled, l.held, greatest(0, p.backlog - d.scheduled - l.held) as ready, w.since
     from picked p
-    cross join lateral (
-      select count(*) as messages
-      from fairqueue.fq_message m
-      where m.channel_id = p.channel_id
-        and m.lease_id is null
-        and m.dequeue_at > v_now
-        and p_scan is null
-    ) l
+    cross join lateral fairqueue.fq_waits_later(p.channel_id, v_now, p_scan::bigint) l
     cross join lateral fairqueue.fq_waits_since(p.channel_id, v_now, p_scan::bigint) w
+    cross join lateral (
+      select case when p_scan > 0 and w.since is null then greatest(0, p.backlog - l.held) else l.scheduled end
+    ) d(scheduled)
     where p.is_picked
   ),
   whole as materialized (
@@ -119,14 +119,18 @@ begin
     union
     (select l.* from looked l where l.leased > 0 order by l.leased desc, l.channel_id limit p_limit)
     union
-    (select l.* from looked l where l.scheduled > 0 and l.since is null order by l.head, l.channel_id limit p_limit)
+    (
+      select l.* from looked l where l.scheduled + l.held > 0 and l.since is null
+      order by l.held = 0, l.head, l.channel_id limit p_limit
+    )
     union
     select l.* from looked l where l.named
   )
-  select c.name, s.ready, s.scheduled, s.leased, s.used, s.max_concurrency, s.rate_interval, s.rate_burst, s.weight,
-    s.paused_at, s.since, s.served_at, s.allowed_at, w.waiting, w.rivals, coalesce(w.rival_weight, 0),
-    coalesce(w.messages_out, 0)::bigint, coalesce(w.waits, '{}'),
-    case when a.cost is not null then coalesce(u.cost, 0) end, a.cost, q.paused_at,
+  select c.name, s.ready, s.scheduled, s.held,
+    case when s.held > 0 and s.since is null then fairqueue.fq_channel_behind(s.channel_id::bigint) end, s.leased,
+    s.used, s.max_concurrency, s.rate_interval, s.rate_burst, s.weight, s.paused_at, s.since, s.served_at,
+    s.allowed_at, w.waiting, w.rivals, coalesce(w.rival_weight, 0), coalesce(w.messages_out, 0)::bigint,
+    coalesce(w.waits, '{}'), case when a.cost is not null then coalesce(u.cost, 0) end, a.cost, q.paused_at,
     (n.current_concurrency - coalesce(w.queue_freed, 0))::integer, q.max_concurrency,
     fairqueue.fq_rate_allows_at(n.rate_at, n.rate_interval, n.rate_burst),
     exists (select from fairqueue.fq_lease e where e.queue = p_queue and e.expires_at > v_now), s.rate_of,
