@@ -486,12 +486,10 @@ def read_dead_letters(
     limit: int,
     after: DeadLetterInfo | None,
     codec: Codec,
-    ids: Sequence[int] | None,
-    channel: str | None,
-    kind: str | None,
     error: str | None,
     since: datetime | None,
     until: datetime | None,
+    **which: Any,
 ) -> list[DeadLetterInfo]:
     """Dead letters of a queue, the oldest death first; *after* is the last one of the page before."""
     rows = target.read(
@@ -503,10 +501,8 @@ def read_dead_letters(
         message_id=None if after is None else after.message_id,
         since=None if since is None else instant_microseconds(since),
         until=None if until is None else instant_microseconds(until),
-        ids=None if ids is None else list(ids),
-        channel=channel,
-        kind=kind,
         error=error,
+        **which,
     )
     return [_dead_letter(target, codec, **row) for row in rows]
 

@@ -46,7 +46,7 @@ class DeadLetters(Facet[QueueBase]):
     """Dead letters of a queue, as ``queue.dead_letters``: all is done at once, since they return what they found.
 
     On a session or connection they are part of its transaction, and what a session has recorded but not sent is not
-    seen; on an engine they have one of their own. Of ids, channel and kind all that are given must be met.
+    seen; on an engine they have one of their own. Of ids, channel, kind and keys all that are given must be met.
 
     Example:
         >>> queue.dead_letters.list(engine)
@@ -61,6 +61,8 @@ class DeadLetters(Facet[QueueBase]):
         *,
         channel: str | None = None,
         kind: str | None = None,
+        key: str | None = None,
+        ordering_key: str | None = None,
         error: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
@@ -78,6 +80,8 @@ class DeadLetters(Facet[QueueBase]):
             message_ids: Only these, one or several. None: all.
             channel: Only those of this channel.
             kind: Only those of this kind.
+            key: Only those that have this key in the channel, which must be given.
+            ordering_key: Only those that have this ordering key in the channel, which must be given.
             error: Only those whose reason or error contains this text.
             since: Only those that died then or later (aware).
             until: Only those that died before then (aware).
@@ -93,7 +97,7 @@ class DeadLetters(Facet[QueueBase]):
             >>> [letter.reason for letter in queue.dead_letters.list(engine, kind="parse")]
             ['not a file']
         """
-        which = _which(message_ids, channel, kind)
+        which = _which(message_ids, channel, kind, key, ordering_key)
         check_names(error=error)
         for what, time in (("since", since), ("until", until)):
             if time is not None:
@@ -111,6 +115,8 @@ class DeadLetters(Facet[QueueBase]):
         *,
         channel: str | None = None,
         kind: str | None = None,
+        key: str | None = None,
+        ordering_key: str | None = None,
         limit: int = 1000,
     ) -> dict[int, str]:
         """Give dead letters another life: the same messages with the same ids, due at once, the oldest death first.
@@ -126,6 +132,8 @@ class DeadLetters(Facet[QueueBase]):
             message_ids: Only these, one or several. None: the oldest.
             channel: Only those of this channel.
             kind: Only those of this kind.
+            key: Only those that have this key in the channel, which must be given.
+            ordering_key: Only those that have this ordering key in the channel, which must be given.
             limit: Most to redrive where no ids are given, 1 to 100,000. Call again for more, as long as one was
                 redriven: those whose key stands come last.
 
@@ -143,7 +151,7 @@ class DeadLetters(Facet[QueueBase]):
             >>> queue.dead_letters.redrive(engine, message_id) == {message_id: "redriven"}
             True
         """
-        which = _which(message_ids, channel, kind)
+        which = _which(message_ids, channel, kind, key, ordering_key)
         check_count("limit", limit, 1, 100_000)
         call = redriving(self._target, limit=limit, **which)
         return self._ask(where, lambda connection: dict(map(tuple, call.rows(connection))), settles=True)
@@ -156,6 +164,8 @@ class DeadLetters(Facet[QueueBase]):
         *,
         channel: str | None = None,
         kind: str | None = None,
+        key: str | None = None,
+        ordering_key: str | None = None,
         until: datetime | None = None,
         before: datetime | None = None,
     ) -> int:
@@ -168,6 +178,8 @@ class DeadLetters(Facet[QueueBase]):
             message_ids: Only these, one or several.
             channel: Only those of this channel.
             kind: Only those of this kind.
+            key: Only those that have this key in the channel, which must be given.
+            ordering_key: Only those that have this ordering key in the channel, which must be given.
             until: Only those that died before then (aware).
             before: Another name of *until*, which it had first. Give one of the two.
 
@@ -183,7 +195,7 @@ class DeadLetters(Facet[QueueBase]):
             >>> queue.dead_letters.purge(engine, until=datetime.now(UTC) + timedelta(days=1))
             1
         """
-        which = _which(message_ids, channel, kind)
+        which = _which(message_ids, channel, kind, key, ordering_key)
         for name, time in (("until", until), ("before", before)):
             if time is not None:
                 check_instant(name, time)
@@ -203,10 +215,21 @@ def redriving(target: Target, *, limit: int = 1, **which: Any) -> Call:
     return target.call("fq_redrive", doing, limit=limit, notify=target.notify, **which)
 
 
-def _which(message_ids: Ids, channel: str | None, kind: str | None) -> dict[str, Any]:
+def _which(
+    message_ids: Ids,
+    channel: str | None = None,
+    kind: str | None = None,
+    key: str | None = None,
+    ordering_key: str | None = None,
+) -> dict[str, Any]:
     """Return the parameters that name dead letters. What is given must all be met; None restricts nothing."""
-    check_names(channel=channel, kind=kind)
-    return {"ids": None if message_ids is None else checked_ids(message_ids), "channel": channel, "kind": kind}
+    names = {"channel": channel, "kind": kind, "key": key, "ordering_key": ordering_key}
+    check_names(**names)
+    if channel is None and (key or ordering_key) is not None:
+        raise InvalidArgument(
+            f"key is {key!r:.80}, ordering_key {ordering_key!r:.80} without a channel; they belong to one: give it"
+        )
+    return {"ids": None if message_ids is None else checked_ids(message_ids), **names}
 
 
 def checked_ids(message_ids: int | Iterable[int]) -> list[int]:
@@ -329,7 +352,7 @@ class Admin(Facet[QueueBase]):
             make_due = self._target.call("fq_make_due", doing, message_id=wanted, notify=self._target.notify)
             outcome: RetryNowOutcome = make_due.value(connection)
             if outcome == "missing":
-                [(_, outcome)] = redriving(self._target, ids=[wanted], channel=None, kind=None).rows(connection)
+                [(_, outcome)] = redriving(self._target, **_which(wanted)).rows(connection)
             return outcome
 
         return self._ask(where, work, settles=True)

@@ -56,6 +56,34 @@ def test_what_is_told(queue: Queue, engine: Engine, dead: list[int], clock: Cloc
     assert len({*found}) == 6
 
 
+def test_by_name(queue: Queue, engine: Engine) -> None:
+    """A key and an ordering key name letters of a channel, so that an ordering key that one of them holds goes on."""
+    queue.configure(engine, on_dead="hold")
+    for number, (channel, key, ordering_key) in enumerate(
+        [("a", "k", "s"), ("a", "l", "t"), ("b", "k", "s"), ("a", None, "s")]
+    ):
+        queue.enqueue(engine, channel=channel, payload=number, key=key, ordering_key=ordering_key)
+    queue.bury(engine, queue.dequeue(engine, limit=9), reason="bad")
+    letters = queue.dead_letters
+
+    def named(**name: Any) -> list[object]:
+        return [one.payload for one in letters.list(engine, channel="a", **name)]
+
+    assert (named(key="k"), named(ordering_key="t"), named(key="k", ordering_key="t")) == ([0], [1], [])
+    assert queue.dequeue(engine) == []
+    assert letters.purge(engine, channel="a", ordering_key="t") == 1
+    assert list(letters.redrive(engine, channel="a", ordering_key="s").values()) == ["redriven"]
+    [again] = queue.dequeue(engine, limit=9)
+    assert again.payload == 0
+    queue.complete(engine, again)
+    assert [one.payload for one in queue.dequeue(engine, limit=9)] == [3]
+    assert letters.redrive(engine, channel="b", key="l") == {}
+    assert [one.payload for one in letters.list(engine)] == [2]
+    for call in (letters.list, letters.redrive, letters.purge):
+        with pytest.raises(InvalidArgument, match="channel"):
+            call(engine, ordering_key="s")
+
+
 def test_what_is_asked_for(queue: Queue, engine: Engine, dead: list[int]) -> None:
     """Ids, channel and kind restrict together; pages follow each other without gap or overlap."""
 

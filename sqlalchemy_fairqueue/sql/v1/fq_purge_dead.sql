@@ -1,5 +1,6 @@
 -- fq_purge_dead: delete dead letters of a queue for good, in the caller's transaction: the named ones, or all (of a
--- channel, of a kind, dead before p_before, microseconds since the epoch). Returns how many.
+-- channel, of a kind, with a key or an ordering key, dead before p_before, microseconds since the epoch). Returns how
+-- many.
 -- Guarantees: all or nothing with the caller's transaction. What is given restricts: no restriction at all means every
 -- dead letter of the queue.
 -- Locks: dead letters, named ones in the order of their ids, waiting for a redrive or purge of the same; others skip
@@ -7,7 +8,7 @@
 -- Index: fq_dead_letter_pkey or fq_dead_letter_died_ix. Errors: 40001; QF007.
 create function fairqueue.fq_purge_dead(
   p_queue text, p_ids bigint[] default null, p_channel text default null, p_kind text default null,
-  p_before bigint default null
+  p_before bigint default null, p_key text default null, p_ordering_key text default null
 )
 returns bigint
 language plpgsql
@@ -40,6 +41,8 @@ begin
       where d.queue is not distinct from p_queue
         and (v_channel_id is null or d.channel_id = v_channel_id)
         and (p_kind is null or d.kind = p_kind)
+        and (p_key is null or d.key = p_key)
+        and (p_ordering_key is null or d.ordering_key = p_ordering_key)
         and (p_before is null or d.died_at < p_before)
       for update of d
     )
@@ -53,6 +56,8 @@ begin
       where d.queue = p_queue
         and (v_channel_id is null or d.channel_id = v_channel_id)
         and (p_kind is null or d.kind = p_kind)
+        and (p_key is null or d.key = p_key)
+        and (p_ordering_key is null or d.ordering_key = p_ordering_key)
         and d.died_at < coalesce(p_before, 9223372036854775807)
       order by d.queue, d.died_at
       for update skip locked

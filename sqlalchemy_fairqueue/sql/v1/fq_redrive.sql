@@ -1,5 +1,5 @@
 -- fq_redrive: put dead letters back into their channels, in the caller's transaction: the named ones, or else the
--- oldest p_limit (of a channel, of a kind).
+-- oldest p_limit (of a channel, of a kind, with a key or an ordering key).
 -- Guarantees: the same message with the same id, due now, the oldest death first, those whose key another message holds
 -- last; it has its priority again; its attempts count anew, its hand-outs go on counting, so that no token comes twice.
 -- Returns each: 'redriven'; 'duplicate': another message holds its key, so that it stays dead; 'missing': a named one
@@ -10,7 +10,8 @@
 -- fq_message_key, fq_channel_pkey. Errors: QF001 bad limit; 40001; QF007.
 create function fairqueue.fq_redrive(
   p_queue text, p_ids bigint[] default null, p_channel text default null, p_kind text default null,
-  p_limit integer default 1000, p_notify boolean default true
+  p_limit integer default 1000, p_notify boolean default true, p_key text default null,
+  p_ordering_key text default null
 )
 returns table (message_id bigint, outcome text)
 language plpgsql
@@ -47,6 +48,8 @@ begin
       where d.queue is not distinct from p_queue
         and (v_channel_id is null or d.channel_id = v_channel_id)
         and (p_kind is null or d.kind = p_kind)
+        and (p_key is null or d.key = p_key)
+        and (p_ordering_key is null or d.ordering_key = p_ordering_key)
       for update of d
     ) h;
   else
@@ -67,6 +70,8 @@ begin
         where d.queue = p_queue
           and (v_channel_id is null or d.channel_id = v_channel_id)
           and (p_kind is null or d.kind = p_kind)
+          and (p_key is null or d.key = p_key)
+          and (p_ordering_key is null or d.ordering_key = p_ordering_key)
           and (holder.id is not null) = v_stands
         order by d.queue, d.died_at
         limit p_limit - coalesce(cardinality(v_ids), 0)

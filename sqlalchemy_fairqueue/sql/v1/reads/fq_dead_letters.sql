@@ -11,7 +11,8 @@
 create function fairqueue.fq_dead_letters(
   p_queue text, p_ids bigint[] default null, p_channel text default null, p_kind text default null,
   p_died_at bigint default null, p_message_id bigint default null, p_limit integer default 100,
-  p_error text default null, p_since bigint default null, p_until bigint default null
+  p_error text default null, p_since bigint default null, p_until bigint default null, p_key text default null,
+  p_ordering_key text default null
 )
 returns table (
   message_id bigint, channel text, kind text, content bytea, headers text, key text, ordering_key text,
@@ -47,6 +48,8 @@ begin
       and (p_ids is null or d.message_id = any (p_ids))
       and (v_channel_id is null or d.channel_id = v_channel_id)
       and (p_kind is null or d.kind = p_kind)
+      and (p_key is null or d.key = p_key)
+      and (p_ordering_key is null or d.ordering_key = p_ordering_key)
       and d.died_at >= coalesce(p_since, 0)
       and d.died_at < coalesce(p_until, 9223372036854775807)
       and (p_died_at is null or (d.died_at, d.message_id) > (p_died_at, p_message_id))
