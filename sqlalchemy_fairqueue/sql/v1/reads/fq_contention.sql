@@ -49,12 +49,10 @@ begin
   end if;
   return query
   with busy as materialized (
-    select b.channel_id, b.max_concurrency, b.rate_interval, b.rate_burst, b.weight, b.paused_at,
-      nullif(b.last_dequeue_at, 0) as served_at, b.backlog + b.added as backlog, b.leased, b.queue_freed, b.named,
-      (b.current_concurrency - b.freed)::integer as used, b.head_dequeue_at as head, b.due_at, b.changed,
+    select b.*, nullif(b.last_dequeue_at, 0) as served_at, b.backlog + b.added as messages,
+      (b.current_concurrency - b.freed)::integer as used, b.head_dequeue_at as head,
       fairqueue.fq_rate_allows_at(b.rate_at, b.rate_interval, b.rate_burst) as allowed_at,
-      fairqueue.fq_is_spent(b.max_cost_out, b.current_cost, b.next_cost::bigint) as spent, b.max_cost_out, b.current_cost,
-      b.next_cost, b.rate_of
+      fairqueue.fq_is_spent(b.max_cost_out, b.current_cost, b.next_cost::bigint) as spent
     from fairqueue.fq_busy_channels(p_queue, p_channels, p_scan, p_count) b
   ),
   -- Their messages are looked at: with a bound, of those with the most of them out.
@@ -78,12 +76,12 @@ begin
     from busy b
   ),
   looked as materialized (
-    select p.*, d.scheduled, l.held, greatest(0, p.backlog - d.scheduled - l.held) as ready, w.since
+    select p.*, d.scheduled, l.held, greatest(0, p.messages - d.scheduled - l.held) as ready, w.since
     from picked p
     cross join lateral fairqueue.fq_waits_later(p.channel_id, v_now, p_scan::bigint) l
     cross join lateral fairqueue.fq_waits_since(p.channel_id, v_now, p_scan::bigint) w
     cross join lateral (
-      select case when p_scan > 0 and w.since is null then greatest(0, p.backlog - l.held) else l.scheduled end
+      select case when p_scan > 0 and w.since is null then greatest(0, p.messages - l.held) else l.scheduled end
     ) d(scheduled)
     where p.is_picked
   ),
@@ -145,8 +143,7 @@ begin
     select i.*
     from fairqueue.fq_queue_state i
     where i.queue = p_queue
-    order by i.queue desc, i.row_version desc
-    limit 1
+    order by i.queue desc, i.row_version desc limit 1
   ) n on true
   order by s.named desc, s.since, c.name;
 end
