@@ -1,12 +1,13 @@
 from collections.abc import Callable
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, delete
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue.demo import fair, fifo
 from sqlalchemy_fairqueue.demo.business import LEASE, SourceStats
-from sqlalchemy_fairqueue.demo.run import Accident, Run, Visit, files_of, now, upload
+from sqlalchemy_fairqueue.demo.endings import DemoError
+from sqlalchemy_fairqueue.demo.run import Accident, Run, Visit, check, files_of, now, upload
 from sqlalchemy_fairqueue.demo.screen import story
 from sqlalchemy_fairqueue.demo.workers import FAIR, FIFO, SERVICES
 
@@ -67,3 +68,21 @@ def test_what_a_killed_worker_held_is_followed_to_its_end(app_engine: Engine) ->
         assert 0 < run().takeover[0] < run().takeover[1]
         assert run().files[-1].wait >= 0
         assert "Others had parsed them" in story(run())[1]
+
+
+def test_each_file_must_have_one_result(app_engine: Engine) -> None:
+    """A run in which a file has none or two, or that leaves jobs, is refused with the number of each."""
+    visit = Visit("Bob", {"Bob/a": "nowhere", "Bob/b": "nowhere"})
+    upload(FIFO, app_engine, visit)
+    with Session(app_engine) as session:
+        _result(session, "Bob/a")
+        _result(session, "Bob/a")
+        with pytest.raises(DemoError, match=r"of 2 files 2 .*: Bob/a has 2, Bob/b has 0; 2 are left in the queue"):
+            check(Run(FIFO, files_of(app_engine)), app_engine, [visit])
+        session.execute(delete(SourceStats).where(SourceStats.id > 1))
+        _result(session, "Bob/b")
+        with pytest.raises(DemoError, match=r"of 2 files 0 .* 2 are left"):
+            check(Run(FIFO, files_of(app_engine)), app_engine, [visit])
+        session.execute(delete(fifo.Job))
+        session.commit()
+        assert check(Run(FIFO, files_of(app_engine)), app_engine, [visit])["lines"] == 0
