@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sqlalchemy_fairqueue.simulation.capacity import Capacity, capacity_of
 from sqlalchemy_fairqueue.simulation.compilation import compiled
@@ -20,6 +21,7 @@ from sqlalchemy_fairqueue.simulation.state import (
     Dispatcher,
     Message,
     Selection,
+    Tag,
     Worker,
     WorkerPool,
     objects,
@@ -170,7 +172,7 @@ def simulated_attempts(
         selections=records(Selection, min(batch, len(channels))),
         max_concurrency=scenario.max_concurrency or NEVER,
     )
-    costs = _cost_state(len(channels)) if scenario.discipline == "fair" else None
+    costs = _cost_state(len(channels), scenario) if scenario.discipline == "fair" else None
     workers = scenario.workers or (capacity or capacity_of(trace, {})).workers
     pool = _worker_pool(trace, workers, batch, scenario.batch)
     attempts = trace.attempts.copy()
@@ -184,12 +186,12 @@ def simulated_attempts(
     interpreted = objects(Attempt, attempts)
     simulate(
         _interpreted_dispatcher(dispatcher),
-        costs and CostState(*(list(map(int, array)) for array in costs)),
+        costs and _interpreted_costs(costs),
         _interpreted_pool(pool),
         trace.arrivals.tolist(),
         interpreted,
     )
-    for name in ("started", "finished", "worker", "order"):
+    for name in ("started", "finished", "worker", "order", "cost"):
         attempts[name] = [getattr(attempt, name) for attempt in interpreted]
     return attempts
 
@@ -215,22 +217,28 @@ def _set_costs(attempts: Any, trace: Trace, scenario: Scenario) -> None:
     """What attempts cost, as far as it is known at the delivery and at the end.
 
     By cost, all of it is known when the message is delivered, as if it had been declared. By seconds a worker tells the
-    milliseconds of a handler when it ends; until then the channel is charged 1, as where nothing is declared.
+    milliseconds of a handler when it ends; one that gives back a message tells 0, and one that is killed tells nothing.
     """
     if scenario.fair_by == "cost":
         attempts["cost"] = recorded_costs(trace.history).to_numpy(zero_copy_only=False)
     elif scenario.fair_by == "seconds":
-        handled = attempts["unhandled"] == 0
-        attempts["correction"] = np.where(handled, np.maximum(-(-attempts["service"] // _MILLISECOND) - 1, 0), 0)
+        milliseconds = np.maximum(-(-attempts["service"] // _MILLISECOND), 1)
+        told = np.where(pc.equal(trace.history["outcome"], "released").to_numpy(), 0, -1)
+        attempts["took"] = np.where(attempts["unhandled"] == 0, milliseconds, told)
 
 
-def _cost_state(channels: int) -> CostState:
+def _cost_state(channels: int, scenario: Scenario) -> CostState:
     greatest_tag: Any = np.array([FIRST_TAG], np.int64)
+    tags = records(Tag, channels)
+    tags["tie_breaker"] = np.arange(channels)
     return CostState(
         waiting_heap=_zeros(channels + 1),
         merge_heap=_zeros(channels + 1),
         noted=_zeros(channels + 1),
         greatest_tag=greatest_tag,
+        tags=tags,
+        tag_heap=_zeros(channels + 1),
+        is_timed=scenario.fair_by == "seconds",
     )
 
 
@@ -281,6 +289,19 @@ def _interpreted_dispatcher(dispatcher: Dispatcher) -> Dispatcher:
         out_of_order=[0] * len(dispatcher.out_of_order),
         selections=objects(Selection, dispatcher.selections),
         max_concurrency=dispatcher.max_concurrency,
+    )
+
+
+def _interpreted_costs(costs: CostState) -> CostState:
+    size = len(costs.tag_heap)
+    return CostState(
+        waiting_heap=[0] * size,
+        merge_heap=[0] * size,
+        noted=[0] * size,
+        greatest_tag=[FIRST_TAG],
+        tags=objects(Tag, costs.tags),
+        tag_heap=[0] * size,
+        is_timed=costs.is_timed,
     )
 
 

@@ -52,7 +52,8 @@ class Scenario:
             delivered in the order of their due times, without regard to their channels.
         fair_by: What channels get equal parts of: "messages", as in a queue that nobody configured; "cost", the
             recorded costs of attempts, as if each had been declared at the enqueue; "seconds", the recorded durations,
-            which are known when an attempt ends. See ``Queue.configure``.
+            charged as a queue and its workers charge them: by the mean of the channel, each second while a handler
+            runs, and in the end exactly. See ``Queue.configure``.
         workers: Messages handled at once, over all worker processes; it may have a fraction. None: the capacity that
             the history shows, see :func:`~sqlalchemy_fairqueue.simulation.capacity.capacity_of`. If the workers
             of the history prefetch, durations have the time in their buffers in them: give multiples of the capacity

@@ -1,8 +1,10 @@
 """Simulator of a queue, event by event: the rules of fq_hear and fq_dequeue on rows of integers.
 
 Every comparison is that of the SQL, so that both deliver the same messages in the same order, as
-tests/simulation/test_replay_order.py shows. Calls take no time here, and nothing is locked.
+tests/simulation/test_replay_order.py shows. Calls take no time here, and nothing is locked, so that no first channel is
+passed by because it has stood still for a second.
 An event is an arrival, a start or a finish: an attempt has one of each. An event costs O(log channels + log workers).
+Where the queue is fair by seconds, each second costs O(workers).
 
 All compiled functions are in this module, so that it is long: numba keeps compiled code until the file of the function
 changes, and does not look at the files of those that it calls.
@@ -18,11 +20,18 @@ from sqlalchemy_fairqueue.simulation.state import FIRST_TAG, NEVER, CostState, D
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy_fairqueue.simulation.state import Attempt, Channel, Integers, Message, Selection, Worker
+    from sqlalchemy_fairqueue.simulation.state import Attempt, Channel, Integers, Message, Selection, Tag, Worker
 
-    Members = Sequence[Channel] | Sequence[Worker]
+    Members = Sequence[Channel] | Sequence[Worker] | Sequence[Tag]
 
 _TAG_UNIT = 2520
+_MOST_COST = 1_000_000_000
+# As fq_estimate, in milliseconds; and as workers charge for handlers that run, in microseconds.
+_ESTIMATE = 2_000
+_CHARGED_EVERY = 1_000_000
+_CHARGED_AFTER = 500_000
+_CHARGED_AHEAD = 2_000_000
+_MILLISECOND = 1_000
 _PLACES = 2**31
 _MOST_DEPTH = 100_000
 
@@ -270,16 +279,69 @@ def _virtual_time(dispatcher: Dispatcher, costs: CostState) -> int:
     """The least start tag of the ready channels; while none is ready, the greatest of all (fq_greatest_tag)."""
     if dispatcher.ready_heap[0] > 0:
         return dispatcher.channels[dispatcher.ready_heap[1]].sort_key
+    if costs.tag_heap[0] > 0:
+        return -costs.tags[costs.tag_heap[1]].sort_key
     return costs.greatest_tag[0]
 
 
 @compilable
-def _charge(costs: CostState, channel: Channel, cost: int, least: int) -> None:
-    """Move the start tag of a channel by a cost, and to *least* at least (fq_tag_after, fq_tag_rest)."""
+def _set_tag(dispatcher: Dispatcher, costs: CostState, number: int, tag: int) -> None:
+    """Move the start tag of a channel."""
+    dispatcher.channels[number].tag = tag
+    if not costs.is_timed:
+        # No tag falls.
+        costs.greatest_tag[0] = max(costs.greatest_tag[0], tag)
+        return
+    costs.tags[number].sort_key = -tag
+    if costs.tags[number].heap_index == 0:
+        _push(costs.tag_heap, costs.tags, number)
+    else:
+        _sift_up(costs.tag_heap, costs.tags, number)
+        _sift_down(costs.tag_heap, costs.tags, number)
+
+
+@compilable
+def _charge(dispatcher: Dispatcher, costs: CostState, number: int, cost: int) -> None:
+    """Move the start tag of a channel by a cost, which uses up its credit first (fq_tag_after, fq_tag_rest)."""
+    channel = dispatcher.channels[number]
     charge = cost * _TAG_UNIT + channel.tag_rest
+    forward = max(charge, 0) // channel.weight
+    channel.tag_rest = charge - forward * channel.weight
+    _set_tag(dispatcher, costs, number, min(channel.tag + forward, -1))
+
+
+@compilable
+def _correct(  # noqa: PLR0917 - numba compiles no keyword-only parameters
+    dispatcher: Dispatcher,
+    costs: CostState,
+    number: int,
+    was_ready: bool,  # noqa: FBT001
+    is_ready: bool,  # noqa: FBT001
+    virtual_time: int,
+) -> None:
+    """Move the start tag of a channel by what its messages cost more, or less, than was charged (fq_tag_heard)."""
+    channel = dispatcher.channels[number]
+    before = virtual_time if channel.tag == NEVER else channel.tag
+    charge = channel.corrected * _TAG_UNIT + channel.tag_rest
+    tag = min(max(before + charge // channel.weight, FIRST_TAG), -1)
     channel.tag_rest = charge % channel.weight
-    channel.tag = min(max(channel.tag + charge // channel.weight, least), -1)
-    costs.greatest_tag[0] = max(costs.greatest_tag[0], channel.tag)
+    if is_ready and was_ready:
+        tag = max(tag, min(before, virtual_time))
+        channel.tag_rest = charge - (tag - before) * channel.weight
+    elif is_ready:
+        tag = max(tag, virtual_time)
+    _set_tag(dispatcher, costs, number, tag)
+
+
+@compilable
+def _mean_cost(mean: int, took: int, count: int) -> int:
+    """The moving average of what the messages of a channel took, after *count* took so much together (fq_mean_cost)."""
+    if count == 0:
+        return mean
+    average = min((2 * took + count) // (2 * count), _MOST_COST)
+    if mean < 0:
+        return average
+    return mean + (average - mean) // 8 if average >= mean else mean - (mean - average) // 8
 
 
 @compilable
@@ -300,18 +362,18 @@ def _hear_costs(dispatcher: Dispatcher, costs: CostState, number: int, virtual_t
         heap = dispatcher.ready_heap if channel.sort_key < 0 else costs.waiting_heap
         _remove(heap, dispatcher.channels, number)
     channel.held -= channel.freed
+    was_ready = channel.sort_key < 0
     is_ready = False
     if _head(dispatcher, channel) >= 0:
         ready_at = _ready_at(dispatcher, channel)
         channel.sort_key = min(channel.sort_key, max(ready_at, 0))
-        is_ready = channel.sort_key < 0 or (channel.held < channel.max_concurrency and ready_at <= now)
-    if channel.corrected != 0 or (is_ready and channel.sort_key >= 0):
-        if channel.tag == NEVER:
-            channel.tag = virtual_time
-        _charge(costs, channel, channel.corrected, virtual_time if is_ready else FIRST_TAG)
+        is_ready = was_ready or (channel.held < channel.max_concurrency and ready_at <= now)
+    if channel.corrected != 0 or (is_ready and (not was_ready or channel.tag_rest < 0)):
+        _correct(dispatcher, costs, number, was_ready, is_ready, virtual_time)
         if is_ready:
             channel.sort_key = channel.tag
-    channel.is_noted = channel.freed = channel.corrected = 0
+    channel.mean_cost = _mean_cost(channel.mean_cost, channel.took, channel.timed)
+    channel.is_noted = channel.freed = channel.corrected = channel.took = channel.timed = 0
     _place(dispatcher, costs, number)
 
 
@@ -323,11 +385,11 @@ def _move_due(dispatcher: Dispatcher, costs: CostState, virtual_time: int, now: 
         number = _pop(waiting_heap, channels)
         channel = channels[number]
         channel.sort_key = _ready_at(dispatcher, channel)
+        channel.tag_rest = max(channel.tag_rest, 0)
         if channel.sort_key <= now:
-            if channel.tag == NEVER:
-                channel.tag = virtual_time
-            _charge(costs, channel, 0, virtual_time)
-            channel.sort_key = channel.tag
+            tag = virtual_time if channel.tag == NEVER else max(channel.tag, virtual_time)
+            _set_tag(dispatcher, costs, number, tag)
+            channel.sort_key = tag
         _place(dispatcher, costs, number)
 
 
@@ -384,7 +446,11 @@ def _take_by_tags(  # noqa: PLR0917 - numba compiles no keyword-only parameters
         assigned[end + count] = message
         count += 1
         selection.taken += 1
-        _charge(costs, channel, attempts[dispatcher.messages[message].attempt].cost, FIRST_TAG)
+        attempt = attempts[dispatcher.messages[message].attempt]
+        if costs.is_timed:
+            known = channel.mean_cost if channel.mean_cost >= 0 else _ESTIMATE
+            attempt.cost = min(known, _ESTIMATE)
+        _charge(dispatcher, costs, number, attempt.cost)
         head = _head(dispatcher, channel)
         if head < 0 or dispatcher.messages[head].due > now or selection.taken == selection.quota:
             _pop(merge_heap, channels)
@@ -401,6 +467,9 @@ def _update_charged(dispatcher: Dispatcher, costs: CostState, selection: Selecti
     number = selection.channel
     channel = dispatcher.channels[number]
     channel.heap_index, channel.tie_breaker = 0, number
+    if _head(dispatcher, channel) < 0:
+        # A credit ends with the backlog.
+        channel.tag_rest = max(channel.tag_rest, 0)
     if selection.taken > 0:
         channel.held += selection.taken
         _draw(channel, selection.taken, now)
@@ -458,8 +527,11 @@ def _finish(dispatcher: Dispatcher, costs: CostState | None, attempts: Sequence[
     channel = dispatcher.channels[message.channel]
     if costs is not None:
         channel.freed += 1
-        channel.corrected += attempt.correction
-        if attempt.correction != 0 or min(channel.max_concurrency, dispatcher.max_concurrency) != NEVER:
+        if attempt.took >= 0:
+            channel.corrected += attempt.took - attempt.cost
+            channel.took += attempt.took
+            channel.timed += attempt.took > 0
+        if attempt.took >= 0 or min(channel.max_concurrency, dispatcher.max_concurrency) != NEVER:
             _note(channel, costs, message.channel)
     else:
         channel.held -= 1
@@ -470,6 +542,26 @@ def _finish(dispatcher: Dispatcher, costs: CostState | None, attempts: Sequence[
         if attempt.delay > 0:
             message.due = now + attempt.delay
         _hear(dispatcher, costs, done)
+
+
+@compilable
+def _charge_running(
+    dispatcher: Dispatcher, costs: CostState, pool: WorkerPool, attempts: Sequence[Attempt], now: int
+) -> None:
+    """Charge channels for messages that are being handled, beyond what was charged for them (fq_charge_running)."""
+    for i in range(1, pool.heap[0] + 1):
+        number = pool.heap[i]
+        worker = pool.workers[number]
+        if number >= pool.size or worker.rest < 0:
+            continue
+        message = dispatcher.messages[pool.assigned[_slot(pool, number) + worker.rest]]
+        attempt, channel = attempts[message.attempt], dispatcher.channels[message.channel]
+        took = now - (worker.sort_key - attempt.service)
+        cost = min((took + _CHARGED_AHEAD + _MILLISECOND - 1) // _MILLISECOND, _MOST_COST)
+        if took >= _CHARGED_AFTER and cost > attempt.cost:
+            channel.corrected += cost - attempt.cost
+            attempt.cost = cost
+            _note(channel, costs, message.channel)
 
 
 @compilable
@@ -594,11 +686,16 @@ def _simulate(
     held = 0
     free = pool.size
     now = -NEVER
+    charged_next = pool.begin + _CHARGED_EVERY
     while True:
         finishes_at = workers[heap[1]].sort_key if heap[0] > 0 else NEVER
         arrives_at = messages[arrivals[arrived]].arrives_at if arrived < len(arrivals) else NEVER
         dequeues_at = _dequeues_at(dispatcher, costs, pool, held, now) if free > 0 else NEVER
-        now = min(finishes_at, arrives_at, dequeues_at)
+        charges_at = NEVER
+        if costs is not None and costs.is_timed and heap[0] > 0:
+            charged_next += max(0, (now - charged_next + _CHARGED_EVERY - 1) // _CHARGED_EVERY) * _CHARGED_EVERY
+            charges_at = charged_next
+        now = min(finishes_at, arrives_at, dequeues_at, charges_at)
         if now == NEVER:
             break
         if finishes_at == now:
@@ -607,6 +704,9 @@ def _simulate(
             if number >= 0:
                 idle[free] = number
                 free += 1
+        elif costs is not None and charges_at == now:
+            _charge_running(dispatcher, costs, pool, attempts, now)
+            charged_next += _CHARGED_EVERY
         elif arrives_at == now:
             _hear(dispatcher, costs, arrivals[arrived])
             arrived += 1
@@ -636,7 +736,7 @@ def simulate(
 ) -> None:
     """Simulate a trace: fill in the times of each attempt.
 
-    At one instant, attempts finish first, then messages arrive, and then workers dequeue.
+    At one instant, attempts finish first, then what runs is charged, messages arrive, and then workers dequeue.
 
     Args:
         dispatcher: The state of the dispatcher, with all messages of the trace.

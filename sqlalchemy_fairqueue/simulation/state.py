@@ -44,10 +44,13 @@ class Channel:
         offset: Start of its part of the arrays of messages.
         stop: End of that part.
         tag: Where its next message starts in virtual time; NEVER: nowhere yet.
-        tag_rest: Its costs that the tag does not have yet, below its weight.
+        tag_rest: Its costs that the tag does not have yet, below its weight; below zero it is a credit.
         is_noted: 1 if the next dequeue hears of it.
         freed: Its messages that ended since it was heard of.
-        corrected: What they cost more than was charged.
+        corrected: What its messages cost more than was charged, since it was heard of.
+        took: What those that ended since took together, in milliseconds.
+        timed: How many took that.
+        mean_cost: What its messages took lately, in milliseconds; -1: unknown.
     """
 
     max_concurrency: int = NEVER
@@ -69,6 +72,9 @@ class Channel:
     is_noted: int = 0
     freed: int = 0
     corrected: int = 0
+    took: int = 0
+    timed: int = 0
+    mean_cost: int = -1
 
 
 @dataclass(slots=True)
@@ -102,8 +108,9 @@ class Attempt:
         worker: The number of its worker.
         order: The number of the delivery, from zero.
         unhandled: 1 if it takes no worker while it is leased.
-        cost: What its channel is charged when it is delivered, 1 in a queue that is fair by messages.
-        correction: What its channel is charged in addition after its end.
+        cost: What its channel is charged, 1 in a queue that is fair by messages; in one that is fair by seconds, what
+            it has been charged so far.
+        took: What its settlement tells in a queue that is fair by seconds, in milliseconds; -1: nothing.
     """
 
     service: int = 0
@@ -114,7 +121,22 @@ class Attempt:
     order: int = 0
     unhandled: int = 0
     cost: int = 1
-    correction: int = 0
+    took: int = -1
+
+
+@dataclass(slots=True)
+class Tag:
+    """The place of a channel in the heap of start tags, the greatest on top.
+
+    Attributes:
+        sort_key: Its start tag, as a positive number.
+        tie_breaker: The number of the channel.
+        heap_index: Its index in the heap; zero: it has no start tag yet.
+    """
+
+    sort_key: int = 0
+    tie_breaker: int = 0
+    heap_index: int = 0
 
 
 @dataclass(slots=True)
@@ -182,13 +204,19 @@ class CostState(NamedTuple):
         waiting_heap: A heap of channels: its size, then those that will be ready at a time, the first on top.
         merge_heap: A heap of channels: those that a batch takes messages from.
         noted: The channels that the next dequeue hears of: their number, then theirs.
-        greatest_tag: The greatest start tag.
+        greatest_tag: The greatest start tag, where none falls.
+        tags: The start tags of the channels in a queue that is fair by seconds.
+        tag_heap: A heap of these.
+        is_timed: Whether the queue is fair by seconds.
     """
 
     waiting_heap: Integers
     merge_heap: Integers
     noted: Integers
     greatest_tag: Integers
+    tags: Sequence[Tag]
+    tag_heap: Integers
+    is_timed: bool
 
 
 class WorkerPool(NamedTuple):

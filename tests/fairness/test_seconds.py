@@ -73,8 +73,7 @@ class _Consumers:
 
     def _charge(self) -> None:
         running = [(hand, held.charge_on()) for hand, held in self._running.values()]
-        charges = [(hand, charge) for hand, charge in running if charge is not None]
-        _charge(self.kernel, charges)
+        self.kernel.charge_running([(hand, *charge) for hand, charge in running if charge is not None])
 
     def _complete(self, message_id: int) -> None:
         hand, held = self._running.pop(message_id)
@@ -100,18 +99,6 @@ def _held(clock: Any, hand: Hand) -> HeldDelivery:
         is_timed=True,
     )
     return HeldDelivery(delivery, TrackedLease(1, 1e9, lambda: clock.now), cast("Any", None), 0.0)
-
-
-def _charge(kernel: Kernel, charges: list[tuple[Hand, tuple[int, int]]]) -> None:
-    kernel.rows(
-        "select fq_charge_running('q', %(ids)s::bigint[], %(leases)s::bigint[], %(deliveries)s::integer[],"
-        " %(costs)s::bigint[], %(charged)s::bigint[])",
-        ids=[hand.id for hand, _ in charges],
-        leases=[hand.lease_id for hand, _ in charges],
-        deliveries=[hand.deliveries for hand, _ in charges],
-        costs=[cost for _, (cost, _) in charges],
-        charged=[charged for _, (_, charged) in charges],
-    )
 
 
 def _settle(kernel: Kernel, hand: Hand, held: HeldDelivery) -> None:
@@ -178,7 +165,7 @@ def test_the_charges_add_up_to_the_time(kernel: Kernel) -> None:
         assert _charged(kernel, hand) == at_first
         for second in range(1, 1 + took // 1_000):
             clock.now = 100.0 + second
-            _charge(kernel, [(hand, charge) for charge in [held.charge_on()] if charge])
+            kernel.charge_running([(hand, *charge) for charge in [held.charge_on()] if charge])
             assert _charged(kernel, hand) == max(at_first, 1_000 * second + 2_000)
         clock.now = 100.0 + took / 1_000
         _settle(kernel, hand, held)
@@ -218,16 +205,16 @@ def test_what_is_not_held_is_not_charged(kernel: Kernel) -> None:
     kernel.release(hand)
     (again,) = kernel.dequeue().hands
     kernel.hear()
-    _charge(kernel, [(hand, (9_000, 0))])
+    kernel.charge_running([(hand, 9_000, 0)])
     assert _told(kernel) == 0
     kernel.set_queue(fair_by="cost")
-    _charge(kernel, [(again, (9_000, 0))])
+    kernel.charge_running([(again, 9_000, 0)])
     assert _told(kernel) == 0
     kernel.set_queue(fair_by="seconds")
-    _charge(kernel, [(again, (9_000, 0))])
+    kernel.charge_running([(again, 9_000, 0)])
     assert _told(kernel) == 7_000
     with pytest.raises(psycopg.errors.Error, match="cost below 0") as refused:
-        _charge(kernel, [(again, (-1, 0))])
+        kernel.charge_running([(again, -1, 0)])
     assert refused.value.sqlstate == "QF001"
 
 
@@ -237,7 +224,7 @@ def test_a_charge_changes_no_message(kernel: Kernel, open_kernel: OpenKernel) ->
     (hand,) = kernel.dequeue().hands
     handler = open_kernel(isolation="SERIALIZABLE")
     assert handler.value("select count(*) from fq_message") == 1
-    _charge(kernel, [(hand, (9_000, 0))])
+    kernel.charge_running([(hand, 9_000, 0)])
     assert handler.complete(hand) == {}
     handler.commit()
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -187,6 +188,34 @@ def test_shares_by_cost_and_by_seconds() -> None:
     assert served("messages") == (10, 10)
     assert served("cost") == (16, 4)
     assert served("seconds") == (15, 5)
+
+
+@pytest.mark.parametrize("weight", [1, 3])
+def test_slots_are_shared_while_handlers_run(weight: int) -> None:
+    """As tests/fairness/test_seconds.py shows of the queue: 8 slots are shared by time between long and short handlers,
+    by weight, and each has a slot in every second.
+    """
+    rows = [row(number, 0, 0, 6_000_000) for number in range(1, 101)]
+    rows += [row(number, 0, 0, 100_000) for number in range(101, 2_001)]
+    for one in rows:
+        one["channel"] = "long" if one["id"] <= 100 else "short"
+        one["channel_id"] = len(one["channel"])
+    policies = {"long": ChannelPolicy(weight=weight)}
+    scenario = Scenario(name="x", workers=8, fair_by="seconds", policies=policies)
+    played = replay_queue(pa.Table.from_pylist(rows), scenario)
+    started, finished = (played[name].cast(pa.int64()).to_numpy() - START for name in ("started_at", "finished_at"))
+    is_long = np.array([channel == "long" for channel in played["channel"].to_pylist()])
+
+    def shares(begin: int, end: int) -> tuple[float, float]:
+        """The seconds of slots that each had between two times."""
+        had = np.maximum(np.minimum(finished, end * 1e6) - np.maximum(started, begin * 1e6), 0) / 1e6
+        return float(had[is_long].sum()), float(had[~is_long].sum())
+
+    long, short = shares(1, 30)
+    assert long + short == pytest.approx(8 * 29)
+    assert long / weight == pytest.approx(short, rel=0.1)
+    for second in range(1, 30):
+        assert min(shares(second, second + 1)) > 0, second
 
 
 def test_scenarios_refused() -> None:

@@ -161,11 +161,25 @@ class Kernel:
             pass
         self.rows("select fq_resume(%(queue)s)", queue=self.queue)
 
-    def correct(self, hand: Hand, cost: int) -> None:
-        """fq_correct_costs: what a delivery cost in truth."""
+    def charge_running(self, charges: Sequence[tuple[Hand, int, int]]) -> None:
+        """fq_charge_running: up to what deliveries that run cost so far, and up to what they were charged before."""
+        self.rows(
+            "select fq_charge_running(%(queue)s, %(ids)s::bigint[], %(leases)s::bigint[], %(deliveries)s::integer[],"
+            " %(costs)s::bigint[], %(charged)s::bigint[])",
+            queue=self.queue,
+            ids=[hand.id for hand, _, _ in charges],
+            leases=[hand.lease_id for hand, _, _ in charges],
+            deliveries=[hand.deliveries for hand, _, _ in charges],
+            costs=[cost for _, cost, _ in charges],
+            charged=[before for _, _, before in charges],
+        )
+
+    def correct(self, hand: Hand, cost: int, *, charged: int | None = None) -> None:
+        """fq_correct_costs: what a delivery cost in truth, and up to what it was charged while it ran."""
         self.rows(
             "select fq_correct_costs(%(queue)s, array[%(id)s::bigint], array[%(lease_id)s::bigint],"
-            " array[%(deliveries)s::integer], array[%(cost)s::bigint])",
+            " array[%(deliveries)s::integer], array[%(cost)s::bigint], array[%(charged)s::bigint])",
+            charged=charged,
             queue=self.queue,
             id=hand.id,
             lease_id=hand.lease_id,
