@@ -159,7 +159,7 @@ def test_purge_and_cancel(browse: Browse, engine: Engine) -> None:
     assert QUEUE.stats(engine).ready == 2
     assert "Cancelled." in user.submit(asked.form("Cancel the message")).text
     asked = user.submit(user.get("tenant", **_TENANT).form("Purge…"))
-    assert "Delete 1 ready and scheduled messages of 'customer-7' for good?" in asked.text
+    assert "Delete 1 undelivered messages of 'customer-7' for good?" in asked.text
     user.submit(asked.form("Delete them"))
     assert QUEUE.stats(engine).ready == 0
 
