@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import Queue
-from sqlalchemy_fairqueue.cli.errors import driver_error, one_line, usage_error
+from sqlalchemy_fairqueue.cli.errors import one_line, usage_error
+from sqlalchemy_fairqueue.cli.failures import driver_error
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 
 if TYPE_CHECKING:

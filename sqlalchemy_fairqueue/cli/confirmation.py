@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from sqlalchemy_fairqueue.cli.errors import CommandError, usage_error
-from sqlalchemy_fairqueue.cli.results import ExitStatus
+from sqlalchemy_fairqueue.cli.errors import CommandError, ExitStatus, usage_error
 from sqlalchemy_fairqueue.texts import clean
 
 

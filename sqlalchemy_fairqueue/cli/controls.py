@@ -7,10 +7,10 @@ import typer
 from rich.text import Text
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue.cli.errors import not_found_error, usage_error
+from sqlalchemy_fairqueue.cli.errors import ExitStatus, not_found_error, usage_error
 from sqlalchemy_fairqueue.cli.installation import channel_not_found, open_installation
 from sqlalchemy_fairqueue.cli.options import Options
-from sqlalchemy_fairqueue.cli.results import ExitStatus, Result
+from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.tables import Column, number_column, text_table
 
 Channel = Annotated[

@@ -14,12 +14,12 @@ from sqlalchemy import Engine
 from sqlalchemy_fairqueue import PayloadError, Queue
 from sqlalchemy_fairqueue.cli.attempts import attempts_document, attempts_parts, error_parts
 from sqlalchemy_fairqueue.cli.confirmation import confirm
-from sqlalchemy_fairqueue.cli.errors import not_found_error, usage_error
-from sqlalchemy_fairqueue.cli.formats import format_duration, parse_duration, plural
+from sqlalchemy_fairqueue.cli.errors import ExitStatus, not_found_error, usage_error
 from sqlalchemy_fairqueue.cli.installation import open_installation
 from sqlalchemy_fairqueue.cli.options import Options, Yes, option_parser
-from sqlalchemy_fairqueue.cli.results import ExitStatus, Result
+from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, key_values, number_column, text_table
+from sqlalchemy_fairqueue.formats import format_duration, parse_duration, plural
 from sqlalchemy_fairqueue.times import earlier
 from sqlalchemy_fairqueue.values.reports import DeadLetterInfo
 

@@ -1,30 +1,34 @@
-"""Errors of commands: a message for people, a kind for programs, and an exit status."""
+"""Errors of commands, a message for people, a kind for programs, and an exit status; whose numbers never change."""
 
 from __future__ import annotations
 
-from socket import gaierror
+from enum import IntEnum
 
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from sqlalchemy_fairqueue.cli.results import ExitStatus
-from sqlalchemy_fairqueue.database.errors import sqlstate_of
-from sqlalchemy_fairqueue.errors import FairQueueError, InvalidArgument, SchemaMismatch, StartError, WorkerError
+class ExitStatus(IntEnum):
+    """Exit statuses."""
 
-_UNREACHABLE = ("08", "28", "3D000", "53300", "57P01", "57P02", "57P03", "57P05")
-"""SQLSTATEs, or their beginnings, of a server that refuses or ends the connection."""
-
-_NO_PRIVILEGE = "42501"
-
-_DRIVERS = {
-    "psycopg": "psycopg[binary]",
-    "psycopg2": "sqlalchemy-fairqueue[psycopg2]",
-    "asyncpg": "sqlalchemy-fairqueue[asyncpg]",
-}
-"""What to install for a driver that cannot be imported."""
-
-DRIVER_ERRORS = (DBAPIError, ConnectionError, TimeoutError, gaierror)
-"""What an engine raises over its database: asyncpg lets the system's own errors pass while it connects."""
+    OK = 0
+    FOUND = 1
+    """doctor found a problem, a tenant misses the objective of a report, a named object does not exist, or the question
+    was answered with no.
+    """
+    USAGE = 2
+    """The command line cannot be used: an unknown option, a bad value, an application that cannot be loaded."""
+    AWAY = 3
+    """The database cannot be reached, or the connection was lost."""
+    SCHEMA = 4
+    """fairqueue is not installed in the schema, or in a version that this library cannot use."""
+    REFUSED = 5
+    """The database refused: a missing privilege, a timeout, a deadlock."""
+    FAILED = 70
+    """A bug in fairqueue or in the application; --debug shows where."""
+    OUTPUT = 74
+    """stdout cannot be written: it is closed, or a file on a full disk."""
+    INTERRUPTED = 130
+    """Ctrl-C."""
+    BROKEN_PIPE = 141
+    """The reader of the output has gone."""
 
 
 class CommandError(Exception):
@@ -45,12 +49,7 @@ class CommandError(Exception):
 
     def document(self) -> dict[str, object]:
         """The error as a JSON document."""
-        return {
-            "kind": self.kind,
-            "message": str(self),
-            "remedy": self.remedy,
-            "status": int(self.status),
-        }
+        return {"kind": self.kind, "message": str(self), "remedy": self.remedy, "status": int(self.status)}
 
 
 def usage_error(message: str) -> CommandError:
@@ -63,69 +62,9 @@ def not_found_error(message: str) -> CommandError:
     return CommandError(message, ExitStatus.FOUND, "not_found")
 
 
-def command_error(error: BaseException, database: str | None = None) -> CommandError:
-    """Any exception as the error of a command.
-
-    Args:
-        error: What was raised.
-        database: The URL of the database without the password, for the message.
-    """
-    match error:
-        case CommandError():
-            result = error
-        case DBAPIError():
-            result = _database_error(error, database or "the database")
-        case ConnectionError() | TimeoutError() | gaierror() if database is not None:
-            result = _away(database, error)
-        case PoolTimeout():
-            message = f"no connection to {database or 'the database'} became free: {one_line(error)}"
-            result = CommandError(message, ExitStatus.AWAY, "database_away")
-        case StartError():
-            result = CommandError(str(error), ExitStatus.FAILED, "failed")
-        case InvalidArgument() | WorkerError():
-            result = usage_error(str(error))
-        case SchemaMismatch():
-            result = CommandError(str(error), ExitStatus.SCHEMA, "schema_mismatch")
-        case ImportError() if (driver := driver_error(error)) is not None:
-            result = driver
-        case FairQueueError():
-            result = CommandError(str(error), ExitStatus.REFUSED, "refused")
-        case _:
-            message = f"{type(error).__name__}: {one_line(error)}; --debug shows where it comes from"
-            result = CommandError(message, ExitStatus.FAILED, "failed")
-    return result
-
-
-def driver_error(error: ImportError) -> CommandError | None:
-    """The error of a driver that is not installed, or lacks libpq. None: it is about something else."""
-    # psycopg without libpq raises one without a name.
-    driver = "psycopg" if "no pq wrapper" in str(error) else (error.name or "").partition(".")[0]
-    if driver not in _DRIVERS:
-        return None
-    return usage_error(f"{driver} cannot be used: {one_line(error)}; pip install '{_DRIVERS[driver]}'")
-
-
-def _database_error(error: DBAPIError, database: str) -> CommandError:
-    state = sqlstate_of(error) or None
-    what = one_line(error.orig or error)
-    unreachable = (state or "").startswith(_UNREACHABLE) or (state is None and error.statement is None)
-    if error.connection_invalidated or unreachable:
-        return _away(database, error.orig or error)
-    if state == _NO_PRIVILEGE:
-        return CommandError(
-            f"{database} refused: {what}; 'fairqueue doctor' tells which privileges are missing",
-            ExitStatus.REFUSED,
-            "privilege_missing",
-        )
-    return CommandError(f"{database} refused: {what} (SQLSTATE {state})", ExitStatus.REFUSED, "refused")
-
-
-def _away(database: str, error: BaseException) -> CommandError:
-    return CommandError(
-        f"cannot reach {database}: {one_line(error)}; check that the server runs and takes this user's connections",
-        ExitStatus.AWAY,
-        "database_away",
-    )
+def refused_error(message: str) -> CommandError:
+    """The database refused, or what was read."""
+    return CommandError(message, ExitStatus.REFUSED, "refused")
 
 
 def one_line(error: BaseException) -> str:

@@ -10,12 +10,12 @@ from rich.text import Text
 from sqlalchemy_fairqueue import InvalidArgument, Queue
 from sqlalchemy_fairqueue.cli.confirmation import confirm
 from sqlalchemy_fairqueue.cli.errors import not_found_error, usage_error
-from sqlalchemy_fairqueue.cli.formats import plural
 from sqlalchemy_fairqueue.cli.installation import Installation, open_installation
 from sqlalchemy_fairqueue.cli.options import Options, Yes
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, key_values, number_column, text_table
 from sqlalchemy_fairqueue.errors import UnknownGroup
+from sqlalchemy_fairqueue.formats import plural
 from sqlalchemy_fairqueue.values.messages import GroupStatus
 
 GroupId = Annotated[str, typer.Argument(metavar="ID", show_default=False)]

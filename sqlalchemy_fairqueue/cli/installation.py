@@ -1,7 +1,4 @@
-"""Installation that a command works on: its schema, its version, and the queues in it.
-
-Where fairqueue is missing or too old, the error holds the migration to paste.
-"""
+"""Installation that a command works on: its schema, its version, and the queues in it."""
 
 from __future__ import annotations
 
@@ -9,26 +6,20 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy import text
-
 from sqlalchemy_fairqueue import Queue
-from sqlalchemy_fairqueue.cli.errors import CommandError, not_found_error, usage_error
-from sqlalchemy_fairqueue.cli.results import ExitStatus
-from sqlalchemy_fairqueue.cli.sql_files import query
+from sqlalchemy_fairqueue.cli.errors import not_found_error, usage_error
 from sqlalchemy_fairqueue.cli.target import open_target
 from sqlalchemy_fairqueue.database.engines import read_committed
-from sqlalchemy_fairqueue.database.errors import to_upgrade, too_old
-from sqlalchemy_fairqueue.database.installation import read_version
 from sqlalchemy_fairqueue.database.stats import read_clock, read_queues
-from sqlalchemy_fairqueue.sql.files import latest_version
-from sqlalchemy_fairqueue.sql.schema import schema_argument
+from sqlalchemy_fairqueue.doctor.installation import find_installation, outdated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Engine
 
+    from sqlalchemy_fairqueue.cli.errors import CommandError
     from sqlalchemy_fairqueue.cli.options import Options
     from sqlalchemy_fairqueue.cli.target import Target
 
@@ -59,7 +50,7 @@ class Installation:
     def queue_names(self) -> list[str]:
         """The names of all queues that are configured or have channels."""
         with self.engine.connect() as connection:
-            return queue_names(connection, self.schema)
+            return sorted(read_queues(connection, self.schema))
 
     def queue(self, name: str) -> Queue:
         """The queue of that name; the application's own where it was loaded, with its codec and defaults."""
@@ -113,87 +104,21 @@ def open_installation(options: Options) -> Iterator[Installation]:
     """Find the installation, and check that the commands can use its version.
 
     Raises:
-        CommandError: The database cannot be reached; fairqueue is missing or too old.
+        CommandError: The database cannot be reached.
+        Unusable: fairqueue is missing or too old.
     """
     with open_target(options) as target:
         engine = read_committed(target.engine)
         with engine.connect() as connection:
             schema, version = find_installation(connection, target.schema)
-        if error := version_error(schema, version, target.schema):
+        if error := outdated(schema, version, target.schema):
             raise error
         yield Installation(target, schema, version, engine)
-
-
-def find_installation(connection: Connection, schema: str | None, kind: str = "operator") -> tuple[str, int]:
-    """The schema that holds fairqueue and the installed version, whether or not the commands can use it.
-
-    Args:
-        connection: The database.
-        schema: The schema to look in. None: the first one of the search_path that holds it.
-        kind: The kind of work to be granted to a role that may not ask.
-
-    Raises:
-        CommandError: It is missing, or the role may not ask for its version.
-    """
-    row = connection.execute(query("queries/installed.sql"), {"schema": schema}).one_or_none()
-    if row is None:
-        raise _missing(connection, schema)
-    if not row.usable or not row.executable:
-        role = current_role(connection)
-        raise CommandError(
-            f"role {role!r} may not use fairqueue in schema {row.schema!r}",
-            ExitStatus.REFUSED,
-            "privilege_missing",
-            f"op.grant_fairqueue({role!r}, {kind!r}{schema_argument(row.schema)}) in a migration",
-        )
-    return row.schema, read_version(connection, row.schema)
-
-
-def version_error(name: str, version: int, schema: str | None) -> CommandError | None:
-    """The error of a version that the commands cannot use, None if they can."""
-    problem = too_old(version, name)
-    if problem is None:
-        return None
-    return CommandError(
-        f"{problem}; run a migration with this in upgrade()",
-        ExitStatus.SCHEMA,
-        "schema_outdated",
-        to_upgrade(version, schema),
-    )
-
-
-def queue_names(connection: Connection, schema: str) -> list[str]:
-    """The names of all queues that are configured or have channels."""
-    return sorted(read_queues(connection, schema))
-
-
-def current_role(connection: Connection) -> str:
-    """The role that the connection acts as."""
-    return str(connection.scalar(text("select current_user")))
 
 
 def channel_not_found(queue: Queue, channel: str) -> CommandError:
     """The error of a channel that does not exist."""
     return not_found_error(f"queue {queue.name!r} has no channel {channel!r}; 'fairqueue channels' lists them")
-
-
-def _missing(connection: Connection, schema: str | None) -> CommandError:
-    where = f"in schema {schema!r}" if schema else "in any schema of the search_path"
-    others = [str(name) for name in connection.scalars(query("queries/other_schemas.sql"))]
-    name = connection.scalar(text("select current_database()"))
-    message = f"fairqueue is not installed {where} of database {name!r}"
-    if others:
-        return CommandError(
-            f"{message}, but in {', '.join(map(repr, others))}; name it with --schema",
-            ExitStatus.SCHEMA,
-            "schema_missing",
-        )
-    return CommandError(
-        f"{message}; run a migration with this in upgrade()",
-        ExitStatus.SCHEMA,
-        "schema_missing",
-        f"op.create_fairqueue(version={latest_version()}{schema_argument(schema)})",
-    )
 
 
 def _listed(names: list[str]) -> str:

@@ -11,10 +11,10 @@ from rich.text import Text
 
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.cli.attempts import attempts_document, attempts_parts, error_parts
-from sqlalchemy_fairqueue.cli.errors import not_found_error
+from sqlalchemy_fairqueue.cli.errors import ExitStatus, not_found_error
 from sqlalchemy_fairqueue.cli.installation import Installation, open_installation
 from sqlalchemy_fairqueue.cli.options import Options
-from sqlalchemy_fairqueue.cli.results import ExitStatus, Result
+from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, key_values, number_column, text_table
 from sqlalchemy_fairqueue.cli.waits import wait_cells, wait_document
 from sqlalchemy_fairqueue.database.calls import Target

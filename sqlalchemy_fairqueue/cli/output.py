@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
 
-from sqlalchemy_fairqueue.cli.errors import CommandError
-from sqlalchemy_fairqueue.cli.results import ExitStatus
+from sqlalchemy_fairqueue.cli.errors import CommandError, ExitStatus
 from sqlalchemy_fairqueue.texts import clean
 
 if TYPE_CHECKING:

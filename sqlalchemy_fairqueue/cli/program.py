@@ -15,8 +15,8 @@ from sqlalchemy_fairqueue.cli.configure_commands import configure_channel, confi
 from sqlalchemy_fairqueue.cli.controls import cancel, pause, resume
 from sqlalchemy_fairqueue.cli.dashboard import dashboard
 from sqlalchemy_fairqueue.cli.dead_letters import list_dead, purge_dead, redrive_dead, show_dead
-from sqlalchemy_fairqueue.cli.doctor.command import doctor
-from sqlalchemy_fairqueue.cli.errors import CommandError, usage_error
+from sqlalchemy_fairqueue.cli.doctor import doctor
+from sqlalchemy_fairqueue.cli.errors import CommandError, ExitStatus, usage_error
 from sqlalchemy_fairqueue.cli.groups import cancel_group, list_groups, show_group
 from sqlalchemy_fairqueue.cli.history import prune_history
 from sqlalchemy_fairqueue.cli.limits import configure_limit, limits
@@ -26,7 +26,6 @@ from sqlalchemy_fairqueue.cli.output import discard_results, print_message, resu
 from sqlalchemy_fairqueue.cli.plans import configure_plan, list_plans, remove_plan
 from sqlalchemy_fairqueue.cli.purge import purge
 from sqlalchemy_fairqueue.cli.report import make_report
-from sqlalchemy_fairqueue.cli.results import ExitStatus
 from sqlalchemy_fairqueue.cli.roles import roles
 from sqlalchemy_fairqueue.cli.runner import Command, add_command, print_error
 from sqlalchemy_fairqueue.cli.schedule_commands import (

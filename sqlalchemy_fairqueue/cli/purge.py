@@ -10,11 +10,11 @@ from rich.text import Text
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.cli.confirmation import confirm
 from sqlalchemy_fairqueue.cli.errors import not_found_error, usage_error
-from sqlalchemy_fairqueue.cli.formats import plural
 from sqlalchemy_fairqueue.cli.installation import Installation, channel_not_found, open_installation
 from sqlalchemy_fairqueue.cli.options import Options, Yes
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.tables import Column, number_column, text_table
+from sqlalchemy_fairqueue.formats import plural
 
 _COLUMNS = (
     Column("queue"),

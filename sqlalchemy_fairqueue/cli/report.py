@@ -10,16 +10,16 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from sqlalchemy_fairqueue.cli.errors import CommandError, not_found_error, usage_error
-from sqlalchemy_fairqueue.cli.formats import parse_duration
+from sqlalchemy_fairqueue.cli.errors import CommandError, ExitStatus, not_found_error, usage_error
 from sqlalchemy_fairqueue.cli.installation import open_installation
 from sqlalchemy_fairqueue.cli.options import Options, option_parser
 from sqlalchemy_fairqueue.cli.progress import steps
-from sqlalchemy_fairqueue.cli.results import ExitStatus, Result
+from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.spark.report_engine import report_by_spark
 from sqlalchemy_fairqueue.cli.spark.scenarios import scenarios_in
 from sqlalchemy_fairqueue.cli.tables import Column, number_column, text_table
 from sqlalchemy_fairqueue.cli.target import names_database
+from sqlalchemy_fairqueue.formats import parse_duration
 from sqlalchemy_fairqueue.reporting.documents import document_of
 from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, HistoryTooLong, HistoryUnreadable
 from sqlalchemy_fairqueue.reporting.objectives import Objective

@@ -5,11 +5,11 @@ from collections.abc import Collection
 
 from rich.text import Text
 
-from sqlalchemy_fairqueue.cli.errors import CommandError
-from sqlalchemy_fairqueue.cli.installation import current_role, open_installation
+from sqlalchemy_fairqueue.cli.installation import open_installation
 from sqlalchemy_fairqueue.cli.options import Options
-from sqlalchemy_fairqueue.cli.results import ExitStatus, Result
+from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, cell, text_table
+from sqlalchemy_fairqueue.doctor.installation import Unusable, current_role, grant
 from sqlalchemy_fairqueue.sql.files import latest_version
 from sqlalchemy_fairqueue.sql.grants import (
     PUBLIC,
@@ -21,7 +21,6 @@ from sqlalchemy_fairqueue.sql.grants import (
     read_privileges,
     role_functions,
 )
-from sqlalchemy_fairqueue.sql.schema import schema_argument
 from sqlalchemy_fairqueue.texts import clean
 
 _COLUMNS = (
@@ -39,12 +38,8 @@ def roles(options: Options) -> Result:
         schema, version = installation.schema, min(installation.version, latest_version())
         if not may_read_grants(connection, schema):
             role = current_role(connection)
-            raise CommandError(
-                f"role {role!r} may not read the grants of schema {schema!r}",
-                ExitStatus.REFUSED,
-                "privilege_missing",
-                f"op.grant_fairqueue({role!r}, 'monitor'{schema_argument(schema)})",
-            )
+            message = f"role {role!r} may not read the grants of schema {schema!r}"
+            raise Unusable(message, "privilege_missing", grant(role, "monitor", schema))
         found = compared_rights(version, read_grants(connection, schema), read_privileges(connection, schema))
     rows = [row for one in found for row in _rows(one)]
     table = text_table(_COLUMNS, rows) if rows else Text("nobody but the owner may use it; op.grant_fairqueue() lets")

@@ -11,7 +11,8 @@ from typing import Any, get_type_hints
 
 import typer
 
-from sqlalchemy_fairqueue.cli.errors import CommandError, command_error
+from sqlalchemy_fairqueue.cli.errors import CommandError, ExitStatus
+from sqlalchemy_fairqueue.cli.failures import command_error
 from sqlalchemy_fairqueue.cli.option_groups import OptionGroup
 from sqlalchemy_fairqueue.cli.options import Options
 from sqlalchemy_fairqueue.cli.output import (
@@ -23,7 +24,7 @@ from sqlalchemy_fairqueue.cli.output import (
     write_error,
     writing,
 )
-from sqlalchemy_fairqueue.cli.results import ExitStatus, Result
+from sqlalchemy_fairqueue.cli.results import Result
 
 Command = Callable[..., Result | None]
 

@@ -12,12 +12,12 @@ from rich.text import Text
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.cli.confirmation import confirm
 from sqlalchemy_fairqueue.cli.errors import not_found_error, usage_error
-from sqlalchemy_fairqueue.cli.formats import format_duration, parse_duration
 from sqlalchemy_fairqueue.cli.installation import Installation, open_installation
 from sqlalchemy_fairqueue.cli.options import Options, Yes, option_parser
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, number_column, text_table
 from sqlalchemy_fairqueue.errors import UnknownSchedule
+from sqlalchemy_fairqueue.formats import format_duration, parse_duration
 from sqlalchemy_fairqueue.values.schedules import ScheduleInfo
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from sqlalchemy_fairqueue.cli.formats import format_value
+from sqlalchemy_fairqueue.formats import format_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

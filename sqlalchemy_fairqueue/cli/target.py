@@ -11,7 +11,8 @@ from sqlalchemy import URL, Engine, NullPool, create_engine
 
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.cli.application import engine_of_module, load_object
-from sqlalchemy_fairqueue.cli.errors import DRIVER_ERRORS, CommandError, command_error, usage_error
+from sqlalchemy_fairqueue.cli.errors import CommandError, usage_error
+from sqlalchemy_fairqueue.cli.failures import DRIVER_ERRORS, command_error
 from sqlalchemy_fairqueue.cli.options import APP_VARIABLE, DATABASE_URL_VARIABLE
 from sqlalchemy_fairqueue.cli.output import print_message
 from sqlalchemy_fairqueue.cli.urls import connect_arguments, display_url, psycopg_url, same_database

@@ -29,8 +29,8 @@ from sqlalchemy_fairqueue.cli.application import (
     load_object,
     load_queue,
 )
-from sqlalchemy_fairqueue.cli.errors import DRIVER_ERRORS, CommandError, command_error, usage_error
-from sqlalchemy_fairqueue.cli.formats import parse_duration
+from sqlalchemy_fairqueue.cli.errors import CommandError, usage_error
+from sqlalchemy_fairqueue.cli.failures import DRIVER_ERRORS, command_error
 from sqlalchemy_fairqueue.cli.leftovers import leftovers_document, leftovers_texts
 from sqlalchemy_fairqueue.cli.metrics import metrics_page
 from sqlalchemy_fairqueue.cli.options import DATABASE_URL_VARIABLE, Options, option_parser
@@ -40,6 +40,7 @@ from sqlalchemy_fairqueue.cli.target import application_reference, choose_databa
 from sqlalchemy_fairqueue.cli.urls import connect_arguments, display_url, same_database
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.errors import FairQueueError
+from sqlalchemy_fairqueue.formats import parse_duration
 from sqlalchemy_fairqueue.logs import JsonFormatter
 from sqlalchemy_fairqueue.queue.handlers import handlers_of, session_type_of
 from sqlalchemy_fairqueue.texts import clean

@@ -6,9 +6,10 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from sqlalchemy_fairqueue.cli.errors import ExitStatus
 from sqlalchemy_fairqueue.cli.installation import open_installation
 from sqlalchemy_fairqueue.cli.options import Options
-from sqlalchemy_fairqueue.cli.results import ExitStatus, Result
+from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, cell, number_column, text_table
 
 _COLUMNS = (

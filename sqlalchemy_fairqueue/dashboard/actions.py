@@ -9,7 +9,6 @@ from urllib.parse import parse_qsl
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse
 
-from sqlalchemy_fairqueue.cli.formats import parse_whole, plural
 from sqlalchemy_fairqueue.dashboard.access import check_origin, record
 from sqlalchemy_fairqueue.dashboard.base import message_id_of
 from sqlalchemy_fairqueue.dashboard.pages import BULK
@@ -24,6 +23,7 @@ from sqlalchemy_fairqueue.dashboard.policies import (
 )
 from sqlalchemy_fairqueue.dashboard.rendering import link
 from sqlalchemy_fairqueue.database.configuration import queue_settings
+from sqlalchemy_fairqueue.formats import parse_whole, plural
 from sqlalchemy_fairqueue.values.checks import check_name
 from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 

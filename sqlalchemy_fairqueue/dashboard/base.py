@@ -17,13 +17,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from sqlalchemy_fairqueue.cli.formats import parse_whole
 from sqlalchemy_fairqueue.dashboard.access import CSRF_COOKIE, access_of, csrf_token
 from sqlalchemy_fairqueue.dashboard.reading import seconds_ago
 from sqlalchemy_fairqueue.dashboard.rendering import name_text, rendered
 from sqlalchemy_fairqueue.dashboard.words import reason_detail, shares_of, waits_words
 from sqlalchemy_fairqueue.database.calls import Target
 from sqlalchemy_fairqueue.figures import figures_now
+from sqlalchemy_fairqueue.formats import parse_whole
 from sqlalchemy_fairqueue.values.reports import with_waits
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.cli.formats import format_duration
 from sqlalchemy_fairqueue.dashboard.rendering import percent_text
 from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.formats import format_duration
 from sqlalchemy_fairqueue.values.fields import Choice, Count, Definition
 from sqlalchemy_fairqueue.values.policies import POLICY, UNSET, ChannelPolicy
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from sqlalchemy_fairqueue.cli.doctor.examination import examine
-from sqlalchemy_fairqueue.cli.doctor.findings import Role as Work
-from sqlalchemy_fairqueue.cli.errors import CommandError
 from sqlalchemy_fairqueue.database.engines import READ_COMMITTED, aread_again, blocking, isolate, on, read_again, run
+from sqlalchemy_fairqueue.doctor.examination import examine
+from sqlalchemy_fairqueue.doctor.findings import Role as Work
+from sqlalchemy_fairqueue.doctor.installation import Unusable
 from sqlalchemy_fairqueue.figures import DUTY, PATIENCE_SECONDS, SharedFigures
 from sqlalchemy_fairqueue.queue import Queue
 from sqlalchemy_fairqueue.texts import logged
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.cli.doctor.examination import Examination
-    from sqlalchemy_fairqueue.cli.doctor.findings import Finding
     from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
+    from sqlalchemy_fairqueue.doctor.examination import Examination
+    from sqlalchemy_fairqueue.doctor.findings import Finding
     from sqlalchemy_fairqueue.figures import Figures
 
 R = TypeVar("R")
@@ -251,7 +251,7 @@ class Reading:
 
         try:
             found = read_again(read)
-        except (CommandError, SQLAlchemyError, OSError) as error:
+        except (Unusable, SQLAlchemyError, OSError) as error:
             return Health((), logged(error))
         return Health(sorted(found.findings, key=lambda finding: -finding.level))
 

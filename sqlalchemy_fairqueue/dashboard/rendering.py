@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from sqlalchemy_fairqueue.cli.formats import format_duration, plural
+from sqlalchemy_fairqueue.formats import format_duration, plural
 from sqlalchemy_fairqueue.texts import clean
 
 if TYPE_CHECKING:

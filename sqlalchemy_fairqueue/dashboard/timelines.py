@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.cli.formats import format_duration, plural
+from sqlalchemy_fairqueue.formats import format_duration, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.cli.formats import format_duration, plural
 from sqlalchemy_fairqueue.dashboard.rendering import percent_text
+from sqlalchemy_fairqueue.formats import format_duration, plural
 from sqlalchemy_fairqueue.values.reports import Reason
 
 if TYPE_CHECKING:

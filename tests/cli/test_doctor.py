@@ -203,7 +203,7 @@ def test_open_snapshots(findings: Findings, database: Database, connect: Connect
     prepared.exec_driver_sql("prepare transaction 'it''s open'")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sqlalchemy_fairqueue.cli.doctor.snapshots._WARNING_TRANSACTIONS", 0)
+        patch.setattr("sqlalchemy_fairqueue.doctor.server._WARNING_TRANSACTIONS", 0)
         found = findings("snapshots")
     database.rows("rollback prepared 'it''s open'")
 
@@ -221,8 +221,8 @@ def test_ages_of_snapshots(findings: Findings, connect: Connect) -> None:
 
     for warning, problem, level in ((0, 3600, "warning"), (0, 0, "problem")):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("sqlalchemy_fairqueue.cli.doctor.snapshots._WARNING_AGE", timedelta(seconds=warning))
-            patch.setattr("sqlalchemy_fairqueue.cli.doctor.snapshots._PROBLEM_AGE", timedelta(seconds=problem))
+            patch.setattr("sqlalchemy_fairqueue.doctor.server._WARNING_AGE", timedelta(seconds=warning))
+            patch.setattr("sqlalchemy_fairqueue.doctor.server._PROBLEM_AGE", timedelta(seconds=problem))
             assert levels(findings("snapshots")) == [level]
 
 
@@ -239,7 +239,7 @@ def test_the_clock(findings: Findings) -> None:
             return datetime.now(tz) - timedelta(minutes=1)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sqlalchemy_fairqueue.cli.doctor.server.datetime", Slow)
+        patch.setattr("sqlalchemy_fairqueue.doctor.server.datetime", Slow)
         [found] = findings("clock")
     assert found["level"] == "warning"
     assert "ahead of this machine's" in found["message"]

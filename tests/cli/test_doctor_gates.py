@@ -18,8 +18,8 @@ from tests.worker.helpers import until
 
 Meanwhile = Callable[[Callable[[], object]], None]
 
-_GATES = "sqlalchemy_fairqueue.cli.doctor.gates"
-_SAMPLES = "sqlalchemy_fairqueue.cli.doctor.samples"
+_GATES = "sqlalchemy_fairqueue.doctor.queues"
+_SAMPLES = "sqlalchemy_fairqueue.doctor.findings"
 _PID = "select pg_backend_pid()"
 # By what anybody can read, as in psql: the functions of the queue are not needed for it.
 _BY_HAND = """
@@ -44,7 +44,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
         monkeypatch.setattr(f"{_SAMPLES}.sleep", lambda _seconds: do())
 
     between(lambda: None)
-    monkeypatch.setattr(f"{_GATES}._PROBLEM_AGE", timedelta(days=1))
+    monkeypatch.setattr(f"{_GATES}._HELD_LONG", timedelta(days=1))
     return between
 
 
@@ -84,7 +84,7 @@ def test_a_change_of_a_limit_that_stays_open(
             "queue": "documents", "pid": pid, "user": "postgres", "application": "settings page",
             "state": "idle in transaction", "alone": True,
         }  # fmt: skip
-        monkeypatch.setattr(f"{_GATES}._PROBLEM_AGE", timedelta())
+        monkeypatch.setattr(f"{_GATES}._HELD_LONG", timedelta())
         assert levels(findings("gates")) == ["problem"]
         assert told["remedy"].endswith(f"select pg_terminate_backend({pid});")
         database.execute(told["remedy"].partition(": ")[2])
@@ -103,7 +103,7 @@ def test_a_change_of_a_limit_that_ends(
     meanwhile(changing.commit)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(f"{_GATES}._PROBLEM_AGE", timedelta())
+        patch.setattr(f"{_GATES}._HELD_LONG", timedelta())
         assert levels(findings("gates")) == ["ok"]
 
 

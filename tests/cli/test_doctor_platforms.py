@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import text
 
-from sqlalchemy_fairqueue.cli.doctor.findings import Level
-from sqlalchemy_fairqueue.cli.doctor.platforms import is_pooler, recognise
+from sqlalchemy_fairqueue.doctor.findings import Level
+from sqlalchemy_fairqueue.doctor.server import is_pooler, recognise
 from tests.cli.messages import Findings
 from tests.fixtures.database import Database
 

@@ -81,7 +81,7 @@ def test_waits_without_a_listener(  # noqa: PLR0917 - fixtures and cases
 
     A session with the name of a listener that executes other statements is one of a transaction pooler.
     """
-    monkeypatch.setattr("sqlalchemy_fairqueue.cli.doctor.samples.sleep", lambda _seconds: None)
+    monkeypatch.setattr("sqlalchemy_fairqueue.doctor.findings.sleep", lambda _seconds: None)
     assert levels(findings("waits")) == ["ok"]
     database.execute("select fq_wait('documents', :consumer, null, 3600000000)", consumer=consumer)
     engine = create_engine(database.url, poolclass=NullPool, connect_args={"application_name": listener})

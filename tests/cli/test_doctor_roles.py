@@ -15,14 +15,14 @@ from tests.cli.test_installation import role
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 
-_SNAPSHOTS = "sqlalchemy_fairqueue.cli.doctor.snapshots"
+_SNAPSHOTS = "sqlalchemy_fairqueue.doctor.server"
 
 
 @contextmanager
 def between_samples(do: Callable[[], object]) -> Iterator[None]:
     """Call ``do`` while doctor waits for its next sample."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sqlalchemy_fairqueue.cli.doctor.samples.sleep", lambda _seconds: do())
+        patch.setattr("sqlalchemy_fairqueue.doctor.findings.sleep", lambda _seconds: do())
         yield
 
 

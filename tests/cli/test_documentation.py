@@ -10,8 +10,8 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 import sqlalchemy_fairqueue
+from sqlalchemy_fairqueue.cli.errors import ExitStatus
 from sqlalchemy_fairqueue.cli.program import program
-from sqlalchemy_fairqueue.cli.results import ExitStatus
 from sqlalchemy_fairqueue.values.policies import POLICY
 from sqlalchemy_fairqueue.values.settings import SETTINGS
 from tests.cli.conftest import Cli

@@ -3,7 +3,7 @@ from datetime import timedelta
 import pytest
 
 from sqlalchemy_fairqueue import Rate
-from sqlalchemy_fairqueue.cli.formats import (
+from sqlalchemy_fairqueue.formats import (
     format_duration,
     format_value,
     parse_duration,

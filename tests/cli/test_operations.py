@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 
 import sqlalchemy_fairqueue
 from sqlalchemy_fairqueue import Queue
-from sqlalchemy_fairqueue.cli.doctor.times import repair_statements
+from sqlalchemy_fairqueue.doctor.schema import repair_statements
 from tests.cli.conftest import Cli, install_into
 from tests.cli.messages import enqueue, lease
 from tests.fixtures.database import Database

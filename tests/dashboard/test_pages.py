@@ -227,7 +227,7 @@ def test_held_snapshots(browse: Browse, engine: Engine, monkeypatch: pytest.Monk
     with engine.connect().execution_options(isolation_level="REPEATABLE READ") as holder:
         pid = holder.exec_driver_sql("select pg_backend_pid()").scalar_one()
         for age, shown in ((timedelta(0), True), (timedelta(hours=1), False)):
-            monkeypatch.setattr("sqlalchemy_fairqueue.cli.doctor.snapshots._WARNING_AGE", age)
+            monkeypatch.setattr("sqlalchemy_fairqueue.doctor.server._WARNING_AGE", age)
             user.app.state.reading._kept.clear()
             user.app.state.reading._health = None
             while "The checks are being made." in user.get("health").text or user.app.state.reading._health is None:

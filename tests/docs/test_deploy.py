@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import Queue
-from sqlalchemy_fairqueue.cli.formats import parse_duration
+from sqlalchemy_fairqueue.formats import parse_duration
 from sqlalchemy_fairqueue.metrics import QueueCollector
 from tests.docs.pages import DOCS, blocks
 from tests.fixtures.database import Database

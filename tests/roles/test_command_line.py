@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from sqlalchemy_fairqueue.cli.doctor.findings import CheckContext, Finding, Level, Role
-from sqlalchemy_fairqueue.cli.doctor.grants import check_grants
-from sqlalchemy_fairqueue.cli.doctor.privileges import ALL_TABLES, check_privileges
+from sqlalchemy_fairqueue.doctor.findings import CheckContext, Finding, Level, Role
+from sqlalchemy_fairqueue.doctor.rights import ALL_TABLES, check_grants, check_privileges
 from sqlalchemy_fairqueue.sql.files import NEEDED_VERSION
 from sqlalchemy_fairqueue.sql.grants import KINDS, role_functions
 from tests.cli.conftest import Cli

@@ -23,6 +23,7 @@ _MAY_KNOW = {
     "times": set[str](),
     "codecs": {"texts", "errors"},
     "values": {"texts", "errors", "times"},
+    "formats": {"texts", "errors", "times", "values"},
     "sql": set[str](),
     "database": _BASE | {"sql"},
     "models": _BASE | {"sql"},
@@ -37,11 +38,12 @@ _MAY_KNOW = {
 }
 # Leaves may know what they like, and nobody knows them, but for these: demo and tests run on the embedded server, the
 # demo and the command line make reports, with replays in them, in the process or by Spark, and the command line serves
-# metrics and the dashboard, which shows what doctor finds.
+# metrics and the dashboard. Both of these show what doctor finds.
 _LEAVES = {
     "cli",
     "dashboard",
     "demo",
+    "doctor",
     "embedded",
     "metrics",
     "otel",
@@ -52,8 +54,8 @@ _LEAVES = {
     "testing",
 }
 _KNOWN_LEAVES = {
-    "cli": {"dashboard", "embedded", "metrics", "reporting", "simulation", "spark"},
-    "dashboard": {"cli"},
+    "cli": {"dashboard", "doctor", "embedded", "metrics", "reporting", "simulation", "spark"},
+    "dashboard": {"doctor"},
     "demo": {"embedded", "reporting", "simulation", "spark"},
     "reporting": {"simulation"},
     "spark": {"reporting", "simulation"},
@@ -70,7 +72,8 @@ _WRITES_SQL = {
     "spark": "readers and loads on the driver's own connections",
     "demo": "an application, which queries its tables and the models",
     "testing": "reads messages through the models",
-    "cli": "statements in .sql files: the checks of doctor, and where fairqueue is installed",
+    "cli": "whether Spark's executors come to the database of the engine",
+    "doctor": "the checks, and where fairqueue is installed, in .sql files",
 }
 _EXECUTING = {"execute", "executemany", "exec_driver_sql", "scalar", "scalars", "stream", "stream_scalars"}
 _WRITING = {"sqlalchemy.text", "sqlalchemy.sql.text", "sqlalchemy.select", "sqlalchemy.func"}
@@ -173,9 +176,8 @@ def test_sql_is_called_by_database_alone() -> None:
 
 
 def test_statements_of_commands_read_the_catalog_alone() -> None:
-    """Commands ask the installation by ``database``; only doctor's checks name its functions and tables."""
-    files = [file for file in (_ROOT / "cli").rglob("*.sql") if "doctor" not in file.parts]
-    assert files != []
+    """Where fairqueue is installed is asked of the catalog; only the checks name its functions and tables."""
+    files = [_ROOT / "doctor" / "queries" / f"{name}.sql" for name in ("installed", "other_schemas")]
     assert [file.name for file in files if "fairqueue." in file.read_text()] == []
 
 

@@ -18,7 +18,7 @@ from sqlalchemy_fairqueue.models import make_models
 def _caches() -> Iterator[tuple[str, Any]]:
     """The functions that keep what they return, by their names, of the modules that write SQL."""
     modules = [module.name for module in walk_packages(database.__path__, f"{database.__name__}.")]
-    for module in (*modules, "sqlalchemy_fairqueue.cli.sql_files"):
+    for module in (*modules, "sqlalchemy_fairqueue.doctor.findings"):
         for name, value in vars(import_module(module)).items():
             if hasattr(value, "cache_parameters"):
                 yield f"{module}.{name}", value

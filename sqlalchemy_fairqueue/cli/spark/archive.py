@@ -6,12 +6,12 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from sqlalchemy_fairqueue.cli.formats import plural
 from sqlalchemy_fairqueue.cli.installation import open_installation
 from sqlalchemy_fairqueue.cli.options import Options
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.spark.session import Conf, progress, source_options, spark_session
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, number_column, text_table
+from sqlalchemy_fairqueue.formats import plural
 
 
 def archive_history(

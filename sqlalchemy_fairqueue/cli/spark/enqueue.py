@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from sqlalchemy_fairqueue.cli.errors import CommandError, usage_error
+from sqlalchemy_fairqueue.cli.errors import CommandError, ExitStatus, usage_error
 from sqlalchemy_fairqueue.cli.installation import open_installation
 from sqlalchemy_fairqueue.cli.options import Options
-from sqlalchemy_fairqueue.cli.results import ExitStatus, Result
+from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.spark.session import Conf, progress, source_options, spark_session
 from sqlalchemy_fairqueue.cli.tables import key_values
 

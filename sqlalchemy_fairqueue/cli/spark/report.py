@@ -9,12 +9,12 @@ import typer
 from rich.text import Text
 
 from sqlalchemy_fairqueue.cli.errors import not_found_error, usage_error
-from sqlalchemy_fairqueue.cli.formats import parse_duration
 from sqlalchemy_fairqueue.cli.options import Options, option_parser
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.spark.history import Archive, history_of
 from sqlalchemy_fairqueue.cli.spark.session import Conf, progress, spark_session
 from sqlalchemy_fairqueue.cli.tables import Column, number_column, text_table
+from sqlalchemy_fairqueue.formats import parse_duration
 from sqlalchemy_fairqueue.reporting.documents import document_of
 from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty
 from sqlalchemy_fairqueue.reporting.reports import Report

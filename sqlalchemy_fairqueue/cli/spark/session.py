@@ -11,9 +11,8 @@ import typer
 from psycopg.conninfo import make_conninfo
 from sqlalchemy import text
 
-from sqlalchemy_fairqueue.cli.errors import CommandError, not_found_error, one_line, usage_error
+from sqlalchemy_fairqueue.cli.errors import CommandError, ExitStatus, not_found_error, one_line, usage_error
 from sqlalchemy_fairqueue.cli.output import console, print_message
-from sqlalchemy_fairqueue.cli.results import ExitStatus
 from sqlalchemy_fairqueue.cli.urls import CONNECT_SECONDS, display_url, of_libpq
 
 if TYPE_CHECKING:

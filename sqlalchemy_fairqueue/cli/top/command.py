@@ -13,13 +13,13 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
-from sqlalchemy_fairqueue.cli.formats import parse_duration
 from sqlalchemy_fairqueue.cli.installation import Installation, open_installation
 from sqlalchemy_fairqueue.cli.options import Options, option_parser
 from sqlalchemy_fairqueue.cli.output import console, results, writing
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.top.view import Sort, render, sample_document
 from sqlalchemy_fairqueue.figures import Sample, take_sample
+from sqlalchemy_fairqueue.formats import parse_duration
 
 _PIPE_LINES = 20
 _OTHER_LINES = 4

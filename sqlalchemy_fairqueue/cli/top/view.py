@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group
 from rich.text import Text
 
-from sqlalchemy_fairqueue.cli.formats import plural
 from sqlalchemy_fairqueue.cli.stats import paused_text
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, cell, number_column, text_table
 from sqlalchemy_fairqueue.cli.waits import wait_cells, wait_document
 from sqlalchemy_fairqueue.figures import age
+from sqlalchemy_fairqueue.formats import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

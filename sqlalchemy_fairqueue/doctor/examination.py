@@ -9,27 +9,23 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from sqlalchemy_fairqueue.cli.doctor.findings import CheckContext, Finding, Level, Role
-from sqlalchemy_fairqueue.cli.doctor.gates import check_gates
-from sqlalchemy_fairqueue.cli.doctor.grants import check_grants
-from sqlalchemy_fairqueue.cli.doctor.history import check_history
-from sqlalchemy_fairqueue.cli.doctor.platforms import check_platform
-from sqlalchemy_fairqueue.cli.doctor.privileges import check_ownership, check_privileges
-from sqlalchemy_fairqueue.cli.doctor.queues import check_leases, check_queues, check_waits
-from sqlalchemy_fairqueue.cli.doctor.row_security import check_row_security
-from sqlalchemy_fairqueue.cli.doctor.schedules import check_schedules
-from sqlalchemy_fairqueue.cli.doctor.schema import check_drift, check_version
-from sqlalchemy_fairqueue.cli.doctor.sequences import check_sequences
-from sqlalchemy_fairqueue.cli.doctor.server import check_clock, check_server
-from sqlalchemy_fairqueue.cli.doctor.snapshots import check_snapshots
-from sqlalchemy_fairqueue.cli.doctor.states import check_states
-from sqlalchemy_fairqueue.cli.doctor.times import check_times
-from sqlalchemy_fairqueue.cli.doctor.vacuum import check_vacuum
-from sqlalchemy_fairqueue.cli.errors import command_error, one_line
-from sqlalchemy_fairqueue.cli.installation import find_installation
-from sqlalchemy_fairqueue.cli.results import ExitStatus
-from sqlalchemy_fairqueue.database.errors import too_old
+from sqlalchemy_fairqueue.database.errors import sqlstate_of, too_old
+from sqlalchemy_fairqueue.doctor.findings import CheckContext, Finding, Level, Role
+from sqlalchemy_fairqueue.doctor.installation import find_installation, is_unreachable
+from sqlalchemy_fairqueue.doctor.queues import check_gates, check_leases, check_queues, check_schedules, check_waits
+from sqlalchemy_fairqueue.doctor.rights import check_grants, check_ownership, check_privileges, check_row_security
+from sqlalchemy_fairqueue.doctor.schema import (
+    check_drift,
+    check_history,
+    check_sequences,
+    check_states,
+    check_times,
+    check_version,
+)
+from sqlalchemy_fairqueue.doctor.server import check_clock, check_platform, check_server, check_snapshots, check_vacuum
+from sqlalchemy_fairqueue.errors import FairQueueError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,6 +56,7 @@ _TABLES_READ: Mapping[Check, tuple[str, ...]] = {
     check_states: ("fq_channel", "fq_channel_state", "fq_queue_state", "fq_limit_share"),
 }
 """Checks that read tables, which are granted to nobody."""
+_NO_PRIVILEGE = "42501"
 _READ_ALL = "run doctor as the owner of the tables"
 _SETTINGS = (
     text("set transaction read only"),
@@ -112,7 +109,8 @@ def examine(
         role: The work that the connected role is meant for.
 
     Raises:
-        CommandError: There is no installation, or the database is away.
+        Unusable: There is no installation, or the role may not use it.
+        SQLAlchemyError: The database is away.
     """
     with connection.begin():
         schema, version = find_installation(connection, schema, role.value)
@@ -157,11 +155,10 @@ def _findings(context: CheckContext, check: Check) -> list[Finding]:
                 connection.execute(statement)
             return list(check(context))
     except Exception as error:
-        failed = command_error(error)
-        if failed.status is ExitStatus.AWAY:
+        if isinstance(error, PoolTimeout) or (isinstance(error, DBAPIError) and is_unreachable(error)):
             raise
-        problem = one_line(error.orig if isinstance(error, DBAPIError) and error.orig else error)
-        if failed.status is ExitStatus.FAILED:
+        problem = " ".join(str(getattr(error, "orig", None) or error).split())
+        if not isinstance(error, (DBAPIError, FairQueueError)):
             problem = f"{type(error).__name__}: {problem}"
-        remedy = _READ_ALL if failed.kind == "privilege_missing" else None
+        remedy = _READ_ALL if sqlstate_of(error) == _NO_PRIVILEGE else None
         return [Finding(subject, Level.WARNING, f"could not be checked: {problem}", remedy)]

@@ -7,13 +7,14 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from sqlalchemy_fairqueue.cli.doctor.examination import examine
-from sqlalchemy_fairqueue.cli.doctor.findings import Finding, Level, Role
-from sqlalchemy_fairqueue.cli.formats import parse_duration
+from sqlalchemy_fairqueue.cli.errors import ExitStatus
 from sqlalchemy_fairqueue.cli.options import Options, option_parser
-from sqlalchemy_fairqueue.cli.results import ExitStatus, Result
+from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.target import open_target
 from sqlalchemy_fairqueue.database.engines import READ_COMMITTED, isolate
+from sqlalchemy_fairqueue.doctor.examination import examine
+from sqlalchemy_fairqueue.doctor.findings import Finding, Level, Role
+from sqlalchemy_fairqueue.formats import parse_duration
 from sqlalchemy_fairqueue.texts import clean
 
 _STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "bold red"}

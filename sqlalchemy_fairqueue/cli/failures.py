@@ -1,0 +1,91 @@
+"""Any exception as the error of a command."""
+
+from __future__ import annotations
+
+from socket import gaierror
+
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from sqlalchemy_fairqueue.cli.errors import CommandError, ExitStatus, one_line, refused_error, usage_error
+from sqlalchemy_fairqueue.database.errors import sqlstate_of
+from sqlalchemy_fairqueue.doctor.installation import Unusable, is_unreachable
+from sqlalchemy_fairqueue.errors import FairQueueError, InvalidArgument, SchemaMismatch, StartError, WorkerError
+
+_NO_PRIVILEGE = "42501"
+
+_DRIVERS = {
+    "psycopg": "psycopg[binary]",
+    "psycopg2": "sqlalchemy-fairqueue[psycopg2]",
+    "asyncpg": "sqlalchemy-fairqueue[asyncpg]",
+}
+"""What to install for a driver that cannot be imported."""
+
+DRIVER_ERRORS = (DBAPIError, ConnectionError, TimeoutError, gaierror)
+"""What an engine raises over its database: asyncpg lets the system's own errors pass while it connects."""
+
+# The first class that an error is of; its message is for people.
+_OURS: tuple[tuple[type[Exception], ExitStatus, str], ...] = (
+    (StartError, ExitStatus.FAILED, "failed"),
+    (InvalidArgument, ExitStatus.USAGE, "usage"),
+    (WorkerError, ExitStatus.USAGE, "usage"),
+    (SchemaMismatch, ExitStatus.SCHEMA, "schema_mismatch"),
+    (FairQueueError, ExitStatus.REFUSED, "refused"),
+)
+
+
+def command_error(error: BaseException, database: str | None = None) -> CommandError:
+    """Any exception as the error of a command.
+
+    Args:
+        error: What was raised.
+        database: The URL of the database without the password, for the message.
+    """
+    match error:
+        case CommandError():
+            return error
+        case DBAPIError():
+            return _database_error(error, database or "the database")
+        case ConnectionError() | TimeoutError() | gaierror() if database is not None:
+            return _away(database, error)
+        case PoolTimeout():
+            message = f"no connection to {database or 'the database'} became free: {one_line(error)}"
+            return CommandError(message, ExitStatus.AWAY, "database_away")
+        case Unusable():
+            status = ExitStatus.REFUSED if error.kind == "privilege_missing" else ExitStatus.SCHEMA
+            return CommandError(str(error), status, error.kind, error.remedy)
+    return _other_error(error)
+
+
+def _other_error(error: BaseException) -> CommandError:
+    for kind, status, word in _OURS:
+        if isinstance(error, kind):
+            return CommandError(str(error), status, word)
+    driver = driver_error(error) if isinstance(error, ImportError) else None
+    message = f"{type(error).__name__}: {one_line(error)}; --debug shows where it comes from"
+    return driver or CommandError(message, ExitStatus.FAILED, "failed")
+
+
+def driver_error(error: ImportError) -> CommandError | None:
+    """The error of a driver that is not installed, or lacks libpq. None: it is about something else."""
+    # psycopg without libpq raises one without a name.
+    driver = "psycopg" if "no pq wrapper" in str(error) else (error.name or "").partition(".")[0]
+    if driver not in _DRIVERS:
+        return None
+    return usage_error(f"{driver} cannot be used: {one_line(error)}; pip install '{_DRIVERS[driver]}'")
+
+
+def _database_error(error: DBAPIError, database: str) -> CommandError:
+    what = error.orig or error
+    if is_unreachable(error):
+        return _away(database, what)
+    state = sqlstate_of(error)
+    if state == _NO_PRIVILEGE:
+        advice = "'fairqueue doctor' tells which privileges are missing"
+        return CommandError(f"{database} refused: {one_line(what)}; {advice}", ExitStatus.REFUSED, "privilege_missing")
+    return refused_error(f"{database} refused: {one_line(what)} (SQLSTATE {state or None})")
+
+
+def _away(database: str, error: BaseException) -> CommandError:
+    advice = "check that the server runs and takes this user's connections"
+    return CommandError(f"cannot reach {database}: {one_line(error)}; {advice}", ExitStatus.AWAY, "database_away")

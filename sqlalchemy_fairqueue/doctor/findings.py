@@ -1,0 +1,163 @@
+"""Findings of checks, the context that every check is given, and samples of what lasts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from importlib.resources import files
+from time import sleep
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import TextClause, text
+
+from sqlalchemy_fairqueue.database.clauses import once_a_schema, qualifier
+from sqlalchemy_fairqueue.sql.schema import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Hashable, Mapping
+    from datetime import timedelta
+
+    from sqlalchemy import Connection, CursorResult, Row
+
+
+class Level(IntEnum):
+    """The severity of a finding."""
+
+    OK = 0
+    WARNING = 1
+    PROBLEM = 2
+
+    @property
+    def word(self) -> str:
+        """The level as it is printed."""
+        return self.name.lower()
+
+
+class Role(StrEnum):
+    """The work that the connected role is meant for."""
+
+    PRODUCER = "producer"
+    CONSUMER = "consumer"
+    MONITOR = "monitor"
+    OPERATOR = "operator"
+    LOADER = "loader"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A finding of a check.
+
+    Attributes:
+        check: The subject, a word that never changes.
+        level: Its severity.
+        message: The finding in a line.
+        remedy: What to do; None: nothing.
+        values: The figures behind the message, for programs.
+    """
+
+    check: str
+    level: Level
+    message: str
+    remedy: str | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        """The finding as a JSON document."""
+        return {
+            "check": self.check,
+            "level": self.level.word,
+            "message": self.message,
+            "remedy": self.remedy,
+            "values": dict(self.values),
+        }
+
+
+_QUALIFIER = "fairqueue.fq_"
+
+
+@once_a_schema
+def query(name: str, schema: str | None = None) -> TextClause:
+    """Return the statement of a file of this folder, ``queries/<name>.sql``, for an installation.
+
+    The files qualify fairqueue's objects as ``fairqueue.fq_...``, as those of the schema do.
+
+    Args:
+        name: The file.
+        schema: The schema of the installation; None: the statement names none of its objects.
+    """
+    return text(_statement(name).replace(_QUALIFIER, f"{qualifier(schema)}fq_"))
+
+
+def pasted(name: str, schema: str) -> list[str]:
+    """Return the statements of a file for people to paste, one a line."""
+    lines = (" ".join(statement.split()).removesuffix(";") + ";" for statement in _statement(name).split(";\n"))
+    tidy = (line.replace("( ", "(").replace(" )", ")") for line in lines)
+    # The schema comes last: its name may hold blanks and brackets.
+    return [line.replace(_QUALIFIER, f"{quoted(schema)}.fq_") for line in tidy]
+
+
+def _statement(name: str) -> str:
+    """Return the text of a file without its comments."""
+    lines = (files(__package__) / "queries" / f"{name}.sql").read_text(encoding="utf-8").splitlines()
+    return "\n".join(line for line in lines if not line.lstrip().startswith("--")).strip()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckContext:
+    """The installation that is checked, and the options of the check.
+
+    Attributes:
+        connection: Each check has a read-only transaction of its own on it.
+        schema: The schema that holds fairqueue.
+        version: The installed version.
+        queue: The only queue to check; None: all.
+        max_age: How long messages may be ready before it is worth a warning.
+        allowed: What may differ from the installed version, as ``index message_tenant``.
+        role: The work that the connected role is meant for.
+    """
+
+    connection: Connection
+    schema: str
+    version: int
+    queue: str | None
+    max_age: timedelta
+    allowed: Collection[str] = ()
+    role: Role = Role.CONSUMER
+
+    def execute(self, name: str, **parameters: object) -> CursorResult[Any]:
+        """Execute a query of this folder."""
+        return self.connection.execute(query(name, self.schema), parameters)
+
+
+_SAMPLES = 20
+_INTERVAL_SECONDS = 0.1
+# Within a transaction, PostgreSQL repeats its first answer about sessions until the snapshot is cleared.
+_CLEAR = text("select pg_stat_clear_snapshot()")
+
+
+def _is_always_same(_before: Row[Any], _after: Row[Any]) -> bool:
+    return True
+
+
+def persistent_rows(
+    connection: Connection,
+    sample: Callable[[], Mapping[Hashable, Row[Any]]],
+    is_same: Callable[[Row[Any], Row[Any]], bool] = _is_always_same,
+) -> list[Row[Any]]:
+    """The rows that every sample of two seconds has. It returns at once when no row is left.
+
+    Args:
+        connection: The connection of the samples.
+        sample: Takes one: rows by their identity.
+        is_same: Whether two rows of the same identity, one before and one now, tell of the same state.
+    """
+    connection.execute(_CLEAR)
+    kept = sample()
+    for _ in range(_SAMPLES):
+        if not kept:
+            break
+        sleep(_INTERVAL_SECONDS)
+        connection.execute(_CLEAR)
+        now = sample()
+        kept = {key: now[key] for key, row in kept.items() if key in now and is_same(row, now[key])}
+    return list(kept.values())

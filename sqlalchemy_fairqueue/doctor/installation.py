@@ -1,0 +1,93 @@
+"""Where fairqueue is installed, and whether this library can use it; the migration to paste where it cannot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import text
+
+from sqlalchemy_fairqueue.database.errors import sqlstate_of, to_upgrade, too_old
+from sqlalchemy_fairqueue.database.installation import read_version
+from sqlalchemy_fairqueue.doctor.findings import query
+from sqlalchemy_fairqueue.sql.files import latest_version
+from sqlalchemy_fairqueue.sql.schema import schema_argument
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+    from sqlalchemy.exc import DBAPIError
+
+_UNREACHABLE = ("08", "28", "3D000", "53300", "57P01", "57P02", "57P03", "57P05")
+"""SQLSTATEs, or their beginnings, of a server that refuses or ends the connection."""
+
+
+class Unusable(Exception):
+    """An installation is missing, is too old, or the role may not use it.
+
+    Args:
+        message: What is wrong.
+        kind: ``schema_missing``, ``schema_outdated`` or ``privilege_missing``.
+        remedy: Lines to paste. None: the message says what to do.
+    """
+
+    def __init__(self, message: str, kind: str, remedy: str | None = None) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.remedy = remedy
+
+
+def is_unreachable(error: DBAPIError) -> bool:
+    """Return whether the server was not reached, or has ended the connection."""
+    state = sqlstate_of(error)
+    return error.connection_invalidated or state.startswith(_UNREACHABLE) or (not state and error.statement is None)
+
+
+def find_installation(connection: Connection, schema: str | None, kind: str = "operator") -> tuple[str, int]:
+    """Return the schema that holds fairqueue and the installed version, whether or not this library can use it.
+
+    Args:
+        connection: The database.
+        schema: The schema to look in. None: the first one of the search_path that holds it.
+        kind: The kind of work to be granted to a role that may not ask.
+
+    Raises:
+        Unusable: It is missing, or the role may not ask for its version.
+    """
+    row = connection.execute(query("installed"), {"schema": schema}).one_or_none()
+    if row is None:
+        raise _missing(connection, schema)
+    if not row.usable or not row.executable:
+        role = current_role(connection)
+        message = f"role {role!r} may not use fairqueue in schema {row.schema!r}"
+        raise Unusable(message, "privilege_missing", f"{grant(role, kind, row.schema)} in a migration")
+    return row.schema, read_version(connection, row.schema)
+
+
+def grant(role: str, kind: str, schema: str) -> str:
+    """Return the operation of Alembic that lets a role do a kind of work."""
+    return f"op.grant_fairqueue({role!r}, {kind!r}{schema_argument(schema)})"
+
+
+def outdated(name: str, version: int, schema: str | None) -> Unusable | None:
+    """Return the error of a version that this library cannot use; None if it can."""
+    problem = too_old(version, name)
+    if problem is None:
+        return None
+    return Unusable(
+        f"{problem}; run a migration with this in upgrade()", "schema_outdated", to_upgrade(version, schema)
+    )
+
+
+def current_role(connection: Connection) -> str:
+    """Return the role that the connection acts as."""
+    return str(connection.scalar(text("select current_user")))
+
+
+def _missing(connection: Connection, schema: str | None) -> Unusable:
+    where = f"in schema {schema!r}" if schema else "in any schema of the search_path"
+    others = [str(name) for name in connection.scalars(query("other_schemas"))]
+    name = connection.scalar(text("select current_database()"))
+    message = f"fairqueue is not installed {where} of database {name!r}"
+    if others:
+        return Unusable(f"{message}, but in {', '.join(map(repr, others))}; name it with --schema", "schema_missing")
+    remedy = f"op.create_fairqueue(version={latest_version()}{schema_argument(schema)})"
+    return Unusable(f"{message}; run a migration with this in upgrade()", "schema_missing", remedy)

@@ -1,0 +1,201 @@
+"""Service of the queues: messages that wait too long, gates, expired leases, waits, schedules."""
+
+from __future__ import annotations
+
+import shlex
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy_fairqueue.database.stats import read_clock, read_queues, stats_by_queue
+from sqlalchemy_fairqueue.doctor.findings import Finding, Level, persistent_rows
+from sqlalchemy_fairqueue.doctor.installation import current_role
+from sqlalchemy_fairqueue.figures import age
+from sqlalchemy_fairqueue.formats import format_duration, plural
+from sqlalchemy_fairqueue.sql.schema import quoted_literal
+from sqlalchemy_fairqueue.times import duration, microseconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from sqlalchemy import Row
+
+    from sqlalchemy_fairqueue.doctor.findings import CheckContext
+    from sqlalchemy_fairqueue.values.reports import QueueStats
+
+
+_MAX_SIGNALS = 10_000
+_GRACE = timedelta(minutes=1)
+"""Time for dequeues to reclaim expired leases, which they do a few at a time."""
+
+
+def check_queues(context: CheckContext) -> Iterator[Finding]:
+    """Each queue: the wait of its oldest ready message, its consumers, the signals that wait for a dequeue."""
+    connection, schema = context.connection, context.schema
+    names = sorted(read_queues(connection, schema))
+    if context.queue is not None and context.queue not in names:
+        yield Finding("queues", Level.PROBLEM, f"there is no queue {context.queue!r} in schema {schema!r}")
+    elif not names:
+        yield Finding("queues", Level.OK, "there is no queue yet")
+    now = read_clock(connection, schema)
+    wanted = [name for name in names if context.queue in {None, name}]
+    for stats in stats_by_queue(connection, schema, wanted).values():
+        yield from _queue(stats, now, context.max_age)
+
+
+def check_leases(context: CheckContext) -> Iterator[Finding]:
+    """Expired leases that hold messages: no dequeue has reclaimed them."""
+    found = False
+    for row in context.execute("expired_leases", grace=microseconds(_GRACE), queue=context.queue):
+        found = True
+        yield Finding(
+            "leases", Level.PROBLEM,
+            f"queue {row.queue!r}: {plural(row.leases, 'expired lease')} with messages, the oldest for "
+            f"{format_duration(duration(row.overdue))}: no dequeue reclaims them",
+            "start a worker: every dequeue reclaims expired leases",
+            {"queue": row.queue, "leases": row.leases, "overdue_seconds": duration(row.overdue)},
+        )  # fmt: skip
+    if not found:
+        yield Finding("leases", Level.OK, "no expired lease holds messages")
+
+
+def check_waits(context: CheckContext) -> Iterator[Finding]:
+    """Waits of consumers that nobody listens for: producers notify them in vain."""
+    # A worker that stops takes its wait back a moment after its listener is gone.
+    unheard = persistent_rows(
+        context.connection, lambda: {row.id: row for row in context.execute("unheard_waits", queue=context.queue)}
+    )
+    for row in unheard:
+        left = duration(row.left_for)
+        yield Finding(
+            "waits", Level.WARNING,
+            f"queue {row.queue!r}: consumer {row.consumer!r} waits for {format_duration(left)} more, and no session "
+            "listens for it: notifications that name it wake nobody",
+            "if it has died, its wait ends by itself; if it runs, it polls: look in its log for why it cannot listen, "
+            "and give it --no-listen behind a transaction pooler",
+            {"queue": row.queue, "consumer": row.consumer, "left_seconds": left},
+        )  # fmt: skip
+    if not unheard:
+        yield Finding("waits", Level.OK, "a session listens for every consumer that waits")
+
+
+def _queue(stats: QueueStats, now: datetime, max_age: timedelta) -> Iterator[Finding]:
+    waits = age(stats.oldest_ready_at, now)
+    values = {
+        "queue": stats.queue, "ready": stats.ready, "dead": stats.dead, "signals": stats.signals,
+        "consumers": stats.consumers, "oldest_ready_seconds": waits, "paused_at": stats.paused_at,
+    }  # fmt: skip
+    who = f"queue {stats.queue!r}"
+    since = f", the oldest for {format_duration(waits)}" if waits is not None else ""
+    others = f"{plural(stats.consumers, 'consumer')}, {plural(stats.dead, 'dead letter')}"
+    message = f"{who}: {stats.ready:,} ready{since}, {others}"
+    if stats.paused_at is not None:
+        paused = format_duration(now - stats.paused_at)
+        remedy = f"fairqueue resume --queue {shlex.quote(stats.queue)}"
+        yield Finding("queues", Level.WARNING, f"{message}; paused {paused} ago", remedy, values)
+    elif waits is not None and waits > max_age:
+        level = Level.WARNING if stats.consumers else Level.PROBLEM
+        remedy = "start a worker" if not stats.consumers else (
+            "start more workers, or find the channel that its limits hold back with 'fairqueue channels'"
+        )  # fmt: skip
+        yield Finding("queues", level, message, remedy, values)
+    else:
+        yield Finding("queues", Level.OK, message, None, values)
+    if stats.signals > _MAX_SIGNALS:
+        yield Finding(
+            "signals", Level.WARNING,
+            f"{who}: {stats.signals:,} signals that no dequeue has heard yet",
+            "start a worker: every dequeue hears them first, some hundred thousand a second",
+            values,
+        )  # fmt: skip
+
+
+_HELD_LONG = timedelta(minutes=1)
+
+
+def check_gates(context: CheckContext) -> Iterator[Finding]:
+    """Sessions and prepared transactions that hold the gate of a queue."""
+    held = _held_gates(context)
+    for row in held:
+        yield _gate(row, current_role(context.connection))
+    if not held:
+        yield Finding("gates", Level.OK, "nobody keeps a queue from being dequeued")
+
+
+def _held_gates(context: CheckContext) -> list[Row[Any]]:
+    # A change of a limit holds the gate for a moment only, and so does a dequeue.
+    return persistent_rows(
+        context.connection,
+        lambda: {(row.queue, row.holder): row for row in context.execute("gates", queue=context.queue)},
+    )
+
+
+def _gate(row: Row[Any], role: str) -> Finding:
+    until = "nothing can be dequeued until it lets go"
+    if row.alone:
+        keeps = "holds its gate"
+    elif row.waiting is not None:
+        keeps = f"shares its gate, for which backend {row.waiting} waits,"
+    else:
+        keeps, until = "attends to it", "nobody hears of its new messages until it lets go"
+    if row.pid is None:
+        name = quoted_literal(str(row.gid))
+        who = f"transaction {row.gid!r} of {row.role!r}"
+        remedy = f"find out what became of it, then: commit prepared {name}; or: rollback prepared {name};"
+    else:
+        who = f"backend {row.pid} ({row.role or 'no role'}, {row.application_name or 'no name'})"
+        remedy = f"end its transaction; if nobody can, or it is in none: select pg_terminate_backend({row.pid});"
+    return Finding(
+        "gates",
+        Level.PROBLEM if row.since is not None and row.since >= _HELD_LONG else Level.WARNING,
+        f"queue {row.queue!r}: {who} {keeps} {_held_since(row, role)}: {until}",
+        remedy,
+        {
+            "queue": row.queue, "pid": row.pid, "gid": row.gid, "user": row.role, "application": row.application_name,
+            "state": row.state, "alone": row.alone, "waiting": None if row.alone else row.waiting,
+            "open_seconds": row.since,
+        },
+    )  # fmt: skip
+
+
+def _held_since(row: Row[Any], role: str) -> str:
+    """For how long, as far as PostgreSQL tells: it records the age of the owner's state, not that of the lock."""
+    if row.since is None:
+        return f"for how long role {role!r} may not see" if row.hidden else "for how long is not known"
+    if row.pid is None:
+        return f"since it was prepared {format_duration(row.since)} ago"
+    return f"and {'is idle' if row.idle else 'its transaction is open'} for {format_duration(row.since)}"
+
+
+_SHOWN = 10
+
+
+def check_schedules(context: CheckContext) -> Iterator[Finding]:
+    """Schedules with a problem, and those that have been due for five minutes."""
+    rows = context.execute("schedules", queue=context.queue).all()
+    failing = [row for row in rows if row.problem is not None]
+    overdue = [row for row in rows if row.problem is None]
+    for row in failing[:_SHOWN]:
+        yield Finding(
+            "schedules", Level.WARNING,
+            f"schedule {row.name!r} of channel {row.channel!r} of queue {row.queue!r} cannot be run: {row.problem}",
+            "correct it by queue.schedules.set or fairqueue schedules set, or remove it by fairqueue schedules remove",
+            {"queue": row.queue, "channel": row.channel, "name": row.name},
+        )  # fmt: skip
+    if len(failing) > _SHOWN:
+        yield Finding(
+            "schedules", Level.WARNING, f"{plural(len(failing) - _SHOWN, 'further schedule')} cannot be run",
+            "see fairqueue schedules list", {"schedules": len(failing)},
+        )  # fmt: skip
+    if overdue:
+        first = overdue[0]
+        yield Finding(
+            "schedules", Level.WARNING,
+            f"{plural(len(overdue), 'schedule')} should have been run by now, such as {first.name!r} of channel "
+            f"{first.channel!r} of queue {first.queue!r}",
+            "start a worker of the queue, with the code that declares the schedule if that is in code; "
+            "remove what is not wanted any more by fairqueue schedules remove",
+            {"schedules": len(overdue)},
+        )  # fmt: skip
+    if not rows:
+        yield Finding("schedules", Level.OK, "every schedule is run")
