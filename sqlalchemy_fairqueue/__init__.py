@@ -1,7 +1,7 @@
 """A fair multi-tenant queue in the application's own PostgreSQL, used from SQLAlchemy.
 
-``Queue`` is the way in; the documentation has the tour and the contracts. Importing the package registers listeners
-on the Session class: they send what was enqueued on a session right before its COMMIT.
+``Queue`` is the way in; the documentation has the tour and the contracts. Its import registers listeners on the Session
+class: they send what was enqueued on a session right before its COMMIT.
 
 What an application rarely names is imported from modules: what queues answer with from ``reports``, further errors
 from ``errors``, the mapped classes from ``models``, and the facets of a queue, for annotations, from ``queue``.
@@ -12,42 +12,44 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue import first_process  # noqa: F401 - before what takes long to import
-from sqlalchemy_fairqueue.codecs import BytesCodec, Codec, JsonCodec
-from sqlalchemy_fairqueue.database.installation import install_fairqueue
-from sqlalchemy_fairqueue.errors import (
-    ChannelFull,
-    DuplicateMessage,
-    FairQueueError,
-    FairQueueWarning,
-    HandlerTimeout,
-    InvalidArgument,
-    LeaseLost,
-    MessageCancelled,
-    MessageFailed,
-    PayloadError,
-    ResultCancelled,
-    ResultError,
-    ResultNotKept,
-    ResultNotReady,
-    SchemaMismatch,
-    UnhandledKindWarning,
-    UnknownMessage,
+from sqlalchemy_fairqueue import (
+    first_process,  # noqa: F401 - before what takes long to import
+    watching,
 )
-from sqlalchemy_fairqueue.queue import Group, Job, Queue
-from sqlalchemy_fairqueue.queue.contexts import Context
-from sqlalchemy_fairqueue.queue.results import watching
-from sqlalchemy_fairqueue.values.fields import Rate
-from sqlalchemy_fairqueue.values.messages import Batch, Delivery, Enqueue, Lease, Receipt
-from sqlalchemy_fairqueue.values.outcomes import Bury, Release, Retry, RetryPolicy
-from sqlalchemy_fairqueue.values.policies import ChannelPolicy
-from sqlalchemy_fairqueue.values.schedules import Recurrence
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
+    from sqlalchemy_fairqueue.codecs import BytesCodec, Codec, JsonCodec
+    from sqlalchemy_fairqueue.database.installation import install_fairqueue
+    from sqlalchemy_fairqueue.errors import (
+        ChannelFull,
+        DuplicateMessage,
+        FairQueueError,
+        FairQueueWarning,
+        HandlerTimeout,
+        InvalidArgument,
+        LeaseLost,
+        MessageCancelled,
+        MessageFailed,
+        PayloadError,
+        ResultCancelled,
+        ResultError,
+        ResultNotKept,
+        ResultNotReady,
+        SchemaMismatch,
+        UnhandledKindWarning,
+        UnknownMessage,
+    )
     from sqlalchemy_fairqueue.models import RoleGrant, declare_grants, make_models
-    from sqlalchemy_fairqueue.queue.results import ResultWatch
+    from sqlalchemy_fairqueue.queue import Group, Job, Queue
+    from sqlalchemy_fairqueue.queue.contexts import Context
+    from sqlalchemy_fairqueue.values.fields import Rate
+    from sqlalchemy_fairqueue.values.messages import Batch, Delivery, Enqueue, Lease, Receipt
+    from sqlalchemy_fairqueue.values.outcomes import Bury, Release, Retry, RetryPolicy
+    from sqlalchemy_fairqueue.values.policies import ChannelPolicy
+    from sqlalchemy_fairqueue.values.schedules import Recurrence
+    from sqlalchemy_fairqueue.watching import ResultWatch
     from sqlalchemy_fairqueue.worker import AsyncWorker, Worker
 
 __all__ = [
@@ -101,29 +103,35 @@ def _watch_of(engine: Engine) -> ResultWatch:
     return watch
 
 
-watching.watch_of = _watch_of
+watching.watching.watch_of = _watch_of
 
 if not TYPE_CHECKING:
     # Type checkers would take any name for granted.
-    _LATER = {
-        "AsyncWorker": "worker",
-        "RoleGrant": "models",
-        "Worker": "worker",
-        "declare_grants": "models",
-        "make_models": "models",
-        "models": "",
-        "worker": "",
+    _HOMES = {
+        "codecs": ["BytesCodec", "Codec", "JsonCodec"],
+        "database.installation": ["install_fairqueue"],
+        "models": ["RoleGrant", "declare_grants", "make_models"],
+        "queue": ["Group", "Job", "Queue"],
+        "queue.contexts": ["Context"],
+        "values.fields": ["Rate"],
+        "values.messages": ["Batch", "Delivery", "Enqueue", "Lease", "Receipt"],
+        "values.outcomes": ["Bury", "Release", "Retry", "RetryPolicy"],
+        "values.policies": ["ChannelPolicy"],
+        "values.schedules": ["Recurrence"],
+        "worker": ["AsyncWorker", "Worker"],
     }
+    _LATER = {name: home for home, names in _HOMES.items() for name in names}
+    _MODULES = {"codecs", "database", "errors", "models", "queue", "values", "worker"}
 
     def __getattr__(name: str) -> Any:
-        """Import a name when a program asks for it: who only enqueues needs neither workers nor mapped classes."""
-        if name not in _LATER:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        if not _LATER[name]:
+        """Import a name when a program asks for it: none pays for what it does not use."""
+        if name in _MODULES:
             return import_module(f"{__name__}.{name}")
-        found = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(import_module(f"{__name__}.{_LATER.get(name, 'errors')}"), name)
         globals()[name] = found
         return found
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *_LATER})
+        return sorted({*globals(), *__all__, *_MODULES})

@@ -1,79 +1,58 @@
-"""``pause``, ``resume`` and ``cancel``: interventions in a queue that is served."""
+"""``pause``, ``resume`` and ``purge``: interventions in a queue that is served."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Any
 
-import typer
-from rich.text import Text
-from sqlalchemy.orm import Session
+from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue.cli.errors import not_found_error, usage_error
+from sqlalchemy_fairqueue.cli.installation import Installation, channel_not_found, open_installation, open_queue
+from sqlalchemy_fairqueue.cli.options import Options, Spec, Yes
+from sqlalchemy_fairqueue.cli.output import Result, confirm
+from sqlalchemy_fairqueue.cli.tables import Column, Table, number_column
+from sqlalchemy_fairqueue.formats import plural
 
-from sqlalchemy_fairqueue.cli.errors import ExitStatus, not_found_error, usage_error
-from sqlalchemy_fairqueue.cli.installation import channel_not_found, open_installation
-from sqlalchemy_fairqueue.cli.options import Options
-from sqlalchemy_fairqueue.cli.results import Result
-from sqlalchemy_fairqueue.cli.tables import Column, number_column, text_table
-
-Channel = Annotated[
-    str | None, typer.Argument(metavar="CHANNEL", help="One channel. Default: the whole queue.", show_default=False)
-]
-AllQueues = Annotated[bool, typer.Option("--all-queues", help="The channel in every queue of the schema.")]
+Channel = Annotated[str | None, Spec(metavar="CHANNEL", help="One channel. Default: the whole queue.")]
+AllQueues = Annotated[bool, Spec(help="The channel in every queue of the schema.")]
 
 
-def pause(
-    options: Options,
-    *,
-    channel: Channel = None,
-    new: Annotated[bool, typer.Option("--new", help="Make the channel if it does not exist.")] = False,
-    all_queues: AllQueues = False,
-) -> Result:
+def pause(options: Options, channel: Channel = None, *, new: bool = False, all_queues: AllQueues = False) -> Result:
     """Stop serving a queue, or one channel of it.
 
     Messages can be enqueued meanwhile, and consumers keep the messages that they have leased. It takes effect on the
     next dequeue. With --all-queues it stops a tenant everywhere, in an incident.
+
+    Options:
+        new: Make the channel if it does not exist.
     """
-    if all_queues:
-        return _set_paused_everywhere(options, channel, paused=True, new=new)
-    return _set_paused(options, channel, paused=True, new=new)
+    return (_set_paused_everywhere if all_queues else _set_paused)(options, channel, paused=True, new=new)
 
 
-def resume(options: Options, *, channel: Channel = None, all_queues: AllQueues = False) -> Result:
+def resume(options: Options, channel: Channel = None, *, all_queues: AllQueues = False) -> Result:
     """Serve a paused queue or channel again."""
-    if all_queues:
-        return _set_paused_everywhere(options, channel, paused=False)
-    return _set_paused(options, channel, paused=False)
+    return (_set_paused_everywhere if all_queues else _set_paused)(options, channel, paused=False, new=False)
 
 
-def _set_paused_everywhere(options: Options, channel: str | None, *, paused: bool, new: bool = False) -> Result:
+def _set_paused_everywhere(options: Options, channel: str | None, *, paused: bool, new: bool) -> Result:
     if channel is None:
         raise usage_error("--all-queues needs a channel; name it, or give --queue to pause or resume a whole queue")
-    if options.queue:
-        raise usage_error("--all-queues and --queue are given; give one of them")
+    _check_no_queue(options)
     with open_installation(options) as installation:
         changed = {}
-        for name in installation.queue_names():
-            queue = installation.queue(name)
+        for queue in map(installation.queue, installation.queue_names()):
             found = queue.channels(installation.engine, channel=channel)
-            if not found and not new:
-                continue
-            changed[name] = (bool(found) and found[0].paused_at is not None) is not paused
-            if changed[name] and paused:
-                queue.pause(installation.engine, channel, new=new)
-            elif changed[name]:
-                queue.resume(installation.engine, channel)
+            if found or new:
+                since = found[0].paused_at if found else None
+                changed[queue.name] = _change(installation, queue, channel, since, paused=paused, new=new)
         if not changed:
             raise not_found_error(f"no queue of schema {installation.schema!r} has a channel {channel!r}")
-    state = "paused" if paused else "running"
-    lines = [
-        Text(f"channel {channel!r} of queue {name!r} " + (f"is {state} now" if done else f"was {state} already"))
-        for name, done in changed.items()
-    ]
+    lines = [_said(f"channel {channel!r} of queue {name!r}", paused, done) for name, done in changed.items()]
     queues = [{"queue": name, "changed": done} for name, done in changed.items()]
     return Result({"channel": channel, "paused": paused, "queues": queues}, tuple(lines))
 
 
-def _set_paused(options: Options, channel: str | None, *, paused: bool, new: bool = False) -> Result:
-    with open_installation(options) as installation:
-        queue = installation.single_queue(may_be_new=new)
+def _set_paused(options: Options, channel: str | None, *, paused: bool, new: bool) -> Result:
+    with open_queue(options, may_be_new=new) as (installation, queue):
         since = None
         if channel is None:
             since = queue.stats(installation.engine).paused_at
@@ -81,44 +60,144 @@ def _set_paused(options: Options, channel: str | None, *, paused: bool, new: boo
             since = found[0].paused_at
         elif not new:
             raise channel_not_found(queue, channel)
-        changed = (since is not None) is not paused
-        if changed and paused:
-            queue.pause(installation.engine, channel, new=new)
-        elif changed:
-            queue.resume(installation.engine, channel)
+        changed = _change(installation, queue, channel, since, paused=paused, new=new)
     what = f"queue {queue.name!r}" if channel is None else f"channel {channel!r} of queue {queue.name!r}"
+    document = {"queue": queue.name, "channel": channel, "paused": paused, "changed": changed}
+    return Result(document, (_said(what, paused, changed),))
+
+
+def _change(
+    installation: Installation, queue: Queue, channel: str | None, since: object, *, paused: bool, new: bool
+) -> bool:
+    """Pause or resume; return whether it was otherwise before."""
+    changed = (since is not None) is not paused
+    if changed and paused:
+        queue.pause(installation.engine, channel, new=new)
+    elif changed:
+        queue.resume(installation.engine, channel)
+    return changed
+
+
+def _said(what: str, paused: bool, changed: bool) -> str:  # noqa: FBT001 - both stand in the sentence
     state = "paused" if paused else "running"
-    return Result(
-        {"queue": queue.name, "channel": channel, "paused": paused, "changed": changed},
-        (Text(f"{what} is {state} now" if changed else f"{what} was {state} already"),),
-    )
+    return f"{what} is {state} now" if changed else f"{what} was {state} already"
 
 
-_OUTCOMES = {
-    "cancelled": "withdrawn",
-    "leased": "a consumer has it: its worker is told, and it is not delivered again",
-    "missing": "not there: done, dead, withdrawn before, or of another queue",
-}
+def _check_no_queue(options: Options) -> None:
+    if options.queue:
+        raise usage_error("--all-queues and --queue are given; give one of them")
 
 
-def cancel(
-    options: Options, *, ids: Annotated[list[int], typer.Argument(metavar="ID...", min=1, show_default=False)]
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A channel of one queue: its undelivered messages, its dead letters, its leased messages, its schedules."""
+
+    queue: Queue
+    waiting: int
+    dead: int
+    leased: int
+    schedules: list[str]
+
+
+_PURGED = Table(
+    Column("queue"),
+    number_column("deleted", "purged"),
+    number_column("dead letters deleted", "dead_letters_purged"),
+    number_column("left leased", "leased"),
+    number_column("left schedules", "schedules", shown=len),
+)
+
+
+def purge(
+    options: Options,
+    channel: Annotated[str, Spec(metavar="CHANNEL")],
+    *,
+    key: Annotated[str | None, Spec(metavar="KEY")] = None,
+    ordering_key: Annotated[str | None, Spec(metavar="KEY")] = None,
+    all_queues: bool = False,
+    yes: Yes = False,
 ) -> Result:
-    """Withdraw messages that are not delivered yet; the workers of delivered ones are told to stop.
+    """Delete every message of a channel that is not delivered yet, for good. Asks, unless --yes is given.
 
-    The exit status is 1 when one is not there.
+    With --all-queues, for a tenant that leaves: in every queue of the schema, and the dead letters as well. It tells
+    what it leaves: messages that consumers hold, and schedules.
+
+    Options:
+        key: Only the one with this key.
+        ordering_key: Only those with this ordering key.
+        all_queues: In every queue of the schema, and dead letters, too.
     """
-    with open_installation(options) as installation:
-        queue = installation.single_queue()
-        with Session(installation.engine) as session, session.begin():
-            receipts = {message_id: queue.cancel(session, message_id) for message_id in ids}
-    outcomes = {message_id: str(receipt.outcome) for message_id, receipt in receipts.items()}
-    rows = [(str(message_id), _OUTCOMES[outcome]) for message_id, outcome in outcomes.items()]
-    return Result(
-        {
-            "queue": queue.name,
-            "messages": [{"message_id": message_id, "outcome": outcome} for message_id, outcome in outcomes.items()],
-        },
-        (text_table((number_column("id"), Column("outcome")), rows),),
-        ExitStatus.FOUND if "missing" in outcomes.values() else ExitStatus.OK,
-    )
+    named = {"key": key, "ordering_key": ordering_key}
+    if all_queues:
+        _check_no_queue(options)
+        if any(value is not None for value in named.values()):
+            raise usage_error("--all-queues goes without --key and --ordering-key; leave it out")
+        with open_installation(options) as installation:
+            return _purge_all(installation, channel, yes=yes)
+    with open_queue(options) as (installation, queue):
+        found = queue.channels(installation.engine, channel=channel)
+        if not found:
+            raise channel_not_found(queue, channel)
+        such = "".join(
+            f" with {name.replace('_', ' ')} {value!r}" for name, value in named.items() if value is not None
+        )
+        waiting = found[0].ready + found[0].scheduled
+        what = f"channel {channel!r} of queue {queue.name!r}"
+        count = f"the undelivered messages{such}" if such else plural(waiting, "undelivered message")
+        confirm(f"delete {count} of {what} for good?", yes=yes or not waiting)
+        purged = queue.purge(installation.engine, channel, **named).purged or 0
+    said = f"{plural(purged, 'message')}{such} of {what} deleted; delivered ones are left to their consumers"
+    return Result({"queue": queue.name, "channel": channel, "purged": purged}, (said,))
+
+
+def _purge_all(installation: Installation, channel: str, *, yes: bool) -> Result:
+    engine = installation.engine
+    found = _find(installation, channel)
+    if not found:
+        raise not_found_error(f"no queue of schema {installation.schema!r} has a channel {channel!r}")
+    waiting, dead = sum(one.waiting for one in found), sum(one.dead for one in found)
+    counts = f"{plural(waiting, 'undelivered message')} and {plural(dead, 'dead letter')}"
+    queues = ", ".join(repr(one.queue.name) for one in found)
+    confirm(f"delete {counts} of channel {channel!r} in {queues} for good?", yes=yes or not waiting + dead)
+    purged = [
+        (one.queue.purge(engine, channel).purged or 0, one.queue.dead_letters.purge(engine, channel=channel))
+        for one in found
+    ]
+    # Read anew: a consumer may have given messages back, or taken some.
+    left = {one.queue.name: one for one in _find(installation, channel)}
+    documents: list[dict[str, Any]] = []
+    for one, (messages, letters) in zip(found, purged, strict=True):
+        now = left.get(one.queue.name) or _Found(one.queue, 0, 0, 0, [])
+        documents.append(
+            {
+                "queue": one.queue.name, "purged": messages, "dead_letters_purged": letters, "leased": now.leased,
+                "schedules": now.schedules,
+            }
+        )  # fmt: skip
+    return Result({"channel": channel, "queues": documents}, (_PURGED.screen(documents), *_left(documents)))
+
+
+def _find(installation: Installation, channel: str) -> list[_Found]:
+    """The queues that have something of the channel, or have had it."""
+    found = []
+    queues = list(map(installation.queue, installation.queue_names()))
+    with installation.engine.connect() as connection:
+        for queue in queues:
+            channels = queue.channels(connection, channel=channel)
+            schedules = [one.name for one in queue.schedules.list(connection, channel=channel)]
+            if not channels and not schedules:
+                continue
+            counts = [(one.ready + one.scheduled, one.dead, one.leased) for one in channels] or [(0, 0, 0)]
+            found.append(_Found(queue, *counts[0], schedules))
+    return found
+
+
+def _left(documents: list[dict[str, Any]]) -> list[str]:
+    """What the command cannot delete, and what to do about it."""
+    lines = []
+    if any(one["leased"] for one in documents):
+        lines.append("leased messages are left to their consumers: cancel them, or run this again when they have ended")
+    if any(one["schedules"] for one in documents):
+        lines.append("schedules go on: 'fairqueue schedules list' shows them, 'schedules remove' ends them")
+    lines.append("results, and attempts in the history, are kept until their retention is over")
+    return lines

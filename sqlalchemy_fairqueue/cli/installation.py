@@ -116,6 +116,21 @@ def open_installation(options: Options) -> Iterator[Installation]:
         yield Installation(target, schema, version, engine)
 
 
+@contextlib.contextmanager
+def open_queue(options: Options, *, may_be_new: bool = False) -> Iterator[tuple[Installation, Queue]]:
+    """Find the installation, and the queue that the options name, or the only one.
+
+    Args:
+        options: The options of the command.
+        may_be_new: Whether the named queue need not exist.
+
+    Raises:
+        CommandError: As :func:`open_installation` and :meth:`Installation.single_queue`.
+    """
+    with open_installation(options) as installation:
+        yield installation, installation.single_queue(may_be_new=may_be_new)
+
+
 def channel_not_found(queue: Queue, channel: str) -> CommandError:
     """The error of a channel that does not exist."""
     return not_found_error(f"queue {queue.name!r} has no channel {channel!r}; 'fairqueue channels' lists them")

@@ -1,42 +1,30 @@
-"""``messages``: messages that are not settled, listed, shown with the reason of their wait, moved, and retried."""
+"""``messages``: messages that are not settled, listed, shown, cancelled, moved and retried."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
 import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
-import typer
-from rich.text import Text
+from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Queue
-from sqlalchemy_fairqueue.cli.attempts import attempts_document, attempts_parts, error_parts
 from sqlalchemy_fairqueue.cli.errors import ExitStatus, not_found_error
-from sqlalchemy_fairqueue.cli.installation import Installation, open_installation
-from sqlalchemy_fairqueue.cli.options import Options
-from sqlalchemy_fairqueue.cli.results import Result
-from sqlalchemy_fairqueue.cli.tables import BLANK, Column, key_values, number_column, text_table
-from sqlalchemy_fairqueue.cli.waits import wait_cells, wait_document
+from sqlalchemy_fairqueue.cli.installation import Installation, open_queue
+from sqlalchemy_fairqueue.cli.options import AnyIds, Ids, Options, Spec
+from sqlalchemy_fairqueue.cli.output import Result
+from sqlalchemy_fairqueue.cli.stats import takers, wait_document
+from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, bold, key_values, number_column, text_table
 from sqlalchemy_fairqueue.database.calls import Target
 from sqlalchemy_fairqueue.database.messages import read_results
 from sqlalchemy_fairqueue.errors import PayloadError
-from sqlalchemy_fairqueue.texts import last_line
-from sqlalchemy_fairqueue.values.reports import MessageDetails
+from sqlalchemy_fairqueue.texts import clean, last_line
+from sqlalchemy_fairqueue.values.reports import AttemptDetails, MessageDetails, Wait
 
 _MOST_AHEAD = 1000
 """Messages ahead of one that a look-up counts."""
-
-_COLUMNS = (
-    number_column("id"),
-    Column("state"),
-    Column("kind", blank=BLANK),
-    Column("key", blank=BLANK),
-    Column("ordering key", blank=BLANK),
-    number_column("attempts"),
-    number_column("due (UTC)"),
-    Column("consumer", blank=BLANK),
-    Column("error", blank=BLANK),
-)
 
 
 class State(StrEnum):
@@ -48,32 +36,76 @@ class State(StrEnum):
     SCHEDULED = "scheduled"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Name:
+    """The name of messages, instead of their ids.
+
+    Attributes:
+        channel: Instead of an ID, with --key or --ordering-key or both: the channel.
+        key: The key of the message.
+        ordering_key: The ordering key.
+    """
+
+    channel: str | None = None
+    key: Annotated[str | None, Spec(metavar="KEY")] = None
+    ordering_key: Annotated[str | None, Spec(metavar="KEY")] = None
+
+
+def _table(now: datetime) -> Table:
+    return Table(
+        number_column("id", "message_id", shown=str),
+        Column("state", get=lambda one: one.state(now)),
+        Column("channel"),
+        Column("kind", blank=BLANK),
+        Column("key", blank=BLANK),
+        Column("ordering key", blank=BLANK),
+        number_column("attempts", shown=str),
+        number_column("due (UTC)", "due_at"),
+        Column("consumer", blank=BLANK),
+        Column("error", shown=last_line, blank=BLANK),
+        *(
+            Column("", key)
+            for key in ("behind", "enqueued_at", "max_attempts", "deliveries", "cancelled", "expires_at",
+                        "content_size", "unreadable")
+        ),
+    )  # fmt: skip
+
+
+_ATTEMPTS = Table(
+    number_column("attempt"),
+    Column("outcome"),
+    number_column("started (UTC)", get=lambda one: one.started_at),
+    number_column("took", get=lambda one: one.finished_at - one.started_at),
+    Column("consumer", blank=BLANK),
+    Column("error", shown=last_line, blank=BLANK),
+)
+
+
 def list_messages(
     options: Options,
+    channel: Annotated[str | None, Spec(metavar="[CHANNEL]")] = None,
     *,
-    channel: Annotated[
-        str | None, typer.Argument(metavar="[CHANNEL]", help="Default: the whole queue.", show_default=False)
-    ] = None,
-    state: Annotated[
-        State | None, typer.Option("--state", metavar="STATE", help="Only leased, ready, held or scheduled ones.")
-    ] = None,
-    kind: Annotated[str | None, typer.Option("--kind", metavar="NAME", help="Only of this kind.")] = None,
-    key: Annotated[
-        str | None, typer.Option("--key", metavar="KEY", help="Only the one with this key of the channel.")
-    ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, metavar="N", help="At most so many.")] = 100,
-    after: Annotated[
-        str | None, typer.Option("--after", metavar="NEXT", help="The page after this one: what the last one said.")
-    ] = None,
+    state: Annotated[State | None, Spec(metavar="STATE")] = None,
+    kind: str | None = None,
+    key: Annotated[str | None, Spec(metavar="KEY")] = None,
+    limit: Annotated[int, Spec(min=1, max=10_000)] = 100,
+    after: Annotated[str | None, Spec(metavar="NEXT")] = None,
 ) -> Result:
     """List messages that are not settled, page by page.
 
     Those of a channel: first those that consumers hold, then the others in the order of delivery. Those of the whole
     queue: by their ids. By kind, and by state without a channel, a page reads 2,000 messages at most, so that it may be
     short and not the last one.
+
+    Options:
+        channel: Default: the whole queue.
+        state: Only leased, ready, held or scheduled ones.
+        kind: Only of this kind.
+        key: Only the one with this key of the channel.
+        limit: At most so many.
+        after: The page after this one: what the last one said.
     """
-    with open_installation(options) as installation:
-        queue = installation.single_queue()
+    with open_queue(options) as (installation, queue):
         now = installation.now()
         found = queue.messages(
             installation.engine,
@@ -84,47 +116,36 @@ def list_messages(
             limit=limit,
             after=after,
         )
-    columns = _COLUMNS if channel is not None else (*_COLUMNS[:2], Column("channel"), *_COLUMNS[2:])
-    rows = []
-    for one in found:
-        where = () if channel is not None else (one.channel,)
-        attempts = str(one.attempts)
-        rows.append(
-            (str(one.message_id), one.state(now), *where, one.kind, one.key, one.ordering_key, attempts, one.due_at,
-             one.consumer, last_line(one.error))
-        )  # fmt: skip
     whose = f"queue {queue.name!r}" if channel is None else f"channel {channel!r} of queue {queue.name!r}"
     such = "" if state is None and kind is None and key is None else "such "
-    shown: list[Any] = [text_table(columns, rows)] if rows else [Text(f"{whose} has no {such}messages")]
+    nothing, more = f"{whose} has no {such}messages", None
     if found.next is not None:
-        shown = shown if rows else [Text(f"no {such}messages of {whose} among those that were read")]
-        shown.append(Text(f"there may be more: --after={found.next}"))
-    return Result(
-        {
-            "queue": queue.name,
-            "channel": channel,
-            "messages": [_document(one, now) for one in found],
-            "next": found.next,
-        },
-        tuple(shown),
-    )
+        nothing = f"no {such}messages of {whose} among those that were read"
+        more = f"there may be more: --after={found.next}"
+    table = _table(now)
+    document = {"queue": queue.name, "channel": channel, "messages": table.documents(found), "next": found.next}
+    return Result(document, table.listing(list(found), nothing, more, without=() if channel is None else {"channel"}))
 
 
-def show_message(options: Options, *, message_id: Annotated[int, typer.Argument(metavar="ID", min=1)]) -> Result:
+def show_message(
+    options: Options, message_id: Annotated[int | None, Spec(metavar="[ID]", min=1)] = None, *, name: Name
+) -> Result:
     """Show a message: its state, why it waits, its payload, its attempts, the last traceback; once it ended its result.
 
-    Attempts are shown where the queue records its history.
+    Attempts are shown where the queue records its history. Of several messages with an ordering key it is the one that
+    is out, or else the next.
 
     Payload and result are decoded as JSON, or by the codec of the application's queue if --app names one.
     """
-    with open_installation(options) as installation:
-        queue = installation.single_queue()
-        found = queue.message(installation.engine, message_id)
+    with open_queue(options) as (installation, queue):
+        found = queue.message(installation.engine, message_id, **asdict(name))
+        if found is None and message_id is None:
+            raise not_found_error(f"queue {queue.name!r} has no message of that name that is not settled")
         if found is None:
-            return _result(installation, queue, message_id)
+            return _ended(installation, queue, message_id)
         now = installation.now()
-    payload = _payload(queue, found)
-    waits_for, which_has = wait_cells(found.wait)
+    payload = None if found.unreadable is not None else _decoded(queue, found.content)
+    wait = found.wait
     rows = [
         ("id", str(found.message_id)),
         ("queue", queue.name),
@@ -133,8 +154,9 @@ def show_message(options: Options, *, message_id: Annotated[int, typer.Argument(
         ("key", found.key),
         ("ordering key", found.ordering_key),
         ("state", found.state(now)),
-        ("waits for", waits_for),
-        ("which has", which_has),
+        ("waits for", wait and _reason(wait)),
+        ("shared limit", wait and wait.limit),
+        ("which has", wait and (", ".join(takers(wait)) or None)),
         ("messages ahead", None if found.consumer is not None else _ahead(found)),
         ("enqueued (UTC)", found.enqueued_at),
         ("due (UTC)", found.due_at),
@@ -144,22 +166,32 @@ def show_message(options: Options, *, message_id: Annotated[int, typer.Argument(
         ("headers", found.headers),
         ("payload", payload),
     ]
-    ahead = {"messages_ahead": found.messages_ahead, "payload": payload}
-    document = _document(found, now) | wait_document(found.wait) | ahead
+    document = {"queue": queue.name} | _table(now).document(found) | wait_document(wait)
+    document |= {"messages_ahead": found.messages_ahead, "payload": payload}
     return Result(
-        {"queue": queue.name} | document | {"history": attempts_document(found.history)},
-        (
-            key_values([row for row in rows if row[1] is not None]),
-            *attempts_parts(found.history),
-            *error_parts(found.error),
-        ),
+        document | {"history": attempts_document(found.history)},
+        (key_values(rows, blank=False), *attempts_parts(found.history), *error_parts(found.error)),
     )
 
 
-def _result(installation: Installation, queue: Queue, message_id: int) -> Result:
+_ENDED = {"completed": "completed", "unkept": "completed", "cancelled": "cancelled"}
+_RESULT = Table(
+    Column("id", "message_id", shown=str),
+    Column("queue"),
+    Column("channel"),
+    Column("kind"),
+    Column("state"),
+    Column("ended (UTC)", "finished_at"),
+    Column("result"),
+    Column("no result"),
+    Column("kept until (UTC)", "expires_at"),
+)
+
+
+def _ended(installation: Installation, queue: Queue, message_id: int | None) -> Result:
     """The result of a message that has ended."""
     with installation.engine.connect() as connection:
-        [kept] = read_results(connection, Target(installation.schema, queue.name), [message_id])
+        [kept] = read_results(connection, Target(installation.schema, queue.name), [message_id or 0])
     if kept.state not in _ENDED:
         raise not_found_error(
             f"queue {queue.name!r} has no message {message_id}: it is done, withdrawn, of another queue, or dead: "
@@ -168,68 +200,21 @@ def _result(installation: Installation, queue: Queue, message_id: int) -> Result
     result = None
     if kept.state == "completed":
         result = "null" if kept.content is None else _decoded(queue, kept.content)
-    rows = [
-        ("id", str(message_id)),
-        ("queue", queue.name),
-        ("channel", kept.channel),
-        ("kind", kept.kind),
-        ("state", _ENDED[kept.state]),
-        ("ended (UTC)", kept.finished_at),
-        ("result", result),
-        ("no result", kept.reason),
-        ("kept until (UTC)", kept.expires_at),
-    ]
     document = {
-        "queue": queue.name,
-        "message_id": message_id,
-        "channel": kept.channel,
-        "kind": kept.kind,
-        "state": _ENDED[kept.state],
-        "finished_at": kept.finished_at,
-        "result": result,
-        "no_result": kept.reason,
+        "queue": queue.name, "message_id": message_id, "channel": kept.channel, "kind": kept.kind,
+        "state": _ENDED[kept.state], "finished_at": kept.finished_at, "result": result, "no_result": kept.reason,
         "expires_at": kept.expires_at,
-    }
-    return Result(document, (key_values([row for row in rows if row[1] is not None]),))
+    }  # fmt: skip
+    return Result(document, (_RESULT.details(document),))
 
 
-_ENDED = {"completed": "completed", "unkept": "completed", "cancelled": "cancelled"}
-
-
-_OUTCOMES = {
+_MOVED = {
     "moved": "moved",
     "unchanged": "is in that channel already",
     "leased": "stays: a consumer has it",
     "duplicate": "stays: another message of that channel holds its key",
     "missing": "not there: done, dead, withdrawn, or of another queue",
 }
-
-
-def move_messages(
-    options: Options,
-    *,
-    ids: Annotated[list[int], typer.Argument(metavar="ID...", min=1, show_default=False)],
-    channel: Annotated[str, typer.Option("--to", metavar="CHANNEL", help="The channel to put them into.")],
-) -> Result:
-    """Put messages that wait into another channel, where they stand by their times and priorities.
-
-    Each is moved in a transaction of its own. The exit status is 1 when one is not in that channel afterwards.
-    """
-    with open_installation(options) as installation:
-        queue = installation.single_queue()
-        outcomes = {message_id: queue.admin.move(installation.engine, message_id, channel) for message_id in ids}
-    rows = [(str(message_id), _OUTCOMES[outcome]) for message_id, outcome in outcomes.items()]
-    return Result(
-        {
-            "queue": queue.name,
-            "channel": channel,
-            "messages": [{"message_id": message_id, "outcome": outcome} for message_id, outcome in outcomes.items()],
-        },
-        (text_table((number_column("id"), Column("outcome")), rows),),
-        ExitStatus.OK if set(outcomes.values()) <= {"moved", "unchanged"} else ExitStatus.FOUND,
-    )
-
-
 _RETRIED = {
     "due": "due at once",
     "redriven": "was dead, and is back in its channel",
@@ -238,62 +223,90 @@ _RETRIED = {
     "duplicate": "stays dead: another message of its channel holds its key",
     "missing": "not there: done, withdrawn, or of another queue",
 }
+_CANCELLED = {
+    "cancelled": "withdrawn",
+    "leased": "a consumer has it: its worker is told, and it is not delivered again",
+    "missing": "not there: done, dead, withdrawn before, or of another queue",
+}
 
 
-def retry_messages(
-    options: Options,
-    *,
-    ids: Annotated[list[int], typer.Argument(metavar="ID...", min=1, show_default=False)],
-) -> Result:
+def move_messages(options: Options, ids: Ids, *, to: Annotated[str, Spec(metavar="CHANNEL")]) -> Result:
+    """Put messages that wait into another channel, where they stand by their times and priorities.
+
+    Each is moved in a transaction of its own. The exit status is 1 when one is not in that channel afterwards.
+
+    Options:
+        to: The channel to put them into.
+    """
+    with open_queue(options) as (installation, queue):
+        outcomes = {message_id: queue.admin.move(installation.engine, message_id, to) for message_id in ids}
+    failed = {"leased", "duplicate", "missing"}
+    return _outcomes({"queue": queue.name, "channel": to}, outcomes.items(), _MOVED, failed)
+
+
+def retry_messages(options: Options, ids: AnyIds = None, *, name: Name) -> Result:
     """Let messages be tried at once: those that wait for their time or their next attempt, and dead letters.
 
-    Limits, rates and pauses hold as ever. The exit status is 1 when one is not there, or stays dead.
+    Limits, rates and pauses hold as ever. Of several messages with an ordering key it is the one that is out, or else
+    the next. The exit status is 1 when one is not there, or stays dead.
     """
-    with open_installation(options) as installation:
-        queue = installation.single_queue()
-        outcomes = {message_id: queue.admin.retry_now(installation.engine, message_id) for message_id in ids}
-    rows = [(str(message_id), _RETRIED[outcome]) for message_id, outcome in outcomes.items()]
+    with open_queue(options) as (installation, queue):
+        engine = installation.engine
+        if not ids:
+            found = queue.message(engine, **asdict(name))
+            ids = [] if found is None else [found.message_id]
+        outcomes: list[tuple[int | None, str]] = [(one, queue.admin.retry_now(engine, one)) for one in ids]
+    return _outcomes({"queue": queue.name}, outcomes or [(None, "missing")], _RETRIED, {"missing", "duplicate"})
+
+
+def cancel(options: Options, ids: AnyIds = None, *, name: Name) -> Result:
+    """Withdraw messages that are not delivered yet; the workers of delivered ones are told to stop.
+
+    With --ordering-key all messages that have it. The exit status is 1 when one is not there.
+    """
+    with open_queue(options) as (installation, queue), Session(installation.engine) as session, session.begin():
+        wanted: list[int | None] = [*ids] if ids else [None]
+        receipts = [queue.cancel(session, one, **asdict(name)) for one in wanted]
+    outcomes: list[tuple[int | None, str]] = []
+    for receipt in receipts:
+        outcomes += (receipt.outcomes or {}).items() or [(receipt.message_id, "missing")]
+    return _outcomes({"queue": queue.name}, outcomes, _CANCELLED, {"missing"})
+
+
+def _outcomes(
+    document: dict[str, Any], outcomes: Iterable[tuple[int | None, str]], words: dict[str, str], failed: set[str]
+) -> Result:
+    """What has become of messages, each in a line."""
+    found = list(outcomes)
+    rows = [(None if message_id is None else str(message_id), words[outcome]) for message_id, outcome in found]
     return Result(
-        {
-            "queue": queue.name,
-            "messages": [{"message_id": message_id, "outcome": outcome} for message_id, outcome in outcomes.items()],
-        },
+        document | {"messages": [{"message_id": message_id, "outcome": outcome} for message_id, outcome in found]},
         (text_table((number_column("id"), Column("outcome")), rows),),
-        ExitStatus.FOUND if {"missing", "duplicate"} & set(outcomes.values()) else ExitStatus.OK,
+        ExitStatus.FOUND if failed & {outcome for _, outcome in found} else ExitStatus.OK,
     )
 
 
-def _document(one: MessageDetails, now: datetime) -> dict[str, Any]:
-    return {
-        "message_id": one.message_id,
-        "channel": one.channel,
-        "kind": one.kind,
-        "key": one.key,
-        "ordering_key": one.ordering_key,
-        "state": one.state(now),
-        "behind": one.behind,
-        "enqueued_at": one.enqueued_at,
-        "due_at": one.due_at,
-        "attempts": one.attempts,
-        "max_attempts": one.max_attempts,
-        "deliveries": one.deliveries,
-        "cancelled": one.cancelled,
-        "consumer": one.consumer,
-        "expires_at": one.expires_at,
-        "content_size": one.content_size,
-        "error": one.error,
-        "unreadable": one.unreadable,
-    }
+def error_parts(error: str | None) -> tuple[Any, ...]:
+    """A heading and an error, each of its lines on one of its own."""
+    return () if error is None else (bold("error"), "\n".join(clean(line.expandtabs()) for line in error.splitlines()))
+
+
+def attempts_parts(attempts: Sequence[AttemptDetails]) -> tuple[Any, ...]:
+    """A heading and a table of attempts that ended; nothing if there are none."""
+    return (bold("attempts before"), _ATTEMPTS.screen(attempts)) if attempts else ()
+
+
+def attempts_document(attempts: Sequence[AttemptDetails]) -> list[dict[str, Any]]:
+    """Attempts as JSON documents."""
+    return [asdict(one) for one in attempts]
+
+
+def _reason(wait: Wait) -> str:
+    return str(wait.reason) if wait.behind is None else f"behind message {wait.behind} of its {wait.reason}"
 
 
 def _ahead(message: MessageDetails) -> str:
     return f"{_MOST_AHEAD:,} or more" if message.messages_ahead is None else f"{message.messages_ahead:,}"
-
-
-def _payload(queue: Queue, message: MessageDetails) -> str | None:
-    if message.unreadable is not None:
-        return None
-    return _decoded(queue, message.content)
 
 
 def _decoded(queue: Queue, content: bytes) -> str:

@@ -1,74 +1,222 @@
-"""Options of every command. The page on the command line says where their values come from."""
+"""Options of commands, derived from their signatures and docstrings.
+
+A parameter of a command is an option by its name, its type and its line under ``Options:`` in the docstring:
+``older_than: timedelta`` is ``--older-than DURATION``. What stands before the ``*`` is an argument. A parameter whose
+type is a dataclass has an option for each field.
+"""
 
 # Annotations are read when the program starts, so that they must not be postponed.
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, TypeVar
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
+
+from sqlalchemy_fairqueue.formats import parse_duration
 
 DATABASE_URL_VARIABLE = "FAIRQUEUE_DATABASE_URL"
 APP_VARIABLE = "FAIRQUEUE_APP"
 
-_TARGET_PANEL = "Target"
-_OUTPUT_PANEL = "Output"
-
-DatabaseUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--database-url",
-        metavar="URL",
-        help=f"postgresql://user@host/database. Default: ${DATABASE_URL_VARIABLE}, which keeps it out of ps.",
-        rich_help_panel=_TARGET_PANEL,
-    ),
-]
-App = Annotated[
-    str | None,
-    typer.Option(
-        "--app",
-        metavar="MODULE:NAME",
-        help="A Queue or an Engine of the application, which names the database, schema and queue. "
-        f"Default: ${APP_VARIABLE}.",
-        rich_help_panel=_TARGET_PANEL,
-    ),
-]
-AppDirectory = Annotated[
-    str,
-    typer.Option(
-        "--app-dir",
-        metavar="FOLDER",
-        help="The folder that comes first on the module search path.",
-        rich_help_panel=_TARGET_PANEL,
-    ),
-]
-Schema = Annotated[
-    str | None,
-    typer.Option(
-        "--schema",
-        metavar="NAME",
-        help="The schema that fairqueue is installed in. Default: the application's, or the first on the search_path.",
-        rich_help_panel=_TARGET_PANEL,
-    ),
-]
-QueueName = Annotated[
-    str | None,
-    typer.Option(
-        "--queue",
-        metavar="NAME",
-        help="Default: the application's; else all for stats, channels, top and doctor, the only one for others.",
-        rich_help_panel=_TARGET_PANEL,
-    ),
-]
-Json = Annotated[
-    bool, typer.Option("--json", help="One JSON document instead of a table.", rich_help_panel=_OUTPUT_PANEL)
-]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure.", rich_help_panel=_OUTPUT_PANEL)]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+_METAVARS: dict[object, str] = {str: "NAME", int: "N", Path: "FILE", timedelta: "DURATION"}
+_SECTION = re.compile(r"\n\n?(?:Options|Attributes):\n((?:    .*\n?|\n)+)")
+_ENTRY = re.compile(r"^    (\w+): (.*(?:\n     .*)*)", re.MULTILINE)
 
 P = TypeVar("P")
 
 
-def option_parser(parse: Callable[[str], P]) -> Callable[[str], P]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """What the name and the type of a parameter do not say about its option.
+
+    Attributes:
+        names: The names of the option. Default: that of the parameter.
+        metavar: The word for its value. Default: by its type.
+        parse: Returns the value of a text; raises ValueError.
+        min: The least number.
+        max: The greatest number.
+        shown: The default, as the help shows it.
+        help: The help, where no docstring has it.
+        panel: The heading that the help lists it under.
+    """
+
+    names: tuple[str, ...] = ()
+    metavar: str | None = None
+    parse: Callable[[str], Any] | None = None
+    min: int | None = None
+    max: int | None = None
+    shown: str | None = None
+    help: str = ""
+    panel: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """Annotation of a dataclass whose options have other names in a command.
+
+    Attributes:
+        name: The beginning of the names, like ``channel-``.
+        help_text: The beginning of the help.
+    """
+
+    name: str = ""
+    help_text: str = ""
+
+
+Yes = Annotated[bool, Spec(names=("--yes", "-y"), help="Do not ask.")]
+Page = Annotated[int, Spec(min=1, max=99_999, help="At most so many.")]
+Id = Annotated[int, Spec(metavar="ID", min=1)]
+Ids = Annotated[list[int], Spec(metavar="ID...", min=1)]
+AnyIds = Annotated[list[int] | None, Spec(metavar="ID...", min=1)]
+
+_TARGET = "Target"
+_OUTPUT = "Output"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Values of the options that every command has. The page on the command line says where they come from.
+
+    Attributes:
+        database_url: postgresql://user@host/database. Default: $FAIRQUEUE_DATABASE_URL, which keeps it out of ps.
+        app: A Queue or an Engine of the application, which names the database, schema and queue. Default:
+            $FAIRQUEUE_APP.
+        app_dir: The folder that comes first on the module search path.
+        schema: The schema that fairqueue is installed in. Default: the application's, or the first on the search_path.
+        queue: Default: the application's; else all for stats, channels, top and doctor, the only one for others.
+        json: One JSON document instead of a table.
+        debug: Show the traceback of a failure.
+    """
+
+    database_url: Annotated[str | None, Spec(metavar="URL", panel=_TARGET)] = None
+    app: Annotated[str | None, Spec(metavar="MODULE:NAME", panel=_TARGET)] = None
+    app_dir: Annotated[str, Spec(metavar="FOLDER", panel=_TARGET)] = "."
+    schema: Annotated[str | None, Spec(panel=_TARGET)] = None
+    queue: Annotated[str | None, Spec(panel=_TARGET)] = None
+    json: Annotated[bool, Spec(panel=_OUTPUT)] = False
+    debug: Annotated[bool, Spec(panel=_OUTPUT)] = False
+
+
+def choice(*words: str) -> Callable[[str], str]:
+    """A parser of an option that takes one of these words."""
+
+    def parse(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"{text!r} is none of {', '.join(words)}")
+        return text
+
+    return parse
+
+
+def summary(function: Callable[..., Any]) -> str:
+    """The docstring of a command without its options: its help."""
+    return _SECTION.sub("", inspect.getdoc(function) or "")
+
+
+class Parameter:
+    """A parameter of a command: an argument, an option, or a dataclass of options.
+
+    Args:
+        given: The parameter.
+        texts: What the docstring says about the parameters.
+    """
+
+    def __init__(self, given: inspect.Parameter, texts: dict[str, str]) -> None:
+        self.name = given.name
+        kind, *marks = get_args(given.annotation) if get_origin(given.annotation) is Annotated else (given.annotation,)
+        self._group = kind if isinstance(kind, type) and is_dataclass(kind) else None
+        spec = _spec(marks)
+        prefix = next((mark for mark in marks if isinstance(mark, Prefix)), Prefix())
+        self._prefix = prefix.name.replace("-", "_")
+        self.options = list(
+            [_option(given, kind, spec, spec.help or texts.get(given.name, ""))]
+            if self._group is None
+            else _of_fields(self._group, prefix)
+        )
+
+    def take(self, given: dict[str, Any]) -> object:
+        """Take the value out of all that a command was given."""
+        if self._group is None:
+            return given.pop(self.name)
+        return self._group(**{each.name: given.pop(self._prefix + each.name) for each in fields(self._group)})
+
+
+def parameters(function: Callable[..., Any]) -> list[Parameter]:
+    """The parameters of a command besides ``options``."""
+    texts = _texts(function)
+    signature = inspect.signature(function)
+    return [Parameter(each, texts) for each in signature.parameters.values() if each.name != "options"]
+
+
+def common(without: frozenset[str]) -> list[inspect.Parameter]:
+    """The options of every command, but for those that have no meaning for it."""
+    return [each for each in _of_fields(Options, Prefix()) if each.name not in without]
+
+
+def _texts(documented: object) -> dict[str, str]:
+    """The lines of a docstring about parameters or attributes, by their names."""
+    section = _SECTION.search(inspect.getdoc(documented) or "")
+    found = _ENTRY.findall(section[1]) if section else []
+    return {name: " ".join(text.split()) for name, text in found}
+
+
+def _of_fields(kind: Any, prefix: Prefix) -> Iterator[inspect.Parameter]:
+    hints, texts = get_type_hints(kind, include_extras=True), _texts(kind)
+    for field in fields(kind):
+        own, *marks = get_args(hints[field.name])
+        spec, name = _spec(marks), field.name
+        text = spec.help or texts.get(name, "")
+        if prefix.name:
+            names = spec.names or (_name(name),)
+            spec = replace(spec, names=tuple(re.sub(r"--(no-)?", rf"--\1{prefix.name}", each) for each in names))
+            name, text = prefix.name.replace("-", "_") + name, prefix.help_text + text[:1].lower() + text[1:]
+        given = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.default)
+        yield _option(given, own, spec, text)
+
+
+def _spec(marks: list[Any]) -> Spec:
+    return next((mark for mark in marks if isinstance(mark, Spec)), Spec())
+
+
+def _name(parameter: str) -> str:
+    return "--" + parameter.rstrip("_").replace("_", "-")
+
+
+def _option(given: inspect.Parameter, kind: Any, spec: Spec, text: str) -> inspect.Parameter:
+    """The parameter as typer takes it."""
+    plain = _plain(kind)
+    parse = spec.parse or (parse_duration if plain is timedelta else None)
+    if isinstance(plain, type) and issubclass(plain, StrEnum):
+        text = text.replace("{choices}", ", ".join(plain))
+    declared: dict[str, Any] = {
+        "metavar": spec.metavar or _METAVARS.get(plain),
+        "help": text,
+        "min": spec.min,
+        "max": spec.max,
+        "parser": parse and _parser(parse),
+        "rich_help_panel": spec.panel,
+    }
+    if given.kind is inspect.Parameter.KEYWORD_ONLY:
+        shown = spec.shown or given.default is not None
+        option = typer.Option(*(spec.names or (_name(given.name),)), show_default=shown, **declared)
+    else:
+        option = typer.Argument(show_default=False, **declared)
+    return given.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, option])
+
+
+def _plain(kind: Any) -> Any:
+    """The type of a single value: that of ``list[int] | None`` is int."""
+    while get_args(kind):
+        kind = next(each for each in get_args(kind) if each is not NoneType)
+    return kind
+
+
+def _parser(parse: Callable[[str], P]) -> Callable[[str], P]:
     """A parser of an option, from a function that raises ValueError."""
 
     def parsed(words: str | P) -> P:
@@ -79,26 +227,3 @@ def option_parser(parse: Callable[[str], P]) -> Callable[[str], P]:
             raise typer.BadParameter(str(error)) from error
 
     return parsed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """Values of the options that every command has.
-
-    Attributes:
-        database_url: The database, None if not given.
-        app: ``module:name`` of a Queue or an Engine, None if not given.
-        app_dir: The folder that comes first on the module search path.
-        schema: The schema of the installation, None if not given.
-        queue: Name of the queue, None if not given.
-        json: Whether stdout takes one JSON document.
-        debug: Whether a failure shows its traceback.
-    """
-
-    database_url: DatabaseUrl = None
-    app: App = None
-    app_dir: AppDirectory = "."
-    schema: Schema = None
-    queue: QueueName = None
-    json: Json = False
-    debug: Debug = False

@@ -1,4 +1,4 @@
-"""Output of commands: text for people and one JSON document for programs on stdout, messages on stderr."""
+"""Output of commands: text or one JSON document on stdout, messages and questions on stderr."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ import json
 import os
 import sys
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rich.console import Console
-
-from sqlalchemy_fairqueue.cli.errors import CommandError, ExitStatus
-from sqlalchemy_fairqueue.texts import clean
+from sqlalchemy_fairqueue.cli.errors import CommandError, ExitStatus, usage_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
+
+    from rich.console import Console, RenderableType
+
+    Step = Callable[[str, int, int], None]
 
 _UNLIMITED = 100_000
 """Width where stdout is no terminal: a pipe gets whole lines."""
@@ -75,14 +77,89 @@ def stdout_for_results() -> Iterator[None]:
 
 def console(*, error: bool = False) -> Console:
     """A console on the present stdout or stderr; lines are cut only to the width of a terminal."""
+    from rich.console import Console
+
+    class Ours(Console):
+        def on_broken_pipe(self) -> None:
+            """Leave it to the runner, which knows the exit status."""
+            raise BrokenPipeError
+
     file = sys.stderr if error else results()
-    return _Console(file=file, width=None if file.isatty() else _UNLIMITED, highlight=False, soft_wrap=True)
+    return Ours(file=file, width=None if file.isatty() else _UNLIMITED, highlight=False, soft_wrap=True)
 
 
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """Leave it to the runner, which knows the exit status."""
-        raise BrokenPipeError
+@contextmanager
+def steps() -> Iterator[Step]:
+    """Yield a function to call before each step, with its name, its number from 0 and the number of all steps.
+
+    In a terminal it moves a bar; else each step is a line.
+    """
+    out = console(error=True)
+    if not out.is_terminal:
+        yield lambda name, _number, _count: print_message(name)
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=out, transient=True) as progress:
+        task = progress.add_task("", total=None)
+        yield lambda name, number, count: progress.update(task, description=name, completed=number, total=count or None)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Return if the answer is yes. The question goes to stderr, so that stdout holds the result alone.
+
+    Args:
+        question: What would be done, with a question mark.
+        yes: Whether the command line has answered already.
+
+    Raises:
+        CommandError: The answer is no, or stdin is not a terminal.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise usage_error(f"{question} Nobody is there to answer; give --yes to do it")
+    write_error(f"{_clean(question)} [y/N] ")
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise CommandError("nothing was changed", ExitStatus.FOUND, "declined")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The result of a command.
+
+    Attributes:
+        document: The JSON document. Its keys are a promise; new ones may come.
+        parts: Lines and tables for people, one below the other.
+        status: The exit status.
+    """
+
+    document: Mapping[str, Any]
+    parts: tuple[RenderableType, ...] = ()
+    status: ExitStatus = ExitStatus.OK
+
+
+def print_result(result: Result, *, json: bool) -> None:
+    """Write a result to stdout."""
+    if json:
+        print_json(result.document)
+        return
+    from rich.text import Text
+
+    out = console()
+    with writing():
+        for part in result.parts:
+            out.print(Text(part) if isinstance(part, str) else part)
+
+
+def print_error(error: CommandError, *, json: bool) -> None:
+    """Write an error to stderr, and as a JSON document to stdout if one was asked for."""
+    print_message(str(error), error.remedy)
+    # If that cannot be written, stderr has it.
+    with suppress(CommandError):
+        if json:
+            print_json({"error": error.document()})
 
 
 def print_json(document: Any) -> None:
@@ -104,10 +181,16 @@ def _json_value(value: object) -> object:
 
 def print_message(message: str, remedy: str | None = None) -> None:
     """Write a message for people to stderr."""
-    lines = [f"fairqueue: {clean(message)}"]
+    lines = [f"fairqueue: {_clean(message)}"]
     if remedy:
-        lines += ["", *(f"    {clean(line)}" if line else "" for line in remedy.splitlines()), ""]
+        lines += ["", *(f"    {_clean(line)}" if line else "" for line in remedy.splitlines()), ""]
     write_error("\n".join(lines) + "\n")
+
+
+def _clean(text: str) -> str:
+    from sqlalchemy_fairqueue.texts import clean
+
+    return clean(text)
 
 
 def write_error(text: str) -> None:

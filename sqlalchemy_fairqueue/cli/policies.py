@@ -5,11 +5,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, TypeVar
 
-import typer
-
 from sqlalchemy_fairqueue import ChannelPolicy, Rate
 from sqlalchemy_fairqueue.cli.errors import usage_error
-from sqlalchemy_fairqueue.cli.options import option_parser
+from sqlalchemy_fairqueue.cli.options import Spec
 from sqlalchemy_fairqueue.values.fields import Count, Definition, Duration, RateOf
 from sqlalchemy_fairqueue.values.policies import POLICY
 from sqlalchemy_fairqueue.values.settings import SETTINGS, DurationByKind, Flag, Name, Names, PolicyOf, QueueSettings
@@ -17,23 +15,21 @@ from sqlalchemy_fairqueue.values.settings import SETTINGS, DurationByKind, Flag,
 _BURST = "burst"
 
 
-def flag_option(name: str, help_text: str) -> Any:
-    """An option without a value."""
-    return typer.Option(name, help=help_text, show_default=False)
-
-
-def reset_option(name: str) -> Any:
-    """An option that takes a field that its plan decides again."""
-    words = f"The plan decides this field again: {', '.join(POLICY)} or all. Repeatable."
-    return typer.Option(name, parser=option_parser(_field), metavar="FIELD", help=words, show_default=False)
-
-
 def _field(words: str) -> str:
     name = words.strip().lower().replace("-", "_")
     if name not in {*POLICY, "all"}:
-        problem = f"{words!r} is no field of a policy; give {', '.join(POLICY)} or all"
-        raise ValueError(problem)
+        raise ValueError(f"{words!r} is no field of a policy; give {', '.join(POLICY)} or all")
     return name
+
+
+Reset = Annotated[
+    list[str] | None,
+    Spec(
+        parse=_field,
+        metavar="FIELD",
+        help=f"The plan decides this field again: {', '.join(POLICY)} or all. Repeatable.",
+    ),
+]
 
 
 def check_contradiction(name: str, *, given: bool, removed: bool) -> None:
@@ -85,9 +81,8 @@ def _together(definition: Definition, given: list[Any]) -> Any:
         case Names() if None not in given:
             return [name for names in given for name in names]
         case DurationByKind():
-            return {
-                kind: time for one in given for kind, time in (one if isinstance(one, dict) else {None: one}).items()
-            }
+            times = [one if isinstance(one, dict) else {None: one} for one in given]
+            return {kind: time for one in times for kind, time in one.items()}
         case _:
             return given[-1]
 
@@ -115,41 +110,36 @@ def with_options(definitions: Mapping[str, Definition]) -> Callable[[type[Option
     def decorated(kind: type[OptionsT]) -> type[OptionsT]:
         kind.definitions = definitions
         options = [one for name, definition in definitions.items() for one in _options(name, definition)]
-        kind.__annotations__ = {name: annotation for name, annotation, _ in options}
-        for name, _, default in options:
-            setattr(kind, name, default)
+        kind.__annotations__ = {name: Annotated[annotation, spec] for name, annotation, spec in options}
+        for name, annotation, _ in options:
+            setattr(kind, name, False if annotation is bool else None)
         return dataclass(frozen=True, kw_only=True)(kind)
 
     return decorated
 
 
-def _options(name: str, definition: Definition) -> Iterator[tuple[str, Any, Any]]:
-    """The options of a field: the name of each, its annotation and its default."""
+def _options(name: str, definition: Definition) -> Iterator[tuple[str, Any, Spec]]:
+    """The options of a field: the name of each, its type, and what else is to be said about it."""
     if isinstance(definition, PolicyOf):
         return
     option = _option(name, definition).replace("_", "-")
     words = definition.help + (f" none: {definition.none}." if definition.none else "")
     if isinstance(definition, Flag):
-        yield (
-            name,
-            Annotated[bool | None, typer.Option(f"--{option}/--no-{option}", help=words, show_default=False)],
-            None,
-        )
+        yield name, bool | None, Spec(names=(f"--{option}/--no-{option}",), help=words)
         return
-    repeatable = isinstance(definition, (DurationByKind, Names))
-    declared = typer.Option(
-        f"--{option}",
-        parser=option_parser(lambda words: (definition.parsed(words),)),
+    if isinstance(definition, (DurationByKind, Names)):
+        words += " Repeatable."
+    spec = Spec(
+        names=(f"--{option}",),
+        parse=lambda words: (definition.parsed(words),),
         metavar=definition.metavar,
-        help=words + (" Repeatable." if repeatable else ""),
-        show_default=False,
+        help=words,
     )
-    yield name, Annotated[list[Any] | None, declared], None
+    yield name, list[Any] | None, spec
     if isinstance(definition, RateOf):
-        burst = "Messages that may come in a row before that rate applies."
-        yield _BURST, Annotated[int | None, typer.Option("--burst", metavar="N", help=burst, show_default=False)], None
+        yield _BURST, int | None, Spec(help="Messages that may come in a row before that rate applies.")
     if isinstance(definition, (Count, Name, Names)) and definition.none:
-        yield f"no_{name}", Annotated[bool, flag_option(f"--no-{option}", f"The same as --{option} none.")], False
+        yield f"no_{name}", bool, Spec(names=(f"--no-{option}",), help=f"The same as --{option} none.")
 
 
 @with_options(POLICY)
@@ -176,40 +166,28 @@ def policy_rows(policy: ChannelPolicy) -> list[tuple[str, object]]:
     return field_rows(POLICY, policy)
 
 
-def policy_cells(policy: ChannelPolicy) -> list[tuple[str, str]]:
-    """The headings of a policy's fields with their cells in a table; None is a dash."""
-    values = ((name, definition, getattr(policy, name)) for name, definition in POLICY.items())
-    return [
-        (name.replace("_", " "), "-" if value is None else definition.text(value)) for name, definition, value in values
-    ]
-
-
 def policy_document(policy: ChannelPolicy) -> dict[str, object]:
     """A policy as a JSON document: each field by its name."""
-    return {name: _plain(getattr(policy, name)) for name in POLICY}
+    return {name: plain(getattr(policy, name)) for name in POLICY}
 
 
 def settings_document(settings: QueueSettings) -> dict[str, object]:
     """The settings of a queue as a JSON document; the names of durations end with their unit."""
     document = {
-        f"{name}_seconds" if isinstance(definition, Duration) else name: _plain(getattr(settings, name))
+        f"{name}_seconds" if isinstance(definition, Duration) else name: plain(getattr(settings, name))
         for name, definition in SETTINGS.items()
     }
     return document | {"dead_letter_retention_seconds_by_kind": dict(settings.dead_letter_retention_by_kind)}
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
+    """A field of a policy or setting as a JSON document."""
     match value:
         case Rate():
-            return rate_document(value)
+            return {"interval_seconds": value.interval.total_seconds(), "burst": value.burst}
         case ChannelPolicy():
             return policy_document(value)
         case tuple():
             return list(value)
         case _:
             return value
-
-
-def rate_document(rate: Rate | None) -> dict[str, object] | None:
-    """A rate as a JSON document; None for no limit."""
-    return None if rate is None else {"interval_seconds": rate.interval.total_seconds(), "burst": rate.burst}

@@ -1,46 +1,21 @@
-"""The program ``fairqueue``: its commands, and the execution of a command line."""
+"""The program ``fairqueue``: its commands, and the execution of a command line.
+
+Only the module of the command that is called is imported.
+"""
 
 # Annotations are read when the program starts, so that they must not be postponed.
 import re
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache
-from importlib import metadata
+from importlib import import_module, metadata
 from typing import Annotated, cast
 
 import typer
 from typer.main import get_command
 
-from sqlalchemy_fairqueue.cli.configure_commands import configure_channel, configure_queue
-from sqlalchemy_fairqueue.cli.controls import cancel, pause, resume
-from sqlalchemy_fairqueue.cli.dashboard import dashboard
-from sqlalchemy_fairqueue.cli.dead_letters import list_dead, purge_dead, redrive_dead, show_dead
-from sqlalchemy_fairqueue.cli.doctor import doctor
 from sqlalchemy_fairqueue.cli.errors import CommandError, ExitStatus, usage_error
-from sqlalchemy_fairqueue.cli.groups import cancel_group, list_groups, show_group
-from sqlalchemy_fairqueue.cli.history import prune_history
-from sqlalchemy_fairqueue.cli.limits import configure_limit, limits
-from sqlalchemy_fairqueue.cli.messages import list_messages, move_messages, retry_messages, show_message
-from sqlalchemy_fairqueue.cli.metrics import metrics
-from sqlalchemy_fairqueue.cli.output import discard_results, print_message, results, write_error, writing
-from sqlalchemy_fairqueue.cli.plans import configure_plan, list_plans, remove_plan
-from sqlalchemy_fairqueue.cli.purge import purge
-from sqlalchemy_fairqueue.cli.report import make_report
-from sqlalchemy_fairqueue.cli.roles import roles
-from sqlalchemy_fairqueue.cli.runner import Command, add_command, print_error
-from sqlalchemy_fairqueue.cli.schedule_commands import (
-    list_schedules,
-    pause_schedule,
-    remove_schedule,
-    resume_schedule,
-    run_schedule,
-    set_schedule,
-)
-from sqlalchemy_fairqueue.cli.spark.commands import COMMANDS as SPARK_COMMANDS
-from sqlalchemy_fairqueue.cli.stats import channels, stats
-from sqlalchemy_fairqueue.cli.top.command import top
-from sqlalchemy_fairqueue.cli.worker import worker
-from sqlalchemy_fairqueue.cli.worker_commands import list_workers, stop_worker
+from sqlalchemy_fairqueue.cli.output import discard_results, print_error, print_message, results, write_error, writing
 
 _USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__mro__[2])
 """Base of typer's usage errors. Some versions of typer bring their own click, others import it."""
@@ -74,23 +49,71 @@ is away; 4 the schema is missing or of another version; 5 the database refused; 
 """
 
 
-program = typer.Typer(
-    name="fairqueue",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-    epilog=_EXIT_STATUSES,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-dead = typer.Typer(no_args_is_help=True, help="Dead letters: messages that will not be tried again.")
-messages = typer.Typer(no_args_is_help=True, help="Messages that are not settled: which there are, and why they wait.")
-configure = typer.Typer(no_args_is_help=True, help="How a queue, a channel or a plan is served.")
-plans = typer.Typer(no_args_is_help=True, help="Plans: policies with a name, which channels follow.")
-schedules = typer.Typer(no_args_is_help=True, help="Schedules: messages that recur.")
-groups = typer.Typer(no_args_is_help=True, help="Groups: messages that one message follows when the last has ended.")
-history = typer.Typer(no_args_is_help=True, help="The history: a record of attempts.")
-workers = typer.Typer(no_args_is_help=True, help="Workers: which hold or wait for messages; ask one to stop.")
-spark = typer.Typer(no_args_is_help=True, help="The data pipeline: bulk loads, archive, fairness report, replay.")
+_GROUPS = {
+    "configure": "How a queue, a channel or a plan is served.",
+    "dead": "Dead letters: messages that will not be tried again.",
+    "messages": "Messages that are not settled: which there are, and why they wait.",
+    "groups": "Groups: messages that one message follows when the last has ended.",
+    "history": "The history: a record of attempts.",
+    "plans": "Plans: policies with a name, which channels follow.",
+    "schedules": "Schedules: messages that recur.",
+    "workers": "Workers: which hold or wait for messages; ask one to stop.",
+    "spark": "The data pipeline: bulk loads, archive, fairness report, replay.",
+}
+# Each command with its function; that of a group, with the group before its name.
+_COMMANDS = {
+    "worker": "worker:worker",
+    "stats": "stats:stats",
+    "channels": "stats:channels",
+    "pause": "controls:pause",
+    "resume": "controls:resume",
+    "configure queue": "configuration:configure_queue",
+    "configure channel": "configuration:configure_channel",
+    "configure limit": "configuration:configure_limit",
+    "configure plan": "configuration:configure_plan",
+    "limits": "configuration:limits",
+    "dead list": "dead_letters:list_dead",
+    "dead show": "dead_letters:show_dead",
+    "dead redrive": "dead_letters:redrive_dead",
+    "dead purge": "dead_letters:purge_dead",
+    "messages list": "messages:list_messages",
+    "messages show": "messages:show_message",
+    "messages cancel": "messages:cancel",
+    "messages move": "messages:move_messages",
+    "messages retry": "messages:retry_messages",
+    "groups list": "groups:list_groups",
+    "groups show": "groups:show_group",
+    "groups cancel": "groups:cancel_group",
+    "plans list": "configuration:list_plans",
+    "plans remove": "configuration:remove_plan",
+    "schedules list": "schedules:list_schedules",
+    "schedules set": "schedules:set_schedule",
+    "schedules pause": "schedules:pause_schedule",
+    "schedules resume": "schedules:resume_schedule",
+    "schedules run": "schedules:run_schedule",
+    "schedules remove": "schedules:remove_schedule",
+    "workers list": "workers:list_workers",
+    "workers stop": "workers:stop_worker",
+    "cancel": "messages:cancel",
+    "purge": "controls:purge",
+    "history prune": "upkeep:prune_history",
+    "doctor": "upkeep:doctor",
+    "roles": "upkeep:roles",
+    "top": "top:top",
+    "metrics": "serving:metrics",
+    "dashboard": "serving:dashboard",
+    "report": "report:make_report",
+    "spark enqueue": "spark:enqueue_file",
+    "spark archive": "spark:archive_history",
+    "spark compact": "spark:compact_files",
+    "spark report": "spark:report_history",
+    "spark replay": "spark:replay_history",
+}
+# The queues of an application know their names and schemas; grants and shared limits are of an installation.
+_WITHOUT = {
+    "worker": frozenset({"schema", "queue"}),
+    **dict.fromkeys(("roles", "limits", "configure limit"), frozenset({"queue"})),
+}
 
 
 def _show_version(*, asked: bool) -> None:
@@ -104,8 +127,7 @@ def _show_version(*, asked: bool) -> None:
         raise typer.Exit
 
 
-@program.callback()
-def fairqueue(
+def _fairqueue(
     *,
     version: Annotated[
         bool,
@@ -120,72 +142,47 @@ def fairqueue(
     """Operate fair queues that live in a PostgreSQL database."""
 
 
-_COMMANDS: tuple[tuple[typer.Typer, str, Command], ...] = (
-    (program, "worker", worker),
-    (program, "stats", stats),
-    (program, "channels", channels),
-    (program, "pause", pause),
-    (program, "resume", resume),
-    (configure, "queue", configure_queue),
-    (configure, "channel", configure_channel),
-    (configure, "limit", configure_limit),
-    (configure, "plan", configure_plan),
-    (program, "limits", limits),
-    (dead, "list", list_dead),
-    (dead, "show", show_dead),
-    (dead, "redrive", redrive_dead),
-    (dead, "purge", purge_dead),
-    (messages, "list", list_messages),
-    (messages, "show", show_message),
-    (messages, "cancel", cancel),
-    (messages, "move", move_messages),
-    (messages, "retry", retry_messages),
-    (groups, "list", list_groups),
-    (groups, "show", show_group),
-    (groups, "cancel", cancel_group),
-    (plans, "list", list_plans),
-    (plans, "remove", remove_plan),
-    (schedules, "list", list_schedules),
-    (schedules, "set", set_schedule),
-    (schedules, "pause", pause_schedule),
-    (schedules, "resume", resume_schedule),
-    (schedules, "run", run_schedule),
-    (schedules, "remove", remove_schedule),
-    (workers, "list", list_workers),
-    (workers, "stop", stop_worker),
-    (program, "cancel", cancel),
-    (program, "purge", purge),
-    (history, "prune", prune_history),
-    (program, "doctor", doctor),
-    (program, "roles", roles),
-    (program, "top", top),
-    (program, "metrics", metrics),
-    (program, "dashboard", dashboard),
-    (program, "report", make_report),
-    *((spark, name, function) for name, function in SPARK_COMMANDS),
-)
-# The queues of an application know their names and schemas; grants and shared limits are of an installation.
-_WITHOUT = {
-    worker: frozenset({"schema", "queue"}),
-    **dict.fromkeys((roles, limits, configure_limit), frozenset({"queue"})),
-}
-for _group, _name, _function in _COMMANDS:
-    add_command(_group, _name, _function, without=_WITHOUT.get(_function, frozenset()), prints=_function is worker)
-program.add_typer(configure, name="configure")
-program.add_typer(dead, name="dead")
-program.add_typer(messages, name="messages")
-program.add_typer(groups, name="groups")
-program.add_typer(history, name="history")
-program.add_typer(plans, name="plans")
-program.add_typer(schedules, name="schedules")
-program.add_typer(workers, name="workers")
-program.add_typer(spark, name="spark")
+def make_program(names: Sequence[str] = tuple(_COMMANDS)) -> typer.Typer:
+    """Make the program with these commands."""
+    program = typer.Typer(
+        name="fairqueue",
+        no_args_is_help=True,
+        rich_markup_mode="markdown",
+        pretty_exceptions_enable=False,
+        epilog=_EXIT_STATUSES,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    program.callback()(_fairqueue)
+    groups = {"": program}
+    for group, words in _GROUPS.items():
+        if any(name.startswith(f"{group} ") for name in names):
+            groups[group] = typer.Typer(no_args_is_help=True, help=words)
+            program.add_typer(groups[group], name=group)
+    for name in names:
+        from sqlalchemy_fairqueue.cli.runner import add_command
+
+        group, _, own_name = name.rpartition(" ")
+        module, _, function = _COMMANDS[name].partition(":")
+        command = getattr(import_module(f"sqlalchemy_fairqueue.cli.{module}"), function)
+        without = _WITHOUT.get(name, frozenset[str]())
+        add_command(groups[group], own_name, command, without=without, prints=name == "worker")
+    return program
+
+
+def _names(words: Sequence[str]) -> tuple[str, ...]:
+    """The commands that a command line may be about: one where its words name one, none for the version."""
+    if words[:1] == ["--version"]:
+        return ()
+    for count in (1, 2):
+        if (name := " ".join(words[:count])) in _COMMANDS:
+            return (name,)
+    group = tuple(name for name in _COMMANDS if name.startswith(f"{words[0]} ")) if words else ()
+    return group or tuple(_COMMANDS)
 
 
 @cache
-def _command() -> Callable[..., int | None]:
-    """The program as typer reads it from the signatures of all commands: that takes longer than most command lines."""
-    return get_command(program)
+def _command(names: tuple[str, ...]) -> Callable[..., int | None]:
+    return get_command(make_program(names))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -209,7 +206,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _status(words: Sequence[str]) -> int:
     try:
-        status = _command()(args=words, prog_name="fairqueue", standalone_mode=False)
+        status = _command(_names(words))(args=words, prog_name="fairqueue", standalone_mode=False)
     except _USAGE_ERROR as error:
         return _usage_failure(error, words)
     except typer.Abort as error:

@@ -1,43 +1,63 @@
-"""``report``: the fairness report of a history, made in this process or by Spark."""
+"""``report``: the fairness report of a history, made in this process or by Spark; scenarios of a replay."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
 import contextlib
 import csv
+import tomllib
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-from rich.text import Text
-
-from sqlalchemy_fairqueue.cli.errors import CommandError, ExitStatus, not_found_error, usage_error
+from sqlalchemy_fairqueue.cli.errors import ExitStatus, not_found_error, refused_error, usage_error
 from sqlalchemy_fairqueue.cli.installation import open_installation
-from sqlalchemy_fairqueue.cli.options import Options, option_parser
-from sqlalchemy_fairqueue.cli.progress import steps
-from sqlalchemy_fairqueue.cli.results import Result
-from sqlalchemy_fairqueue.cli.spark.report_engine import report_by_spark
-from sqlalchemy_fairqueue.cli.spark.scenarios import scenarios_in
-from sqlalchemy_fairqueue.cli.tables import Column, number_column, text_table
+from sqlalchemy_fairqueue.cli.options import Options, Spec
+from sqlalchemy_fairqueue.cli.output import Result, steps
+from sqlalchemy_fairqueue.cli.tables import Column, Table, number_column
 from sqlalchemy_fairqueue.cli.target import names_database
+from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.formats import parse_duration
 from sqlalchemy_fairqueue.reporting.documents import document_of
 from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, HistoryTooLong, HistoryUnreadable
 from sqlalchemy_fairqueue.reporting.objectives import Objective
-from sqlalchemy_fairqueue.reporting.replays import Advice
+from sqlalchemy_fairqueue.reporting.replays import Advice, ReplayedQueue
 from sqlalchemy_fairqueue.reporting.reports import Report
-from sqlalchemy_fairqueue.simulation.scenarios import Scenario
+from sqlalchemy_fairqueue.simulation.scenarios import Scenario, check_scenarios
 from sqlalchemy_fairqueue.times import earlier
+from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
 _ENGINES = ("local", "spark")
 _SCENARIOS = {
     "fifo": Scenario(name="fifo", discipline="fifo"), "fair": Scenario(name="fair"),
     "by-cost": Scenario(name="by cost", fair_by="cost"), "by-seconds": Scenario(name="by seconds", fair_by="seconds"),
 }  # fmt: skip
+Archive = Annotated[str | None, Spec(metavar="PATH", help="An archive, instead of the history in the database.")]
+Window = Annotated[timedelta | None, Spec(help="Width of the windows over time.")]
+
 _MAX_CHANNELS = 10
-_COLUMNS = (
+_CHANNELS = (
     Column("queue"), Column("channel"), number_column("attempts"), number_column("denied wait"),
-    number_column("mean wait"), number_column("p95 wait"), Column("because of"),
+    number_column("mean wait"), number_column("p95 wait", get=lambda one: one.wait.p95),
 )  # fmt: skip
+
+
+def channels_parts(channels: Sequence[object], last: Column) -> tuple[Any, ...]:
+    """The channels with the longest denied wait, with a last column."""
+    return "channels by denied wait", Table(*_CHANNELS, last).screen(channels[:_MAX_CHANNELS])
+
+
+def doubt(one: ReplayedQueue) -> str:
+    """The sentence about a queue whose replay is not like the record."""
+    return (
+        f"do not trust the forecasts of queue {one.queue!r}: a replay of what was differs from the record by "
+        f"{one.replay_error:.0%}; the page says why"
+    )
+
+
+def check_output(option: str, path: Path) -> None:
+    """Refuse a file that cannot be written, before anything is read."""
+    if not path.parent.is_dir() or path.is_dir():
+        raise usage_error(f"{option} {str(path)!r} cannot be written; name a file in a folder that is there")
 
 
 _Times = tuple[datetime | None, datetime | None]
@@ -58,109 +78,47 @@ def _instant(text: str) -> datetime:
 def make_report(
     options: Options,
     *,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            metavar="FILE",
-            help="The file of the page. Default: fairness.html, with --json no page.",
-            show_default=False,
-        ),
-    ] = None,
-    scenario: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--scenario",
-            metavar="NAME",
-            help="fifo, fair, by-cost, by-seconds, or a TOML file of scenarios to replay beside the record; can be "
-            "repeated.",
-            show_default=False,
-        ),
-    ] = None,
-    objective: Annotated[
-        Objective | None,
-        typer.Option(
-            "--slo",
-            parser=option_parser(Objective.parse),
-            metavar="TEXT",
-            help="A target for each tenant's wait, like 'p95 < 2 s'; status 1 where one misses it.",
-        ),
-    ] = None,
-    engine: Annotated[
-        str | None,
-        typer.Option(
-            "--engine",
-            metavar="ENGINE",
-            help="local or spark. Default: local up to 20 million attempts.",
-            show_default=False,
-        ),
-    ] = None,
-    since: Annotated[
-        datetime | None,
-        typer.Option(
-            "--since",
-            parser=option_parser(_instant),
-            metavar="TIME",
-            help="Only attempts that ended since then: an instant, or a duration before now.",
-        ),
-    ] = None,
-    until: Annotated[
-        datetime | None,
-        typer.Option(
-            "--until", parser=option_parser(_instant), metavar="TIME", help="Only attempts that ended before."
-        ),
-    ] = None,
-    archive: Annotated[
-        str | None,
-        typer.Option(
-            "--archive", metavar="PATH", help="An archive, instead of the history in the database.", show_default=False
-        ),
-    ] = None,
-    labels: Annotated[
-        Path | None,
-        typer.Option("--labels", metavar="FILE", help="A CSV file of channels and the names to show instead."),
-    ] = None,
-    label_column: Annotated[
-        str | None,
-        typer.Option(
-            "--label-column",
-            metavar="NAME",
-            help="A column of the archive with the names to show instead.",
-            show_default=False,
-        ),
-    ] = None,
-    tenant: Annotated[
-        str | None,
-        typer.Option(
-            "--tenant",
-            metavar="CHANNEL",
-            help="A page about this channel alone, on one sheet, which names no other.",
-            show_default=False,
-        ),
-    ] = None,
-    title: Annotated[str, typer.Option("--title", metavar="TEXT", help="Its title.")] = "Fairness report",
-    window: Annotated[
-        timedelta | None,
-        typer.Option(
-            "--window", parser=option_parser(parse_duration), metavar="DURATION", help="Width of the windows over time."
-        ),
-    ] = None,
+    out: Path | None = None,
+    scenario: list[str] | None = None,
+    slo: Annotated[Objective | None, Spec(metavar="TEXT", parse=Objective.parse)] = None,
+    engine: Annotated[str | None, Spec(metavar="ENGINE")] = None,
+    since: Annotated[datetime | None, Spec(metavar="TIME", parse=_instant)] = None,
+    until: Annotated[datetime | None, Spec(metavar="TIME", parse=_instant)] = None,
+    archive: Archive = None,
+    labels: Path | None = None,
+    label_column: str | None = None,
+    tenant: Annotated[str | None, Spec(metavar="CHANNEL")] = None,
+    title: Annotated[str, Spec(metavar="TEXT")] = "Fairness report",
+    window: Window = None,
 ) -> Result:
     """Make a fairness report: who waited, because of whom, and what to set, as an HTML page.
 
     The history is that of the database, or an archive. Without --queue it is of all queues.
+
+    Options:
+        out: The file of the page. Default: fairness.html, with --json no page.
+        scenario: fifo, fair, by-cost, by-seconds, or a TOML file of scenarios to replay beside the record; can be
+            repeated.
+        slo: A target for each tenant's wait, like 'p95 < 2 s'; status 1 where one misses it.
+        engine: local or spark. Default: local up to 20 million attempts.
+        since: Only attempts that ended since then: an instant, or a duration before now.
+        until: Only attempts that ended before.
+        labels: A CSV file of channels and the names to show instead.
+        label_column: A column of the archive with the names to show instead.
+        tenant: A page about this channel alone, on one sheet, which names no other.
+        title: Its title.
     """
     if engine is not None and engine not in _ENGINES:
         raise usage_error(f"--engine {engine!r} is none of {', '.join(_ENGINES)}")
-    if output is None and not options.json:
-        output = Path("fairness.html")
-    if output is not None and (not output.parent.is_dir() or output.is_dir()):
-        raise usage_error(f"--out {str(output)!r} cannot be written; name a file in a folder that is there")
+    if out is None and not options.json:
+        out = Path("fairness.html")
+    if out is not None:
+        check_output("--out", out)
     if label_column is not None and (archive is None or labels is not None):
         raise usage_error("--label-column names a column of an --archive, and goes without --labels")
     wanted = _scenarios(scenario or ())
     arguments: dict[str, Any] = {
-        "scenarios": wanted, "output": output, "title": title, "window": window, "objective": objective,
+        "scenarios": wanted, "output": out, "title": title, "window": window, "objective": slo,
         "labels": label_column or _labels(labels), "tenant": tenant,
     }  # fmt: skip
     try:
@@ -168,7 +126,7 @@ def make_report(
     except HistoryEmpty as error:
         raise not_found_error(str(error)) from error
     except HistoryUnreadable as error:
-        raise CommandError(str(error), ExitStatus.REFUSED, "refused") from error
+        raise refused_error(str(error)) from error
     return _result(made)
 
 
@@ -210,6 +168,8 @@ def _made(
         except HistoryTooLong:
             if engine is not None:
                 raise
+    from sqlalchemy_fairqueue.cli.spark import report_by_spark
+
     return report_by_spark(options, archive, times, arguments)
 
 
@@ -253,40 +213,36 @@ def _in_process(options: Options, archive: str | None, times: _Times, arguments:
         return report(history, **arguments, progress=step)
 
 
+_CULPRITS = Column(
+    "because of",
+    get=lambda one: ", ".join(culprit.channel for culprit in one.denial.culprits) if one.denial else None,
+)
+
+
 def _result(report: Report) -> Result:
     channels, late = report.figures.channels, report.late
-    rows = [
-        (one.queue, one.channel, one.attempts, one.denied_wait, one.mean_wait, one.wait.p95,
-         ", ".join(culprit.channel for culprit in one.denial.culprits) if one.denial else None)
-        for one in channels[:_MAX_CHANNELS]
-    ]  # fmt: skip
-    return Result(
-        {
-            "output": None if report.path is None else str(report.path),
-            "title": report.title,
-            "made_at": report.made_at,
-            "slo": None if report.objective is None else f"{report.objective}",
-            "late": [{"queue": one.queue, "channel": one.channel} for one in late],
-            "queues": [document_of(one) for one in report.figures.queues],
-            "channels": [document_of(one) for one in channels],
-            "plans": [document_of(one) for one in report.figures.plans],
-            "advice": [document_of(one) for one in report.advice],
-            "replays": [
-                {
-                    "scenario": one.name,
-                    "queues": [document_of(queue) for queue in one.queues],
-                    "channels": [document_of(channel) for channel in one.channels],
-                    "replayed": [document_of(queue) | {"trusted": queue.trusted} for queue in one.replayed],
-                }
-                for one in report.replays
-            ],
-        },
-        (
-            Text("channels by denied wait"), text_table(_COLUMNS, rows), *map(Text, _words(report)),
-            Text(f"the report is in {report.path}"),
-        ),
-        ExitStatus.FOUND if late else ExitStatus.OK,
-    )  # fmt: skip
+    document = {
+        "output": None if report.path is None else str(report.path),
+        "title": report.title,
+        "made_at": report.made_at,
+        "slo": None if report.objective is None else f"{report.objective}",
+        "late": [{"queue": one.queue, "channel": one.channel} for one in late],
+        "queues": [document_of(one) for one in report.figures.queues],
+        "channels": [document_of(one) for one in channels],
+        "plans": [document_of(one) for one in report.figures.plans],
+        "advice": [document_of(one) for one in report.advice],
+        "replays": [
+            {
+                "scenario": one.name,
+                "queues": [document_of(queue) for queue in one.queues],
+                "channels": [document_of(channel) for channel in one.channels],
+                "replayed": [document_of(queue) | {"trusted": queue.trusted} for queue in one.replayed],
+            }
+            for one in report.replays
+        ],
+    }
+    parts = (*channels_parts(channels, _CULPRITS), *_words(report), f"the report is in {report.path}")
+    return Result(document, parts, ExitStatus.FOUND if late else ExitStatus.OK)
 
 
 def _subject(advice: Advice) -> str:
@@ -301,13 +257,7 @@ def _words(report: Report) -> list[str]:
             found.append(f"{len(late)} of {len(report.figures.channels)} channels miss {report.objective}")
         else:
             found.append(f"all channels keep {report.objective}")
-    found += [
-        f"do not trust the forecasts of queue {one.queue!r}: a replay of what was differs from the record by "
-        f"{one.replay_error:.0%}; the page says why"
-        for replay in report.replays
-        for one in replay.replayed
-        if not one.trusted
-    ]
+    found += [doubt(one) for replay in report.replays for one in replay.replayed if not one.trusted]
     found += [
         f"set max_concurrency={one.max_concurrency} for {_subject(one)} of queue {one.queue!r}: by a replay, "
         f"the others then wait {one.after.total_seconds():.2f} s on average instead of "
@@ -316,3 +266,59 @@ def _words(report: Report) -> list[str]:
         if one.max_concurrency is not None and one.after is not None
     ]
     return found
+
+
+_SCENARIO_FIELDS = ("name", "discipline", "fair_by", "workers", "batch", "max_concurrency", "defaults", "policies")
+_POLICY_FIELDS = ("max_concurrency", "rate", "weight")
+
+
+def scenarios_in(path: Path) -> list[Scenario]:
+    """The scenarios of a file: a table ``[[scenario]]`` each, with the attributes of Scenario and ChannelPolicy.
+
+    Rates are text, as on the command line: ``rate = "10/s"``.
+
+    Raises:
+        CommandError: The file cannot be read, is not TOML, or holds a scenario that cannot be replayed.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise not_found_error(f"the scenarios in {str(path)!r} cannot be read: {error}") from error
+    try:
+        document = tomllib.loads(text)
+        _check_names("the file", document, ("scenario",))
+        tables = document.get("scenario", [])
+        if not isinstance(tables, list):
+            raise ValueError(f"scenario is {tables!r:.80}; give a table [[scenario]] for each")  # noqa: TRY004, TRY301
+        found = [_scenario(f"scenario {number}", one) for number, one in enumerate(tables, start=1)]
+        check_scenarios(found)
+    except (tomllib.TOMLDecodeError, InvalidArgument, ValueError) as error:
+        raise usage_error(f"the scenarios in {str(path)!r} cannot be replayed: {error}") from error
+    return found
+
+
+def _scenario(where: str, given: Any) -> Scenario:
+    _check_names(where, given, _SCENARIO_FIELDS)
+    if "name" not in given:
+        raise ValueError(f"{where} has no name; give it one")
+    values = dict(given)
+    if "defaults" in values:
+        values["defaults"] = _policy(f"defaults of {where}", values["defaults"])
+    policies = values.get("policies", {})
+    if not isinstance(policies, dict):
+        raise ValueError(f"policies of {where} is {policies!r:.80}; give a table with a policy a channel")  # noqa: TRY004 - of the file
+    values["policies"] = {name: _policy(f"policy {name!r} of {where}", one) for name, one in policies.items()}
+    return Scenario(**values)
+
+
+def _policy(where: str, given: Any) -> ChannelPolicy:
+    _check_names(where, given, _POLICY_FIELDS)
+    return ChannelPolicy(**given)
+
+
+def _check_names(where: str, given: Any, known: tuple[str, ...]) -> None:
+    if not isinstance(given, dict):
+        raise ValueError(f"{where} is {given!r:.80}; give a table with {', '.join(known)}")  # noqa: TRY004 - of the file
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise ValueError(f"{where} has {unknown[0]!r}; it may have {', '.join(known)}")

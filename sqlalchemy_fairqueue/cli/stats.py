@@ -1,4 +1,4 @@
-"""``stats`` and ``channels``: counts of queues and channels, as tables and as documents."""
+"""``stats`` and ``channels``: counts of queues and channels, and the reasons for which channels wait."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
 import shlex
@@ -7,117 +7,89 @@ from datetime import datetime
 from functools import partial
 from typing import Annotated, Any
 
-import typer
 from rich.text import Text
 
 from sqlalchemy_fairqueue.cli.installation import channel_not_found, open_installation
-from sqlalchemy_fairqueue.cli.options import Options
-from sqlalchemy_fairqueue.cli.policies import rate_document
-from sqlalchemy_fairqueue.cli.results import Result
-from sqlalchemy_fairqueue.cli.tables import BLANK, Column, cell, number_column, text_table
-from sqlalchemy_fairqueue.cli.waits import wait_cells, wait_document
+from sqlalchemy_fairqueue.cli.options import Options, Spec
+from sqlalchemy_fairqueue.cli.output import Result
+from sqlalchemy_fairqueue.cli.policies import plain
+from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, number_column
 from sqlalchemy_fairqueue.database.engines import run
 from sqlalchemy_fairqueue.database.stats import stats_by_queue
 from sqlalchemy_fairqueue.figures import age, channel_waits
 from sqlalchemy_fairqueue.texts import clean
-from sqlalchemy_fairqueue.values.reports import ChannelStats, QueueStats
+from sqlalchemy_fairqueue.values.reports import ChannelStats, QueueStats, Wait
 
-MAX_CHANNELS = 100_000
+_MAX_CHANNELS = 100_000
 """Most channels that one call of the library returns."""
 
-QUEUE_COLUMNS = (
-    Column("queue"),
+
+def _red(count: int) -> str:
+    return "red" if count else ""
+
+
+_COUNTS = (
     number_column("ready"),
     number_column("deliverable"),
-    number_column("paused", BLANK),
-    number_column("limited", BLANK),
-    number_column("scheduled", BLANK),
-    number_column("held", BLANK),
+    number_column("paused", blank=BLANK),
+    number_column("limited", blank=BLANK),
+    number_column("scheduled", blank=BLANK),
+    number_column("held", blank=BLANK),
     number_column("leased"),
-    number_column("limit", BLANK),
-    number_column("rate", BLANK),
-    number_column("dead", BLANK),
-    number_column("dropped", BLANK),
-    number_column("channels"),
-    number_column("consumers"),
-    number_column("signals", BLANK),
-    number_column("served cost", BLANK),
-    number_column("oldest ready"),
-    Column("state", blank=BLANK),
 )
-CHANNEL_COLUMNS = (
-    Column("channel"),
-    number_column("ready"),
-    number_column("deliverable"),
-    number_column("paused", BLANK),
-    number_column("limited", BLANK),
-    number_column("scheduled", BLANK),
-    number_column("held", BLANK),
-    number_column("leased"),
-    number_column("limit", BLANK),
-    number_column("rate", BLANK),
-    number_column("weight", frozenset({"1"})),
-    number_column("backlog", BLANK),
-    number_column("dead", BLANK),
-    number_column("dropped", BLANK),
-    number_column("served cost", BLANK),
-    number_column("oldest ready"),
-    Column("waits for", blank=BLANK),
-    Column("which has", blank=BLANK),
-    Column("plan", blank=BLANK),
-    Column("state", blank=BLANK),
+_RATE = number_column("rate", get=lambda one: one.rate and one.rate.per_time(), blank=BLANK)
+_DEAD = (number_column("dead", blank=BLANK, style=_red), number_column("dropped", blank=BLANK))
+_SERVED_COST = number_column("served cost", get=lambda one: one.served_cost or None, blank=BLANK)
+WAITS = (
+    Column("waits for", None, get=lambda one: one.wait and _reason(one.wait), blank=BLANK),
+    Column("which has", None, get=lambda one: one.wait and (", ".join(takers(one.wait)) or None), blank=BLANK),
 )
 
 
-def queue_row(stats: QueueStats, now: datetime) -> list[Text]:
-    """A queue as a row of the table of queues."""
-    return [
-        cell(stats.queue, "bold"),
-        cell(stats.ready),
-        cell(stats.deliverable),
-        cell(stats.paused),
-        cell(stats.limited),
-        cell(stats.scheduled),
-        cell(stats.held),
-        cell(stats.leased),
-        cell(stats.max_concurrency),
-        cell(stats.rate and stats.rate.per_time()),
-        cell(stats.dead, "red" if stats.dead else ""),
-        cell(stats.dropped),
-        cell(stats.channels),
-        cell(stats.consumers),
-        cell(stats.signals),
-        cell(stats.served_cost or None),
-        cell(age(stats.oldest_ready_at, now)),
-        paused_text(stats.paused_at),
-    ]
+def oldest_column(now: datetime) -> Column:
+    """How long the oldest message has been ready."""
+    return number_column("oldest ready", "oldest_ready_seconds", get=lambda one: age(one.oldest_ready_at, now))
 
 
-def channel_row(stats: ChannelStats, now: datetime) -> list[Text]:
-    """A channel as a row of the table of channels."""
-    backlog = f"{stats.backlog:,}/{stats.max_backlog:,}" if stats.max_backlog else None
-    limit = f"{stats.current_concurrency:,}/{stats.max_concurrency:,}" if stats.max_concurrency else None
-    return [
-        cell(stats.channel, "bold"),
-        cell(stats.ready),
-        cell(stats.deliverable),
-        cell(stats.paused),
-        cell(stats.limited),
-        cell(stats.scheduled),
-        cell(stats.held),
-        cell(stats.leased),
-        cell(limit),
-        cell(stats.rate and stats.rate.per_time()),
-        cell(stats.weight),
-        cell(backlog),
-        cell(stats.dead, "red" if stats.dead else ""),
-        cell(stats.dropped),
-        cell(stats.served_cost or None),
-        cell(age(stats.oldest_ready_at, now)),
-        *map(cell, wait_cells(stats.wait)),
-        cell(stats.plan),
-        Text("set aside", style="red") if stats.problem else paused_text(stats.paused_at),
-    ]
+def _queues(now: datetime) -> Table:
+    return Table(
+        Column("queue", style="bold"),
+        *_COUNTS,
+        number_column("limit", get=lambda one: one.max_concurrency, blank=BLANK),
+        _RATE,
+        *_DEAD,
+        number_column("channels"),
+        number_column("consumers"),
+        number_column("signals", blank=BLANK),
+        _SERVED_COST,
+        oldest_column(now),
+        Column("state", get=lambda one: paused_text(one.paused_at), blank=BLANK),
+    )
+
+
+def _channels(now: datetime) -> Table:
+    return Table(
+        Column("channel", style="bold"),
+        *_COUNTS,
+        number_column("limit", get=lambda one: _part(one.current_concurrency, one.max_concurrency), blank=BLANK),
+        _RATE,
+        number_column("weight", blank=frozenset({"1"})),
+        number_column("backlog", get=lambda one: _part(one.backlog, one.max_backlog), blank=BLANK),
+        *_DEAD,
+        _SERVED_COST,
+        oldest_column(now),
+        *WAITS,
+        Column("plan", blank=BLANK),
+        Column("state", get=_state, blank=BLANK),
+    )
+
+
+def _part(count: int, most: int | None) -> str | None:
+    return f"{count:,}/{most:,}" if most else None
+
+
+def _state(one: ChannelStats) -> Text:
+    return Text("set aside", style="red") if one.problem else paused_text(one.paused_at)
 
 
 def paused_text(paused_at: datetime | None) -> Text:
@@ -125,15 +97,34 @@ def paused_text(paused_at: datetime | None) -> Text:
     return Text("paused", style="yellow") if paused_at else Text("")
 
 
-def queue_document(stats: QueueStats, now: datetime) -> dict[str, object]:
-    """A queue as a JSON document."""
-    return asdict(stats) | {"rate": rate_document(stats.rate), "oldest_ready_seconds": age(stats.oldest_ready_at, now)}
+def _reason(wait: Wait) -> str:
+    return str(wait.reason) if wait.limit is None else f"{wait.reason} {wait.limit}"
 
 
-def channel_document(stats: ChannelStats, now: datetime) -> dict[str, object]:
-    """A channel as a JSON document."""
-    derived = {"rate": rate_document(stats.rate), "oldest_ready_seconds": age(stats.oldest_ready_at, now)}
-    document = asdict(stats) | derived | wait_document(stats.wait)
+def takers(wait: Wait) -> list[str]:
+    """The holders of what something waits for, the other queues of a shared limit first."""
+    queues = [f"queue {one.queue}: {one.leased:,}" for one in wait.queues if one.leased]
+    return queues + [f"{one.channel}: {one.leased:,}" for one in wait.takers]
+
+
+def wait_document(wait: Wait | None) -> dict[str, Any]:
+    """The reason for which something waits, as members of a document."""
+    return {
+        "waits_for": str(wait.reason) if wait else None,
+        "waits_until": wait.until if wait else None,
+        "shared_limit": wait.limit if wait else None,
+        "taken_by": [asdict(one) for one in wait.takers] if wait else [],
+        "taken_by_queues": [asdict(one) for one in wait.queues] if wait else [],
+    }
+
+
+def _document(one: QueueStats | ChannelStats, now: datetime) -> dict[str, Any]:
+    """A queue or a channel as a JSON document."""
+    return asdict(one) | {"rate": plain(one.rate), "oldest_ready_seconds": age(one.oldest_ready_at, now)}
+
+
+def _channel_document(one: ChannelStats, now: datetime) -> dict[str, Any]:
+    document = _document(one, now) | wait_document(one.wait)
     del document["wait"]
     return document
 
@@ -141,33 +132,31 @@ def channel_document(stats: ChannelStats, now: datetime) -> dict[str, object]:
 def stats(options: Options) -> Result:
     """Show the counts of queues: ready, deliverable, scheduled, leased and dead messages, channels, consumers."""
     with open_installation(options) as installation:
-        queues = installation.queues()
         # One connection for all: to open one may take long.
-        names = [queue.name for queue in queues]
+        names = [queue.name for queue in installation.queues()]
         counts = run(installation.engine, partial(stats_by_queue, schema=installation.schema, queues=names))
-        found = [counts[name] for name in names]
-        now = installation.now()
-        schema = installation.schema
-    rows = [queue_row(queue, now) for queue in found]
-    table = text_table(QUEUE_COLUMNS, rows) if rows else Text(f"schema {schema!r} has no queue yet")
-    return Result({"queues": [queue_document(queue, now) for queue in found]}, (table,))
+        now, schema = installation.now(), installation.schema
+    found = [counts[name] for name in names]
+    document = {"queues": [_document(queue, now) for queue in found]}
+    return Result(document, _queues(now).listing(found, f"schema {schema!r} has no queue yet"))
 
 
 def channels(
     options: Options,
+    channel: Annotated[str | None, Spec(metavar="CHANNEL")] = None,
     *,
-    channel: Annotated[
-        str | None, typer.Argument(metavar="CHANNEL", help="Only this one. Default: all, by name.", show_default=False)
-    ] = None,
-    limit: Annotated[
-        int, typer.Option("--limit", min=1, max=MAX_CHANNELS - 1, metavar="N", help="At most so many a queue.")
-    ] = 100,
-    after: Annotated[
-        str | None, typer.Option("--after", metavar="NAME", help="The page after this channel, of one queue.")
-    ] = None,
-    busy: Annotated[bool, typer.Option("--busy", help="Only channels with messages.")] = False,
+    limit: Annotated[int, Spec(min=1, max=_MAX_CHANNELS - 1)] = 100,
+    after: str | None = None,
+    busy: bool = False,
 ) -> Result:
-    """Show the counts of channels, with their policies, and why each waits."""
+    """Show the counts of channels, with their policies, and why each waits.
+
+    Options:
+        channel: Only this one. Default: all, by name.
+        limit: At most so many a queue.
+        after: The page after this channel, of one queue.
+        busy: Only channels with messages.
+    """
     documents: list[dict[str, object]] = []
     parts: list[Any] = []
     more = False
@@ -186,19 +175,14 @@ def channels(
         for queue, (found, page) in zip(queues, pages, strict=True):
             if channel is not None and not found and not busy:
                 raise channel_not_found(queue, channel)
-            rest = found[limit:]
-            documents += [channel_document(one, now) for one in page]
-            more = more or bool(rest)
+            documents += [_channel_document(one, now) for one in page]
             if len(queues) > 1:
                 parts.append(Text(f"queue {clean(queue.name)}", style="bold underline"))
-            rows = [channel_row(one, now) for one in page]
-            parts.append(
-                text_table(CHANNEL_COLUMNS, rows) if rows else Text("no busy channels" if busy else "no channels")
-            )
-            if rest:
-                parts.append(
-                    Text(f"there are more: --after {clean(shlex.quote(page[-1].channel))}, or a higher --limit")
-                )
-        if not queues:
-            parts.append(Text(f"schema {installation.schema!r} has no queue yet"))
+            hint = None
+            if found[limit:]:
+                more = True
+                hint = f"there are more: --after {clean(shlex.quote(page[-1].channel))}, or a higher --limit"
+            parts += _channels(now).listing(page, "no busy channels" if busy else "no channels", hint)
+    if not queues:
+        parts.append(f"schema {installation.schema!r} has no queue yet")
     return Result({"channels": documents, "more": more}, tuple(parts))

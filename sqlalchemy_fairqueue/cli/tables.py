@@ -1,19 +1,23 @@
-"""Tables for terminals of any width: numbers are never cut, and columns without information are left out first."""
+"""Tables: a list of columns gives the screen and the document.
+
+On terminals of any width, numbers are never cut, and columns without information are left out first.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
+from rich.table import Table as Grid
 from rich.text import Text
 
 from sqlalchemy_fairqueue.formats import format_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
 _GAP = 2
 _MIN_WIDTH = 4
@@ -22,22 +26,85 @@ BLANK = frozenset({"", "-", "0"})
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table.
+    """A column of a table, and a member of a document.
 
     Attributes:
-        name: The heading.
+        name: The heading. "": it is in documents alone.
+        key: The name in documents; None: it is on the screen alone. "": the heading with underscores.
+        get: Returns its value of an item. None: the attribute, or the member of a dictionary, with the name of the key.
+        shown: Returns what the screen shows instead of a value that is not None.
         number: Whether it is aligned to the right and never cut.
         blank: Values without information. A column that holds no others is left out where the width does not suffice.
+        style: Its style on the screen, or returns that for a value.
     """
 
     name: str
+    key: str | None = ""
+    get: Callable[[Any], Any] | None = None
+    shown: Callable[[Any], object] | None = None
     number: bool = False
     blank: frozenset[str] = frozenset()
+    style: str | Callable[[Any], str] = ""
+
+    @property
+    def member(self) -> str:
+        """The name in documents."""
+        return self.key or self.name.replace(" ", "_")
+
+    def value(self, item: object) -> Any:
+        """The value of an item."""
+        if self.get is not None:
+            return self.get(item)
+        return item[self.member] if isinstance(item, dict) else getattr(item, self.member)
+
+    def cell(self, item: object) -> Text:
+        """The value of an item on the screen."""
+        value = self.value(item)
+        shown = self.shown(value) if self.shown and value is not None else value
+        return (
+            shown if isinstance(shown, Text) else cell(shown, self.style(value) if callable(self.style) else self.style)
+        )
 
 
-def number_column(name: str, blank: frozenset[str] = frozenset()) -> Column:
-    """A column of numbers."""
-    return Column(name, number=True, blank=blank)
+number_column = partial(Column, number=True)
+
+
+class Table:
+    """Columns of one kind of items.
+
+    Args:
+        columns: The columns, in the order of the screen and of the document.
+    """
+
+    def __init__(self, *columns: Column) -> None:
+        self._columns = columns
+        self._shown = [column for column in columns if column.name]
+        self._members = [column for column in columns if column.key is not None]
+
+    def screen(self, items: Iterable[object], without: Collection[str] = ()) -> TextTable:
+        """Items below each other, without the columns of these headings."""
+        columns = [column for column in self._shown if column.name not in without]
+        return TextTable(tuple(columns), tuple(tuple(column.cell(item) for column in columns) for item in items))
+
+    def details(self, item: object, without: Collection[str] = ()) -> Grid:
+        """An item, a line for each column that has a value."""
+        columns = [column for column in self._shown if column.name not in without and column.value(item) is not None]
+        return key_values([(column.name, column.cell(item)) for column in columns])
+
+    def document(self, item: object) -> dict[str, Any]:
+        """An item as a document."""
+        return {column.member: column.value(item) for column in self._members}
+
+    def documents(self, items: Iterable[object]) -> list[dict[str, Any]]:
+        """Items as documents."""
+        return [self.document(item) for item in items]
+
+    def listing(
+        self, items: Sequence[object], nothing: str, more: str | None = None, without: Collection[str] = ()
+    ) -> tuple[RenderableType, ...]:
+        """Items below each other, or what is said where there are none; then how to have the others."""
+        shown = self.screen(items, without) if items else Text(nothing)
+        return (shown,) if more is None else (shown, Text(more))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +127,7 @@ class TextTable:
         ]
         kept = _kept(self._is_blank(), widths, options.max_width)
         _shrink(widths, [index for index in kept if not self.columns[index].number], kept, options.max_width)
-        table = Table(box=None, pad_edge=False, header_style="bold")
+        table = Grid(box=None, pad_edge=False, header_style="bold")
         for index in kept:
             column = self.columns[index]
             table.add_column(
@@ -89,14 +156,21 @@ def text_table(columns: Iterable[Column], rows: Iterable[Sequence[object]]) -> T
     )
 
 
-def key_values(rows: Iterable[tuple[str, object]]) -> Table:
-    """Names and values, one below the other."""
-    table = Table(box=None, pad_edge=False, show_header=False)
+def key_values(rows: Iterable[tuple[str, object]], *, blank: bool = True) -> Grid:
+    """Names and values, one below the other; those without a value if *blank*."""
+    table = Grid(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in rows:
+        if not blank and value is None:
+            continue
         table.add_row(name, value if isinstance(value, Text) else cell(value))
     return table
+
+
+def bold(words: str) -> Text:
+    """A heading."""
+    return Text(words, style="bold")
 
 
 def cell(value: object, style: str = "") -> Text:

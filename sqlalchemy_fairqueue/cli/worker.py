@@ -13,13 +13,11 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from sqlalchemy import URL, Engine, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session, sessionmaker
 
 from sqlalchemy_fairqueue import Queue
-from sqlalchemy_fairqueue.cli.addresses import Address, parse_address
 from sqlalchemy_fairqueue.cli.application import (
     AnyEngine,
     engine_of_module,
@@ -31,16 +29,19 @@ from sqlalchemy_fairqueue.cli.application import (
 )
 from sqlalchemy_fairqueue.cli.errors import CommandError, usage_error
 from sqlalchemy_fairqueue.cli.failures import DRIVER_ERRORS, command_error
-from sqlalchemy_fairqueue.cli.leftovers import leftovers_document, leftovers_texts
-from sqlalchemy_fairqueue.cli.metrics import metrics_page
-from sqlalchemy_fairqueue.cli.options import DATABASE_URL_VARIABLE, Options, option_parser
-from sqlalchemy_fairqueue.cli.probes import health_pages, serving
-from sqlalchemy_fairqueue.cli.results import Result
-from sqlalchemy_fairqueue.cli.target import application_reference, choose_database, engine_beside
-from sqlalchemy_fairqueue.cli.urls import connect_arguments, display_url, same_database
+from sqlalchemy_fairqueue.cli.options import DATABASE_URL_VARIABLE, Options, Spec
+from sqlalchemy_fairqueue.cli.output import Result
+from sqlalchemy_fairqueue.cli.serving import Address, health_pages, metrics_page, parse_address, serving
+from sqlalchemy_fairqueue.cli.target import (
+    application_reference,
+    choose_database,
+    connect_arguments,
+    display_url,
+    engine_beside,
+    same_database,
+)
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.errors import FairQueueError
-from sqlalchemy_fairqueue.formats import parse_duration
 from sqlalchemy_fairqueue.logs import JsonFormatter
 from sqlalchemy_fairqueue.queue.handlers import handlers_of, session_type_of
 from sqlalchemy_fairqueue.texts import clean
@@ -76,114 +77,30 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
-def _duration_option(name: str, words: str) -> Any:
-    return typer.Option(name, parser=option_parser(parse_duration), metavar="DURATION", help=words, show_default=False)
+Reference = Annotated[str | None, Spec(metavar="MODULE:NAME")]
 
 
 def worker(
     options: Options,
+    queues: Annotated[list[str], Spec(metavar="MODULE:QUEUE...")],
     *,
-    queues: Annotated[
-        list[str], typer.Argument(metavar="MODULE:QUEUE...", help="The queues, served in turn.", show_default=False)
-    ],
-    concurrency: Annotated[
-        int, typer.Option("--concurrency", "-c", metavar="N", help="Handlers that run at a time.")
-    ] = 8,
-    lease: Annotated[
-        timedelta | None,
-        _duration_option("--lease", "Time after which the messages of a worker that died go to others. Default: 30s."),
-    ] = None,
-    poll_interval: Annotated[
-        timedelta | None,
-        _duration_option(
-            "--poll-interval", "Longest time between two polls when idle. Default: 5s, with --no-listen 1s."
-        ),
-    ] = None,
-    listen: Annotated[
-        bool, typer.Option("--listen/--no-listen", help="Listen for notifications; not behind a transaction pooler.")
-    ] = True,
-    grace: Annotated[
-        timedelta | None, _duration_option("--grace", "How long handlers may run on after a signal. Default: 30s.")
-    ] = None,
-    drain: Annotated[
-        bool, typer.Option("--drain", help="Stop when no message can be delivered, and show what is left.")
-    ] = False,
-    in_loop: Annotated[
-        bool | None,
-        typer.Option(
-            "--async/--threads",
-            help="Call handlers in an event loop, or in threads. Default: by the application's handlers and engine.",
-            show_default=False,
-        ),
-    ] = None,
-    modules: Annotated[
-        list[str] | None,
-        typer.Option("--import", metavar="MODULE", help="A module to import, for the handlers in it. Can be repeated."),
-    ] = None,
-    session_factory: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODULE:NAME",
-            help="A factory of handlers' sessions, like the application's sessionmaker. Default: plain ones.",
-            show_default=False,
-        ),
-    ] = None,
-    sync_session_factory: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODULE:NAME",
-            help="With --async, a factory of the sessions of plain functions. Default: plain ones.",
-            show_default=False,
-        ),
-    ] = None,
-    worker_engine: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODULE:NAME",
-            help="With --async, an engine for the worker's own connections. Default: the application's.",
-            show_default=False,
-        ),
-    ] = None,
-    prefetch: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Most messages leased ahead of their handlers, 0 to 500. Default: 500.",
-            show_default=False,
-        ),
-    ] = None,
-    max_bytes: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Most bytes of payloads and headers in a dequeue, and waiting for handlers. Default: 64 MiB.",
-            show_default=False,
-        ),
-    ] = None,
-    name: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="The consumer's name in leases and in the log. Default: host, process and a random part.",
-            show_default=False,
-        ),
-    ] = None,
-    http: Annotated[
-        Address | None,
-        typer.Option(
-            "--http",
-            parser=option_parser(parse_address),
-            metavar="HOST:PORT",
-            help="Serve /healthz, /readyz and /metrics there; a port alone is one of 127.0.0.1.",
-            show_default=False,
-        ),
-    ] = None,
-    log_level: Annotated[
-        LogLevel, typer.Option("--log-level", metavar="LEVEL", help=", ".join(LogLevel))
-    ] = LogLevel.INFO,
-    log_format: Annotated[
-        LogFormat, typer.Option("--log-format", metavar="FORMAT", help="text, or json: an object a line.")
-    ] = LogFormat.TEXT,
+    concurrency: Annotated[int, Spec(names=("--concurrency", "-c"))] = 8,
+    lease: timedelta | None = None,
+    poll_interval: timedelta | None = None,
+    listen: Annotated[bool, Spec(names=("--listen/--no-listen",))] = True,
+    grace: timedelta | None = None,
+    drain: bool = False,
+    in_loop: Annotated[bool | None, Spec(names=("--async/--threads",))] = None,
+    import_: Annotated[list[str] | None, Spec(metavar="MODULE")] = None,
+    session_factory: Reference = None,
+    sync_session_factory: Reference = None,
+    worker_engine: Reference = None,
+    prefetch: int | None = None,
+    max_bytes: int | None = None,
+    name: str | None = None,
+    http: Annotated[Address | None, Spec(parse=parse_address, metavar="HOST:PORT")] = None,
+    log_level: Annotated[LogLevel, Spec(metavar="LEVEL")] = LogLevel.INFO,
+    log_format: Annotated[LogFormat, Spec(metavar="FORMAT")] = LogFormat.TEXT,
 ) -> Result:
     """Call the handlers of one or several queues of an application.
 
@@ -196,11 +113,31 @@ def worker(
 
     With --http it answers probes: /healthz with 503 if the process should be restarted, and /readyz with 503 while it
     takes no messages, as while the database is away.
+
+    Options:
+        queues: The queues, served in turn.
+        concurrency: Handlers that run at a time.
+        lease: Time after which the messages of a worker that died go to others. Default: 30s.
+        poll_interval: Longest time between two polls when idle. Default: 5s, with --no-listen 1s.
+        listen: Listen for notifications; not behind a transaction pooler.
+        grace: How long handlers may run on after a signal. Default: 30s.
+        drain: Stop when no message can be delivered, and show what is left.
+        in_loop: Call handlers in an event loop, or in threads. Default: by the application's handlers and engine.
+        import_: A module to import, for the handlers in it. Can be repeated.
+        session_factory: A factory of handlers' sessions, like the application's sessionmaker. Default: plain ones.
+        sync_session_factory: With --async, a factory of the sessions of plain functions. Default: plain ones.
+        worker_engine: With --async, an engine for the worker's own connections. Default: the application's.
+        prefetch: Most messages leased ahead of their handlers, 0 to 500. Default: 500.
+        max_bytes: Most bytes of payloads and headers in a dequeue, and waiting for handlers. Default: 64 MiB.
+        name: The consumer's name in leases and in the log. Default: host, process and a random part.
+        http: Serve /healthz, /readyz and /metrics there; a port alone is one of 127.0.0.1.
+        log_level: {choices}
+        log_format: text, or json: an object a line.
     """
     if not listen and poll_interval is None:
         poll_interval = timedelta(seconds=1)
     found = [load_queue(name, options.app_dir) for name in queues]
-    for module in modules or ():
+    for module in import_ or ():
         load_module(module, options.app_dir)
     reference = application_reference(options)
     application = load_object(reference, options.app_dir) if reference else found[0]
@@ -234,8 +171,20 @@ def worker(
     document: dict[str, Any] = {"worker": worker_name, "queues": [queue.name for queue in found], "stats": counts}
     if not drain:
         return Result(document)
-    shown = None if left is None else leftovers_document(left)
-    return Result(document | {"left": shown}, tuple(leftovers_texts(left or ())))
+    shown = None if left is None else [_leftovers(one) for one in left]
+    return Result(document | {"left": shown}, tuple(line for one in left or () for line in str(one).splitlines()))
+
+
+def _leftovers(left: "Leftovers") -> dict[str, Any]:
+    reasons = [
+        {
+            "waits_for": str(one.reason), "shared_limit": one.limit, "messages": one.messages, "channels": one.channels,
+            "first_at": one.until,
+        }
+        for one in left.reasons
+    ]  # fmt: skip
+    counts = {"ready": left.ready, "scheduled": left.scheduled, "leased": left.leased}
+    return {"queue": left.queue, **counts, "reasons": reasons}
 
 
 def _database(options: Options, application: object, reference: str) -> URL | AnyEngine:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from sqlalchemy import Engine
@@ -39,6 +39,7 @@ from sqlalchemy_fairqueue.queue.signatures import frames_of_this_package
 from sqlalchemy_fairqueue.texts import clean, said
 from sqlalchemy_fairqueue.times import microseconds
 from sqlalchemy_fairqueue.values.checks import RESULT_BYTES, check_duration, check_message_id, check_names
+from sqlalchemy_fairqueue.watching import watching
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.calls import Target
     from sqlalchemy_fairqueue.queue.base import Where
     from sqlalchemy_fairqueue.queue.payloads import PayloadSchema
+    from sqlalchemy_fairqueue.watching import ResultWatch
 
 # Seconds between two reads of one who waits, the first ones soon: a transaction that began before the wait was
 # registered notifies nobody. Then the longest, for what nobody notifies of: a worker that died in the last attempt.
@@ -61,38 +63,6 @@ POLL_UNNOTIFIED = 0.5
 _REGISTERED = timedelta(seconds=60)
 _PROBLEM = 2_000
 _READ_ONLY = "25006"
-
-
-class ResultWatch(Protocol):
-    """The notifications of one database about messages that have ended."""
-
-    @property
-    def is_listening(self) -> bool:
-        """Whether notifications are sent and arrive just now, as far as is known."""
-        ...
-
-    def join(self, engine: Engine | AsyncEngine, message_id: int, wake: Callable[[], None]) -> None:
-        """Call *wake*, in another thread, at each notification that may be about a message."""
-        ...
-
-    def leave(self, message_id: int, wake: Callable[[], None]) -> None:
-        """Call it no more."""
-        ...
-
-
-@dataclass(slots=True)
-class Watching:
-    """The hook by which listening connections as workers have them serve those who wait for results.
-
-    Attributes:
-        watch_of: The watch over the database of an engine. None: there is none, and everybody polls.
-    """
-
-    watch_of: Callable[[Engine], ResultWatch] | None = None
-
-
-watching = Watching()
-"""Set by the package itself, which knows ``worker``; this layer does not."""
 
 
 @dataclass(frozen=True, slots=True)

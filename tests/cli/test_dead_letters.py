@@ -157,7 +157,7 @@ def test_bulk_asks(cli: Cli, engine: Engine, answer: str, redriven: int) -> None
 
     found = cli("dead", "redrive", "--channel", "a", answer=answer)
 
-    assert "redrive all dead letters of queue 'documents', channel 'a'? [y/N]" in found.err
+    assert "redrive 2 dead letters of queue 'documents', channel 'a'? [y/N]" in found.err
     assert len(lease(engine)) == redriven
     assert (found.status, "nothing was changed" in found.err) == ((0, False) if redriven else (1, True))
 

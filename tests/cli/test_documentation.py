@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 import sqlalchemy_fairqueue
 from sqlalchemy_fairqueue.cli.errors import ExitStatus
-from sqlalchemy_fairqueue.cli.program import program
+from sqlalchemy_fairqueue.cli.program import make_program
 from sqlalchemy_fairqueue.values.policies import POLICY
 from sqlalchemy_fairqueue.values.settings import SETTINGS
 from tests.cli.conftest import Cli
@@ -53,6 +53,7 @@ def _in_sentences() -> list[tuple[str, str]]:
 
 
 def _commands() -> list[str]:
+    program = make_program()
     groups = {group.name: group.typer_instance for group in program.registered_groups}
     alone = [str(command.name) for command in program.registered_commands]
     return alone + [
@@ -99,7 +100,7 @@ def test_commands_in_sentences() -> None:
     found = _in_sentences()
     assert len(found) > 50
     # Reading the signatures of all commands takes longer than all the words.
-    command = typer.main.get_command(program)
+    command = typer.main.get_command(make_program())
     assert [(page, said) for page, words in found if (said := _refusal(command, words))] == []
 
 

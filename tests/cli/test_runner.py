@@ -1,3 +1,4 @@
+import re
 import signal
 import subprocess
 import sys
@@ -206,3 +207,27 @@ def test_as_a_module() -> None:
     """It runs as a module too."""
     found = subprocess.run([*PROGRAM, "--help"], check=True, capture_output=True, text=True, timeout=60)
     assert "Usage: fairqueue" in found.stdout
+
+
+_IMPORTED = """
+import sys
+from sqlalchemy_fairqueue.cli.program import main
+main(sys.argv[1:])
+print(*sorted(name for name in sys.modules), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "unused"),
+    [
+        (["--version"], r"sqlalchemy|psycopg|rich|sqlalchemy_fairqueue\.(?!cli|first_process|watching)\w+"),
+        (["stats", "--help"], r"psycopg|pyspark|sqlalchemy_fairqueue\.(worker|dashboard|reporting|spark)"),
+        (["messages", "list", "--help"], r"sqlalchemy_fairqueue\.cli\.(worker|report|serving|upkeep|top)"),
+    ],
+)
+def test_a_command_imports_what_it_uses(words: list[str], unused: str) -> None:
+    """Neither the version nor a command waits for what others need."""
+    found = subprocess.run(
+        [sys.executable, "-c", _IMPORTED, *words], check=True, capture_output=True, text=True, timeout=60
+    )
+    assert [name for name in found.stderr.split() if re.fullmatch(unused, name)] == []

@@ -8,7 +8,7 @@ from sqlalchemy_fairqueue.cli.tables import BLANK, Column, number_column, text_t
 _COLUMNS = (
     Column("channel"),
     number_column("ready"),
-    number_column("dropped", BLANK),
+    number_column("dropped", blank=BLANK),
     Column("error"),
     Column("state", blank=BLANK),
 )

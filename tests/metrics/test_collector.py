@@ -17,7 +17,7 @@ from sqlalchemy import Engine, create_engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from sqlalchemy_fairqueue import Delivery, Queue, RetryPolicy, Worker
-from sqlalchemy_fairqueue.cli.metrics import metrics_page
+from sqlalchemy_fairqueue.cli.serving import metrics_page
 from sqlalchemy_fairqueue.metrics import METRICS, QueueCollector, WorkerCollector, asgi_application, wsgi_application
 from tests.cli.conftest import Cli, Start
 from tests.cli.conftest import bare_cli as bare_cli  # noqa: PLC0414 - a fixture

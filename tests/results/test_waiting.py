@@ -21,6 +21,7 @@ from sqlalchemy_fairqueue import (
     UnknownMessage,
 )
 from sqlalchemy_fairqueue.queue import results
+from sqlalchemy_fairqueue.watching import watching
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 from tests.results.conftest import Out
@@ -51,7 +52,7 @@ def _is_waited_for(database: Database, engine: Engine) -> Callable[[], bool]:
     """Whether somebody is registered and listens, so that an end is told from now on."""
 
     def found() -> bool:
-        watch = results.watching.watch_of
+        watch = watching.watch_of
         assert watch is not None
         return bool(database.value(_WAITS)) and watch(engine).is_listening
 

@@ -6,7 +6,7 @@ import pytest
 
 from sqlalchemy_fairqueue import ChannelPolicy, Rate
 from sqlalchemy_fairqueue.cli.errors import CommandError
-from sqlalchemy_fairqueue.cli.spark.scenarios import scenarios_in
+from sqlalchemy_fairqueue.cli.report import scenarios_in
 from sqlalchemy_fairqueue.spark import Scenario
 
 _FILE = """

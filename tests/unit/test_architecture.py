@@ -28,13 +28,14 @@ _MAY_KNOW = {
     "database": _BASE | {"sql"},
     "models": _BASE | {"sql"},
     "unit_of_work": _BASE | {"database"},
-    "queue": _BASE | {"database", "unit_of_work"},
+    "watching": {"database"},
+    "queue": _BASE | {"database", "unit_of_work", "watching"},
     "figures": _BASE | {"database", "queue"},
     "worker": _BASE | {"sql", "database", "unit_of_work", "queue", "figures"},
     "reports": {"values", "worker"},
     "logs": set[str](),
     "first_process": set[str](),
-    "": {"first_process", "errors", "codecs", "values", "database", "queue", "models", "worker"},
+    "": {"first_process", "watching", "errors", "codecs", "values", "database", "queue", "models", "worker"},
 }
 # Leaves may know what they like, and nobody knows them, but for these: demo and tests run on the embedded server, the
 # demo and the command line make reports, with replays in them, in the process or by Spark, and the command line serves

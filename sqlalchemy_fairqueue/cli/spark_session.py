@@ -1,19 +1,26 @@
-"""Spark session of a command, and the installation as options of the data source."""
+"""Spark session of a command, the installation as options of the data source, and the history that a command reads."""
 
 from __future__ import annotations
 
 import contextlib
 import re
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
-import typer
 from psycopg.conninfo import make_conninfo
 from sqlalchemy import text
 
-from sqlalchemy_fairqueue.cli.errors import CommandError, ExitStatus, not_found_error, one_line, usage_error
+from sqlalchemy_fairqueue.cli.errors import (
+    CommandError,
+    ExitStatus,
+    not_found_error,
+    one_line,
+    refused_error,
+    usage_error,
+)
+from sqlalchemy_fairqueue.cli.installation import open_installation
 from sqlalchemy_fairqueue.cli.output import console, print_message
-from sqlalchemy_fairqueue.cli.urls import CONNECT_SECONDS, display_url, of_libpq
+from sqlalchemy_fairqueue.cli.target import CONNECT_SECONDS, display_url, names_database, of_libpq
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,22 +29,14 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.cli.installation import Installation
     from sqlalchemy_fairqueue.cli.options import Options
+    from sqlalchemy_fairqueue.simulation.scenarios import QueueSettings
+
 
 _PLACE = (
     "select cast(pg_postmaster_start_time() as text), cast(d.oid as text), cast(current_user as text), "
     "current_setting('port') from pg_database d where d.datname = current_database()"
 )
 _OURS = re.compile(r"sqlalchemy_fairqueue\.[\w.]+: (.+)")
-
-Conf = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--conf",
-        metavar="NAME=VALUE",
-        help="A setting of Spark, like spark.master=spark://host:7077; can be repeated. Default: local[2].",
-        show_default=False,
-    ),
-]
 
 
 @contextlib.contextmanager
@@ -84,7 +83,7 @@ def _spark_failure(error: Exception) -> Exception:
     lines = str(error).strip().splitlines() or [type(error).__name__]
     # An error of this library that a task raised is at the end of its traceback.
     if ours := [line for line in map(_OURS.match, lines) if line]:
-        return CommandError(ours[-1][1], ExitStatus.REFUSED, "refused")
+        return refused_error(ours[-1][1])
     if lines[0].startswith("[PATH_NOT_FOUND]"):
         return not_found_error(f"{lines[0].removeprefix('[PATH_NOT_FOUND]').strip()} Give a path or URI that is there")
     return CommandError(f"Spark failed: {lines[0]}; --debug shows where", ExitStatus.FAILED, "failed")
@@ -132,3 +131,52 @@ def read_table(spark: SparkSession, installation: Installation, options: Options
     reader = spark.read.format("fairqueue").options(**source_options(installation), table=table)
     queue = options.queue or installation.target.queue
     return (reader.option("queue", queue) if queue else reader).load()
+
+
+@contextlib.contextmanager
+def history_of(
+    spark: SparkSession, options: Options, archive: str | None
+) -> Iterator[tuple[DataFrame, DataFrame | None]]:
+    """The history, and the policies as they are now.
+
+    The policies are in the database: with an archive they are known only if a database is named too.
+
+    Raises:
+        CommandError: There is no such archive, or the database refuses something.
+    """
+    with contextlib.ExitStack() as stack:
+        installation = (
+            stack.enter_context(open_installation(options)) if archive is None or names_database(options) else None
+        )
+        policies = read_table(spark, installation, options, "channels") if installation else None
+        if archive is None:
+            assert installation is not None  # noqa: S101 - without an archive there is one
+            yield read_table(spark, installation, options), policies
+        else:
+            yield _archived(spark, options, archive), policies
+
+
+def settings_of(options: Options, archive: str | None) -> dict[str, QueueSettings]:
+    """The settings of queues as they are now, with an archive only if a database is named too.
+
+    Raises:
+        CommandError: The database refuses something.
+    """
+    if archive is not None and not names_database(options):
+        return {}
+    from sqlalchemy_fairqueue.reporting.history import read_settings
+
+    with open_installation(options) as installation:
+        return read_settings(installation.engine, queue=options.queue, schema=installation.schema)
+
+
+def _archived(spark: SparkSession, options: Options, archive: str) -> DataFrame:
+    from pyspark.errors import AnalysisException
+
+    from sqlalchemy_fairqueue.spark.archiving import read_archive
+
+    try:
+        frame = read_archive(spark, archive)
+    except AnalysisException as error:
+        raise not_found_error(f"there is no archive at {archive!r}; 'fairqueue spark archive' makes one") from error
+    return frame.where(frame.queue == options.queue) if options.queue else frame

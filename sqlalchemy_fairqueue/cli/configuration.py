@@ -1,0 +1,257 @@
+"""``configure``, ``plans`` and ``limits``: how a queue, a channel, a plan or a shared limit is served.
+
+Without an option that changes something, it is shown.
+"""
+
+# Annotations are read when the program starts, so that they must not be postponed.
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Any
+
+from sqlalchemy_fairqueue import ChannelPolicy, Queue
+from sqlalchemy_fairqueue.cli.errors import not_found_error, usage_error
+from sqlalchemy_fairqueue.cli.installation import Installation, channel_not_found, open_installation, open_queue
+from sqlalchemy_fairqueue.cli.options import Options, Prefix, Spec
+from sqlalchemy_fairqueue.cli.output import Result
+from sqlalchemy_fairqueue.cli.policies import (
+    FieldOptions,
+    PolicyOptions,
+    QueueOptions,
+    Reset,
+    check_contradiction,
+    field_rows,
+    plain,
+    policy_document,
+    policy_rows,
+    settings_document,
+    with_options,
+)
+from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, key_values, number_column
+from sqlalchemy_fairqueue.database.configuration import queue_settings
+from sqlalchemy_fairqueue.values.fields import Definition
+from sqlalchemy_fairqueue.values.policies import POLICY
+from sqlalchemy_fairqueue.values.reports import PlanInfo
+from sqlalchemy_fairqueue.values.settings import SETTINGS, QueueSettings
+
+
+def configure_channel(
+    options: Options,
+    channel: Annotated[str, Spec(metavar="CHANNEL")],
+    *,
+    policy: PolicyOptions,
+    plan: str | None = None,
+    no_plan: bool = False,
+    reset: Reset = None,
+) -> Result:
+    """Set how a channel is served; without an option, show it.
+
+    Options that are not given leave the policy as it is. A channel that does not exist is made, with the defaults of
+    its queue. The change takes effect on the next dequeue. What an option sets is the channel's own, whatever plan it
+    follows, until it is reset.
+
+    Options:
+        plan: Follow this plan.
+        no_plan: Follow no plan; the values stay.
+    """
+    check_contradiction("plan", given=plan is not None, removed=no_plan)
+    wanted: dict[str, Any] = dict(policy.changes())
+    if plan is not None or no_plan:
+        wanted["plan"] = plan
+    if reset:
+        wanted["reset"] = "all" if "all" in reset else reset
+    with open_queue(options, may_be_new=bool(wanted)) as (installation, queue):
+        found = queue.channels(installation.engine, channel=channel)
+        if not found and not wanted:
+            raise channel_not_found(queue, channel)
+        before = found[0] if found else None
+        if wanted:
+            queue.configure_channel(installation.engine, channel, **wanted)
+            found = queue.channels(installation.engine, channel=channel)
+    after = found[0]
+    what = f"channel {channel!r} of queue {queue.name!r}"
+    rows = policy_rows(after.policy)
+    if after.plan is not None:
+        rows = [("plan", after.plan), *rows, ("its own", ", ".join(after.overridden) or None)]
+    document = {
+        "queue": queue.name,
+        "channel": channel,
+        "created": before is None,
+        "changed": before is None
+        or (before.policy, before.plan, before.overridden) != (after.policy, after.plan, after.overridden),
+        "policy": policy_document(after.policy),
+        "plan": after.plan,
+        "overridden": list(after.overridden),
+    }
+    return Result(document, (what + (" is served like this now" if wanted else ""), key_values(rows)))
+
+
+def configure_queue(
+    options: Options,
+    name: Annotated[str | None, Spec(metavar="[QUEUE]")] = None,
+    *,
+    settings: QueueOptions,
+    new_channels: Annotated[PolicyOptions, Prefix("channel-", "For new channels: ")],
+) -> Result:
+    """Set the limits, the history and the default policy of a queue; without an option, show them.
+
+    Options that are not given leave the configuration as it is. The options that begin with --channel set the policy
+    of channels that are made from now on; existing channels keep theirs.
+
+    Options:
+        name: The queue, as by --queue.
+    """
+    if name is not None and options.queue not in {None, name}:
+        raise usage_error(f"two queues are named, {name!r} and --queue {options.queue!r}; name one")
+    wanted: dict[str, Any] = settings.changes()
+    if defaults := new_channels.changes(prefix="channel-"):
+        wanted["defaults"] = defaults
+    named = options if name is None else replace(options, queue=name)
+    with open_queue(named, may_be_new=bool(wanted)) as (installation, queue):
+        before = _settings(installation, queue)
+        if wanted:
+            queue.configure(installation.engine, **wanted)
+        after = _settings(installation, queue)
+    rows = field_rows(SETTINGS, after) + [
+        (f"dead letter retention of kind {kind}", SETTINGS["dead_letter_retention"].text(kept))
+        for kind, kept in after.dead_letter_retention_by_kind.items()
+    ]
+    parts: list[Any] = [
+        f"queue {queue.name!r}" + (" is configured like this now" if wanted else ""),
+        key_values(rows),
+    ]
+    if after.default_plan is None and after.defaults is None:
+        parts.append("new channels take the policy that their first enqueue brings")
+    elif after.default_plan is None and after.defaults is not None:
+        parts += ["new channels start with", key_values(policy_rows(after.defaults))]
+    return Result({"queue": queue.name, "changed": before != after, **settings_document(after)}, tuple(parts))
+
+
+def _settings(installation: Installation, queue: Queue) -> QueueSettings:
+    with installation.engine.connect() as connection:
+        found = queue_settings(connection, installation.schema, queue.name)
+    return found.get(queue.name, QueueSettings())
+
+
+def _plan_state(plan: PlanInfo) -> str:
+    states = [*(["default"] if plan.is_default else []), *([] if plan.spread else ["being brought to its channels"])]
+    return ", ".join(states)
+
+
+def _policy_cell(plan: PlanInfo, name: str, definition: Definition) -> str:
+    value = getattr(plan.policy, name)
+    return "-" if value is None else definition.text(value)
+
+
+def _policy_column(name: str, definition: Definition) -> Column:
+    """A field of a plan's policy, which says nothing where it is as in a policy without options."""
+    get = partial(_policy_cell, name=name, definition=definition)
+    usual = getattr(ChannelPolicy(), name)
+    blank = frozenset({"-" if usual is None else definition.text(usual)})
+    return number_column(name.replace("_", " "), None, get=get, blank=blank)
+
+
+_PLANS = Table(
+    Column("plan", "name", style="bold"),
+    number_column("channels"),
+    Column("", "is_default"),
+    Column("", "spread"),
+    Column("", "policy", get=lambda one: policy_document(one.policy)),
+    *(_policy_column(name, definition) for name, definition in POLICY.items()),
+    Column("state", None, get=_plan_state, blank=BLANK),
+)
+
+
+def list_plans(options: Options) -> Result:
+    """List the plans of a queue, with their policies and how many channels follow each."""
+    with open_queue(options, may_be_new=True) as (installation, queue):
+        return _plans(queue, queue.plans.list(installation.engine))
+
+
+def configure_plan(options: Options, name: str, *, policy: PolicyOptions, default: bool = False) -> Result:
+    """Make a plan, or change it; without an option, show it.
+
+    Options that are not given leave the plan as it is. The change holds for all channels that follow it, but for the
+    fields that were configured for one alone. Channels follow it by: configure channel NAME --plan PLAN.
+
+    Options:
+        default: Channels that are made from now on follow it.
+    """
+    changes = policy.changes()
+    with open_queue(options, may_be_new=bool(changes)) as (installation, queue):
+        if changes:
+            queue.plans.configure(installation.engine, name, **changes)
+        if default:
+            queue.configure(installation.engine, default_plan=name)
+        found = queue.plans.list(installation.engine, name)
+    if not found:
+        raise not_found_error(
+            f"queue {queue.name!r} has no plan {name!r}; give options, such as --weight 2, to make it"
+        )
+    return _plans(queue, found)
+
+
+def remove_plan(options: Options, name: str) -> Result:
+    """Remove a plan that no channel follows, and that is not the default of its queue."""
+    with open_queue(options) as (installation, queue):
+        if not queue.plans.list(installation.engine, name):
+            raise not_found_error(f"queue {queue.name!r} has no plan {name!r}")
+        queue.plans.remove(installation.engine, name)
+        return _plans(queue, queue.plans.list(installation.engine))
+
+
+def _plans(queue: Queue, found: Sequence[PlanInfo]) -> Result:
+    document = {"queue": queue.name, "plans": _PLANS.documents(found)}
+    return Result(document, _PLANS.listing(found, f"queue {queue.name!r} has no plans"))
+
+
+_LIMITS = Table(
+    Column("limit", "name", style="bold"),
+    number_column("leased", "current_concurrency"),
+    number_column("max concurrency", blank=BLANK),
+    Column("", "rate", get=lambda one: plain(one.rate)),
+    number_column("rate", None, get=lambda one: one.rate and one.rate.per_time(), blank=BLANK),
+    number_column("burst", None, get=lambda one: one.rate and one.rate.burst, blank=BLANK),
+    Column("queues", get=lambda one: list(one.queues), shown=", ".join, blank=BLANK),
+)
+
+
+@with_options(
+    {
+        name: replace(SETTINGS[name], help=SETTINGS[name].help.replace("the whole queue", "all its queues"))
+        for name in ("max_concurrency", "rate")
+    }
+)
+class LimitOptions(FieldOptions):
+    """Options that change a shared limit."""
+
+
+def limits(options: Options) -> Result:
+    """Show the limits that several queues share, what is leased of them, and which queues draw from each."""
+    return _limits(options, None, {}, remove=False)
+
+
+def configure_limit(options: Options, name: str, *, limits: LimitOptions, remove: bool = False) -> Result:
+    """Make a limit that several queues share, or change it; without an option, show it.
+
+    Options that are not given leave the limit as it is. Queues draw from it by: configure queue --limit NAME.
+
+    Options:
+        remove: Remove it; no queue may draw from it.
+    """
+    wanted = limits.changes()
+    if remove and wanted:
+        raise usage_error("--remove and a limit contradict each other; give one of them")
+    return _limits(options, name, wanted, remove=remove)
+
+
+def _limits(options: Options, name: str | None, wanted: dict[str, Any], *, remove: bool) -> Result:
+    with open_installation(options) as installation:
+        # Limits are of the installation: any queue of it asks for them.
+        facet = Queue("limits", schema=installation.schema).limits
+        if name is not None and remove:
+            facet.remove(installation.engine, name)
+        elif name is not None and wanted:
+            facet.configure(installation.engine, name, **wanted)
+        found = facet.list(installation.engine, name)
+    return Result({"limits": _LIMITS.documents(found)}, _LIMITS.listing(found, "no shared limits"))

@@ -1,0 +1,186 @@
+"""``schedules``: schedules listed, added, paused, resumed, run and removed."""
+
+# Annotations are read when the program starts, so that they must not be postponed.
+import json
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Any
+
+from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue.cli.errors import not_found_error, usage_error
+from sqlalchemy_fairqueue.cli.installation import Installation, open_queue
+from sqlalchemy_fairqueue.cli.options import Options, Page, Spec, Yes
+from sqlalchemy_fairqueue.cli.output import Result, confirm
+from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, number_column
+from sqlalchemy_fairqueue.errors import UnknownSchedule
+from sqlalchemy_fairqueue.formats import format_duration
+from sqlalchemy_fairqueue.values.schedules import ScheduleInfo
+
+OwnChannel = Annotated[str, Spec(help="The channel that it belongs to.")]
+
+
+class CatchUpChoice(StrEnum):
+    """The treatment of late slots."""
+
+    SKIP = "skip"
+    LAST = "last"
+    ALL = "all"
+
+
+def _when(one: ScheduleInfo) -> str:
+    return f"{one.cron} {one.timezone}" if one.every is None else f"every {format_duration(one.every)}"
+
+
+_TABLE = Table(
+    Column("", "queue"),
+    Column("channel"),
+    Column("name"),
+    Column("when", None, get=_when),
+    *(Column("", key) for key in ("cron", "timezone")),
+    Column("", "every_seconds", get=lambda one: one.every),
+    Column("catch up"),
+    Column("", "jitter_seconds", get=lambda one: one.jitter),
+    Column("kind"),
+    *(Column("", key) for key in ("content_size", "max_attempts")),
+    Column("ordering key", blank=BLANK),
+    Column("", "in_code"),
+    Column("state"),
+    number_column("next (UTC)", "next_run_at"),
+    Column("", "paused_at"),
+    number_column("last slot (UTC)", "last_slot_at", blank=BLANK),
+    Column("", "last_run_at"),
+    number_column("message", "last_message_id", shown=str, blank=BLANK),
+    Column("problem", blank=BLANK),
+    *(Column("", key) for key in ("problem_at", "created_at", "changed_at")),
+)
+
+
+def list_schedules(options: Options, *, channel: str | None = None, limit: Page = 1000) -> Result:
+    """List the schedules of a queue, by channel and name.
+
+    Options:
+        channel: Only of this channel.
+    """
+    with open_queue(options, may_be_new=True) as (installation, queue):
+        found = queue.schedules.list(installation.engine, channel=channel, limit=limit + 1)
+    page, more = found[:limit], len(found) > limit
+    nothing = f"queue {queue.name!r} has no schedules" + ("" if channel is None else " there")
+    document = {"queue": queue.name, "schedules": _TABLE.documents(page), "more": more}
+    return Result(document, _TABLE.listing(page, nothing, f"there are more: --limit {limit * 10}" if more else None))
+
+
+def set_schedule(
+    options: Options,
+    name: str,
+    *,
+    channel: OwnChannel,
+    cron: Annotated[str | None, Spec(metavar="EXPRESSION")] = None,
+    timezone: Annotated[str | None, Spec(metavar="ZONE")] = None,
+    every: timedelta | None = None,
+    catch_up: CatchUpChoice = CatchUpChoice.LAST,
+    jitter: Annotated[timedelta, Spec(shown="0s")] = timedelta(),
+    kind: str = "default",
+    payload: Annotated[str, Spec(metavar="JSON")] = "null",
+    ordering_key: Annotated[str | None, Spec(metavar="KEY")] = None,
+) -> Result:
+    """Add a schedule to a channel, or change the one of that name.
+
+    The first slot is later than now. The payload goes through the codec of the application's queue if --app names one.
+
+    Options:
+        cron: Five fields, like '0 3 * * *'.
+        timezone: Of the expression. Default: UTC.
+        every: Instead of --cron.
+        catch_up: What becomes of late slots.
+        jitter: Most time from a slot to its message.
+        kind: The kind of its messages.
+        payload: The payload of its messages.
+        ordering_key: The ordering key of its messages.
+    """
+    value = _json(payload)
+    with open_queue(options, may_be_new=True) as (installation, queue):
+        queue.schedules.set(
+            installation.engine,
+            name,
+            channel=channel,
+            cron=cron,
+            timezone=timezone,
+            every=every,
+            catch_up=catch_up.value,
+            jitter=jitter,
+            kind=kind,
+            payload=value,
+            ordering_key=ordering_key,
+        )
+        made = _schedule(installation, queue, channel, name)
+    return Result({"schedule": _TABLE.document(made)}, (_next(made),))
+
+
+def pause_schedule(options: Options, name: str, *, channel: OwnChannel) -> Result:
+    """Stop the slots of a schedule. Those that come until it is resumed are passed over."""
+    return _set_paused(options, name, channel, paused=True)
+
+
+def resume_schedule(options: Options, name: str, *, channel: OwnChannel) -> Result:
+    """Go on with the slots of a paused schedule, from the first one after now."""
+    return _set_paused(options, name, channel, paused=False)
+
+
+def _set_paused(options: Options, name: str, channel: str, *, paused: bool) -> Result:
+    with open_queue(options, may_be_new=True) as (installation, queue):
+        before = _schedule(installation, queue, channel, name)
+        try:
+            (queue.schedules.pause if paused else queue.schedules.resume)(installation.engine, name, channel=channel)
+        except UnknownSchedule as error:
+            raise not_found_error(str(error)) from error
+        after = _schedule(installation, queue, channel, name)
+    changed = before.state != after.state and (before.paused_at is not None) is not paused
+    said = _next(after) if changed else f"schedule {name!r} was so already: {after.state}"
+    return Result({"schedule": _TABLE.document(after), "changed": changed}, (said,))
+
+
+def run_schedule(options: Options, name: str, *, channel: OwnChannel) -> Result:
+    """Enqueue the message of a schedule at once, beside its slots, also while it is paused."""
+    with open_queue(options, may_be_new=True) as (installation, queue):
+        try:
+            message_id = queue.schedules.run(installation.engine, name, channel=channel)
+        except UnknownSchedule as error:
+            raise not_found_error(str(error)) from error
+    said = f"message {message_id} is enqueued" if message_id else f"channel {channel!r} is full, and its policy drops"
+    return Result({"queue": queue.name, "channel": channel, "name": name, "message_id": message_id}, (said,))
+
+
+def remove_schedule(options: Options, name: str, *, channel: OwnChannel, yes: Yes = False) -> Result:
+    """Remove a schedule. Its messages stay. One that code declares comes back when a worker of it starts."""
+    with open_queue(options, may_be_new=True) as (installation, queue):
+        found = _schedule(installation, queue, channel, name)
+        again = ", which its code makes again when a worker starts" if found.in_code else ""
+        what = f"schedule {name!r} of channel {channel!r} of queue {queue.name!r}"
+        confirm(f"remove {what}{again}?", yes=yes)
+        queue.schedules.remove(installation.engine, name, channel=channel)
+    document = {"queue": queue.name, "channel": channel, "name": name, "in_code": found.in_code}
+    return Result(document, (f"{what} is removed{again}",))
+
+
+def _schedule(installation: Installation, queue: Queue, channel: str, name: str) -> ScheduleInfo:
+    found = queue.schedules.list(installation.engine, channel=channel, name=name)
+    if not found:
+        raise not_found_error(
+            f"channel {channel!r} of queue {queue.name!r} has no schedule {name!r}; "
+            "'fairqueue schedules list' shows all"
+        )
+    return found[0]
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise usage_error(f"--payload {text!r:.80} is no JSON: {error}") from error
+
+
+def _next(one: ScheduleInfo) -> str:
+    what = f"schedule {one.name!r} of channel {one.channel!r} of queue {one.queue!r}"
+    if one.paused_at is not None:
+        return f"{what} is paused"
+    return f"{what}: next at {'unknown' if one.next_run_at is None else one.next_run_at.isoformat(sep=' ')}"

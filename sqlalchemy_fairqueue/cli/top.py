@@ -1,0 +1,207 @@
+"""``top``: samples of the channels, shown in a terminal, a pipe or as a document."""
+
+# Annotations are read when the program starts, so that they must not be postponed.
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from enum import StrEnum
+from itertools import count as numbers
+from threading import Event
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from sqlalchemy_fairqueue.cli.installation import Installation, open_installation
+from sqlalchemy_fairqueue.cli.options import Options, Spec
+from sqlalchemy_fairqueue.cli.output import Result, console, results, writing
+from sqlalchemy_fairqueue.cli.stats import WAITS, oldest_column, paused_text, wait_document
+from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, bold, number_column
+from sqlalchemy_fairqueue.figures import Sample, age, take_sample
+from sqlalchemy_fairqueue.formats import plural
+from sqlalchemy_fairqueue.values.reports import ChannelStats
+
+_PIPE_LINES = 20
+_OTHER_LINES = 4
+"""Lines of a screen without a channel: headline, headings, the count of channels left out, the cursor's line."""
+
+
+class Sort(StrEnum):
+    """Sort orders of channels: the most first, names in their order."""
+
+    READY = "ready"
+    SCHEDULED = "scheduled"
+    LEASED = "leased"
+    RATE = "rate"
+    CHANGE = "change"
+    OLDEST = "oldest"
+    NAME = "name"
+
+
+class _Stopped(BaseException):
+    """SIGTERM has come."""
+
+
+def top(
+    options: Options,
+    *,
+    sort: Annotated[Sort, Spec(metavar="COLUMN")] = Sort.READY,
+    limit: Annotated[int | None, Spec(min=1)] = None,
+    interval: Annotated[timedelta, Spec(shown="2s")] = timedelta(seconds=2),
+    count: Annotated[int | None, Spec(min=1)] = None,
+    once: bool = False,
+) -> Result | None:
+    """Watch channels: ready, scheduled and leased messages, how fast they change, how long the oldest waits.
+
+    done/s are completions, for queues that record their history; change/s is the growth of the number of
+    messages. With --json it prints the last of --count samples (default: 1).
+
+    Options:
+        sort: By: {choices}; the most first.
+        limit: Channels. Default: what fits; 20 in a pipe.
+        interval: Time between two samples.
+        count: Stop after so many samples. Default: on Ctrl-C.
+        once: As --count 1.
+    """
+    wanted = 1 if once or (options.json and count is None) else count
+    with open_installation(options) as installation:
+        samples = _samples(installation, interval, wanted)
+        if options.json:
+            *_, last = samples
+            return Result(sample_document(last, sort, limit or len(last.channels)))
+        out = console()
+        try:
+            if results().isatty() and not out.is_dumb_terminal and wanted != 1:
+                _show_live(out, samples, sort, limit)
+            else:
+                _print_samples(out, samples, sort, limit or _PIPE_LINES)
+        except KeyboardInterrupt:
+            # The usual way to stop it.
+            pass
+    return None
+
+
+def _samples(installation: Installation, interval: timedelta, count: int | None) -> Iterator[Sample]:
+    previous = None
+    for number in numbers(1):
+        # The queues are listed each time: some are new, some are gone.
+        previous = take_sample(installation.target.engine, installation.schema, installation.queues(), previous)
+        yield previous
+        if number == count:
+            return
+        Event().wait(interval.total_seconds())
+
+
+def _show_live(out: Console, samples: Iterator[Sample], sort: Sort, limit: int | None) -> None:
+    with _stopped_by_sigterm(), Live(console=out, auto_refresh=False, screen=True) as live:
+        for sample in samples:
+            fitting = max(1, out.height - _OTHER_LINES)
+            live.update(_rendered(sample, sort, min(limit or fitting, fitting)), refresh=True)
+
+
+@contextmanager
+def _stopped_by_sigterm() -> Iterator[None]:
+    """Leave the block on SIGTERM, so that the terminal gets its screen back."""
+
+    def stop(_: int, __: object) -> None:
+        raise _Stopped
+
+    previous = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except _Stopped:
+        raise typer.Exit(128 + signal.SIGTERM) from None
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _print_samples(out: Console, samples: Iterator[Sample], sort: Sort, limit: int) -> None:
+    for sample in samples:
+        with writing():
+            if sample.since is not None:
+                out.print()
+            out.print(_rendered(sample, sort, limit))
+
+
+def _sorted(sample: Sample, sort: Sort, limit: int) -> Sequence[ChannelStats]:
+    """The channels to show."""
+    keys: dict[Sort, Callable[[ChannelStats], Any]] = {
+        Sort.READY: lambda channel: -channel.ready,
+        Sort.SCHEDULED: lambda channel: -channel.scheduled,
+        Sort.LEASED: lambda channel: -channel.leased,
+        Sort.RATE: lambda channel: -(sample.rate(channel) or 0.0),
+        Sort.CHANGE: lambda channel: -(sample.change(channel) or 0.0),
+        Sort.OLDEST: lambda channel: -(age(channel.oldest_ready_at, sample.at) or timedelta()),
+        Sort.NAME: lambda _: 0,
+    }
+    key = keys[sort]
+    return sorted(sample.channels, key=lambda channel: (key(channel), channel.queue, channel.channel))[:limit]
+
+
+def _table(sample: Sample) -> Table:
+    return Table(
+        Column("queue"),
+        Column("channel", style="bold"),
+        number_column("ready"),
+        number_column("scheduled", blank=BLANK),
+        number_column("leased"),
+        number_column("done/s", "completed_per_second", sample.rate, _per_second, blank=BLANK),
+        number_column(
+            "change/s", "change_per_second", sample.change, lambda value: _per_second(value, "+"), blank=BLANK
+        ),
+        oldest_column(sample.at),
+        *WAITS,
+        Column("", "paused_at"),
+        Column("state", None, get=lambda one: paused_text(one.paused_at), blank=BLANK),
+    )
+
+
+def _rendered(sample: Sample, sort: Sort, limit: int) -> RenderableType:
+    """The sample as text."""
+    several = len({channel.queue for channel in sample.channels}) > 1
+    channels = _sorted(sample, sort, limit)
+    parts: list[RenderableType] = [_headline(sample), _table(sample).screen(channels, () if several else {"queue"})]
+    if sample.total > len(channels):
+        parts.append(Text(f"and {plural(sample.total - len(channels), 'more channel')}", style="dim"))
+    return Group(*parts)
+
+
+def sample_document(sample: Sample, sort: Sort, limit: int) -> dict[str, Any]:
+    """The sample as a JSON document."""
+    table = _table(sample)
+    return {
+        "at": sample.at,
+        "since_seconds": sample.since,
+        "totals": _totals(sample),
+        "channels": [table.document(one) | wait_document(one.wait) for one in _sorted(sample, sort, limit)],
+    }
+
+
+def _totals(sample: Sample) -> dict[str, Any]:
+    return {
+        "channels": sample.total,
+        "ready": sum(channel.ready for channel in sample.channels),
+        "scheduled": sum(channel.scheduled for channel in sample.channels),
+        "leased": sum(channel.leased for channel in sample.channels),
+        "completed_per_second": sum(sample.rates.values()) if sample.rates else None,
+        "oldest_ready_seconds": max(
+            (sample.at - one.oldest_ready_at for one in sample.channels if one.oldest_ready_at), default=None
+        ),
+    }
+
+
+def _headline(sample: Sample) -> Text:
+    totals = _totals(sample)
+    rate = totals["completed_per_second"]
+    done = "" if rate is None else f", {rate:,.1f} done/s"
+    return bold(
+        f"{sample.at:%H:%M:%S} UTC  {plural(totals['channels'], 'channel')}: {totals['ready']:,} ready, "
+        f"{totals['scheduled']:,} scheduled, {totals['leased']:,} leased{done}"
+    )
+
+
+def _per_second(value: float, sign: str = "") -> Text:
+    return Text(f"{value:{sign},.1f}" if value else "0")

@@ -1,1 +1,0 @@
-"""``fairqueue top``: a live table of channels."""

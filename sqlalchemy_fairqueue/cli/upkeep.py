@@ -1,0 +1,171 @@
+"""``doctor``, ``roles`` and ``history``: an installation looked after."""
+
+# Annotations are read when the program starts, so that they must not be postponed.
+from collections.abc import Collection
+from datetime import timedelta
+from typing import Annotated
+
+from rich.text import Text
+
+from sqlalchemy_fairqueue.cli.errors import ExitStatus
+from sqlalchemy_fairqueue.cli.installation import open_installation
+from sqlalchemy_fairqueue.cli.options import Options, Spec
+from sqlalchemy_fairqueue.cli.output import Result
+from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, cell, text_table
+from sqlalchemy_fairqueue.cli.target import open_target
+from sqlalchemy_fairqueue.database.calls import call
+from sqlalchemy_fairqueue.database.engines import READ_COMMITTED, isolate
+from sqlalchemy_fairqueue.doctor.examination import examine
+from sqlalchemy_fairqueue.doctor.findings import Finding, Level, Role
+from sqlalchemy_fairqueue.doctor.installation import Unusable, current_role, grant
+from sqlalchemy_fairqueue.sql.files import latest_version
+from sqlalchemy_fairqueue.sql.grants import (
+    PUBLIC,
+    RoleGrant,
+    RoleRights,
+    compared_rights,
+    may_read_grants,
+    read_grants,
+    read_privileges,
+    role_functions,
+)
+from sqlalchemy_fairqueue.texts import clean
+
+_STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "bold red"}
+
+
+def doctor(
+    options: Options,
+    *,
+    max_age: Annotated[timedelta, Spec(shown="5m")] = timedelta(minutes=5),
+    allow: Annotated[list[str] | None, Spec(metavar="OBJECT")] = None,
+    role: Annotated[Role, Spec(metavar="ROLE")] = Role.CONSUMER,
+    strict: bool = False,
+) -> Result:
+    """Check the installation: schema, privileges, vacuum, snapshots, queues without workers.
+
+    It changes nothing. The exit status is 1 when a problem was found.
+
+    Options:
+        max_age: The age of a ready message from which on there is a warning.
+        allow: An object that differs on purpose, like 'index message_tenant'. Can be repeated.
+        role: The work of the connected role: {choices}.
+        strict: Exit with 1 for warnings too.
+    """
+    with open_target(options) as target, target.engine.connect() as connected:
+        connection = isolate(connected, READ_COMMITTED)
+        found = examine(connection, target.schema, target.queue, max_age=max_age, allowed=tuple(allow or ()), role=role)
+    worst = found.worst
+    bad = worst is Level.PROBLEM or (strict and worst is Level.WARNING)
+    return Result(
+        {
+            "database": target.database,
+            "schema": found.schema,
+            "version": found.version,
+            "level": worst.word,
+            "findings": [finding.document() for finding in found.findings],
+        },
+        tuple(_lines(finding) for finding in found.findings),
+        ExitStatus.FOUND if bad else ExitStatus.OK,
+    )
+
+
+def _lines(finding: Finding) -> Text:
+    lines = Text(f"{finding.level.word:8}", style=_STYLES[finding.level])
+    lines.append(f" {finding.check:13} ", style="bold")
+    lines.append(clean(finding.message), style="")
+    for line in (finding.remedy or "").splitlines():
+        lines.append(f"\n{'':23}{clean(line)}", style="cyan")
+    return lines
+
+
+_ROLES = Table(
+    Column("role"),
+    Column("", "exists", get=lambda one: one.role_exists),
+    Column("", "lacking", get=lambda one: list(one.lacking)),
+    Column("", "beyond", get=lambda one: list(one.beyond)),
+    Column("", "others", get=lambda one: list(one.others)),
+)
+_RIGHTS = (
+    Column("role"),
+    Column("kind"),
+    Column("queues", blank=BLANK),
+    Column("channels", blank=BLANK),
+    Column("rights"),
+)
+
+
+def roles(options: Options) -> Result:
+    """Show who may do what: the grants of roles, and rights that no grant stands for."""
+    with open_installation(options) as installation, installation.engine.connect() as connection:
+        schema, version = installation.schema, min(installation.version, latest_version())
+        if not may_read_grants(connection, schema):
+            role = current_role(connection)
+            message = f"role {role!r} may not read the grants of schema {schema!r}"
+            raise Unusable(message, "privilege_missing", grant(role, "monitor", schema))
+        found = compared_rights(version, read_grants(connection, schema), read_privileges(connection, schema))
+    documents = [
+        _ROLES.document(one) | {"grants": [_grant_document(each, version) for each in one.grants]} for one in found
+    ]
+    rows = [row for one in found for row in _rows(one)]
+    nothing = "nobody but the owner may use it; op.grant_fairqueue() lets"
+    return Result({"roles": documents}, (text_table(_RIGHTS, rows) if rows else nothing,))
+
+
+def _grant_document(grant: RoleGrant, version: int) -> dict[str, object]:
+    return {
+        "kind": grant.kind,
+        "queues": None if grant.queues is None else list(grant.queues),
+        "channels": None if grant.channels is None else list(grant.channels),
+        "functions": list(role_functions(version, grant.kind)),
+    }
+
+
+def _rows(rights: RoleRights) -> list[list[Text]]:
+    name = "PUBLIC" if rights.role == PUBLIC else rights.role
+    if not rights.role_exists:
+        state = Text("the role was dropped", style="yellow")
+    elif rights.lacking:
+        state = Text(f"lacks execute on {', '.join(rights.lacking)}", style="yellow")
+    else:
+        state = Text("as granted")
+    rows = [
+        [cell(name, "bold"), cell(one.kind), _names(one.queues), _names(one.channels), state] for one in rights.grants
+    ]
+    extra = [f"execute on {', '.join(rights.beyond)}"] if rights.beyond else []
+    return rows + [
+        [cell(name, "bold"), cell(None), cell(None), cell(None), Text(f"by hand: {clean(one)}", style="yellow")]
+        for one in (*extra, *rights.others)
+    ]
+
+
+def _names(names: Collection[str] | None) -> Text:
+    return Text("all" if names is None else clean(", ".join(names)))
+
+
+_UNFINISHED = {"emptied", "busy"}
+"""Actions after which another round is needed: a table was in use."""
+_MAX_ROUNDS = 5
+_PARTITIONS = Table(Column("partition"), Column("action"))
+
+
+def prune_history(options: Options, *, ahead: Annotated[int, Spec(metavar="DAYS", min=1, max=366)] = 7) -> Result:
+    """Drop the days of the history that no queue keeps any longer, and make the partitions of the next days.
+
+    Workers do this by themselves if their role may execute fq_keep_history. While another process does it, this
+    command does nothing.
+
+    Options:
+        ahead: Days to have ready.
+    """
+    changes = []
+    with open_installation(options) as installation:
+        for _ in range(_MAX_ROUNDS):
+            with installation.engine.begin() as connection:
+                prune = call(installation.schema, "fq_keep_history", "keep the partitions of the history", ahead=ahead)
+                pruned = list(prune.rows(connection))
+            changes += pruned
+            if not any(row.action in _UNFINISHED for row in pruned):
+                break
+    document = {"partitions": _PARTITIONS.documents(changes)}
+    return Result(document, _PARTITIONS.listing(changes, "nothing was to be done"))
