@@ -17,6 +17,8 @@ from sqlalchemy_fairqueue.cli.messages import attempts_document, attempts_parts,
 from sqlalchemy_fairqueue.cli.options import Id, Options, Page, Spec, Yes
 from sqlalchemy_fairqueue.cli.output import Result, confirm
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, key_values, number_column
+from sqlalchemy_fairqueue.database.calls import Target
+from sqlalchemy_fairqueue.database.messages import read_dead_letter_groups
 from sqlalchemy_fairqueue.formats import format_duration, plural
 from sqlalchemy_fairqueue.times import earlier
 from sqlalchemy_fairqueue.values.reports import DeadLetterInfo
@@ -25,6 +27,8 @@ Ids = Annotated[list[int] | None, Spec(metavar="[ID]...", help="Only these.")]
 Everything = Annotated[bool, Spec(names=("--all",), help="All of the queue.")]
 
 _PAGE = 500
+_NAMED = 10
+"""Newest ids of a group in its document."""
 _WIDTH = 60
 
 
@@ -146,6 +150,32 @@ def list_dead(
         {"queue": queue.name, "dead_letters": _TABLE.documents(page), "more": more},
         _TABLE.listing(page, chosen.none(queue, after), hint),
     )
+
+
+_GROUPS = Table(
+    number_column("letters"),
+    number_column("channels"),
+    Column("kind"),
+    Column("reason"),
+    Column("error", blank=BLANK),
+    number_column("first died (UTC)", "first_died_at"),
+    number_column("last died (UTC)", "last_died_at"),
+    number_column("newest", None, get=lambda one: str(one.message_ids[0]) if one.message_ids else None),
+    Column("", "message_ids", get=lambda one: list(one.message_ids)),
+)
+
+
+def group_dead(options: Options, *, limit: Page = 10_000) -> Result:
+    """Count dead letters by kind, reason and error, the most first: what broke, and since when.
+
+    Options:
+        limit: Of so many of the newest dead letters.
+    """
+    with open_queue(options) as (installation, queue), installation.engine.connect() as connection:
+        target = Target(installation.schema, queue.name)
+        found = read_dead_letter_groups(connection, target, limit=limit, ids=_NAMED)
+    document = {"queue": queue.name, "groups": _GROUPS.documents(found)}
+    return Result(document, _GROUPS.listing(found, f"queue {queue.name!r} has no dead letters"))
 
 
 def show_dead(options: Options, message_id: Id) -> Result:

@@ -41,7 +41,7 @@ class Spec:
         min: The least number.
         max: The greatest number.
         shown: The default, as the help shows it.
-        help: The help, where no docstring has it.
+        help: The help, unless the docstring of the command has it.
         panel: The heading that the help lists it under.
     """
 
@@ -134,7 +134,7 @@ class Parameter:
         prefix = next((mark for mark in marks if isinstance(mark, Prefix)), Prefix())
         self._prefix = prefix.name.replace("-", "_")
         self.options = list(
-            [_option(given, kind, spec, spec.help or texts.get(given.name, ""))]
+            [_option(given, kind, spec, texts.get(given.name) or spec.help)]
             if self._group is None
             else _of_fields(self._group, prefix)
         )
@@ -170,7 +170,7 @@ def _of_fields(kind: Any, prefix: Prefix) -> Iterator[inspect.Parameter]:
     for field in fields(kind):
         own, *marks = get_args(hints[field.name])
         spec, name = _spec(marks), field.name
-        text = spec.help or texts.get(name, "")
+        text = texts.get(name) or spec.help
         if prefix.name:
             names = spec.names or (_name(name),)
             spec = replace(spec, names=tuple(re.sub(r"--(no-)?", rf"--\1{prefix.name}", each) for each in names))

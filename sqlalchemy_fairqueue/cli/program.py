@@ -73,6 +73,7 @@ _COMMANDS = {
     "configure plan": "configuration:configure_plan",
     "limits": "configuration:limits",
     "dead list": "dead_letters:list_dead",
+    "dead groups": "dead_letters:group_dead",
     "dead show": "dead_letters:show_dead",
     "dead redrive": "dead_letters:redrive_dead",
     "dead purge": "dead_letters:purge_dead",

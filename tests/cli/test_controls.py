@@ -189,3 +189,17 @@ def test_pause_in_all_queues(cli: Cli, engine: Engine) -> None:
     assert cli("pause", "nobody", "--all-queues").status == 1
     assert cli("pause", "--all-queues").status == 2
     assert cli("pause", "a", "--all-queues", "--queue", "mails").status == 2
+
+
+def test_purge_by_name(cli: Cli, engine: Engine) -> None:
+    """With a key or an ordering key only the messages that have it are deleted; not in all queues at once."""
+    enqueue(engine, "a", "a", ordering_key="s")
+    enqueue(engine, "a", key="k")
+    enqueue(engine, "a")
+
+    asked = cli("purge", "a", "--ordering-key", "s", answer="no\n")
+    assert "delete the undelivered messages with ordering key 's' of channel 'a'" in asked.err
+    assert cli("purge", "a", "--ordering-key", "s", "--yes", "--json").document["purged"] == 2
+    assert cli("purge", "a", "--key", "k", "--yes", "--json").document["purged"] == 1
+    assert cli("purge", "a", "--key", "k", "--all-queues", "--yes").status == 2
+    assert len(lease(engine)) == 1

@@ -162,6 +162,42 @@ def test_bulk_asks(cli: Cli, engine: Engine, answer: str, redriven: int) -> None
     assert (found.status, "nothing was changed" in found.err) == ((0, False) if redriven else (1, True))
 
 
+def test_groups(cli: Cli, engine: Engine) -> None:
+    """Dead letters are counted by what they died of, of the newest so many."""
+    assert cli("dead", "groups", "--queue", "documents").status == 1
+    ids = bury(engine, "a", "b", "b", kind="parse")
+    others = bury(engine, "a", kind="print")
+
+    [parse, print_] = cli("dead", "groups", "--json").document["groups"]
+    assert (parse["letters"], parse["channels"], parse["kind"], parse["error"]) == (
+        3,
+        2,
+        "parse",
+        "ValueError: no such page",
+    )
+    assert sorted(parse["message_ids"]) == ids
+    assert (print_["letters"], print_["message_ids"]) == (1, others)
+    assert cli("dead", "groups").rows()[1][:3] == ["3", "2", "parse"]
+    assert [one["kind"] for one in cli("dead", "groups", "--limit", "1", "--json").document["groups"]] == ["print"]
+
+
+def test_redrive_by_error_and_age(cli: Cli, engine: Engine, database: Database) -> None:
+    """Dead letters are redriven by a text in the error and by when they died, the earliest first, up to a limit."""
+    old, first, second = bury(engine, "a", "a", "a")
+    hour = timedelta(hours=3) // timedelta(microseconds=1)
+    database.execute(f"update fq_dead_letter set died_at = died_at - {hour} where message_id = {old}")
+    words = ["dead", "redrive", "--error", "no such page", "--since", "2h", "--yes", "--json"]
+
+    assert cli("dead", "redrive", "--error", "no such text", "--yes").out == (
+        "queue 'documents' has no such dead letters\n"
+    )
+    assert cli(*words, "--limit", "1").document["redriven"] == 1
+    assert [one.message_id for one in lease(engine)] == [first]
+    assert cli(*words).document["redriven"] == 1
+    assert [one.message_id for one in lease(engine)] == [second]
+    assert [one.message_id for one in QUEUE.dead_letters.list(engine)] == [old]
+
+
 @pytest.mark.parametrize("command", ["redrive", "purge"])
 def test_nobody_to_ask(cli: Cli, engine: Engine, command: str) -> None:
     """Where no terminal is there to answer, nothing is done, and --yes is named."""

@@ -187,3 +187,36 @@ def test_show_attempts(cli: Cli, engine: Engine) -> None:
     assert "ValueError: odd" in cli("dead", "show", str(message_id)).out
     attempts = cli("dead", "show", str(message_id), "--json").document["history"]
     assert [one["outcome"] for one in attempts] == ["retried", "buried"]
+
+
+def test_by_name(cli: Cli, engine: Engine) -> None:
+    """Messages are shown, retried and cancelled by their channel with a key or an ordering key."""
+    first, second = enqueue(engine, "a", "a", ordering_key="s", delay=timedelta(hours=1))
+    [keyed] = enqueue(engine, "a", key="k")
+    in_order, by_key = ["--channel", "a", "--ordering-key", "s"], ["--channel", "a", "--key", "k"]
+
+    assert cli("messages", "show", *in_order, "--json").document["message_id"] == first
+    assert cli("messages", "show", *by_key, "--json").document["message_id"] == keyed
+    retried = cli("messages", "retry", *in_order, "--json").document["messages"]
+    assert retried == [{"message_id": first, "outcome": "due"}]
+
+    cancelled = cli("messages", "cancel", *in_order, "--json").document["messages"]
+    assert sorted(one["message_id"] for one in cancelled) == [first, second]
+    assert {one["outcome"] for one in cancelled} == {"cancelled"}
+    again = cli("messages", "cancel", *in_order, "--json")
+    assert (again.status, again.document["messages"]) == (1, [{"message_id": None, "outcome": "missing"}])
+    assert cli("messages", "retry", *in_order).status == 1
+    shown = cli("messages", "show", *in_order, "--json")
+    assert (shown.status, shown.error["kind"]) == (1, "not_found")
+    assert cli("messages", "show", *by_key).status == 0
+
+
+@pytest.mark.parametrize("command", ["show", "retry", "cancel"])
+@pytest.mark.parametrize("words", [[], ["--channel", "a"], ["--key", "k"], ["1", "--channel", "a", "--key", "k"]])
+def test_an_id_or_a_name(cli: Cli, engine: Engine, command: str, words: list[str]) -> None:
+    """A message is named by its id, or by its channel with a key; anything else is a bad command line."""
+    assert enqueue(engine, "a", key="k") != []
+
+    found = cli("messages", command, *words, "--json")
+    assert (found.status, found.error["kind"]) == (2, "usage")
+    assert len(lease(engine)) == 1

@@ -15,13 +15,15 @@ OWN = ("--queue", "documents", "--channel", "a")
 def test_added_and_listed(cli: Cli) -> None:
     """A schedule is made with all that is asked for, changed by another call, and shown."""
     words = ("--cron", "0 3 * * *", "--timezone", "Europe/Berlin", "--catch-up", "all", "--jitter", "5m")
-    made = cli("schedules", "set", "nightly", *OWN, *words, "--kind", "report", "--payload", '{"run": 1}', "--json")
+    made = cli("schedules", "set", "nightly", *OWN, *words, "--kind", "report", "--payload", '{"run": 1}',
+               "--ordering-key", "s", "--json")  # fmt: skip
     schedule = made.document["schedule"]
     assert (schedule["channel"], schedule["name"], schedule["cron"], schedule["timezone"], schedule["state"]) == (
         "a", "nightly", "0 3 * * *", "Europe/Berlin", "active",
     )  # fmt: skip
     assert (schedule["catch_up"], schedule["jitter_seconds"], schedule["every_seconds"]) == ("all", 300.0, None)
     assert (schedule["kind"], schedule["content_size"], schedule["in_code"]) == ("report", 9, False)
+    assert schedule["ordering_key"] == "s"
 
     assert "schedule 'nightly' of channel 'a' of queue 'documents': next at 2" in (
         cli("schedules", "set", "nightly", *OWN, "--every", "6h").out
