@@ -168,7 +168,7 @@ def _made(
         except HistoryTooLong:
             if engine is not None:
                 raise
-    from sqlalchemy_fairqueue.cli.spark import report_by_spark
+    from sqlalchemy_fairqueue.cli.spark_session import report_by_spark
 
     return report_by_spark(options, archive, times, arguments)
 

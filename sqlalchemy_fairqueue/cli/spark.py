@@ -6,7 +6,6 @@ only when one runs.
 
 # Annotations are read when the program starts, so that they must not be postponed.
 from dataclasses import asdict
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -212,31 +211,6 @@ def report_history(
         "channels": [document_of(one) for one in channels],
     }
     return Result(document, (*channels_parts(channels, _STARVATION), f"the report is in {made.path}"))
-
-
-def report_by_spark(
-    options: Options, archive: str | None, times: tuple[datetime | None, datetime | None], arguments: dict[str, Any]
-) -> Report:
-    """Make the report by Spark, with the arguments of ``sqlalchemy_fairqueue.reporting.report``.
-
-    It is of the attempts that ended from the first of *times* up to the second.
-    """
-    since, until = times
-    with spark_session("report", None) as spark, history_of(spark, options, archive) as (history, policies):
-        from pyspark.sql import functions as F  # noqa: N812
-
-        from sqlalchemy_fairqueue.spark import report
-
-        narrowed = history
-        if since is not None:
-            narrowed = narrowed.where(F.col("finished_at") >= F.lit(since))
-        if until is not None:
-            narrowed = narrowed.where(F.col("finished_at") < F.lit(until))
-        with progress("going through the history"):
-            made: Report = report(
-                narrowed, policies=policies, settings=settings_of(options, archive), replayed=True, **arguments
-            )
-    return made
 
 
 _REPLAYED = (

@@ -1,4 +1,4 @@
-"""Spark session of a command, the installation as options of the data source, and the history that a command reads."""
+"""Spark session of a command, the installation as options of the data source, the history that is read, its report."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ from sqlalchemy_fairqueue.cli.target import CONNECT_SECONDS, display_url, names_
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from datetime import datetime
 
     from pyspark.sql import DataFrame, SparkSession
 
     from sqlalchemy_fairqueue.cli.installation import Installation
     from sqlalchemy_fairqueue.cli.options import Options
+    from sqlalchemy_fairqueue.reporting.reports import Report
     from sqlalchemy_fairqueue.simulation.scenarios import QueueSettings
 
 
@@ -180,3 +182,28 @@ def _archived(spark: SparkSession, options: Options, archive: str) -> DataFrame:
     except AnalysisException as error:
         raise not_found_error(f"there is no archive at {archive!r}; 'fairqueue spark archive' makes one") from error
     return frame.where(frame.queue == options.queue) if options.queue else frame
+
+
+def report_by_spark(
+    options: Options, archive: str | None, times: tuple[datetime | None, datetime | None], arguments: dict[str, Any]
+) -> Report:
+    """Make the report by Spark, with the arguments of ``sqlalchemy_fairqueue.reporting.report``.
+
+    It is of the attempts that ended from the first of *times* up to the second.
+    """
+    since, until = times
+    with spark_session("report", None) as spark, history_of(spark, options, archive) as (history, policies):
+        from pyspark.sql import functions as F  # noqa: N812
+
+        from sqlalchemy_fairqueue.spark import report
+
+        narrowed = history
+        if since is not None:
+            narrowed = narrowed.where(F.col("finished_at") >= F.lit(since))
+        if until is not None:
+            narrowed = narrowed.where(F.col("finished_at") < F.lit(until))
+        with progress("going through the history"):
+            made: Report = report(
+                narrowed, policies=policies, settings=settings_of(options, archive), replayed=True, **arguments
+            )
+    return made

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from sqlalchemy_fairqueue.database.errors import sqlstate_of, too_old
-from sqlalchemy_fairqueue.doctor.findings import CheckContext, Finding, Level, Role
+from sqlalchemy_fairqueue.doctor.findings import Check, CheckContext, Finding, Level, Role
 from sqlalchemy_fairqueue.doctor.installation import find_installation, is_unreachable
 from sqlalchemy_fairqueue.doctor.queues import check_gates, check_leases, check_queues, check_schedules, check_waits
 from sqlalchemy_fairqueue.doctor.rights import check_grants, check_ownership, check_privileges, check_row_security
@@ -32,30 +31,11 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-Check = Callable[[CheckContext], Iterator[Finding]]
-
 _CHECKS: tuple[Check, ...] = (
     check_server, check_platform, check_clock, check_version, check_drift, check_privileges, check_ownership,
     check_grants, check_row_security, check_sequences, check_vacuum, check_snapshots, check_queues, check_gates,
     check_leases, check_waits, check_times, check_history, check_states, check_schedules,
 )  # fmt: skip
-_ANY_VERSION = (check_server, check_platform, check_clock, check_version)
-_FUNCTIONS_READ: Mapping[Check, tuple[str, ...]] = {
-    check_grants: ("fq_grants",),
-    check_queues: ("fq_queues", "fq_stats", "fq_now"),
-    check_gates: ("fq_gate_holders",),
-    check_schedules: ("fq_schedules",),
-}
-"""Checks that call functions, which monitors and operators may execute."""
-_TABLES_READ: Mapping[Check, tuple[str, ...]] = {
-    check_sequences: ("fq_message", "fq_dead_letter", "fq_channel", "fq_signal", "fq_channel_state"),
-    check_leases: ("fq_lease", "fq_message"),
-    check_waits: ("fq_lease",),
-    check_times: ("fq_channel", "fq_channel_state", "fq_message"),
-    check_history: ("fq_queue",),
-    check_states: ("fq_channel", "fq_channel_state", "fq_queue_state", "fq_limit_share"),
-}
-"""Checks that read tables, which are granted to nobody."""
 _NO_PRIVILEGE = "42501"
 _READ_ALL = "run doctor as the owner of the tables"
 _SETTINGS = (
@@ -115,40 +95,37 @@ def examine(
     with connection.begin():
         schema, version = find_installation(connection, schema, role.value)
     context = CheckContext(connection, schema, version, queue, max_age, allowed, role)
-    checks, left_out = (_ANY_VERSION, []) if too_old(version, schema) else _possible_checks(context)
+    if too_old(version, schema):
+        checks, left_out = [one for one in _CHECKS if one.any_version], list[Check]()
+    else:
+        checks, left_out = _possible_checks(context)
     findings = [finding for check in checks for finding in _findings(context, check)]
     if left_out:
-        words = ", ".join(map(_subject, left_out))
+        words = ", ".join(check.subject for check in left_out)
         message = f"not checked, for which the role lacks privileges that its work does not need: {words}"
         findings.append(Finding("privileges", Level.OK, message, _READ_ALL, {"unchecked": words.split(", ")}))
     return Examination(schema, version, findings)
 
 
-def _possible_checks(context: CheckContext) -> tuple[tuple[Check, ...], list[Check]]:
+def _possible_checks(context: CheckContext) -> tuple[list[Check], list[Check]]:
     """The checks that the role may make, and those that it may not."""
     with context.connection.begin():
         left_out = [check for check in _CHECKS if not _is_possible(context, check)]
-    return tuple(check for check in _CHECKS if check not in left_out), left_out
+    return [check for check in _CHECKS if check not in left_out], left_out
 
 
 def _is_possible(context: CheckContext, check: Check) -> bool:
     """Whether the role may read what a check reads. What is missing altogether is for the check to find."""
-    functions, tables = _FUNCTIONS_READ.get(check, ()), _TABLES_READ.get(check, ())
-    schema = context.schema
+    schema, functions, tables = context.schema, list(check.functions), list(check.tables)
     return not (
-        (functions and context.execute("missing_function_privileges", schema=schema, functions=list(functions)).all())
-        or (tables and context.execute("missing_table_privileges", schema=schema, tables=list(tables)).all())
+        (functions and context.execute("missing_function_privileges", schema=schema, functions=functions).all())
+        or (tables and context.execute("missing_table_privileges", schema=schema, tables=tables).all())
     )
-
-
-def _subject(check: Check) -> str:
-    return check.__name__.removeprefix("check_")
 
 
 def _findings(context: CheckContext, check: Check) -> list[Finding]:
     """The findings of a check, in a transaction of its own; an error is a finding too."""
     connection = context.connection
-    subject = _subject(check)
     try:
         with connection.begin():
             for statement in _SETTINGS:
@@ -161,4 +138,4 @@ def _findings(context: CheckContext, check: Check) -> list[Finding]:
         if not isinstance(error, (DBAPIError, FairQueueError)):
             problem = f"{type(error).__name__}: {problem}"
         remedy = _READ_ALL if sqlstate_of(error) == _NO_PRIVILEGE else None
-        return [Finding(subject, Level.WARNING, f"could not be checked: {problem}", remedy)]
+        return [Finding(check.subject, Level.WARNING, f"could not be checked: {problem}", remedy)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from importlib.resources import files
@@ -14,7 +15,7 @@ from sqlalchemy_fairqueue.database.clauses import once_a_schema, qualifier
 from sqlalchemy_fairqueue.sql.schema import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Mapping
+    from collections.abc import Collection, Hashable, Mapping
     from datetime import timedelta
 
     from sqlalchemy import Connection, CursorResult, Row
@@ -127,6 +128,53 @@ class CheckContext:
     def execute(self, name: str, **parameters: object) -> CursorResult[Any]:
         """Execute a query of this folder."""
         return self.connection.execute(query(name, self.schema), parameters)
+
+
+Found = Callable[[CheckContext], Iterator[Finding]]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A check: a function that yields findings.
+
+    Attributes:
+        function: It reads, and changes nothing.
+        nothing: The sentence where it finds nothing. None: then there is none.
+        functions: Functions that it calls, which monitors and operators may execute.
+        tables: Tables that it reads, which are granted to nobody.
+        any_version: Whether it can be made of versions that this library cannot use.
+    """
+
+    function: Found
+    nothing: str | None
+    functions: tuple[str, ...]
+    tables: tuple[str, ...]
+    any_version: bool
+
+    @property
+    def subject(self) -> str:
+        """The word for it."""
+        return self.function.__name__.removeprefix("check_")
+
+    def __call__(self, context: CheckContext) -> Iterator[Finding]:
+        """Yield the findings, or that there are none."""
+        found = False
+        for finding in self.function(context):
+            found = True
+            yield finding
+        if not found and self.nothing is not None:
+            yield Finding(self.subject, Level.OK, self.nothing)
+
+
+def check(
+    nothing: str | None = None,
+    *,
+    functions: tuple[str, ...] = (),
+    tables: tuple[str, ...] = (),
+    any_version: bool = False,
+) -> Callable[[Found], Check]:
+    """Make a function a check; the arguments are the attributes of :class:`Check`."""
+    return lambda function: Check(function, nothing, functions, tables, any_version)
 
 
 _SAMPLES = 20

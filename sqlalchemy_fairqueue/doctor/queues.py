@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.database.stats import read_clock, read_queues, stats_by_queue
-from sqlalchemy_fairqueue.doctor.findings import Finding, Level, persistent_rows
+from sqlalchemy_fairqueue.doctor.findings import Finding, Level, check, persistent_rows
 from sqlalchemy_fairqueue.doctor.installation import current_role
 from sqlalchemy_fairqueue.figures import age
 from sqlalchemy_fairqueue.formats import format_duration, plural
@@ -29,6 +29,7 @@ _GRACE = timedelta(minutes=1)
 """Time for dequeues to reclaim expired leases, which they do a few at a time."""
 
 
+@check(functions=("fq_queues", "fq_stats", "fq_now"))
 def check_queues(context: CheckContext) -> Iterator[Finding]:
     """Each queue: the wait of its oldest ready message, its consumers, the signals that wait for a dequeue."""
     connection, schema = context.connection, context.schema
@@ -43,11 +44,10 @@ def check_queues(context: CheckContext) -> Iterator[Finding]:
         yield from _queue(stats, now, context.max_age)
 
 
+@check("no expired lease holds messages", tables=("fq_lease", "fq_message"))
 def check_leases(context: CheckContext) -> Iterator[Finding]:
     """Expired leases that hold messages: no dequeue has reclaimed them."""
-    found = False
     for row in context.execute("expired_leases", grace=microseconds(_GRACE), queue=context.queue):
-        found = True
         yield Finding(
             "leases", Level.PROBLEM,
             f"queue {row.queue!r}: {plural(row.leases, 'expired lease')} with messages, the oldest for "
@@ -55,10 +55,9 @@ def check_leases(context: CheckContext) -> Iterator[Finding]:
             "start a worker: every dequeue reclaims expired leases",
             {"queue": row.queue, "leases": row.leases, "overdue_seconds": duration(row.overdue)},
         )  # fmt: skip
-    if not found:
-        yield Finding("leases", Level.OK, "no expired lease holds messages")
 
 
+@check("a session listens for every consumer that waits", tables=("fq_lease",))
 def check_waits(context: CheckContext) -> Iterator[Finding]:
     """Waits of consumers that nobody listens for: producers notify them in vain."""
     # A worker that stops takes its wait back a moment after its listener is gone.
@@ -75,8 +74,6 @@ def check_waits(context: CheckContext) -> Iterator[Finding]:
             "and give it --no-listen behind a transaction pooler",
             {"queue": row.queue, "consumer": row.consumer, "left_seconds": left},
         )  # fmt: skip
-    if not unheard:
-        yield Finding("waits", Level.OK, "a session listens for every consumer that waits")
 
 
 def _queue(stats: QueueStats, now: datetime, max_age: timedelta) -> Iterator[Finding]:
@@ -113,13 +110,11 @@ def _queue(stats: QueueStats, now: datetime, max_age: timedelta) -> Iterator[Fin
 _HELD_LONG = timedelta(minutes=1)
 
 
+@check("nobody keeps a queue from being dequeued", functions=("fq_gate_holders",))
 def check_gates(context: CheckContext) -> Iterator[Finding]:
     """Sessions and prepared transactions that hold the gate of a queue."""
-    held = _held_gates(context)
-    for row in held:
+    for row in _held_gates(context):
         yield _gate(row, current_role(context.connection))
-    if not held:
-        yield Finding("gates", Level.OK, "nobody keeps a queue from being dequeued")
 
 
 def _held_gates(context: CheckContext) -> list[Row[Any]]:
@@ -170,6 +165,7 @@ def _held_since(row: Row[Any], role: str) -> str:
 _SHOWN = 10
 
 
+@check("every schedule is run", functions=("fq_schedules",))
 def check_schedules(context: CheckContext) -> Iterator[Finding]:
     """Schedules with a problem, and those that have been due for five minutes."""
     rows = context.execute("schedules", queue=context.queue).all()
@@ -197,5 +193,3 @@ def check_schedules(context: CheckContext) -> Iterator[Finding]:
             "remove what is not wanted any more by fairqueue schedules remove",
             {"schedules": len(overdue)},
         )  # fmt: skip
-    if not rows:
-        yield Finding("schedules", Level.OK, "every schedule is run")

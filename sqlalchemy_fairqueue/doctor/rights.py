@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.doctor.findings import Finding, Level, Role
+from sqlalchemy_fairqueue.doctor.findings import Finding, Level, Role, check
 from sqlalchemy_fairqueue.doctor.installation import current_role, grant
 from sqlalchemy_fairqueue.formats import plural
 from sqlalchemy_fairqueue.sql.files import latest_version, versions
@@ -60,6 +60,7 @@ ALL_TABLES = (
 """Every table of the installation, apart from the days of the history."""
 
 
+@check()
 def check_privileges(context: CheckContext) -> Iterator[Finding]:
     """Usage of the schema and execution of the functions: as the role's work needs them."""
     schema, kind = context.schema, context.role.value
@@ -87,6 +88,7 @@ def _a(kind: str) -> str:
     return f"{'an' if kind.startswith('o') else 'a'} {kind}"
 
 
+@check()
 def check_ownership(context: CheckContext) -> Iterator[Finding]:
     """Whether the owner of the history could drop all of its partitions."""
     found = context.execute("foreign_partitions", schema=context.schema).all()
@@ -108,6 +110,7 @@ def check_ownership(context: CheckContext) -> Iterator[Finding]:
 _HARMLESS = {("schema", "usage")}
 
 
+@check(functions=("fq_grants",))
 def check_grants(context: CheckContext) -> Iterator[Finding]:
     """Rights of other roles than the owner that no grant stands for, and grants that do not give what they say.
 
@@ -175,6 +178,7 @@ def _grant_operation(schema: str, arguments: Iterable[str]) -> str:
 _ALL = ("select", "insert", "update", "delete")
 
 
+@check()
 def check_row_security(context: CheckContext) -> Iterator[Finding]:
     """Whether policies may hide rows from a monitor, or from the owner of the functions; no finding where none does."""
     monitors = context.role is Role.MONITOR

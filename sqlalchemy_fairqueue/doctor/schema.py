@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.doctor.findings import Finding, Level, pasted
+from sqlalchemy_fairqueue.doctor.findings import Finding, Level, check, pasted
 from sqlalchemy_fairqueue.doctor.installation import current_role, outdated
 from sqlalchemy_fairqueue.formats import format_duration, plural
 from sqlalchemy_fairqueue.sql.drift import find_drift
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _DRIFT_REMEDY = "find out who changed it outside the migrations; --allow '{}' where that was on purpose"
 
 
+@check(any_version=True)
 def check_version(context: CheckContext) -> Iterator[Finding]:
     """Whether this library can use the installed version."""
     values = {"schema": context.schema, "version": context.version}
@@ -37,6 +38,7 @@ def check_version(context: CheckContext) -> Iterator[Finding]:
         yield Finding("version", Level.PROBLEM, str(failure), failure.remedy, values)
 
 
+@check()
 def check_drift(context: CheckContext) -> Iterator[Finding]:
     """Objects that are not as the migrations left them."""
     if context.version not in versions():
@@ -65,18 +67,20 @@ _READABLE_QUERIES = {
 }
 
 
+@check(
+    "the next ids of messages, signals and channels are new ones",
+    tables=("fq_message", "fq_dead_letter", "fq_channel", "fq_signal", "fq_channel_state"),
+)
 def check_sequences(context: CheckContext) -> Iterator[Finding]:
     """Whether the next ids are new ones, and no dead letter has the id of a message."""
     # The sequences are read after the ids: ids that are drawn in between are no problem.
     in_use = _ids_in_use(context)
     rows = context.execute("sequences", schema=context.schema, tables=list(in_use)).all()
-    findings = [finding for row in rows if (finding := _sequence_finding(context, row, in_use[row.table]))]
-    repeated = context.execute("repeated_ids").scalar_one()
-    if repeated:
-        findings.append(_repeated_ids(context.schema, repeated))
-    yield from findings
-    if not findings:
-        yield Finding("sequences", Level.OK, "the next ids of messages, signals and channels are new ones")
+    for row in rows:
+        if (finding := _sequence_finding(context, row, in_use[row.table])) is not None:
+            yield finding
+    if repeated := context.execute("repeated_ids").scalar_one():
+        yield _repeated_ids(context.schema, repeated)
 
 
 def _ids_in_use(context: CheckContext) -> dict[str, int]:
@@ -127,6 +131,7 @@ _PRUNE = "fairqueue history prune; a worker does it by itself if its role may ex
 _MAX_COUNTED = 100_000
 
 
+@check(tables=("fq_queue",))
 def check_history(context: CheckContext) -> Iterator[Finding]:
     """Whether tomorrow's partition exists, rows are in the default one, and readers find all rows."""
     yield from _partitions(context)
@@ -198,11 +203,13 @@ _GRACE = timedelta(minutes=1)
 _NOUNS = ("channel", "message", "limit", "plan", "key", "group", "schedule")
 
 
+@check(
+    "nothing was served, enqueued or run at a time that is to come",
+    tables=("fq_channel", "fq_channel_state", "fq_message"),
+)
 def check_times(context: CheckContext) -> Iterator[Finding]:
     """Channels, messages, limits, plans, keys, groups and schedules that were used at times ahead of the clock."""
-    found = False
     for row in context.execute("future_times", grace=microseconds(_GRACE), queue=context.queue):
-        found = True
         ahead = duration(row.ahead)
         counts = {f"{noun}s": int(getattr(row, f"{noun}s")) for noun in _NOUNS}
         shown = ", ".join(plural(counts[f"{noun}s"], noun) for noun in _NOUNS if counts[f"{noun}s"])
@@ -213,8 +220,6 @@ def check_times(context: CheckContext) -> Iterator[Finding]:
             "stop the workers, run this, start them again:\n" + "\n".join(repair_statements(context.schema)),
             {"queue": row.queue, **counts, "ahead_seconds": ahead},
         )  # fmt: skip
-    if not found:
-        yield Finding("times", Level.OK, "nothing was served, enqueued or run at a time that is to come")
 
 
 def repair_statements(schema: str) -> list[str]:
@@ -222,24 +227,20 @@ def repair_statements(schema: str) -> list[str]:
     return pasted("future_times_repair", schema)
 
 
+@check(
+    "no channel is set aside, and no channel, queue or shared limit has several state rows",
+    tables=("fq_channel", "fq_channel_state", "fq_queue_state", "fq_limit_share"),
+)
 def check_states(context: CheckContext) -> Iterator[Finding]:
     """Channels that dequeues set aside, and channels, queues and shared limits with more than one state row."""
-    found = False
     for row in context.execute("set_aside", queue=context.queue):
-        found = True
         yield Finding(
             "states", Level.WARNING,
             f"channel {row.channel!r} of queue {row.queue!r} is paused: {row.problem}",
             "cancel the message, or mend its row as the owner; then resume the channel",
             {"queue": row.queue, "channel": row.channel, "problem": row.problem},
         )  # fmt: skip
-    for finding in _repeated_states(context):
-        found = True
-        yield finding
-    if not found:
-        yield Finding(
-            "states", Level.OK, "no channel is set aside, and no channel, queue or shared limit has several state rows"
-        )
+    yield from _repeated_states(context)
 
 
 def _repeated_states(context: CheckContext) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.doctor.findings import Finding, Level, persistent_rows
+from sqlalchemy_fairqueue.doctor.findings import Finding, Level, check, persistent_rows
 from sqlalchemy_fairqueue.doctor.installation import current_role
 from sqlalchemy_fairqueue.formats import format_duration
 from sqlalchemy_fairqueue.sql.schema import quoted, quoted_literal
@@ -24,6 +24,7 @@ _CLOCK_TOLERANCE = timedelta(seconds=2)
 _HALF = 0.5
 
 
+@check(any_version=True)
 def check_server(context: CheckContext) -> Iterator[Finding]:
     """The version of the server, and whether it takes writes and notifications."""
     row = context.execute("server").one()
@@ -55,6 +56,7 @@ def check_server(context: CheckContext) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+@check(any_version=True)
 def check_clock(context: CheckContext) -> Iterator[Finding]:
     """The difference between the clocks of this machine and of the server; the queue goes by the server's."""
     before = datetime.now(UTC)
@@ -145,6 +147,7 @@ def is_pooler(host: str) -> bool:
     return host.partition(".")[0].endswith("-pooler")
 
 
+@check(any_version=True)
 def check_platform(context: CheckContext) -> Iterator[Finding]:
     """A server that is not quite PostgreSQL, and tables that are kept in another way than PostgreSQL's own."""
     row = context.execute("platform", schema=context.schema).one()
@@ -180,6 +183,7 @@ HOT_TABLES = ("fq_message", "fq_signal", "fq_channel_state", "fq_lease", "fq_que
 _MAX_DEAD_ROWS = 50_000
 
 
+@check()
 def check_vacuum(context: CheckContext) -> Iterator[Finding]:
     """Whether vacuum removes the dead rows that every update and delete leaves."""
     settings = context.execute("vacuum_settings").one()
@@ -218,14 +222,12 @@ _WARNING_TRANSACTIONS = 1_000_000
 _PROBLEM_TRANSACTIONS = 50_000_000
 
 
+@check("no open snapshot holds vacuum back")
 def check_snapshots(context: CheckContext) -> Iterator[Finding]:
     """Open snapshots of sessions, prepared transactions and replication slots, with their age."""
     sessions = list(_sessions(context))
     reported = {finding.values["pid"] for finding in sessions}
-    found = [*sessions, *_hidden_snapshots(context, reported), *_prepared(context), *_slots(context)]
-    yield from found
-    if not found:
-        yield Finding("snapshots", Level.OK, "no open snapshot holds vacuum back")
+    yield from (*sessions, *_hidden_snapshots(context, reported), *_prepared(context), *_slots(context))
 
 
 def _level(open_for: timedelta | None, transactions: int) -> Level:
