@@ -88,6 +88,7 @@ _COMMANDS = {
     "plans list": "configuration:list_plans",
     "plans remove": "configuration:remove_plan",
     "schedules list": "schedules:list_schedules",
+    "schedules show": "schedules:show_schedule",
     "schedules set": "schedules:set_schedule",
     "schedules pause": "schedules:pause_schedule",
     "schedules resume": "schedules:resume_schedule",

@@ -1,20 +1,29 @@
-"""``schedules``: schedules listed, added, paused, resumed, run and removed."""
+"""``schedules``: schedules listed, shown, added, paused, resumed, run and removed."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
 import json
-from datetime import timedelta
+from contextlib import suppress
+from datetime import datetime, timedelta
 from enum import StrEnum
+from itertools import islice
 from typing import Annotated, Any
 
-from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue import InvalidArgument, Queue
 from sqlalchemy_fairqueue.cli.errors import not_found_error, usage_error
 from sqlalchemy_fairqueue.cli.installation import Installation, open_queue
 from sqlalchemy_fairqueue.cli.options import Options, Page, Spec, Yes
 from sqlalchemy_fairqueue.cli.output import Result, confirm
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, number_column
+from sqlalchemy_fairqueue.doctor.findings import query
 from sqlalchemy_fairqueue.errors import UnknownSchedule
 from sqlalchemy_fairqueue.formats import format_duration
-from sqlalchemy_fairqueue.values.schedules import ScheduleInfo
+from sqlalchemy_fairqueue.times import instant, instant_microseconds, microseconds
+from sqlalchemy_fairqueue.values.schedules import ScheduleInfo, Timing, timing_of
+
+_MOMENT = timedelta(microseconds=1)
+_LATE = timedelta(minutes=1)
+_MOST_SLOTS = 1000
+"""Skipped or late slots that are looked for."""
 
 OwnChannel = Annotated[str, Spec(help="The channel that it belongs to.")]
 
@@ -67,6 +76,88 @@ def list_schedules(options: Options, *, channel: str | None = None, limit: Page 
     nothing = f"queue {queue.name!r} has no schedules" + ("" if channel is None else " there")
     document = {"queue": queue.name, "schedules": _TABLE.documents(page), "more": more}
     return Result(document, _TABLE.listing(page, nothing, f"there are more: --limit {limit * 10}" if more else None))
+
+
+_SLOTS = Table(
+    number_column("slot (UTC)", "slot_at"),
+    Column("state"),
+    number_column("run (UTC)", "ran_at", blank=BLANK),
+    number_column("message", "message_id", shown=str, blank=BLANK),
+)
+
+
+def show_schedule(
+    options: Options, name: str, *, channel: OwnChannel, limit: Annotated[int, Spec(min=1, max=1000)] = 5
+) -> Result:
+    """Show a schedule: the slots that were run or skipped, those that are late, and the next ones.
+
+    Which slots were run only the owner of the tables may read, and only of the last week.
+
+    Options:
+        limit: Slots that were run, and slots to come.
+    """
+    with open_queue(options, may_be_new=True) as (installation, queue):
+        found = _schedule(installation, queue, channel, name)
+        now = installation.now()
+        ran = _ran(installation, found, limit)
+    slots = _slots(found, ran, now, limit)
+    document = {"schedule": _TABLE.document(found), "slots": slots, "ran_is_known": ran is not None}
+    hidden = () if ran is not None else ("which slots were run, the owner of the tables may read",)
+    return Result(document, (_TABLE.details(found), *_SLOTS.listing(slots, "it has no slots"), *hidden))
+
+
+def _ran(installation: Installation, one: ScheduleInfo, most: int) -> list[dict[str, Any]] | None:
+    """The slots that were run lately, the newest first. None: the role may not read them."""
+    tables = ["fq_schedule", "fq_schedule_slot"]
+    with installation.engine.connect() as connection:
+        readable = connection.execute(query("readable_tables"), {"schema": installation.schema, "tables": tables})
+        if len(readable.all()) < len(tables):
+            return None
+        names = {"queue": one.queue, "channel": one.channel, "name": one.name, "most": most}
+        rows = connection.execute(query("schedule_slots", installation.schema), names)
+        return [
+            {
+                "slot_at": instant(row.slot_at), "state": "dropped" if row.message_id is None else "run",
+                "ran_at": instant(row.ran_at), "message_id": row.message_id,
+            }
+            for row in rows
+        ]  # fmt: skip
+
+
+def _slots(one: ScheduleInfo, ran: list[dict[str, Any]] | None, now: datetime, most: int) -> list[dict[str, Any]]:
+    """The slots that were run, between them those that were skipped, then those that are late, and the next ones."""
+    slots = {slot["slot_at"]: slot for slot in ran or ()}
+    timing = _timing(one)
+    if timing is None:
+        return list(slots.values())
+    left: list[tuple[str, datetime, datetime]] = []
+    if slots:
+        left.append(("skipped", min(slots), min(now, one.next_run_at or now)))
+    if one.next_run_at is not None:
+        left += [("late", one.next_run_at - _MOMENT, now - _LATE), ("due", one.next_run_at - _MOMENT, now + _MOMENT)]
+    for state, after, until in left:
+        for slot in islice(timing.after(instant_microseconds(after)), _MOST_SLOTS):
+            if (at := instant(slot)) >= until:
+                break
+            slots.setdefault(at, {"slot_at": at, "state": state, "ran_at": None, "message_id": None})
+    if one.next_run_at is not None:
+        coming = timing.after(instant_microseconds(max(now, one.next_run_at - _MOMENT)))
+        for at in map(instant, islice(coming, most)):
+            slots[at] = {"slot_at": at, "state": "next", "ran_at": None, "message_id": None}
+    return [slots[at] for at in sorted(slots)]
+
+
+def _timing(one: ScheduleInfo) -> Timing | None:
+    """The slots of a schedule. None: it had none yet, or its expression is not known here."""
+    slot = one.next_run_at or one.last_slot_at
+    if slot is None:
+        return None
+    every = None if one.every is None else microseconds(one.every)
+    with suppress(InvalidArgument):
+        return timing_of(
+            one.cron, one.timezone, every, 0 if every is None else instant_microseconds(slot) % every - every
+        )
+    return None
 
 
 def set_schedule(

@@ -46,6 +46,39 @@ def test_pages(cli: Cli, engine: Engine) -> None:
     assert "has no schedules there" in cli("schedules", "list", "--queue", "documents", "--channel", "c").out
 
 
+def test_show(cli: Cli, engine: Engine, database: Database, clock: Clock) -> None:
+    """The slots are shown that were run, skipped between them, late, and to come; of a paused one those that were run."""
+    hour = timedelta(hours=1) // timedelta(microseconds=1)
+    QUEUE.schedules.set(engine, "one", channel="a", every=timedelta(hours=1))
+    for slot in (1, 3):
+        database.execute(
+            f"insert into fq_schedule_slot select id, anchor_at + {slot * hour}, {slot}, fq_now() from fq_schedule"
+        )
+    database.execute(f"update fq_schedule set done_until = anchor_at + {3 * hour}, next_at = anchor_at + {4 * hour}")
+    clock.advance(timedelta(hours=5, minutes=30))
+
+    found = cli("schedules", "show", "one", *OWN, "--limit", "2", "--json").document
+    assert (found["schedule"]["name"], found["ran_is_known"]) == ("one", True)
+    assert [(one["state"], one["message_id"]) for one in found["slots"]] == [
+        ("run", 1), ("skipped", None), ("run", 3), ("late", None), ("late", None), ("next", None), ("next", None),
+    ]  # fmt: skip
+    slots = [one["slot_at"] for one in found["slots"]]
+    assert slots == sorted(set(slots))
+    assert "skipped" in cli("schedules", "show", "one", *OWN).out
+    cli("schedules", "pause", "one", *OWN)
+    assert {one["state"] for one in cli("schedules", "show", "one", *OWN, "--json").document["slots"]} == {"run"}
+    assert cli("schedules", "show", "two", *OWN).status == 1
+
+
+def test_show_of_a_cron_expression(cli: Cli, engine: Engine) -> None:
+    """A schedule that nobody has run yet has slots to come, by its time zone; one that is paused has none."""
+    QUEUE.schedules.set(engine, "one", channel="a", cron="0 3 * * *", timezone="Asia/Tokyo")
+    slots = cli("schedules", "show", "one", *OWN, "--json").document["slots"]
+    assert [(one["state"], one["slot_at"][11:19]) for one in slots] == [("next", "18:00:00")] * 5
+    QUEUE.schedules.pause(engine, "one", channel="a")
+    assert "it has no slots" in cli("schedules", "show", "one", *OWN).out
+
+
 def test_paused_and_resumed(cli: Cli, engine: Engine) -> None:
     """Doing either twice changes nothing and says so."""
     QUEUE.schedules.set(engine, "one", channel="a", every=timedelta(hours=1))
