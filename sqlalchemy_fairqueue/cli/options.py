@@ -128,16 +128,15 @@ class Parameter:
 
     def __init__(self, given: inspect.Parameter, texts: dict[str, str]) -> None:
         self.name = given.name
-        kind, *marks = get_args(given.annotation) if get_origin(given.annotation) is Annotated else (given.annotation,)
+        kind, marks = _unwrapped(given.annotation)
         self._group = kind if isinstance(kind, type) and is_dataclass(kind) else None
         spec = _spec(marks)
         prefix = next((mark for mark in marks if isinstance(mark, Prefix)), Prefix())
         self._prefix = prefix.name.replace("-", "_")
-        self.options = list(
-            [_option(given, kind, spec, texts.get(given.name) or spec.help)]
-            if self._group is None
-            else _of_fields(self._group, prefix)
-        )
+        if self._group is None:
+            self.options = [_option(given, kind, spec, texts.get(given.name) or spec.help)]
+        else:
+            self.options = list(_of_fields(self._group, prefix))
 
     def take(self, given: dict[str, Any]) -> object:
         """Take the value out of all that a command was given."""
@@ -168,7 +167,7 @@ def _texts(documented: object) -> dict[str, str]:
 def _of_fields(kind: Any, prefix: Prefix) -> Iterator[inspect.Parameter]:
     hints, texts = get_type_hints(kind, include_extras=True), _texts(kind)
     for field in fields(kind):
-        own, *marks = get_args(hints[field.name])
+        own, marks = _unwrapped(hints[field.name])
         spec, name = _spec(marks), field.name
         text = texts.get(name) or spec.help
         if prefix.name:
@@ -177,6 +176,12 @@ def _of_fields(kind: Any, prefix: Prefix) -> Iterator[inspect.Parameter]:
             name, text = prefix.name.replace("-", "_") + name, prefix.help_text + text[:1].lower() + text[1:]
         given = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.default)
         yield _option(given, own, spec, text)
+
+
+def _unwrapped(annotation: Any) -> tuple[Any, list[Any]]:
+    """The type of an annotation, and what is said beside it."""
+    kind, *marks = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
+    return kind, marks
 
 
 def _spec(marks: list[Any]) -> Spec:

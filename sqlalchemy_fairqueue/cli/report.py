@@ -108,7 +108,7 @@ def make_report(
         tenant: A page about this channel alone, on one sheet, which names no other.
         title: Its title.
     """
-    if engine is not None and engine not in _ENGINES:
+    if engine not in {None, *_ENGINES}:
         raise usage_error(f"--engine {engine!r} is none of {', '.join(_ENGINES)}")
     if out is None and not options.json:
         out = Path("fairness.html")

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 from rich.text import Text
 
-from sqlalchemy_fairqueue.cli.errors import not_found_error, refused_error, usage_error
+from sqlalchemy_fairqueue.cli.errors import not_found_error, refused_error
 from sqlalchemy_fairqueue.cli.installation import open_installation
-from sqlalchemy_fairqueue.cli.options import Options, Spec
+from sqlalchemy_fairqueue.cli.options import Options, Spec, choice
 from sqlalchemy_fairqueue.cli.output import Result
 from sqlalchemy_fairqueue.cli.report import Archive, Window, channels_parts, check_output, doubt, scenarios_in
 from sqlalchemy_fairqueue.cli.spark_session import history_of, progress, settings_of, source_options, spark_session
@@ -27,7 +27,6 @@ from sqlalchemy_fairqueue.simulation.scenarios import RECORDED
 
 _TEXT_FORMATS = ("json", "csv")
 _FORMATS = ("parquet", "orc", *_TEXT_FORMATS)
-_ON_DUPLICATE = ("skip", "raise", "replace")
 
 Conf = Annotated[
     list[str] | None,
@@ -46,10 +45,12 @@ def enqueue_file(
     path: Place,
     *,
     job_id: str | None = None,
-    format_: Annotated[str, Spec(metavar="FORMAT", help=", ".join(_FORMATS) + ".")] = "parquet",
+    format_: Annotated[
+        str, Spec(metavar="FORMAT", help=", ".join(_FORMATS) + ".", parse=choice(*_FORMATS))
+    ] = "parquet",
     kind: str = "default",
     json_payload: bool = False,
-    on_duplicate: Annotated[str, Spec(metavar="ACTION")] = "skip",
+    on_duplicate: Annotated[str, Spec(metavar="ACTION", parse=choice("skip", "raise", "replace"))] = "skip",
     rejects: Annotated[str | None, Spec(metavar="PATH")] = None,
     conf: Conf = None,
 ) -> Result:
@@ -65,9 +66,6 @@ def enqueue_file(
         on_duplicate: Action for a row whose key another message has: skip, raise, replace.
         rejects: The folder for rows with bad values, which else fail the load.
     """
-    for name, value, known in (("--format", format_, _FORMATS), ("--on-duplicate", on_duplicate, _ON_DUPLICATE)):
-        if value not in known:
-            raise usage_error(f"{name} {value!r} is none of {', '.join(known)}")
     with open_installation(options) as installation, spark_session("enqueue", conf) as spark, progress("enqueuing"):
         from sqlalchemy_fairqueue.spark import enqueue
         from sqlalchemy_fairqueue.spark.errors import BadRows

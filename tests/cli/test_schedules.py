@@ -47,7 +47,7 @@ def test_pages(cli: Cli, engine: Engine) -> None:
 
 
 def test_show(cli: Cli, engine: Engine, database: Database, clock: Clock) -> None:
-    """The slots that were run, skipped or are late are shown, and the next ones; of a paused one those that were run."""
+    """Slots that were run, skipped or are late are shown, and the next ones; of a paused one those that were run."""
     hour = timedelta(hours=1) // timedelta(microseconds=1)
     QUEUE.schedules.set(engine, "one", channel="a", every=timedelta(hours=1))
     for slot in (1, 3):
