@@ -209,6 +209,8 @@ _LIMITS = Table(
     Column("limit", "name", style="bold"),
     number_column("leased", "current_concurrency"),
     number_column("max concurrency", blank=BLANK),
+    number_column("cost out", "current_cost", blank=BLANK),
+    number_column("max cost out", blank=BLANK),
     Column("", "rate", get=lambda one: plain(one.rate)),
     number_column("rate", None, get=lambda one: one.rate and one.rate.per_time(), blank=BLANK),
     number_column("burst", None, get=lambda one: one.rate and one.rate.burst, blank=BLANK),
@@ -219,7 +221,7 @@ _LIMITS = Table(
 @with_options(
     {
         name: replace(SETTINGS[name], help=SETTINGS[name].help.replace("the whole queue", "all its queues"))
-        for name in ("max_concurrency", "rate")
+        for name in ("max_concurrency", "max_cost_out", "rate")
     }
 )
 class LimitOptions(FieldOptions):

@@ -141,7 +141,7 @@ def purge(
         such = "".join(
             f" with {name.replace('_', ' ')} {value!r}" for name, value in named.items() if value is not None
         )
-        waiting = found[0].ready + found[0].scheduled
+        waiting = found[0].undelivered
         what = f"channel {channel!r} of queue {queue.name!r}"
         count = f"the undelivered messages{such}" if such else plural(waiting, "undelivered message")
         confirm(f"delete {count} of {what} for good?", yes=yes or not waiting)
@@ -187,7 +187,7 @@ def _find(installation: Installation, channel: str) -> list[_Found]:
             schedules = [one.name for one in queue.schedules.list(connection, channel=channel)]
             if not channels and not schedules:
                 continue
-            counts = [(one.ready + one.scheduled, one.dead, one.leased) for one in channels] or [(0, 0, 0)]
+            counts = [(one.undelivered, one.dead, one.leased) for one in channels] or [(0, 0, 0)]
             found.append(_Found(queue, *counts[0], schedules))
     return found
 

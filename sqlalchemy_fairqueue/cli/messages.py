@@ -15,7 +15,7 @@ from sqlalchemy_fairqueue.cli.errors import ExitStatus, not_found_error
 from sqlalchemy_fairqueue.cli.installation import Installation, open_queue
 from sqlalchemy_fairqueue.cli.options import AnyIds, Ids, Options, Spec
 from sqlalchemy_fairqueue.cli.output import Result
-from sqlalchemy_fairqueue.cli.stats import takers, wait_document
+from sqlalchemy_fairqueue.cli.stats import reason_text, takers_text, wait_document
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, bold, key_values, number_column, text_table
 from sqlalchemy_fairqueue.database.calls import Target
 from sqlalchemy_fairqueue.database.messages import read_results
@@ -154,9 +154,8 @@ def show_message(
         ("key", found.key),
         ("ordering key", found.ordering_key),
         ("state", found.state(now)),
-        ("waits for", wait and _reason(wait)),
-        ("shared limit", wait and wait.limit),
-        ("which has", wait and (", ".join(takers(wait)) or None)),
+        ("waits for", wait and reason_text(wait)),
+        ("which has", wait and takers_text(wait)),
         ("messages ahead", None if found.consumer is not None else _ahead(found)),
         ("enqueued (UTC)", found.enqueued_at),
         ("due (UTC)", found.due_at),
@@ -299,10 +298,6 @@ def attempts_parts(attempts: Sequence[AttemptDetails]) -> tuple[Any, ...]:
 def attempts_document(attempts: Sequence[AttemptDetails]) -> list[dict[str, Any]]:
     """Attempts as JSON documents."""
     return [asdict(one) for one in attempts]
-
-
-def _reason(wait: Wait) -> str:
-    return str(wait.reason) if wait.behind is None else f"behind message {wait.behind} of its {wait.reason}"
 
 
 def _ahead(message: MessageDetails) -> str:

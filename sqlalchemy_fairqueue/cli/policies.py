@@ -184,7 +184,7 @@ def plain(value: object) -> object:
     """A field of a policy or setting as a JSON document."""
     match value:
         case Rate():
-            return {"interval_seconds": value.interval.total_seconds(), "burst": value.burst}
+            return {"interval_seconds": value.interval.total_seconds(), "burst": value.burst, "of": value.of}
         case ChannelPolicy():
             return policy_document(value)
         case tuple():

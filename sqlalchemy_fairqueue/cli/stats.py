@@ -41,8 +41,8 @@ _RATE = number_column("rate", get=lambda one: one.rate and one.rate.per_time(), 
 _DEAD = (number_column("dead", blank=BLANK, style=_red), number_column("dropped", blank=BLANK))
 _SERVED_COST = number_column("served cost", get=lambda one: one.served_cost or None, blank=BLANK)
 WAITS = (
-    Column("waits for", None, get=lambda one: one.wait and _reason(one.wait), blank=BLANK),
-    Column("which has", None, get=lambda one: one.wait and (", ".join(takers(one.wait)) or None), blank=BLANK),
+    Column("waits for", None, get=lambda one: one.wait and reason_text(one.wait), blank=BLANK),
+    Column("which has", None, get=lambda one: one.wait and takers_text(one.wait), blank=BLANK),
 )
 
 
@@ -97,14 +97,17 @@ def paused_text(paused_at: datetime | None) -> Text:
     return Text("paused", style="yellow") if paused_at else Text("")
 
 
-def _reason(wait: Wait) -> str:
+def reason_text(wait: Wait) -> str:
+    """What something waits for."""
+    if wait.behind is not None:
+        return f"behind message {wait.behind} of its {wait.reason}"
     return str(wait.reason) if wait.limit is None else f"{wait.reason} {wait.limit}"
 
 
-def takers(wait: Wait) -> list[str]:
+def takers_text(wait: Wait) -> str | None:
     """The holders of what something waits for, the other queues of a shared limit first."""
     queues = [f"queue {one.queue}: {one.leased:,}" for one in wait.queues if one.leased]
-    return queues + [f"{one.channel}: {one.leased:,}" for one in wait.takers]
+    return ", ".join(queues + [f"{one.channel}: {one.leased:,}" for one in wait.takers]) or None
 
 
 def wait_document(wait: Wait | None) -> dict[str, Any]:

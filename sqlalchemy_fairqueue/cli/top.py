@@ -34,6 +34,7 @@ class Sort(StrEnum):
 
     READY = "ready"
     SCHEDULED = "scheduled"
+    HELD = "held"
     LEASED = "leased"
     RATE = "rate"
     CHANGE = "change"
@@ -131,6 +132,7 @@ def _sorted(sample: Sample, sort: Sort, limit: int) -> Sequence[ChannelStats]:
     keys: dict[Sort, Callable[[ChannelStats], Any]] = {
         Sort.READY: lambda channel: -channel.ready,
         Sort.SCHEDULED: lambda channel: -channel.scheduled,
+        Sort.HELD: lambda channel: -channel.held,
         Sort.LEASED: lambda channel: -channel.leased,
         Sort.RATE: lambda channel: -(sample.rate(channel) or 0.0),
         Sort.CHANGE: lambda channel: -(sample.change(channel) or 0.0),
@@ -147,6 +149,8 @@ def _table(sample: Sample) -> Table:
         Column("channel", style="bold"),
         number_column("ready"),
         number_column("scheduled", blank=BLANK),
+        number_column("held", blank=BLANK),
+        Column("", "behind"),
         number_column("leased"),
         number_column("done/s", "completed_per_second", sample.rate, _per_second, blank=BLANK),
         number_column(
@@ -185,6 +189,7 @@ def _totals(sample: Sample) -> dict[str, Any]:
         "channels": sample.total,
         "ready": sum(channel.ready for channel in sample.channels),
         "scheduled": sum(channel.scheduled for channel in sample.channels),
+        "held": sum(channel.held for channel in sample.channels),
         "leased": sum(channel.leased for channel in sample.channels),
         "completed_per_second": sum(sample.rates.values()) if sample.rates else None,
         "oldest_ready_seconds": max(
@@ -197,9 +202,10 @@ def _headline(sample: Sample) -> Text:
     totals = _totals(sample)
     rate = totals["completed_per_second"]
     done = "" if rate is None else f", {rate:,.1f} done/s"
+    held = f"{totals['held']:,} held, " if totals["held"] else ""
     return bold(
         f"{sample.at:%H:%M:%S} UTC  {plural(totals['channels'], 'channel')}: {totals['ready']:,} ready, "
-        f"{totals['scheduled']:,} scheduled, {totals['leased']:,} leased{done}"
+        f"{totals['scheduled']:,} scheduled, {held}{totals['leased']:,} leased{done}"
     )
 
 

@@ -183,7 +183,7 @@ def _leftovers(left: "Leftovers") -> dict[str, Any]:
         }
         for one in left.reasons
     ]  # fmt: skip
-    counts = {"ready": left.ready, "scheduled": left.scheduled, "leased": left.leased}
+    counts = {name: getattr(left, name) for name in ("ready", "scheduled", "held", "leased")}
     return {"queue": left.queue, **counts, "reasons": reasons}
 
 

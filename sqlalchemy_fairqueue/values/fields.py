@@ -149,16 +149,15 @@ class Rate:
 
     def per_time(self) -> str:
         """Write the rate without its burst, in the smallest unit that has at least one message: ``50/s``, ``1/30d``."""
+        counted = "" if self.of == "messages" else f" of {self.of}"
         for unit in ("s", "m", "h", "d"):
             if UNITS[unit] >= self.interval:
-                return f"{UNITS[unit] / self.interval:.6g}/{unit}"
-        return f"1/{self.interval / UNITS['d']:.6g}d"
+                return f"{UNITS[unit] / self.interval:.6g}/{unit}{counted}"
+        return f"1/{self.interval / UNITS['d']:.6g}d{counted}"
 
     def __str__(self) -> str:
         """The text that :meth:`parse` takes, rounded to six digits."""
-        unit = "" if self.of == "messages" else " of cost"
-        burst = "" if self.burst == Rate(1, self.interval).burst else f", burst {self.burst}"
-        return f"{self.per_time()}{unit}{burst}"
+        return self.per_time() + ("" if self.burst == Rate(1, self.interval).burst else f", burst {self.burst}")
 
     def __eq__(self, other: object) -> bool:
         """Whether interval, burst and unit are the same."""

@@ -86,7 +86,8 @@ def test_what_is_not_named_stays(cli: Cli, engine: Engine) -> None:
     assert changed == {
         "queue": "documents", "channel": "a", "created": False, "changed": True,
         "policy": policy_document(ChannelPolicy()) | {
-            "rate": {"interval_seconds": 60.0, "burst": 1}, "weight": 3, "max_backlog": 9, "on_full": "drop",
+            "rate": {"interval_seconds": 60.0, "burst": 1, "of": "messages"}, "weight": 3, "max_backlog": 9,
+            "on_full": "drop",
         },
         "plan": None, "overridden": ["max_concurrency", "rate"],
     }  # fmt: skip
@@ -118,7 +119,8 @@ def test_a_queue(cli: Cli, engine: Engine) -> None:
     """Limit, history and the defaults of new channels are set apart: what is not named stays."""
     first = cli("configure", "queue", "--queue", "documents", "--max-concurrency", "50", "--json").document
     assert first == {
-        "queue": "documents", "changed": True, "max_concurrency": 50, "rate": None, "limits": [], "history": False,
+        "queue": "documents", "changed": True, "max_concurrency": 50, "max_cost_out": None, "rate": None,
+        "limits": [], "history": False,
         "history_retention_seconds": None, "dead_letter_retention_seconds": None, "fair_by": "messages",
         "dead_letter_retention_seconds_by_kind": {}, "forget_channels_after_seconds": 2592000.0, "defaults": None,
         "default_plan": None, "result_retention_seconds": None, "on_dead": "continue",
@@ -126,7 +128,7 @@ def test_a_queue(cli: Cli, engine: Engine) -> None:
     }  # fmt: skip
 
     rate = cli("configure", "queue", "--rate", "50/s", "--burst", "9", "--json").document["rate"]
-    assert rate == {"interval_seconds": 0.02, "burst": 9}
+    assert rate == {"interval_seconds": 0.02, "burst": 9, "of": "messages"}
     cli("configure", "queue", "--history", "--history-retention", "7d")
     assert QUEUE.stats(engine).rate == Rate(50, burst=9)
     cli("configure", "queue", "--rate", "none")
@@ -136,7 +138,8 @@ def test_a_queue(cli: Cli, engine: Engine) -> None:
 
     assert (last["max_concurrency"], last["history"], last["history_retention_seconds"]) == (50, True, 604800.0)
     assert last["defaults"] == policy_document(ChannelPolicy()) | {
-        "rate": {"interval_seconds": 0.2, "burst": 1}, "weight": 2, "max_backlog": 10, "on_full": "drop",
+        "rate": {"interval_seconds": 0.2, "burst": 1, "of": "messages"}, "weight": 2, "max_backlog": 10,
+        "on_full": "drop",
     }  # fmt: skip
     enqueue(engine, "new")
     [stats] = QUEUE.channels(engine)

@@ -11,8 +11,13 @@ def test_limits(cli: Cli, engine: Engine) -> None:
     assert cli("limits").out == "no shared limits\n"
     cli("configure", "limit", "api", "--max-concurrency", "5", "--rate", "50/s", "--burst", "3")
     made = cli("configure", "limit", "api", "--max-concurrency", "2", "--json").document["limits"]
-    rate = {"interval_seconds": 0.02, "burst": 3}
-    assert made == [{"name": "api", "max_concurrency": 2, "rate": rate, "current_concurrency": 0, "queues": []}]
+    rate = {"interval_seconds": 0.02, "burst": 3, "of": "messages"}
+    assert made == [
+        {
+            "name": "api", "max_concurrency": 2, "max_cost_out": None, "rate": rate, "current_concurrency": 0,
+            "current_cost": 0, "queues": [],
+        }
+    ]  # fmt: skip
     changed = cli("configure", "queue", "--queue", "documents", "--limit", "api", "--json").document
     assert changed["limits"] == ["api"]
     enqueue(engine, "a", "b", "c")

@@ -79,7 +79,7 @@ def test_channels(cli: Cli, engine: Engine) -> None:
     assert document["more"] is False
     channel = document["channels"][0]
     assert channel["channel"] == "a"
-    assert channel["rate"] == {"interval_seconds": 6.0, "burst": 1}
+    assert channel["rate"] == {"interval_seconds": 6.0, "burst": 1, "of": "messages"}
     assert (channel["max_concurrency"], channel["max_backlog"], channel["on_full"]) == (4, 50, "drop")
 
 
