@@ -339,7 +339,7 @@ class WithdrawalMethods(QueueBase):
     def purge(
         self, where: RecordedWhere, channel: str, *, key: str | None = None, ordering_key: str | None = None
     ) -> PurgeReceipt:
-        """Delete the messages of a channel that no consumer holds, ready and scheduled, for good.
+        """Delete the messages of a channel that no consumer holds, ready, scheduled and held, for good.
 
         With *key* or *ordering_key* only those that have it.
 

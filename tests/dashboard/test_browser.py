@@ -256,7 +256,7 @@ def test_actions(chromium: Open, engine: Engine, *, keyboard: bool) -> None:
     browser.wait_for("The policy was changed.")
     assert QUEUE.channels(engine, "customer-7")[0].weight == 4
     browser.click("Purge…")
-    browser.wait_for("Delete 2 ready and scheduled messages")
+    browser.wait_for("Delete 2 undelivered messages")
     browser.click("Delete them")
     browser.wait_for("Purged 2.")
     assert QUEUE.stats(engine).ready == 0
