@@ -21,7 +21,7 @@ from sqlalchemy_fairqueue.database.calls import Target
 from sqlalchemy_fairqueue.database.messages import read_results
 from sqlalchemy_fairqueue.errors import PayloadError
 from sqlalchemy_fairqueue.texts import clean, last_line
-from sqlalchemy_fairqueue.values.reports import AttemptDetails, MessageDetails, Wait
+from sqlalchemy_fairqueue.values.reports import AttemptDetails, MessageDetails
 
 _MOST_AHEAD = 1000
 """Messages ahead of one that a look-up counts."""
