@@ -68,7 +68,8 @@ _ROWS = (
 )
 _COUNT = "select count(*) from (select from {schema}fq_history h where {condition} limit %(most)s) h"
 _POLICIES = (
-    "select c.queue, c.name, s.max_concurrency, s.rate_interval, s.rate_burst, s.weight from {schema}fq_channel c "
+    "select c.queue, c.name, s.max_concurrency, case s.rate_of when 'messages' then s.rate_interval end, s.rate_burst, "
+    "s.weight from {schema}fq_channel c "
     "cross join lateral (select * from {schema}fq_channel_state s where s.channel_id = c.id "
     "order by s.channel_id desc, s.row_version desc limit 1) s where {condition}"
 )

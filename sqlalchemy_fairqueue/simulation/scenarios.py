@@ -143,6 +143,10 @@ class Scenario:
                     f"{what} of scenario {self.name!r} has {name} {value}: a history does not record the messages that "
                     "it refused; leave it out"
                 )
+        if policy.max_cost_out is not None or (policy.rate is not None and policy.rate.of == "cost"):
+            raise InvalidArgument(
+                f"{what} of scenario {self.name!r} has a quota in cost, which the replay does not know; leave it out"
+            )
 
 
 def _check_workers(workers: object) -> None:

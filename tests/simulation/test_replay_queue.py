@@ -146,6 +146,8 @@ def test_several_databases() -> None:
         ({"defaults": 3}, "defaults of scenario 'x' is 3"),
         ({"policies": {"a*": None}}, r"policies\['a\*'\] of scenario 'x' is None"),
         ({"policies": {"a": ChannelPolicy(max_backlog=5)}}, "has max_backlog 5: a history does not record"),
+        ({"defaults": ChannelPolicy(max_cost_out=5)}, "has a quota in cost"),
+        ({"defaults": ChannelPolicy(rate="1/s of cost")}, "has a quota in cost"),
     ],
 )
 def test_scenario_refused(given: dict[str, Any], words: str) -> None:

@@ -90,7 +90,7 @@ def _policy(alias: str) -> list[Column]:
     for name, definition in POLICY.items():
         match definition:
             case RateOf():
-                types |= zip(definition.columns(name), (_DURATION, _INTEGER), strict=True)
+                types |= zip(definition.columns(name), (_DURATION, _INTEGER, _STRING), strict=True)
             case Duration():
                 types[name] = _DURATION
             case Count():

@@ -29,7 +29,8 @@ def known_policies(policies: DataFrame) -> KnownPolicies:
 
     Args:
         policies: What ``table=channels`` reads: queue, channel, max_concurrency, rate_interval (an interval, or
-            whole microseconds), rate_burst, weight; and plan, if it is there.
+            whole microseconds), rate_burst, weight; and rate_of and plan, if they are there. Of rates in cost the
+            report knows nothing.
 
     Raises:
         InvalidArgument: A column is missing.
@@ -47,11 +48,12 @@ def known_policies(policies: DataFrame) -> KnownPolicies:
     rows = policies.select(
         "queue", "channel", "max_concurrency", interval.cast("long").alias("rate_interval"), "rate_burst", "weight",
         F.col("plan") if "plan" in policies.columns else F.lit(None).cast("string").alias("plan"),
+        F.col("rate_of") if "rate_of" in policies.columns else F.lit("messages").alias("rate_of"),
     ).collect()  # fmt: skip
     found = {
         (row.queue, row.channel): ChannelPolicy(
             max_concurrency=row.max_concurrency,
-            rate=Rate.every(duration(row.rate_interval or 0), row.rate_burst or 1),
+            rate=Rate.every(duration(row.rate_interval or 0), row.rate_burst or 1) if row.rate_of != "cost" else None,
             weight=row.weight or 1,
         )
         for row in rows
