@@ -214,7 +214,7 @@ def effect(queue: QueueFigures, stats: ChannelStats, changes: Mapping[str, Any])
         rate = changes["rate"]
         if rate is None:
             said.append("No rate holds it up any more.")
-        elif stats.ready:
+        elif stats.ready and rate.of == "messages":
             said.append(
                 f"Its {stats.ready:,} ready messages take at least {format_duration(stats.ready * rate.interval)}."
             )

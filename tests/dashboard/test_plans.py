@@ -31,8 +31,8 @@ def test_plans_and_who_follows_them(browse: Browse, engine: Engine) -> None:
     QUEUE.configure(engine, default_plan="gold")
     QUEUE.configure_channel(engine, "customer-7", weight=4)
     page = browse("viewer").get("plans")
-    assert "free 1 2 no rate 1" in page.text
-    assert "gold new tenants 0 no limit 50/s 5" in page.text
+    assert "free 1 2 no limit no rate 1" in page.text
+    assert "gold new tenants 0 no limit no limit 50/s 5" in page.text
     page = browse("viewer").get("plan", queue="documents", plan="free")
     assert "1 tenant follows it" in page.text
     assert page.links["customer-7"] == "tenant?queue=documents&channel=customer-7"
