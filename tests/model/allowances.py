@@ -71,7 +71,7 @@ def offers(books: Books, others: Effects, now: int) -> dict[str, Offer]:
     return found
 
 
-def _size_of(number: int, headers: Mapping[str, object] | None) -> int:
+def size_of(number: int, headers: Mapping[str, object] | None) -> int:
     """The bytes of a message: its content, and its headers as text."""
     return len(str(number)) + (len(json.dumps(headers)) if headers else 0)
 
@@ -94,7 +94,7 @@ def check_batch(
         expected = [one.id for one in offer.ready]
         assert ids == expected[: len(ids)], f"channel {name} gave {ids}, in order were {expected}"
         assert len(ids) <= offer.most, f"channel {name} gave {len(ids)}, its limits allow {offer.most}"
-    taken = sum(_size_of(delivery.payload, delivery.headers) for delivery in batch)
+    taken = sum(size_of(delivery.payload, delivery.headers) for delivery in batch)
     assert taken <= max_bytes or len(batch) == 1, f"{taken} bytes, at most {max_bytes} were asked for"
     # The next message in turn is the first one that some channel has not given.
     left = [
@@ -104,7 +104,7 @@ def check_batch(
     ]
     # Whether somebody has a message locked is found only where it would have room; so is what must wait for others.
     left += [one for offer in offered.values() for one in (*offer.locked, *offer.fresh, *offer.waiting)]
-    was_cut = 0 < len(batch) < limit and any(taken + _size_of(one.number, one.headers) > max_bytes for one in left)
+    was_cut = 0 < len(batch) < limit and any(taken + size_of(one.number, one.headers) > max_bytes for one in left)
     if len(batch) < least and not was_cut:
         for name, offer in offered.items():
             count = len(given[name])

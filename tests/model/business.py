@@ -16,7 +16,7 @@ from sqlalchemy_fairqueue.values.messages import FairBy, OnDuplicate
 from sqlalchemy_fairqueue.values.policies import OnFull
 from tests.model.open_transactions import OpenTransactions
 from tests.model.transactions import Layer
-from tests.model.turns import cost_of
+from tests.model.turns import cost_of, kind_of
 from tests.model.work import NOW, Cancelled, Purged, Settled, Wanted, When, Work
 
 CHANNELS = st.sampled_from(["a", "b", "c", "d", "e"])
@@ -35,7 +35,7 @@ def arguments(wanted: Wanted) -> dict[str, Any]:
     return {
         "channel": wanted.channel,
         "payload": wanted.number,
-        "kind": f"kind-{wanted.number % 3}",
+        "kind": kind_of(wanted.number),
         "headers": {"number": wanted.number} if wanted.number % 2 else None,
         "key": wanted.key,
         "on_duplicate": wanted.on_duplicate,

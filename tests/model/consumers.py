@@ -18,6 +18,7 @@ from tests.model.books import HELD_BACK, Lease
 from tests.model.shared_limits import SharedRoom
 from tests.model.spoilt import Spoiling
 from tests.model.transactions import Layer, Transaction
+from tests.model.turns import kind_of
 from tests.model.work import QUEUE, Effects
 from tests.model.world import BESIDE, CONSUMERS, TICK
 
@@ -133,10 +134,7 @@ class Consuming(Spoiling):
         if not batch:
             self._note_empty_lease(consumer, lease)
         for delivery in batch:
-            message = self.books.deliver(delivery.message_id, delivery.lease.id, delivery.deliveries)
-            assert (delivery.payload, delivery.attempt) == (message.number, message.attempts)
-            assert delivery.kind == f"kind-{message.number % 3}"
-            assert delivery.headers == message.headers
+            self.deliver(delivery)
         for name, count in given.items():
             channel = self.books.channels[name]
             channel.cell.release(count, now)
@@ -154,6 +152,13 @@ class Consuming(Spoiling):
             check_due_in(batch, limit, self.books, others, now, has_room=has_room)
         self.given = [*self.given, *batch][-30:]
         return batch
+
+    def deliver(self, delivery: Delivery) -> None:
+        """A delivery has come into a consumer's hands, as the message was added."""
+        message = self.books.deliver(delivery.message_id, delivery.lease.id, delivery.deliveries)
+        assert (delivery.payload, delivery.attempt) == (message.number, message.attempts)
+        assert delivery.kind == kind_of(message.number)
+        assert delivery.headers == message.headers
 
     def note_ordering(self, now: int, *, again: bool = False) -> None:
         """Note which messages a call that began then has held back, or let go (I36). *again*: or both, for it was tried

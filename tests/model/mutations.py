@@ -527,6 +527,28 @@ _ORDERING = [
         "if false then",
         ordering=True,
     ),
+    Mutation(
+        "a batch of an ordering key costs more than it may",
+        "fq_cut_ordered",
+        "      and (f.cost <= p_max_cost) is not false\n",
+        "",
+        ordering=True,
+    ),
+    Mutation(
+        "a batch begins with the last message of its ordering key",
+        "fq_cut_ordered",
+        "x.deliveries desc, x.id\n      limit",
+        "x.deliveries desc, x.id desc\n      limit",
+        ordering=True,
+    ),
+    Mutation("a batch has messages of two kinds", "fq_lock_alike", "m.kind = p_kind and ", "", ordering=True),
+    Mutation(
+        "a batch exceeds the limit of its channel",
+        "fq_take_more",
+        "v_room, v_state.max_concurrency - v_state.current_concurrency,",
+        "v_room,",
+        ordering=True,
+    ),
 ]
 
 MUTATIONS = [

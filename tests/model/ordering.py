@@ -10,10 +10,10 @@ from hypothesis.stateful import initialize, precondition, rule
 
 from sqlalchemy_fairqueue import Delivery
 from sqlalchemy_fairqueue.unit_of_work.settlements import Verb
+from tests.model.batches import Batching
 from tests.model.books import Message
 from tests.model.business import CHANNELS, DELAYS
 from tests.model.consumers import LEASES
-from tests.model.machine import FairQueueMachine
 from tests.model.work import NOW, Cancelled, Purged, Wanted, When
 
 End = Literal["complete", "retry", "release", "bury", "expire", "cancel", "purge", "move", "replace"]
@@ -41,7 +41,7 @@ _FIRST = When(priority=9)
 _LONGER = timedelta(seconds=40)
 
 
-class OrderingMachine(FairQueueMachine):
+class OrderingMachine(Batching):
     """Of the messages of a channel with the same ordering key one is out, and each goes when it comes first (I36)."""
 
     def ordering_key_of(self, number: int) -> str | None:

@@ -79,6 +79,8 @@ _REACHED_BY_ORDERING = {
     "a message was let go": 0.3,
     "a message got another ordering key": 0.05,
     "a message that was held back was moved": 0.03,
+    "messages of an ordering key followed": 0.1,
+    "messages followed": 0.1,
 }
 
 

@@ -21,6 +21,11 @@ def cost_of(number: int) -> int:
     return _COSTS[number % len(_COSTS)]
 
 
+def kind_of(number: int) -> str:
+    """The kind of the message of this number: several in a row have the same one."""
+    return f"kind-{number // 6 % 3}"
+
+
 _ROUNDING = Fraction(2, 2520)
 
 

@@ -11,7 +11,7 @@ from alembic.operations import Operations
 from psycopg.rows import namedtuple_row
 from sqlalchemy import Connection, NullPool, create_engine, event, text
 
-from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue import Delivery, Queue
 from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.reports import Deliveries
 from tests.fixtures.clock import install_clock
@@ -142,6 +142,11 @@ class World:
         """A dequeue of a consumer."""
         batch: Deliveries = self.queues[consumer].dequeue(self._beside if consumer == BESIDE else self.engine, **how)
         return batch
+
+    def take_more(self, first: Delivery, **how: Any) -> list[Delivery]:
+        """What follows a delivery, taken under its lease."""
+        with self._beside.connect() as connection:
+            return self._consumer(BESIDE).take_more(connection, first, **how)
 
     @contextmanager
     def before_commit(self, call: Callable[[], None] | None) -> Iterator[None]:

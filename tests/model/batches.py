@@ -1,0 +1,121 @@
+"""Rules of batches: a handler gets the messages that follow the one that a consumer has taken."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from itertools import takewhile
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, precondition, rule
+
+from sqlalchemy_fairqueue import Delivery
+from tests.model.allowances import size_of
+from tests.model.books import Message
+from tests.model.business import CHANNELS
+from tests.model.consumers import BYTES
+from tests.model.machine import FairQueueMachine
+from tests.model.turns import cost_of, kind_of
+from tests.model.work import When
+from tests.model.world import CONSUMERS, TICK
+
+_LEASE = timedelta(seconds=30)
+_FIRST = When(priority=9)
+_MORE: dict[str, Any] = {
+    "consumer": st.integers(0, CONSUMERS - 1),
+    "limit": st.integers(1, 6),
+    "max_cost": st.none() | st.integers(1, 12),
+    "max_bytes": BYTES,
+}
+_BATCH = _MORE | {"channel": CHANNELS, "key": st.sampled_from(["x", None]), "count": st.integers(2, 5)}
+# So long takes a call.
+_CALL = 20 * TICK
+
+
+class Batching(FairQueueMachine):
+    """Who holds a message takes those that follow it: in its ordering key, or in its channel if it has none."""
+
+    @initialize(**_BATCH)
+    def begin_with_a_batch(self, **how: Any) -> None:
+        """There are messages that follow each other, from the beginning."""
+        self.add_and_take_more(**how)
+
+    @rule(**_BATCH)
+    def add_and_take_more(self, channel: str, key: str | None, count: int, **how: Any) -> None:
+        """Messages of one ordering key, or of none, are added in a row; somebody takes one, and what follows it."""
+        if not self.books.limits.limited and not self.books.spoilt:
+            wanted = [self.wanted(channel, None, _FIRST, max_attempts=3) for _ in range(count)]
+            self.commit_messages([replace(one, ordering_key=key) for one in wanted])
+            self.take_more(None, **how)
+
+    @rule(which=st.none() | st.integers(0, 8), **_MORE)
+    @precondition(lambda self: self.books.messages and not self.books.spoilt and not self.books.limits.limited)
+    def take_more(self, which: int | None, *, consumer: int, limit: int, max_cost: int | None, max_bytes: int) -> None:
+        """All that may follow a message is given: of one that is taken now, or was taken once."""
+        given = self.take(consumer, 1, _LEASE) if which is None else self.hands()
+        if not given:
+            return
+        first = given[(which or 0) % len(given)]
+        moments = [one.expires_at for one in self.books.leases.values()]
+        moments += [one.dequeue_at for one in self.books.messages.values()]
+        now = self.world.pass_by(moments, _CALL) + TICK
+        others = self.others()
+        if first.lease.id in others.leases or self.books.leases[first.lease.id].expires_at <= now:
+            return
+        expected = list(self._following(first, now, limit, max_cost, max_bytes))
+        batch = self.world.take_more(first, limit=limit, max_cost=max_cost, max_bytes=max_bytes)
+        ids = [one.message_id for one in batch]
+        assert ids == [one.id for one in expected], f"{ids} follow {first.message_id}, in order are {expected}"
+        self._take_over(batch, now)
+
+    def _take_over(self, batch: Sequence[Delivery], now: int) -> None:
+        for delivery in batch:
+            self.deliver(delivery)
+        if batch:
+            channel = self.books.channels[batch[0].channel]
+            channel.cell.release(len(batch), now)
+            # It pays with its next turns.
+            self.turns.configured(batch[0].channel)
+            self.given = [*self.given, *batch][-30:]
+            self.saw("messages of an ordering key followed" if batch[0].ordering_key else "messages followed")
+
+    def _following(
+        self, first: Delivery, now: int, limit: int, max_cost: int | None, max_bytes: int
+    ) -> Iterator[Message]:
+        """The messages that may be given, in their order."""
+        message = self.books.messages.get(first.message_id)
+        token = first.message_id, first.lease.id, first.deliveries
+        if message is None or (message.id, message.lease_id, message.deliveries) != token or message.attempts > 1:
+            return
+        others, name = self.others(), message.channel
+        channel = self.books.channels[name]
+        if self.books.paused or channel.paused or name in others.states or others.gate:
+            return
+        room, rate = limit, channel.cell.allows(now)
+        if channel.policy.max_concurrency is not None:
+            room = min(room, channel.policy.max_concurrency - self.books.slots_of(name))
+        cost, size = cost_of(message.number), 0
+        for one in self._in_order(message, now)[: room if rate is None else min(room, rate)]:
+            cost, size = cost + cost_of(one.number), size + size_of(one.number, one.headers)
+            is_alike = one.attempts == 0 and kind_of(one.number) == kind_of(message.number)
+            if not is_alike or one.id in others.messages or size > max_bytes or (max_cost and cost > max_cost):
+                return
+            yield one
+
+    def _in_order(self, message: Message, now: int) -> list[Message]:
+        """What comes after a message, up to the first that does not come yet."""
+        free = self.books.of_channel(message.channel)
+        if message.ordering_key is not None:
+            alike = [one for one in free if one.ordering_key == message.ordering_key]
+            alike.sort(key=lambda one: (-one.deliveries, one.id))
+            return list(takewhile(lambda one: one.is_held_back or one.dequeue_at <= now, alike))
+        state = self.world.state(message.channel)
+        head = state.head_dequeue_at, state.head_message_id
+        if None in head:
+            return []
+        return list(
+            takewhile(
+                lambda one: one.ordering_key is None and one.dequeue_at <= now,
+                (one for one in free if one.order >= head),
+            )
+        )
