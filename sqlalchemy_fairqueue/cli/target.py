@@ -22,7 +22,7 @@ from sqlalchemy_fairqueue.database.engines import blocking
 from sqlalchemy_fairqueue.values.checks import check_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from sqlalchemy_fairqueue.cli.application import AnyEngine
     from sqlalchemy_fairqueue.cli.options import Options
@@ -92,17 +92,13 @@ def names_database(options: Options) -> bool:
 
 @contextlib.contextmanager
 def _engine(options: Options, application: object, reference: str | None) -> Iterator[Engine]:
-    given = choose_database(options, application, reference)
-    if isinstance(given, URL) and not options.database_url and reference:
-        engine = engine_beside(reference)
-        if engine is not None and same_database(engine.url, given):
-            given = engine
-        elif engine is not None:
-            print_message(
-                f"works on {display_url(given)}, which {DATABASE_URL_VARIABLE} names, and not on "
-                f"{display_url(engine.url)}, that of the engine in the module of {reference}; unset the variable, or "
-                "give --app module:engine, to work there"
-            )
+    def warn(chosen: str, other: str) -> None:
+        print_message(
+            f"works on {chosen}, which {DATABASE_URL_VARIABLE} names, and not on {other}, that of the engine in the "
+            f"module of {reference}; unset the variable, or give --app module:engine, to work there"
+        )
+
+    given = choose_database(options, application, reference, warn)
     if isinstance(given, Engine):
         driver_of(given)
         yield given
@@ -120,18 +116,35 @@ def _engine(options: Options, application: object, reference: str | None) -> Ite
         engine.dispose()
 
 
-def engine_beside(reference: str) -> AnyEngine | None:
-    """The engine in the module of ``module:name``. None: there is none, or several."""
-    with contextlib.suppress(CommandError):
-        return engine_of_module(reference)
-    return None
-
-
-def choose_database(options: Options, application: object, reference: str | None) -> URL | AnyEngine:
-    """The database by the first that names one.
+def choose_database(
+    options: Options, application: object, reference: str | None, warn: Callable[[str, str], object]
+) -> URL | AnyEngine:
+    """The database by the first that names one; the application's engine, with all that is set on it, if it is that.
 
     In this order: --database-url, an engine named by --app, the environment, the module of the queue named by --app.
+
+    Args:
+        options: The options.
+        application: What --app names.
+        reference: The words of --app.
+        warn: Called with the database that is chosen and that of the application's engine, where these differ.
     """
+    given = _first_named(options, application, reference)
+    if not isinstance(given, URL) or options.database_url or not reference:
+        return given
+    engine = None
+    # There may be several.
+    with contextlib.suppress(CommandError):
+        engine = engine_of_module(reference)
+    if engine is None:
+        return given
+    if same_database(engine.url, given):
+        return engine
+    warn(display_url(given), display_url(engine.url))
+    return given
+
+
+def _first_named(options: Options, application: object, reference: str | None) -> URL | AnyEngine:
     if options.database_url:
         return psycopg_url(options.database_url, "--database-url")
     if isinstance(application, (Engine, AsyncEngine)):

@@ -37,8 +37,6 @@ from sqlalchemy_fairqueue.cli.target import (
     choose_database,
     connect_arguments,
     display_url,
-    engine_beside,
-    same_database,
 )
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.errors import FairQueueError
@@ -142,7 +140,15 @@ def worker(
     reference = application_reference(options)
     application = load_object(reference, options.app_dir) if reference else found[0]
     _configure_logging(log_level, log_format)
-    given = _database(options, application, reference or queues[0])
+
+    def warn(chosen: str, other: str) -> None:
+        logging.getLogger(__name__).warning(
+            "handlers' sessions are for %s, the database of %s, and not for that of the engine in the module of "
+            "%s, %s; unset the variable to work with the application's engine",
+            chosen, DATABASE_URL_VARIABLE, reference or queues[0], other,
+        )  # fmt: skip
+
+    given = choose_database(options, application, reference or queues[0], warn)
     if in_loop is None:
         in_loop = _is_asynchronous(found, application, reference or queues[0])
     if sync_session_factory and not in_loop:
@@ -185,23 +191,6 @@ def _leftovers(left: "Leftovers") -> dict[str, Any]:
     ]  # fmt: skip
     counts = {name: getattr(left, name) for name in ("ready", "scheduled", "held", "leased")}
     return {"queue": left.queue, **counts, "reasons": reasons}
-
-
-def _database(options: Options, application: object, reference: str) -> URL | AnyEngine:
-    """The database that the options choose: the application's engine, with all that is set on it, if it is that one."""
-    given = choose_database(options, application, reference)
-    if not isinstance(given, URL) or options.database_url:
-        return given
-    engine = engine_beside(reference)
-    if engine is not None and same_database(engine.url, given):
-        return engine
-    if engine is not None:
-        logging.getLogger(__name__).warning(
-            "handlers' sessions are for %s, the database of %s, and not for that of the engine in the module of "
-            "%s, %s; unset the variable to work with the application's engine",
-            display_url(given), DATABASE_URL_VARIABLE, reference, display_url(engine.url),
-        )  # fmt: skip
-    return given
 
 
 @contextlib.contextmanager
