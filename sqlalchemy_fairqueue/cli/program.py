@@ -111,6 +111,13 @@ _COMMANDS = {
     "spark report": "spark:report_history",
     "spark replay": "spark:replay_history",
 }
+_PANELS = {
+    "Commands that show": "stats channels top messages dead groups limits plans workers roles doctor report",
+    "Commands that change": "pause resume configure cancel purge schedules history",
+    "Commands that run": "worker dashboard metrics spark",
+}
+_PANEL = {name: panel for panel, names in _PANELS.items() for name in names.split()}
+"""The heading that the help lists a command or a group under."""
 # The queues of an application know their names and schemas; grants and shared limits are of an installation.
 _WITHOUT = {
     "worker": frozenset({"schema", "queue"}),
@@ -159,7 +166,7 @@ def make_program(names: Sequence[str] = tuple(_COMMANDS)) -> typer.Typer:
     for group, words in _GROUPS.items():
         if any(name.startswith(f"{group} ") for name in names):
             groups[group] = typer.Typer(no_args_is_help=True, help=words)
-            program.add_typer(groups[group], name=group)
+            program.add_typer(groups[group], name=group, rich_help_panel=_PANEL[group])
     for name in names:
         from sqlalchemy_fairqueue.cli.runner import add_command
 
@@ -167,7 +174,8 @@ def make_program(names: Sequence[str] = tuple(_COMMANDS)) -> typer.Typer:
         module, _, function = _COMMANDS[name].partition(":")
         command = getattr(import_module(f"sqlalchemy_fairqueue.cli.{module}"), function)
         without = _WITHOUT.get(name, frozenset[str]())
-        add_command(groups[group], own_name, command, without=without, prints=name == "worker")
+        panel = _PANEL.get(name)
+        add_command(groups[group], own_name, command, without=without, prints=name == "worker", panel=panel)
     return program
 
 

@@ -26,7 +26,13 @@ Command = Callable[..., Result | None]
 
 
 def add_command(
-    group: typer.Typer, name: str, function: Command, *, without: frozenset[str] = frozenset(), prints: bool = False
+    group: typer.Typer,
+    name: str,
+    function: Command,
+    *,
+    without: frozenset[str] = frozenset(),
+    prints: bool = False,
+    panel: str | None = None,
 ) -> None:
     """Make a function a command of the group.
 
@@ -38,6 +44,7 @@ def add_command(
         function: The command; its docstring is the help.
         without: Common options that have no meaning for it.
         prints: Whether stdout is the application's as well, which runs in it.
+        panel: The heading that the help lists it under.
     """
     shared, own = common(without), parameters(function)
 
@@ -53,7 +60,7 @@ def add_command(
     run.__doc__ = summary(function)
     run.__annotations__ = {option.name: option.annotation for option in taken}
     vars(run)["__signature__"] = inspect.Signature(taken)
-    group.command(name)(run)
+    group.command(name, rich_help_panel=panel)(run)
 
 
 def run_command(command: Callable[[], Result | None], options: Options) -> ExitStatus:
