@@ -6,11 +6,12 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from time import sleep
 from typing import Annotated, Any
 
 from sqlalchemy import Engine
 
-from sqlalchemy_fairqueue import PayloadError, Queue
+from sqlalchemy_fairqueue import PayloadError, Queue, Rate
 from sqlalchemy_fairqueue.cli.errors import ExitStatus, not_found_error, usage_error
 from sqlalchemy_fairqueue.cli.installation import Installation, open_queue
 from sqlalchemy_fairqueue.cli.messages import attempts_document, attempts_parts, error_parts
@@ -213,6 +214,7 @@ def redrive_dead(
     *,
     chosen: Selection,
     limit: Annotated[int | None, Spec(min=1)] = None,
+    rate: Annotated[Rate | None, Spec(metavar="RATE", parse=Rate.parse)] = None,
     everything: Everything = False,
     yes: Yes = False,
 ) -> Result:
@@ -223,6 +225,7 @@ def redrive_dead(
 
     Options:
         limit: At most so many, the oldest deaths first.
+        rate: No faster than this, like 50/s. Default: as fast as it goes.
     """
     _check_selection(ids, chosen, limit, everything=everything)
     with open_queue(options) as (installation, queue):
@@ -232,7 +235,7 @@ def redrive_dead(
             confirm(f"redrive {plural(len(wanted), 'dead letter')} {chosen.of(queue)}?", yes=yes)
         outcomes = dict.fromkeys(("redriven", "duplicate", "missing"), 0)
         details = []
-        for page in _pages(wanted):
+        for page in _pages(wanted, rate):
             for message_id, outcome in queue.dead_letters.redrive(engine, page).items():
                 outcomes[outcome] += 1
                 if outcome != "redriven":
@@ -306,8 +309,13 @@ def _found(queue: Queue, engine: Engine, arguments: dict[str, Any], limit: int |
     return found
 
 
-def _pages(ids: list[int]) -> Iterator[list[int]]:
-    return (ids[start : start + _PAGE] for start in range(0, len(ids), _PAGE))
+def _pages(ids: list[int], rate: Rate | None) -> Iterator[list[int]]:
+    """The ids a page at a time, of a second at most where there is a rate."""
+    size = _PAGE if rate is None else max(1, min(_PAGE, timedelta(seconds=1) // rate.interval))
+    for start in range(0, len(ids), size):
+        if rate is not None and start:
+            sleep(size * rate.interval.total_seconds())
+        yield ids[start : start + size]
 
 
 def _check_selection(ids: list[int] | None, chosen: Selection, limit: int | None = None, *, everything: bool) -> None:

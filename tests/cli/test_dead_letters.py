@@ -198,6 +198,19 @@ def test_redrive_by_error_and_age(cli: Cli, engine: Engine, database: Database) 
     assert [one.message_id for one in QUEUE.dead_letters.list(engine)] == [old]
 
 
+def test_redrive_at_a_pace(cli: Cli, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a rate no more are redriven in a second than it says."""
+    bury(engine, *["a"] * 5)
+    waits: list[tuple[float, int]] = []
+    monkeypatch.setattr(
+        "sqlalchemy_fairqueue.cli.dead_letters.sleep", lambda seconds: waits.append((seconds, QUEUE.stats(engine).dead))
+    )
+
+    assert cli("dead", "redrive", "--all", "--rate", "2/s", "--yes").out == "5 redriven\n"
+    assert waits == [(1.0, 3), (1.0, 1)]
+    assert cli("dead", "redrive", "--all", "--rate", "soon", "--yes").status == 2
+
+
 @pytest.mark.parametrize("command", ["redrive", "purge"])
 def test_nobody_to_ask(cli: Cli, engine: Engine, command: str) -> None:
     """Where no terminal is there to answer, nothing is done, and --yes is named."""
