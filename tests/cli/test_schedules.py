@@ -6,6 +6,7 @@ from sqlalchemy import Engine
 from sqlalchemy_fairqueue import Queue
 from tests.cli.conftest import Cli
 from tests.cli.messages import QUEUE, Findings, levels
+from tests.cli.test_installation import role
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 
@@ -77,6 +78,16 @@ def test_show_of_a_cron_expression(cli: Cli, engine: Engine) -> None:
     assert [(one["state"], one["slot_at"][11:19]) for one in slots] == [("next", "18:00:00")] * 5
     QUEUE.schedules.pause(engine, "one", channel="a")
     assert "it has no slots" in cli("schedules", "show", "one", *OWN).out
+
+
+def test_show_without_the_record(bare_cli: Cli, engine: Engine, database: Database) -> None:
+    """A role that may not read the tables sees the slots to come, and that it does not see the others."""
+    QUEUE.schedules.set(engine, "one", channel="a", every=timedelta(hours=1))
+    with role(database, f"{database.name}_guest") as url:
+        words = ("schedules", "show", "one", *OWN, "--database-url", url)
+        found = bare_cli(*words, "--json").document
+        assert (found["ran_is_known"], {one["state"] for one in found["slots"]}) == (False, {"next"})
+        assert "which slots were run, the owner of the tables may read" in bare_cli(*words).out
 
 
 def test_paused_and_resumed(cli: Cli, engine: Engine) -> None:
