@@ -17,11 +17,8 @@ from sqlalchemy_fairqueue.cli.tables import Column, Table, number_column
 from sqlalchemy_fairqueue.cli.target import names_database
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.formats import parse_duration
-from sqlalchemy_fairqueue.reporting.documents import document_of
 from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, HistoryTooLong, HistoryUnreadable
-from sqlalchemy_fairqueue.reporting.objectives import Objective
-from sqlalchemy_fairqueue.reporting.replays import Advice, ReplayedQueue
-from sqlalchemy_fairqueue.reporting.reports import Report
+from sqlalchemy_fairqueue.reporting.reports import Advice, Objective, ReplayedQueue, Report, document_of
 from sqlalchemy_fairqueue.simulation.scenarios import Scenario, check_scenarios
 from sqlalchemy_fairqueue.times import earlier
 from sqlalchemy_fairqueue.values.policies import ChannelPolicy

@@ -1,8 +1,8 @@
 """Fairness reports: figures about the service of channels, and a page that shows and defines them.
 
-Read ``definitions`` first: the meaning and the source of each figure. ``figures``, ``replays`` and ``reports`` are the
+Read ``definitions`` first: the meaning and the source of each figure. ``figures`` and ``reports`` are the
 values, ``page`` and ``plots`` show them. ``history`` reads a history into the process, ``kernel``, ``fair_shares`` and
-``measurement`` take its figures, ``replaying`` replays it, and ``advice`` tries policies. Nothing here needs Spark.
+``measurement`` take its figures, and ``replaying`` replays it and tries policies. Nothing here needs Spark.
 """
 
 from __future__ import annotations
@@ -27,9 +27,7 @@ from sqlalchemy_fairqueue.reporting.figures import (
     Starvation,
     WindowFigures,
 )
-from sqlalchemy_fairqueue.reporting.objectives import Objective
-from sqlalchemy_fairqueue.reporting.replays import Advice, Replay, ReplayedQueue
-from sqlalchemy_fairqueue.reporting.reports import Report
+from sqlalchemy_fairqueue.reporting.reports import Advice, Objective, Replay, ReplayedQueue, Report
 
 __all__ = [
     "Advice",

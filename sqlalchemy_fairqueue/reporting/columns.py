@@ -1,22 +1,26 @@
-"""Columns of a history in an Arrow table, and the attempts of one queue as arrays."""
+"""Columns of a history in an Arrow table, the attempts of one queue as arrays, and the names that a page shows."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.reporting.errors import mixed_history
 from sqlalchemy_fairqueue.simulation.trace import COST, recorded_costs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from datetime import datetime
 
     from numpy.typing import NDArray
 
     Numbers = NDArray[np.int64]
+    LastLabels = dict[str, tuple[datetime, str]]
 
 COLUMNS = ("queue", "channel_id", "channel", "ready_at", "started_at", "finished_at", "outcome")
 """The columns of a history that are measured."""
@@ -136,3 +140,47 @@ class QueueAttempts:
     def channels(self) -> int:
         """The number of channels."""
         return len(self.ids)
+
+
+def check_label_column(column: str, names: Sequence[str]) -> None:
+    """Refuse a column of labels that a history does not have.
+
+    Raises:
+        InvalidArgument: It does not have it.
+    """
+    if column not in names:
+        raise InvalidArgument(f"the history has no column {column!r} of labels: it has {', '.join(names)}")
+
+
+def last_labels(attempts: pa.Table, column: str) -> LastLabels:
+    """The label of each channel's last attempt that has one, with the time at which that ended.
+
+    Args:
+        attempts: A history, with the columns channel and finished_at.
+        column: Name of the column of labels; what is no text is made text.
+    """
+    table = pa.table({
+        "channel": attempts["channel"].cast(pa.string()),
+        "label": attempts[column].cast(pa.string()),
+        "finished_at": attempts["finished_at"],
+    }).filter(pc.is_valid(attempts[column]))  # fmt: skip
+    rows = table.group_by(["channel", "label"]).aggregate([("finished_at", "max")]).to_pylist()
+    return _last((row["channel"], (row["finished_at_max"], row["label"])) for row in rows)
+
+
+def labels_of(parts: Iterable[LastLabels]) -> dict[str, str]:
+    """The labels of channels, from the parts of a history; those that several channels have, with the channel behind.
+
+    Channels without a label are left out.
+    """
+    last = _last(item for part in parts for item in part.items())
+    labels = {channel: label for channel, (_, label) in sorted(last.items())}
+    times = Counter(labels.values())
+    return {channel: label if times[label] == 1 else f"{label} ({channel})" for channel, label in labels.items()}
+
+
+def _last(found: Iterable[tuple[str, tuple[datetime, str]]]) -> LastLabels:
+    last: LastLabels = {}
+    for channel, label in found:
+        last[channel] = max(last.get(channel, label), label)
+    return last

@@ -1,15 +1,15 @@
-"""Fair shares of the channels of a queue: of its messages, or of their costs."""
+"""Fair shares of the channels of a queue: of its messages, or of their costs; the time grid; percentiles."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sqlalchemy_fairqueue.reporting import kernel
-from sqlalchemy_fairqueue.reporting.figures import ChannelCosts, Culprit, Denial, QueueCosts
-from sqlalchemy_fairqueue.reporting.time_grid import fairness_window, rung
+from sqlalchemy_fairqueue.reporting.figures import ChannelCosts, Culprit, Denial, QueueCosts, Spread
 from sqlalchemy_fairqueue.simulation.compilation import compiled
 from sqlalchemy_fairqueue.times import duration, instant, microseconds
 
@@ -22,6 +22,74 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.reporting.figures import Policy
 
     Numbers = NDArray[np.int64]
+
+_SECOND = 1_000_000
+_MINUTE = 60 * _SECOND
+_HOUR = 60 * _MINUTE
+_DAY = 24 * _HOUR
+LADDER = (
+    *(steps * 10_000 for steps in (1, 2, 5, 10, 20, 50)),
+    *(steps * _SECOND for steps in (1, 2, 5, 10, 15, 30)),
+    *(steps * _MINUTE for steps in (1, 2, 5, 10, 15, 30)),
+    *(steps * _HOUR for steps in (1, 2, 3, 6, 12)),
+    *(steps * _DAY for steps in (1, 2, 7, 28)),
+)
+"""Widths that people read easily, in microseconds; each begins on a round time of UTC."""
+
+_WINDOWS = 240
+_FAIRNESS_WINDOWS = 100_000
+MESSAGES_A_SHARE = 8
+"""Messages that a backlogged channel gets in a window on average: with fewer, rounding would look unfair."""
+
+
+def shown_window(span: int) -> int:
+    """The width of the windows in which a queue is shown."""
+    return rung(span / _WINDOWS)
+
+
+def fairness_window(span: int, attempts: int, backlogged: int) -> int:
+    """The width of the windows of fair shares: a backlogged channel gets several messages in one.
+
+    Args:
+        span: From the first event of the queue to the last.
+        attempts: The number of the queue's attempts.
+        backlogged: The sum of its channels' backlogged times.
+    """
+    return rung(max(MESSAGES_A_SHARE * backlogged / max(attempts, 1), span / _FAIRNESS_WINDOWS))
+
+
+def rung(width: float) -> int:
+    """The least width of the ladder that is at least this; multiples of the last beyond it."""
+    if width > LADDER[-1]:
+        return -int(-width // LADDER[-1]) * LADDER[-1]
+    return next(upper for lower, upper in pairwise((0, *LADDER)) if lower < width <= upper or width <= lower)
+
+
+_PERCENTILES = (500, 950, 990)
+_THOUSAND = 1000
+
+
+def grouped(values: Numbers, ends: Numbers) -> list[tuple[int, ...]]:
+    """The percentiles and the maximum of each group of values that lie one behind the other; *values* is reordered."""
+    found, begin = [], 0
+    for end in ends.tolist():
+        found.append(nearest_ranks(values[begin:end]) if end > begin else ())
+        begin = end
+    return found
+
+
+def nearest_ranks(values: Numbers) -> tuple[int, ...]:
+    """The percentiles by nearest rank, and the maximum."""
+    count = len(values)
+    ranks = [(count * percentile + _THOUSAND - 1) // _THOUSAND - 1 for percentile in _PERCENTILES]
+    values.partition([*ranks, count - 1])
+    return (*(int(values[rank]) for rank in ranks), int(values[-1]))
+
+
+def spread_of(values: Numbers) -> Spread:
+    """The spread of durations in microseconds; *values* is reordered."""
+    return Spread(*map(duration, nearest_ranks(values)))
+
 
 # Tenants of a queue whose culprits are found, and culprits that are told of each.
 _VICTIMS = 20

@@ -1,8 +1,12 @@
-"""Histories as Arrow tables: read from the database in one transaction, or from an archive in Parquet."""
+"""Histories as Arrow tables: read from the database in one transaction, or from an archive in Parquet.
+
+A run that compacts an archive leaves files for a moment whose rows another file holds, too. Readers pass over them.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
@@ -19,10 +23,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy_fairqueue.database.drivers import driver_of
 from sqlalchemy_fairqueue.database.engines import isolate, without_pool
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.reporting.archive_files import has_gap, superseded
+from sqlalchemy_fairqueue.reporting.columns import check_label_column
 from sqlalchemy_fairqueue.reporting.copying import NULL, PARSE, copied_text, unescaped
 from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, HistoryTooLong, HistoryUnreadable, empty_history
-from sqlalchemy_fairqueue.reporting.labels import check_label_column
 from sqlalchemy_fairqueue.simulation.scenarios import QueueSettings
 from sqlalchemy_fairqueue.sql.schema import quoted
 from sqlalchemy_fairqueue.times import duration, instant_microseconds
@@ -31,10 +34,48 @@ from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from sqlalchemy import Engine
+
+_FILE = re.compile(r"(.*/)?day=(\d{4}-\d{2}-\d{2})/history-(\d+)-(\d+)\.parquet")
+
+
+def superseded(paths: Iterable[str]) -> set[str]:
+    """The paths of files whose rows are all in another one: that of the same day from before or until after.
+
+    Args:
+        paths: Paths of files, with slashes. Those that no run names so are never superseded.
+    """
+    days: dict[str, list[tuple[int, int, str]]] = {}
+    for path in paths:
+        if found := _FILE.fullmatch(path):
+            days.setdefault(found[2], []).append((int(found[3]), -int(found[4]), path))
+    covered = set()
+    for files in days.values():
+        reached = -1
+        for _, high, path in sorted(files):
+            if -high <= reached:
+                covered.add(path)
+            reached = max(reached, -high)
+    return covered
+
+
+def has_gap(paths: Iterable[str]) -> bool:
+    """Whether a day lacks a file between others, or before them: its folder was listed while a run compacted it."""
+    days: dict[str, list[tuple[int, int]]] = {}
+    for path in paths:
+        if found := _FILE.fullmatch(path):
+            days.setdefault(found[2], []).append((int(found[3]), int(found[4])))
+    for files in days.values():
+        reached = 0
+        for low, high in sorted(files):
+            if low > reached:
+                return True
+            reached = max(reached, high)
+    return False
+
 
 MOST_ATTEMPTS = 20_000_000
 """The most attempts that are read into the process; they take about 200 bytes each, and 500 in a replay."""

@@ -12,7 +12,7 @@ from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.reporting import kernel
 from sqlalchemy_fairqueue.reporting.columns import OUTCOMES, QueueAttempts, check_columns, check_ids, queues_of
 from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, empty_history, mixed_history
-from sqlalchemy_fairqueue.reporting.fair_shares import Division
+from sqlalchemy_fairqueue.reporting.fair_shares import Division, grouped, shown_window, spread_of
 from sqlalchemy_fairqueue.reporting.figures import (
     ChannelFigures,
     Figures,
@@ -24,8 +24,6 @@ from sqlalchemy_fairqueue.reporting.figures import (
     Starvation,
     WindowFigures,
 )
-from sqlalchemy_fairqueue.reporting.percentiles import grouped, spread_of
-from sqlalchemy_fairqueue.reporting.time_grid import shown_window
 from sqlalchemy_fairqueue.simulation.compilation import compiled
 from sqlalchemy_fairqueue.simulation.state import objects, records
 from sqlalchemy_fairqueue.times import duration, instant, microseconds

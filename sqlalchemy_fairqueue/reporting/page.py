@@ -2,6 +2,9 @@
 
 Names of tenants are arbitrary text: jinja2 escapes them, characters that do not print are shown as escapes, and the
 page forbids scripts and foreign resources (Content-Security-Policy).
+
+The page about one tenant has its figures and nobody else's, so that the tenant itself may get it. Other tenants are not
+named.
 """
 
 from __future__ import annotations
@@ -13,17 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.reporting import formats, plots
 from sqlalchemy_fairqueue.reporting.definitions import DEFINITIONS
+from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, no_attempts_of
 from sqlalchemy_fairqueue.reporting.figures import Outcomes
-from sqlalchemy_fairqueue.reporting.replays import TRUSTED_ERROR
-from sqlalchemy_fairqueue.reporting.svg import drawing
+from sqlalchemy_fairqueue.reporting.plots import drawing
+from sqlalchemy_fairqueue.reporting.reports import TRUSTED_ERROR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sqlalchemy_fairqueue.reporting.figures import ChannelFigures, Denial, PlanFigures, QueueFigures
-    from sqlalchemy_fairqueue.reporting.objectives import Objective
-    from sqlalchemy_fairqueue.reporting.replays import Replay, ReplayedQueue
-    from sqlalchemy_fairqueue.reporting.reports import Report
+    from sqlalchemy_fairqueue.reporting.reports import Objective, Replay, ReplayedQueue, Report
 
 _LISTED = 100
 _FIRST = 5
@@ -306,3 +308,100 @@ def _safe(text: str) -> Any:
 
     # The package's own style sheet, and drawings whose texts matplotlib has escaped.
     return Markup(text)  # noqa: S704
+
+
+# Figures that the page does not show are not defined on it.
+_LEFT_OUT = frozenset({"Throughput", "Jain's index", "Capacity"})
+
+
+@dataclass(frozen=True, slots=True)
+class _TenantSection:
+    """Section of the page about the tenant in one queue."""
+
+    queue: QueueFigures
+    one: ChannelFigures
+    summary: str
+    objective: str
+    late: bool
+    by_cost: str
+    replays: Sequence[tuple[str, ChannelFigures]]
+    doubtful: bool
+
+
+def tenant_page_of(report: Report, channel: str) -> str:
+    """The page as HTML.
+
+    Args:
+        report: The report.
+        channel: The tenant's channel, in all queues of the report.
+
+    Raises:
+        HistoryEmpty: The report has no such channel.
+    """
+    sections = [
+        _tenant_section(report, queue, one)
+        for queue in report.figures.queues
+        for one in report.figures.of(queue.queue)
+        if one.channel == channel
+    ]
+    if not sections:
+        raise HistoryEmpty(no_attempts_of(channel))
+    return rendered(
+        "tenant.html.jinja",
+        report=report,
+        label=report.labels.get(channel, channel),
+        sections=sections,
+        definitions=[one for one in DEFINITIONS if one.title not in _LEFT_OUT],
+        trusted_error=TRUSTED_ERROR,
+        outcomes=[field.name for field in fields(Outcomes)],
+    )
+
+
+def _tenant_section(report: Report, queue: QueueFigures, one: ChannelFigures) -> _TenantSection:
+    objective, late = "", False
+    if report.objective is not None:
+        late = bool(report.objective.missed([one]))
+        objective = f"The target for waits, {report.objective}, is {'missed' if late else 'kept'}."
+    replays = [
+        (replay.name, other)
+        for replay in report.replays
+        for other in replay.channels
+        if (other.queue, other.channel) == (one.queue, one.channel)
+    ]
+    doubtful = any(
+        not other.trusted for replay in report.replays for other in replay.replayed if other.queue == one.queue
+    )
+    return _TenantSection(
+        queue, one, _tenant_summary(one), objective, late, _tenant_costs(queue, one), replays, doubtful
+    )
+
+
+def _tenant_summary(one: ChannelFigures) -> str:
+    waited = f"{formats.number(one.attempts)} attempts waited {formats.duration(one.mean_wait)} on average"
+    if one.denial is None or not one.denied_wait:
+        return f"{waited}. No part of the fair share was denied."
+    return (
+        f"{waited}, at least {formats.duration(one.denied_wait)} of that because others got a part of the fair share: "
+        f"most of it from {formats.moment(one.denial.from_)} to {formats.moment(one.denial.to)}{_others(one.denial)}."
+    )
+
+
+def _others(denial: Denial) -> str:
+    """How many others got it; they are not named."""
+    parts = [formats.percent(culprit.part) for culprit in denial.culprits]
+    if not parts:
+        return ""
+    return f", {parts[0]} of it by one other tenant"
+
+
+def _tenant_costs(queue: QueueFigures, one: ChannelFigures) -> str:
+    if one.by_cost is None or queue.by_cost is None:
+        return ""
+    cost = f"The attempts cost {formats.number(one.by_cost.cost)} of {formats.number(queue.by_cost.cost)} in the queue"
+    if one.by_cost.denial is None:
+        return f"{cost}. No part of the fair share of the costs was denied."
+    return (
+        f"{cost}. {formats.number(one.by_cost.denied_cost)} more was the fair share, most of it from "
+        f"{formats.moment(one.by_cost.denial.from_)} to {formats.moment(one.by_cost.denial.to)}"
+        f"{_others(one.by_cost.denial)}."
+    )

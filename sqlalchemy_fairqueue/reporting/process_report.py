@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from sqlalchemy_fairqueue.reporting.advice import advice_of
+from sqlalchemy_fairqueue.reporting.columns import check_label_column, labels_of, last_labels
 from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, no_attempts_of
-from sqlalchemy_fairqueue.reporting.labels import check_label_column, labels_of, last_labels
 from sqlalchemy_fairqueue.reporting.measurement import measure_table
-from sqlalchemy_fairqueue.reporting.objectives import Objective
-from sqlalchemy_fairqueue.reporting.replaying import figures_policy, recorded_queues, replay_queues
-from sqlalchemy_fairqueue.reporting.reports import Report
+from sqlalchemy_fairqueue.reporting.replaying import advice_of, figures_policy, recorded_queues, replay_queues
+from sqlalchemy_fairqueue.reporting.reports import Objective, Report
 from sqlalchemy_fairqueue.simulation.scenarios import check_scenarios
 
 if TYPE_CHECKING:
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from sqlalchemy_fairqueue.reporting.history import RecordedHistory
-    from sqlalchemy_fairqueue.reporting.replays import Advice, Replay
+    from sqlalchemy_fairqueue.reporting.reports import Advice, Replay
     from sqlalchemy_fairqueue.simulation.scenarios import Scenario
 
     Progress = Callable[[str, int, int], None]
@@ -115,8 +113,7 @@ def report(
     )  # fmt: skip
     if made.path is not None:
         step()
-        from sqlalchemy_fairqueue.reporting.page import page_of  # noqa: PLC0415 - figures need no matplotlib
-        from sqlalchemy_fairqueue.reporting.tenant_page import tenant_page_of  # noqa: PLC0415
+        from sqlalchemy_fairqueue.reporting.page import page_of, tenant_page_of  # noqa: PLC0415 - figures need no matplotlib
 
         page = page_of(made) if tenant is None else tenant_page_of(made, tenant)
         made.path.write_text(page, encoding="utf-8")

@@ -1,22 +1,197 @@
-"""The report as a value: its figures as tables, whether or not its page is written."""
+"""The report as a value: its figures, objective, replays and advice, as tables and documents."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+import re
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.reporting.documents import frame_of, row_of
+from sqlalchemy_fairqueue.times import parsed_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime, timedelta
     from pathlib import Path
+    from typing import Self
 
     from pandas import DataFrame
 
-    from sqlalchemy_fairqueue.reporting.figures import ChannelFigures, Figures
-    from sqlalchemy_fairqueue.reporting.objectives import Objective
-    from sqlalchemy_fairqueue.reporting.replays import Advice, Replay
+    from sqlalchemy_fairqueue.reporting.figures import ChannelFigures, Figures, QueueFigures
+
+
+def frame_of(rows: Iterable[dict[str, Any]]) -> DataFrame:
+    """Rows as a pandas DataFrame."""
+    import pandas as pd  # noqa: PLC0415 - a page needs none
+
+    return pd.DataFrame(list(rows))
+
+
+def row_of(value: Any, without: tuple[str, ...] = ()) -> dict[str, Any]:
+    """A value as a row; the fields of values in it become columns like ``wait_p95``."""
+    return {name: one for name, one in _fields(value) if name not in without}
+
+
+def document_of(value: Any, without: tuple[str, ...] = ()) -> dict[str, Any]:
+    """A value as a document for programs: values in it become mappings, durations seconds."""
+    document: dict[str, Any] = {}
+    for each in fields(value):
+        one, name = getattr(value, each.name), each.name.rstrip("_")
+        if each.name in without:
+            continue
+        if "timedelta" in str(each.type):
+            document[f"{name}_seconds"] = None if one is None else one.total_seconds()
+        else:
+            document[name] = _documented(one)
+    return document
+
+
+def _documented(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_documented(one) for one in value]
+    return document_of(value) if is_dataclass(value) else value
+
+
+def _fields(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for each in fields(value):
+        one, name = getattr(value, each.name), prefix + each.name.rstrip("_")
+        if is_dataclass(one):
+            yield from _fields(one, f"{name}_")
+        else:
+            yield name, one
+
+
+_TEXT = re.compile(r"\s*(p50|p95|p99|max|mean)\s*(?:wait\s*)?<\s*(.+?)\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """A target for the waits of each tenant.
+
+    Attributes:
+        statistic: p50, p95, p99, max or mean.
+        limit: The wait that the statistic must stay below.
+
+    Example:
+        >>> target = Objective.parse("p95 < 2 s")
+        >>> target.statistic, target.limit
+        ('p95', datetime.timedelta(seconds=2))
+    """
+
+    statistic: str
+    limit: timedelta
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """An objective as people write it: ``p95 < 2 s``, ``mean<500ms``.
+
+        Raises:
+            ValueError: It is none.
+        """
+        found = _TEXT.fullmatch(text)
+        if found is None:
+            raise ValueError(f"{text!r:.80} is no objective; give one like 'p95 < 2 s', of p50, p95, p99, max or mean")
+        return cls(found[1].lower(), parsed_duration(found[2].replace(" ", "")))
+
+    def value(self, channel: ChannelFigures) -> timedelta:
+        """The statistic of a channel's waits."""
+        found: timedelta = channel.mean_wait if self.statistic == "mean" else getattr(channel.wait, self.statistic)
+        return found
+
+    def missed(self, channels: Iterable[ChannelFigures]) -> tuple[ChannelFigures, ...]:
+        """The channels that do not keep it, the longest wait first."""
+        late = [one for one in channels if self.value(one) >= self.limit]
+        return tuple(sorted(late, key=self.value, reverse=True))
+
+    def __str__(self) -> str:
+        """The text, with the limit in seconds."""
+        return f"{self.statistic} < {self.limit.total_seconds():g} s"
+
+
+TRUSTED_ERROR = 0.15
+"""The greatest error of a replay of the record itself with which forecasts can be trusted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedQueue:
+    """The workers that a replay gives a queue, and how far it is from the record.
+
+    Attributes:
+        queue: Name of the queue.
+        workers: Messages handled at once.
+        estimated: Whether that is the capacity that the history shows, and not a number that the scenario names.
+        backlogged: The backlogged time in which the capacity was measured; zero: there was too little of it.
+        least_workers: The capacity in the quarter of that time in which it was least.
+        greatest_workers: The capacity in the quarter in which it was greatest.
+        policies_known: Whether the policies of the record were given.
+        settings: The settings of the scenario, in words.
+        replay_error: Of a replay under the record's own policies: the mean difference between the replayed and the
+            recorded time from ready to finished of an attempt, as a part of the mean recorded time. Else None.
+        replay_bias: The same with its sign: negative if the replay is faster.
+    """
+
+    queue: str
+    workers: float
+    estimated: bool
+    backlogged: timedelta
+    least_workers: float
+    greatest_workers: float
+    policies_known: bool
+    settings: str = ""
+    replay_error: float | None = None
+    replay_bias: float | None = None
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the replay is close enough to the record to trust forecasts."""
+        return self.replay_error is None or self.replay_error <= TRUSTED_ERROR
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The figures of a replay, for comparison with the history.
+
+    Attributes:
+        name: Its name on the page, like "customer-7 with three workers".
+        channels: Figures of the same channels.
+        queues: Figures of the same queues, where known.
+        replayed: The workers and the error of each queue, where known.
+    """
+
+    name: str
+    channels: Sequence[ChannelFigures]
+    queues: Sequence[QueueFigures] = ()
+    replayed: Sequence[ReplayedQueue] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A policy for the tenant because of whom others waited, with its replayed effect.
+
+    Attributes:
+        queue: Name of the queue.
+        channel: Name of that tenant.
+        before: Mean wait of the others that were denied their share, or else miss the objective, in the replay of the
+            record; with a plan, of those that do not follow it.
+        own_before: Mean wait of *channel* in it.
+        max_concurrency: The policy to set; None: none is advised.
+        after: As *before*, with the policy.
+        own_after: As *own_before*, with the policy.
+        reason: Why none is advised.
+        plan: The plan of that tenant, if the policy is for all tenants that follow it; None: it is for that tenant.
+
+    See Also:
+        :class:`Report`
+    """
+
+    queue: str
+    channel: str
+    before: timedelta
+    own_before: timedelta
+    max_concurrency: int | None = None
+    after: timedelta | None = None
+    own_after: timedelta | None = None
+    reason: str = ""
+    plan: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Errors between Spark and a queue."""
+"""Errors between Spark and a queue, and of archives."""
 
 from __future__ import annotations
 
@@ -43,3 +43,19 @@ class StageIncomplete(PipelineError, codes=("QF006",)):
 
 class KeyStands(PipelineError, codes=("QF002",)):
     """Messages with keys of the load exist already, and ``onDuplicate`` is ``raise``."""
+
+
+class ArchiveError(PipelineError):
+    """An archive could not be brought up to date. Finished days stay as they are."""
+
+
+class ArchiveBusy(ArchiveError):
+    """Another process is bringing the archive up to date."""
+
+
+class ArchiveDamaged(ArchiveError):
+    """A folder holds files that no run leaves there."""
+
+
+class DataLoss(PipelineError):
+    """Attempts were pruned from the history before they were read."""

@@ -14,9 +14,7 @@ from sqlalchemy_fairqueue.simulation.replay import replay_queue
 from sqlalchemy_fairqueue.simulation.scenarios import RECORDED, REPLAYED, check_scenarios
 from sqlalchemy_fairqueue.simulation.trace import COLUMNS, COST, PRIORITY
 from sqlalchemy_fairqueue.spark.executors import shipped
-from sqlalchemy_fairqueue.spark.reporting.groups import results_of
-from sqlalchemy_fairqueue.spark.reporting.history_columns import TYPES, check_replayed_columns
-from sqlalchemy_fairqueue.spark.reporting.policies import known_policies
+from sqlalchemy_fairqueue.spark.reporting import TYPES, check_replayed_columns, known_policies, results_of
 from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
 if TYPE_CHECKING:
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, GroupedData
 
-    from sqlalchemy_fairqueue.reporting.replays import Replay
+    from sqlalchemy_fairqueue.reporting.reports import Replay
     from sqlalchemy_fairqueue.simulation.scenarios import QueueSettings, Scenario
 
     Known = dict[str, dict[str, ChannelPolicy]]

@@ -55,9 +55,9 @@ class FairQueueSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's signature
         """Enqueue the rows of a frame, all or none."""
-        from sqlalchemy_fairqueue.spark.writing import writer
+        from sqlalchemy_fairqueue.spark.writing import batch_writer
 
-        return writer(self.options, schema, overwrite=overwrite)
+        return batch_writer(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802
         """Enqueue the rows of each micro-batch, exactly once."""

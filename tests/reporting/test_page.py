@@ -24,8 +24,8 @@ from sqlalchemy_fairqueue.reporting import (
     plots,
 )
 from sqlalchemy_fairqueue.reporting.definitions import DEFINITIONS
-from sqlalchemy_fairqueue.reporting.documents import document_of
 from sqlalchemy_fairqueue.reporting.page import page_of
+from sqlalchemy_fairqueue.reporting.reports import document_of
 from tests.reporting.values import HOSTILE, channel, replayed, report
 
 _VOID = {"meta", "br", "hr", "img", "link", "input"}

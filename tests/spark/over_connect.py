@@ -11,7 +11,7 @@ import os
 import sys
 
 from sqlalchemy_fairqueue.spark import Scenario, archive, enqueue, read_archive, register, replay
-from sqlalchemy_fairqueue.spark.archiving.errors import ArchiveError
+from sqlalchemy_fairqueue.spark.errors import ArchiveError
 from sqlalchemy_fairqueue.spark.java import java_home
 
 _CONF = {

@@ -5,8 +5,8 @@ from typing import Any
 import pyarrow as pa
 
 from sqlalchemy_fairqueue.spark.reading import schema, stream_reader
-from sqlalchemy_fairqueue.spark.reading.limits import ReadAllAvailable
 from sqlalchemy_fairqueue.spark.reading.offsets import offset_of
+from sqlalchemy_fairqueue.spark.reading.readers import ReadAllAvailable
 from tests.fixtures.database import Database
 
 

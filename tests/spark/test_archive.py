@@ -24,10 +24,9 @@ from sqlalchemy_fairqueue.spark.archiving import (
     ArchiveResult,
     archive_run,
 )
-from sqlalchemy_fairqueue.spark.archiving.files import ArchiveFile
-from sqlalchemy_fairqueue.spark.archiving.storage import Storage
-from sqlalchemy_fairqueue.spark.reading.data_loss import DataLoss
-from sqlalchemy_fairqueue.spark.reading.origin import OriginChanged
+from sqlalchemy_fairqueue.spark.archiving.storage import ArchiveFile, Storage
+from sqlalchemy_fairqueue.spark.errors import DataLoss
+from sqlalchemy_fairqueue.spark.reading.offsets import OriginChanged
 from sqlalchemy_fairqueue.spark.reading.tables import HISTORY, frame_schema
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database

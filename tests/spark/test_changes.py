@@ -13,12 +13,11 @@ from sqlalchemy import NullPool, create_engine
 
 import sqlalchemy_fairqueue
 from sqlalchemy_fairqueue.embedded.server import embedded_server
-from sqlalchemy_fairqueue.spark.errors import BadOption
+from sqlalchemy_fairqueue.spark.errors import BadOption, DataLoss
 from sqlalchemy_fairqueue.spark.reading import change_stream, reader, schema, slot, stream_reader
 from sqlalchemy_fairqueue.spark.reading.change_stream import ChangeReader
-from sqlalchemy_fairqueue.spark.reading.data_loss import DataLoss
-from sqlalchemy_fairqueue.spark.reading.limits import LIMITS_ARE_KNOWN, ReadMaxRows
-from sqlalchemy_fairqueue.spark.reading.origin import OriginChanged
+from sqlalchemy_fairqueue.spark.reading.offsets import OriginChanged
+from sqlalchemy_fairqueue.spark.reading.readers import LIMITS_ARE_KNOWN, ReadMaxRows
 from sqlalchemy_fairqueue.spark.reading.slot import SlotUnusable, changes_setup, slot_state
 from tests.fixtures.database import Database, install
 from tests.fixtures.server import programs

@@ -3,7 +3,7 @@
 import pytest
 
 from sqlalchemy_fairqueue.spark.errors import PipelineError
-from sqlalchemy_fairqueue.spark.reading.pgoutput import Change, Commit, PgOutput
+from sqlalchemy_fairqueue.spark.reading.changes import Change, Commit, PgOutput
 
 _BEGIN = "4200000000016f50c0000304298b56a265000002f2"
 _RELATION = (

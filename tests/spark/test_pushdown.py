@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from sqlalchemy_fairqueue.spark.reading.pushdown import pushed_down
+from sqlalchemy_fairqueue.spark.reading.queries import pushed_down
 from sqlalchemy_fairqueue.spark.reading.tables import HISTORY
 from sqlalchemy_fairqueue.times import instant_microseconds
 from tests.spark.recorded import DAY, NOON, add

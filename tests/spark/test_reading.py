@@ -13,9 +13,8 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import ChannelPolicy, Queue
 from sqlalchemy_fairqueue.errors import FairQueueError
-from sqlalchemy_fairqueue.spark.errors import BadFrame, BadOption
+from sqlalchemy_fairqueue.spark.errors import BadFrame, BadOption, DataLoss
 from sqlalchemy_fairqueue.spark.reading import reader, schema
-from sqlalchemy_fairqueue.spark.reading.data_loss import DataLoss
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
@@ -159,7 +158,7 @@ def test_days_that_go_while_they_are_read_are_noticed(database: Database, clock:
 
 def test_between_two_offsets(database: Database) -> None:
     """Behind one offset up to another the rows are those that a stream gives: below the open transactions."""
-    from sqlalchemy_fairqueue.spark.reading.history_lag import history_lag  # noqa: PLC0415
+    from sqlalchemy_fairqueue.spark.reading.lag import history_lag  # noqa: PLC0415
     from tests.spark.streams import edge  # noqa: PLC0415
 
     add(database, 4)

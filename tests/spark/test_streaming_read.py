@@ -15,13 +15,11 @@ import psycopg
 import pytest
 from psycopg import pq
 
-from sqlalchemy_fairqueue.spark.errors import BadOption
+from sqlalchemy_fairqueue.spark.errors import BadOption, DataLoss
 from sqlalchemy_fairqueue.spark.reading import schema, stream_reader
-from sqlalchemy_fairqueue.spark.reading.data_loss import DataLoss
-from sqlalchemy_fairqueue.spark.reading.lag_listener import LagListener, StreamLag, lags_of
-from sqlalchemy_fairqueue.spark.reading.limits import LIMITS_ARE_KNOWN, ReadMaxRows
-from sqlalchemy_fairqueue.spark.reading.offsets import offset_of
-from sqlalchemy_fairqueue.spark.reading.origin import OriginChanged
+from sqlalchemy_fairqueue.spark.reading.lag import LagListener, StreamLag, lags_of
+from sqlalchemy_fairqueue.spark.reading.offsets import OriginChanged, offset_of
+from sqlalchemy_fairqueue.spark.reading.readers import LIMITS_ARE_KNOWN, ReadMaxRows
 from sqlalchemy_fairqueue.spark.reading.slot import SlotUnusable
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlalchemy_fairqueue.spark.writing.headers import check_headers, jsonb_size
+from sqlalchemy_fairqueue.spark.writing.payloads import check_headers, jsonb_size
 from tests.fixtures.database import Database
 
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=6)

@@ -1,8 +1,7 @@
 """Archive: the history as Parquet, a folder a UTC day, kept up to date by runs that may die at any time.
 
 Readers see a change by a single rename: the rows of a day that a run adds are one file, and its name tells its content.
-``files`` has the names, ``storage`` the file system, ``marker`` the identity of the archive, ``pending`` the rows that
-are missing; ``archive_run`` puts them together.
+``storage`` has the files, their names and the marker; ``archive_run`` finds the rows that are missing and adds them.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from sqlalchemy_fairqueue.reporting.archive_files import has_gap, superseded
+from sqlalchemy_fairqueue.reporting.history import has_gap, superseded
 from sqlalchemy_fairqueue.spark.archiving.archive_run import (
     ArchivedDay,
     ArchiveResult,
@@ -18,7 +17,7 @@ from sqlalchemy_fairqueue.spark.archiving.archive_run import (
     compact_files,
     update_archive,
 )
-from sqlalchemy_fairqueue.spark.archiving.errors import ArchiveBusy, ArchiveDamaged, ArchiveError
+from sqlalchemy_fairqueue.spark.errors import ArchiveBusy, ArchiveDamaged, ArchiveError
 from sqlalchemy_fairqueue.spark.options import read_options
 from sqlalchemy_fairqueue.spark.reading.options import ReadOptions
 from sqlalchemy_fairqueue.spark.reading.tables import HISTORY, frame_schema

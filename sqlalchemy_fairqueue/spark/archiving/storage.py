@@ -1,23 +1,165 @@
 """Storage of an archive's files, on any file system that Spark knows, through Hadoop's interface.
 
 Nothing is written in place: files are written to a folder that readers ignore, and renamed.
+
+The names of files record what is archived: ``day=2026-11-20/history-0-8123.parquet`` holds the attempts that finished
+on that UTC day, were recorded by transactions from 0 to 8123 (excluded), and nothing else;
+``history-8123-9001.parquet`` beside it holds those recorded later. So one rename makes rows visible and records them as
+archived.
+
+The marker of an archive, ``_fairqueue.json``, names the history that it is of. Readers of Parquet ignore the file.
 """
 
 from __future__ import annotations
 
+import json
+import re
+import secrets
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
-from sqlalchemy_fairqueue.spark.archiving.errors import ArchiveBusy, ArchiveDamaged, ArchiveError
-from sqlalchemy_fairqueue.spark.archiving.files import ArchiveFile, archive_file
-from sqlalchemy_fairqueue.spark.archiving.marker import NAME, Marker, read_marker
+from sqlalchemy_fairqueue.reporting.history import superseded
+from sqlalchemy_fairqueue.spark.errors import ArchiveBusy, ArchiveDamaged, ArchiveError
+from sqlalchemy_fairqueue.spark.reading.offsets import Origin
 from sqlalchemy_fairqueue.spark.reading.tables import HISTORY, frame_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
+
+DAY = 86_400_000_000
+_FOLDER = re.compile(r"day=(\d{4}-\d{2}-\d{2})")
+_FILE_NAME = re.compile(r"history-(\d+)-(\d+)\.parquet")
+_EPOCH = date(1970, 1, 1)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ArchiveFile:
+    """A file of an archive.
+
+    Attributes:
+        day: The UTC day, in days since the epoch.
+        low: The first transaction.
+        high: The first transaction after its last one.
+    """
+
+    day: int
+    low: int
+    high: int
+
+    @property
+    def folder(self) -> str:
+        """The folder's name."""
+        return f"day={day_of(self.day).isoformat()}"
+
+    @property
+    def file(self) -> str:
+        """The file's name."""
+        return f"history-{self.low}-{self.high}.parquet"
+
+
+def day_of(number: int) -> date:
+    """The date so many days after the epoch."""
+    return datetime.fromtimestamp(number * 86_400, UTC).date()
+
+
+def archive_file(folder: str, file: str) -> ArchiveFile:
+    """The file of these names.
+
+    Raises:
+        ArchiveDamaged: They are no names of an archive.
+    """
+    day, key_range = _FOLDER.fullmatch(folder), _FILE_NAME.fullmatch(file)
+    if day is None or key_range is None:
+        raise ArchiveDamaged(f"{folder}/{file} is no file of an archive; move it away, or archive to another folder")
+    return ArchiveFile((date.fromisoformat(day[1]) - _EPOCH).days, int(key_range[1]), int(key_range[2]))
+
+
+def covered_files(archive_files: Collection[ArchiveFile]) -> list[ArchiveFile]:
+    """The files whose rows another one holds: a run that compacted a day died before it removed them."""
+    covered = superseded(f"{one.folder}/{one.file}" for one in archive_files)
+    return [one for one in archive_files if f"{one.folder}/{one.file}" in covered]
+
+
+def archived_through(archive_files: Iterable[ArchiveFile]) -> Mapping[int, int]:
+    """The transaction up to which each day is archived, excluded.
+
+    Raises:
+        ArchiveDamaged: The files of a day overlap or leave a gap.
+    """
+    reached: dict[int, int] = {}
+    for one in sorted(archive_files):
+        if one.low != reached.get(one.day, 0) or one.high <= one.low:
+            raise ArchiveDamaged(
+                f"{one.folder}/{one.file} does not follow on transaction {reached.get(one.day, 0)}, up to which the "
+                "day is archived: a file is missing, or there twice; put it back, or archive to another folder"
+            )
+        reached[one.day] = one.high
+    return reached
+
+
+NAME = "_fairqueue.json"
+_FORMAT = 1
+COLUMNS_VERSION = 2
+"""The version of the columns that runs write: 0 had no ``cost``, 1 no ``group``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """The content of the marker.
+
+    Attributes:
+        archive: A random name, which processes lock.
+        origin: The history that is archived.
+        pruned: The entry of ``fq_pruned_history`` up to which pruned rows are of no concern.
+        columns: The version of the columns of its newest files. Older files lack what came later.
+    """
+
+    archive: str
+    origin: Origin
+    pruned: int
+    columns: int = COLUMNS_VERSION
+
+    def text(self) -> str:
+        """The text of the file."""
+        own = {"format": _FORMAT, "columns": self.columns, "archive": self.archive, "pruned": self.pruned}
+        return json.dumps({**own, **asdict(self.origin)})
+
+    def updated(self, origin: Origin, pruned: int) -> Marker:
+        """The same archive, continued with another origin, another entry of pruned rows, and today's columns."""
+        return replace(self, origin=origin, pruned=pruned, columns=COLUMNS_VERSION)
+
+
+def new_marker(origin: Origin, pruned: int) -> Marker:
+    """The marker of a new archive."""
+    return Marker(secrets.token_hex(8), origin, pruned)
+
+
+def read_marker(text: str) -> Marker:
+    """The marker in the text of the file.
+
+    Raises:
+        ArchiveDamaged: It cannot be read.
+    """
+    try:
+        raw_options = json.loads(text)
+        if raw_options.pop("format") != _FORMAT:
+            raise ArchiveDamaged(f"{NAME} is of another format than {_FORMAT}; upgrade this library")
+        columns = int(raw_options.pop("columns", 0))
+        if columns > COLUMNS_VERSION:
+            raise ArchiveDamaged(
+                f"{NAME} is of version {columns} of the columns, and this library writes version {COLUMNS_VERSION}; "
+                "upgrade it"
+            )
+        archive, pruned = str(raw_options.pop("archive")), int(raw_options.pop("pruned"))
+        return Marker(archive, Origin(**raw_options), pruned, columns)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise ArchiveDamaged(f"{NAME} cannot be read; put it back, or archive to another folder") from None
+
 
 _WORK = "_fairqueue_work"
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sqlalchemy_fairqueue.spark.executors import freeze_modules
 from sqlalchemy_fairqueue.spark.options import read_options
-from sqlalchemy_fairqueue.spark.reading.batch import BatchReader
 from sqlalchemy_fairqueue.spark.reading.change_stream import ChangeReader
 from sqlalchemy_fairqueue.spark.reading.options import ReadOptions
-from sqlalchemy_fairqueue.spark.reading.python_workers import freeze_modules
-from sqlalchemy_fairqueue.spark.reading.stream import StreamReader
+from sqlalchemy_fairqueue.spark.reading.readers import BatchReader, StreamReader
 from sqlalchemy_fairqueue.spark.reading.tables import frame_columns, frame_schema, layout_named
 
 if TYPE_CHECKING:

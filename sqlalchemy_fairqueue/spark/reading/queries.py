@@ -1,20 +1,31 @@
-"""Queries of the readers, and their connections."""
+"""Queries of the readers, and their connections.
+
+A filter is pushed down only if the server and Spark mean the same by it: equality of texts that are never null, and
+comparisons of the time when an attempt ended. All others stay with Spark.
+"""
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
+from pyspark.sql.types import StringType, TimestampType
+
 from sqlalchemy_fairqueue.spark.connections import connect, find_installation, translated_errors
-from sqlalchemy_fairqueue.spark.reading.arrow import batches, expressions
-from sqlalchemy_fairqueue.spark.reading.python_workers import freeze_modules
+from sqlalchemy_fairqueue.spark.executors import freeze_modules
+from sqlalchemy_fairqueue.spark.reading.tables import batches, expressions
+from sqlalchemy_fairqueue.times import instant_microseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import psycopg
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter
 
     from sqlalchemy_fairqueue.spark.connections import Installation
     from sqlalchemy_fairqueue.spark.reading.offsets import Position
@@ -112,3 +123,82 @@ def rows(
     query = " ".join(["select", names, "from", table.source.format(schema=schema), "where", condition.text])
     with translated_errors(f"read table {table.name}"):
         yield from batches(connection, query, condition.values, columns)
+
+
+_COMPARISONS: dict[type, str] = {GreaterThan: ">", GreaterThanOrEqual: ">=", LessThan: "<", LessThanOrEqual: "<="}
+
+
+def pushed_down(filters: Iterable[Filter], table: Table) -> tuple[Condition, list[Filter]]:
+    """The condition of the filters that the server evaluates, and the filters that are left to Spark."""
+    columns = {column.name: column for column in table.columns}
+    condition = Condition()
+    left: list[Filter] = []
+    for number, one in enumerate(filters):
+        path: tuple[str, ...] = getattr(one, "attribute", ())
+        column = columns.get(path[0]) if len(path) == 1 else None
+        clause = None if column is None else _clause(one, column, f"pushed{number}")
+        if clause is None:
+            left.append(one)
+        else:
+            condition = condition.also(clause[0], **clause[1])
+    return condition, left
+
+
+def _clause(one: Filter, column: Column, name: str) -> tuple[str, dict[str, object]] | None:
+    if column.type == StringType():
+        if isinstance(one, EqualTo) and isinstance(one.value, str):
+            return (f"{column.sql} = %({name})s::text", {name: one.value}) if _is_storable(one.value) else ("false", {})
+        if isinstance(one, In) and all(isinstance(value, str) for value in one.value):
+            return f"{column.sql} = any(%({name})s::text[])", {name: list(filter(_is_storable, one.value))}
+    comparison = _COMPARISONS.get(type(one))
+    if comparison and column.type == TimestampType():
+        value = getattr(one, "value", None)
+        if isinstance(value, datetime) and value.tzinfo is not None:
+            return f"{column.sql} {comparison} %({name})s::bigint", {name: instant_microseconds(value)}
+    return None
+
+
+def _is_storable(text: str) -> bool:
+    """Whether a column can hold the text; one that it cannot hold equals none that is there."""
+    return re.search("[\0\ud800-\udfff]", text) is None
+
+
+_ROWS_A_TASK = 250_000
+_MAX_TASKS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """A range of keys, its end excluded; None is no bound.
+
+    Attributes:
+        key: The expression of the key; ``h.recorded_xid`` is compared as xid8, others as numbers.
+        low: The least key.
+        high: The first key after the range.
+    """
+
+    key: str
+    low: int | None
+    high: int | None
+
+    def narrow(self, condition: Condition) -> Condition:
+        """The condition, restricted to these keys."""
+        cast = "::text::xid8" if self.key.endswith("_xid") else ""
+        if self.low is not None:
+            condition = condition.also(f"{self.key} >= %(low)s{cast}", low=str(self.low) if cast else self.low)
+        if self.high is not None:
+            condition = condition.also(f"{self.key} < %(high)s{cast}", high=str(self.high) if cast else self.high)
+        return condition
+
+
+def key_ranges(key: str, low: int, high: int, count: int) -> list[KeyRange]:
+    """At most *count* ranges of equal width, for keys from about *low* to *high*."""
+    width = max(high - low + 1, 1)
+    count = max(1, min(count, width))
+    cuts = [low + width * part // count for part in range(1, count)]
+    return [KeyRange(key, *first_and_last) for first_and_last in zip([None, *cuts], [*cuts, None], strict=True)]
+
+
+def task_count(low: int, high: int, requested: int | None) -> int:
+    """The number of tasks for about so many rows."""
+    return requested or max(1, min(_MAX_TASKS, -(-(high - low) // _ROWS_A_TASK)))

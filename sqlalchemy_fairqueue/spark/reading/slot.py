@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg
 from psycopg import errors
 
-from sqlalchemy_fairqueue.spark.errors import BadOption, PipelineError
-from sqlalchemy_fairqueue.spark.reading.data_loss import DataLoss
+from sqlalchemy_fairqueue.spark.errors import BadOption, DataLoss, PipelineError
 from sqlalchemy_fairqueue.sql.schema import quoted
 
 if TYPE_CHECKING:

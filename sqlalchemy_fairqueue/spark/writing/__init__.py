@@ -1,33 +1,174 @@
 """Writing of frames to queues: executors copy rows to a staging table, and the driver merges them in one transaction.
 
 ``columns`` and ``payloads`` turn Arrow batches into rows of the table and find the bad ones; ``stage`` has the table,
-``merge`` the transaction, ``rejected_rows`` the rows with bad values. ``load`` puts them together, for ``writers``,
-which Spark calls, and for the function ``enqueue``.
+``merge`` the transaction, ``rejected_rows`` the rows with bad values. ``load`` puts them together, for the
+writers here, which Spark calls, and for the function ``enqueue``.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pickle
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from sqlalchemy_fairqueue.spark.errors import BadOption, PipelineError
+from sqlalchemy_fairqueue.spark.executors import Shipped, shipped
+from sqlalchemy_fairqueue.spark.options import read_options
+from sqlalchemy_fairqueue.spark.writing.columns import columns_of
+from sqlalchemy_fairqueue.spark.writing.load import Load, Staged, begin
+from sqlalchemy_fairqueue.spark.writing.options import WriteOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-# Imported at first use: a reader need not load the writer.
-# ruff: noqa: PLC0415
+    from sqlalchemy_fairqueue.spark.writing.merge import LoadResult
+
+# Options for Spark itself, which it passes to the writer too.
+_SPARK_OPTIONS = ("checkpointLocation", "queryName")
+# Local properties of Spark's tasks.
+_EXECUTION, _ROOT_EXECUTION, _STREAM = "spark.sql.execution.id", "spark.sql.execution.root.id", "sql.streaming.queryId"
 
 
-def writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> DataSourceWriter:
-    """The writer of ``df.write.format("fairqueue")``. It checks options and columns, and makes the staging table."""
-    from sqlalchemy_fairqueue.spark.writing.writers import batch_writer
-
-    return batch_writer(options, schema, overwrite=overwrite)
+@dataclass(frozen=True, slots=True)
+class _TableCreated(WriterCommitMessage):
+    """The report of a task that staged nothing, because its write belongs to the creation of a table."""
 
 
-def stream_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> DataSourceStreamWriter:
-    """The writer of each micro-batch of ``df.writeStream.format("fairqueue")``."""
-    from sqlalchemy_fairqueue.spark.writing.writers import stream_writer as made
+class BatchWriter(Shipped, DataSourceArrowWriter):
+    """Enqueues a frame."""
 
-    return made(options, schema, overwrite=overwrite)
+    def __init__(self, load: Load) -> None:
+        self._load = load
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Stage the rows of one task, unless a table is being created of them."""
+        return _TableCreated() if _creates_table() else self._load.stage_rows(iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Merge the rows of the successful attempts.
+
+        Raises:
+            BadOption: A table is being created of the rows. Spark then drops the table.
+        """
+        if any(isinstance(one, _TableCreated) for one in messages):
+            raise BadOption(
+                "format fairqueue creates no tables, since nobody could read them; nothing was enqueued; write "
+                "df.write.format('fairqueue').mode('append').options(...).save(), without saveAsTable, writeTo or "
+                "create table"
+            )
+        self._load.merge(_all(messages))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Drop the staged rows."""
+        self._load.drop(_reports(messages))
+
+
+class StreamWriter(Shipped, DataSourceStreamArrowWriter):
+    """Enqueues micro-batches."""
+
+    def __init__(self, load: Load) -> None:
+        self._load = load
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """Stage the rows of one task."""
+        return self._load.stage_rows(iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Merge the rows of the successful attempts, unless the batch was merged before."""
+        self._load.merge(_all(messages), batchId)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
+        """Drop the staged rows."""
+        self._load.drop(_reports(messages))
+
+
+def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> BatchWriter:
+    """Begin a load of a frame."""
+    return BatchWriter(_begin(options, schema, overwrite=overwrite, stream=False))
+
+
+def stream_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> StreamWriter:
+    """Begin the load of a micro-batch."""
+    return StreamWriter(_begin(options, schema, overwrite=overwrite, stream=True))
+
+
+def _begin(given: Mapping[str, str], schema: StructType, *, overwrite: bool, stream: bool) -> Load:
+    options = read_options(WriteOptions, given, _SPARK_OPTIONS if stream else ())
+    if overwrite:
+        raise BadOption("a queue is not overwritten; write with mode append")
+    if stream and options.job_id is None:
+        raise BadOption("a stream was not given jobId; add .option('jobId', ...), and keep it with the checkpoint")
+    return begin(options, columns_of(schema, options), stream=stream)
+
+
+def _creates_table() -> bool:
+    """Whether this task's write is a part of ``saveAsTable``, ``writeTo(...).create()`` or ``create table as select``.
+
+    Spark gives a writer the same options, schema and mode for these as for ``save()``. But it runs the write inside the
+    execution that creates the table, and tasks know the ids of both. The writes of a stream are inside an execution of
+    the stream in any case.
+    """
+    context = TaskContext.get()
+    if context is None or context.getLocalProperty(_STREAM):
+        return False
+    root = context.getLocalProperty(_ROOT_EXECUTION)
+    return root is not None and root != context.getLocalProperty(_EXECUTION)
+
+
+def _all(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
+    if None in messages:
+        raise PipelineError(
+            f"{sum(one is None for one in messages)} of {len(messages)} tasks sent no report; run the load again"
+        )
+    return _reports(messages)
+
+
+def _reports(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
+    return [one for one in messages if isinstance(one, Staged)]
+
+
+def enqueue(df: DataFrame, **options: Any) -> LoadResult:
+    """Enqueue a frame, all rows or none, and return the counts.
+
+    It does the same as ``df.write.format("fairqueue")``, but this process does the driver's part: it must reach the
+    database, and errors are those of this package. With Spark Connect this process is the client.
+
+    Args:
+        df: Columns ``channel`` and ``payload``, and optionally ``kind``, ``at``, ``delay``, ``priority``,
+            ``key``, ``headers`` and ``max_attempts``.
+        **options: The fields of :class:`~sqlalchemy_fairqueue.spark.writing.options.WriteOptions`: ``dsn`` or
+            ``dsn_env``, ``queue``, ``job_id``, ``schema``, ...
+
+    Returns:
+        The counts. ``merged`` is False if the job was enqueued before; then the counts are those of that run.
+
+    Raises:
+        BadOption, BadFrame: Before any task has started.
+        BadRows: Rows have bad values; up to ten are shown.
+        KeyStands, ChannelFull, StageIncomplete, PipelineError: Nothing was enqueued, as the class says.
+    """
+    try:
+        settings = WriteOptions(**options)
+    except TypeError as error:
+        raise BadOption(f"enqueue: {str(error).partition(') ')[2] or error}; see WriteOptions") from None
+    load = begin(settings, columns_of(df.schema, settings))
+
+    def staged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow  # noqa: ICN001, PLC0415 - on the executor
+
+        yield pyarrow.record_batch([pyarrow.array([pickle.dumps(load.stage_rows(batches))])], names=["staged"])
+
+    try:
+        # Spark keeps one row a partition: that of the successful attempt.
+        reports = df.mapInArrow(shipped(staged), "staged binary").collect()
+    except BaseException:
+        load.drop()
+        raise
+    return load.merge([pickle.loads(bytes(row.staged)) for row in reports])  # noqa: S301 - pickled by our own tasks

@@ -15,8 +15,7 @@ from pyspark.sql import types
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.spark.errors import BadFrame
-from sqlalchemy_fairqueue.spark.writing.headers import check_headers
-from sqlalchemy_fairqueue.spark.writing.payloads import Problems, checked_json, json_texts
+from sqlalchemy_fairqueue.spark.writing.payloads import Problems, check_headers, checked_json, json_texts
 from sqlalchemy_fairqueue.values.checks import NAME_BYTES, check_name
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from sqlalchemy_fairqueue.database.configuration import new_policy_json
 from sqlalchemy_fairqueue.database.errors import is_away, is_serialization_failure
 from sqlalchemy_fairqueue.spark.connections import connect, translated_errors
 from sqlalchemy_fairqueue.spark.errors import Unreachable
-from sqlalchemy_fairqueue.spark.writing.followups import PLACES, followup_parameters
+from sqlalchemy_fairqueue.spark.writing.options import PLACES, followup_parameters
 
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.spark.connections import Installation

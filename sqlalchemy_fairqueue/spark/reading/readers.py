@@ -1,0 +1,374 @@
+"""Readers of tables: once, and of the history as a stream.
+
+Once: the history is append-only, so that many tasks can read the rows of one instant, each on a connection and a
+snapshot of its own: the plan holds the snapshot of the driver, and tasks read the rows whose recording transaction is
+visible in it. Live tables change: with one task all rows are of one instant, with several each task has its own.
+
+As a stream: each attempt is in exactly one micro-batch, also if transactions commit out of order. A micro-batch ends
+below the oldest transaction that is still open anywhere in the cluster: a transaction that stays open delays the
+stream, and no row is lost. Two positions determine its rows, so that it can be read again after a failure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+
+from sqlalchemy_fairqueue.spark.connections import connect, translated_errors
+from sqlalchemy_fairqueue.spark.errors import BadOption
+from sqlalchemy_fairqueue.spark.executors import Shipped
+from sqlalchemy_fairqueue.spark.reading.history_position import (
+    check_losses,
+    first_and_last,
+    last_position,
+    last_pruned,
+    position_after,
+)
+from sqlalchemy_fairqueue.spark.reading.lag import measure_lag
+from sqlalchemy_fairqueue.spark.reading.offsets import (
+    EARLIEST,
+    LATEST,
+    Offset,
+    Position,
+    check_origin,
+    horizon,
+    offset_of,
+    read_offset,
+)
+from sqlalchemy_fairqueue.spark.reading.queries import (
+    Condition,
+    KeyRange,
+    base_condition,
+    key_ranges,
+    position_range,
+    prepare_connection,
+    pushed_down,
+    reading_connection,
+    rows,
+    task_count,
+)
+from sqlalchemy_fairqueue.spark.reading.tables import HISTORY, table_named
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import TypeVar
+
+    import pyarrow as pa
+    from pyspark.sql.datasource import Filter
+
+    from sqlalchemy_fairqueue.spark.reading.offsets import Horizon
+    from sqlalchemy_fairqueue.spark.reading.options import ReadOptions
+    from sqlalchemy_fairqueue.spark.reading.tables import Column, Table
+
+    T = TypeVar("T")
+
+_DAY = 86_400_000_000
+
+
+@dataclass
+class TablePartition(InputPartition):
+    """The rows that one task reads.
+
+    Attributes:
+        key_range: Their keys.
+        condition: Further conditions.
+        after: History: the offset of the start; rows after it that were pruned are lost.
+    """
+
+    key_range: KeyRange
+    condition: Condition
+    after: Offset | None = None
+
+
+class BatchReader(Shipped, DataSourceReader):
+    """Reads a table once: ``partitions`` runs on the driver, ``read`` in the tasks."""
+
+    def __init__(self, options: ReadOptions, columns: Sequence[Column]) -> None:
+        self._options = options
+        self._columns = columns
+        self._pushed = Condition()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Take the filters that the server can evaluate, and return the others."""
+        self._pushed, left = pushed_down(filters, self._table)
+        return left
+
+    @property
+    def _condition(self) -> Condition:
+        return base_condition(self._table, self._options).both(self._pushed)
+
+    @property
+    def _table(self) -> Table:
+        return table_named(self._options.table)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The partitions of the tasks, planned on one snapshot."""
+        with (
+            reading_connection(self._options, "plan") as (connection, schema),
+            translated_errors(f"plan to read {self._table.name}"),
+        ):
+            if self._table is not HISTORY:
+                return self._live_parts(connection, schema)
+            pruned = last_pruned(connection, schema)
+            now = horizon(connection, schema)
+            if self._options.is_incremental:
+                return self._incremental_parts(connection, schema, now, pruned)
+            condition = self._condition.also(
+                "(h.recorded_xid < %(xmin)s::text::xid8"
+                " or pg_visible_in_snapshot(h.recorded_xid, %(snapshot)s::text::pg_snapshot))",
+                xmin=str(now.xmin),
+                snapshot=now.snapshot,
+            )
+            low, high = _bounds(connection, schema, HISTORY, self._days())
+            count = task_count(low, high, self._options.num_partitions)
+            start = Offset(now.origin, Position(), pruned)
+            return [
+                TablePartition(key_range, condition, start) for key_range in key_ranges(HISTORY.key, low, high, count)
+            ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        assert isinstance(partition, TablePartition)  # noqa: S101 - Spark gives what partitions() gave
+        after = partition.after
+        with reading_connection(self._options, "read") as (connection, schema):
+            if after is not None:
+                check_origin(after, horizon(connection, schema), self._options.accepted_origin)
+            with connection.transaction():
+                yield from rows(
+                    connection, schema, self._table, self._columns, partition.key_range.narrow(partition.condition)
+                )
+                if after is not None:
+                    check_losses(
+                        connection,
+                        schema,
+                        position=after.position,
+                        pruned=after.pruned,
+                        fail=self._options.fail_on_data_loss,
+                        finished=self._options.finished,
+                    )
+
+    def _live_parts(self, connection: psycopg.Connection, schema: str) -> list[InputPartition]:
+        low, high = _bounds(connection, schema, self._table, Condition())
+        condition = self._condition
+        ranges = key_ranges(self._table.key, low, high, self._options.num_partitions or 1)
+        return [TablePartition(key_range, condition) for key_range in ranges]
+
+    def _incremental_parts(
+        self, connection: psycopg.Connection, schema: str, now: Horizon, pruned: int
+    ) -> list[InputPartition]:
+        """Partitions of the rows between two offsets, by recording transaction."""
+        start, end = Offset(now.origin, Position(), pruned), None
+        if self._options.starting_offsets not in (None, EARLIEST):
+            start = read_offset(self._options.starting_offsets or "", "option startingOffsets")
+            check_origin(start, now, self._options.accepted_origin)
+        if self._options.ending_offsets not in (None, LATEST):
+            end = read_offset(self._options.ending_offsets or "", "option endingOffsets")
+            check_origin(end, now, self._options.accepted_origin)
+        upto = end.position if end else last_position(connection, schema, now.xmin)
+        first, last = first_and_last(connection, schema, position_range(self._days(), start.position, upto))
+        # The number of ids is about that of rows, the number of transactions is not.
+        count = task_count(first.id, last.id, self._options.num_partitions)
+        condition = position_range(self._condition, start.position, upto)
+        found = Offset(now.origin, start.position, start.pruned)
+        return [
+            TablePartition(key_range, condition, found)
+            for key_range in key_ranges("h.recorded_xid", first.xid, last.xid, count)
+        ]
+
+    def _days(self) -> Condition:
+        """The condition for whole days that hold the rows: their indexes give the first and last row at once."""
+        condition = Condition()
+        since, until = self._options.finished
+        if self._options.since is not None:
+            condition = condition.also("h.finished_at >= %(since)s", since=since // _DAY * _DAY)
+        if self._options.until is not None:
+            condition = condition.also("h.finished_at < %(until)s", until=-(-until // _DAY) * _DAY)
+        return condition
+
+
+def _bounds(connection: psycopg.Connection, schema: str, table: Table, condition: Condition) -> tuple[int, int]:
+    """About the least and the greatest key: they decide only how evenly rows are split among tasks."""
+    statement = table.bounds.format(schema=schema, where=condition.text).encode()
+    row = connection.execute(statement, condition.values).fetchone()
+    return (int(row[0]), int(row[1])) if row and row[0] is not None else (0, 0)
+
+
+if TYPE_CHECKING:
+    LIMITS_ARE_KNOWN = True
+
+    @dataclass
+    class ReadAllAvailable:
+        """No limit."""
+
+    @dataclass
+    class ReadMaxRows:
+        """At most so many rows."""
+
+        max_rows: int
+
+    class AvailableNow:
+        """A reader that supports the trigger AvailableNow."""
+
+else:
+    try:
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+        from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as AvailableNow
+
+        LIMITS_ARE_KNOWN = True
+    except ImportError:
+        LIMITS_ARE_KNOWN = False
+
+        class ReadAllAvailable:
+            """Not used by this PySpark."""
+
+        class ReadMaxRows:
+            """Not used by this PySpark."""
+
+        class AvailableNow:
+            """Not used by this PySpark."""
+
+
+@dataclass
+class StreamPartition(InputPartition):
+    """The rows that one task of a micro-batch reads.
+
+    Attributes:
+        key_range: Their recording transactions.
+        condition: Further conditions.
+        after: The start of the micro-batch.
+    """
+
+    key_range: KeyRange
+    condition: Condition
+    after: Offset
+
+
+class StreamReader(Shipped, DataSourceStreamReader, AvailableNow):
+    """Reads the history as a stream. It lives as long as its query, in a process of its own beside the driver."""
+
+    def __init__(self, options: ReadOptions, columns: Sequence[Column]) -> None:
+        if options.max_offsets_per_trigger is not None and not LIMITS_ARE_KNOWN:
+            raise BadOption("option maxOffsetsPerTrigger needs PySpark 4.2 or later; leave it out, or upgrade PySpark")
+        self._options = options
+        self._columns = columns
+        self._connection: psycopg.Connection | None = None
+        self._schema = ""
+        self._target: Position | None = None
+        self._reached: Offset | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The state without the connection: tasks open their own."""
+        return self.__dict__ | {"_connection": None}
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """The start of a query without a checkpoint."""
+        asked = self._options.starting_offsets or EARLIEST
+        if asked not in (EARLIEST, LATEST):
+            return read_offset(asked, "option startingOffsets").as_dict()
+        return self._query(lambda connection: self._edge(connection, latest=asked == LATEST).as_dict())
+
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: object = None) -> dict[str, Any]:  # noqa: N802
+        """The end of the next micro-batch. PySpark 4.1 gives no start and no limit."""
+        return self._query(lambda connection: self._end(connection, start, limit))
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802
+        """The option maxOffsetsPerTrigger."""
+        most = self._options.max_offsets_per_trigger
+        return ReadMaxRows(most) if most is not None else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Record the present end of the history, where the query ends."""
+        self._target = self._query(lambda connection: self._edge(connection, latest=True).position)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """The end of the history and the lag of the stream, for the query's progress."""
+        reached = self._reached
+        if reached is None:
+            return None
+        return self._query(lambda connection: measure_lag(connection, self._schema, reached).as_dict())
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The partitions of a micro-batch."""
+        first, last = offset_of(start), offset_of(end)
+        self._reached = last
+        self._query(lambda connection: self._check(connection, first))
+        if first.position >= last.position:
+            return []
+        condition = position_range(base_condition(HISTORY, self._options), first.position, last.position)
+        count = self._options.num_partitions or 1
+        shares = key_ranges("h.recorded_xid", first.position.xid, last.position.xid, count)
+        after = Offset(last.origin, first.position, first.pruned)
+        return [StreamPartition(share, condition, after) for share in shares]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        assert isinstance(partition, StreamPartition)  # noqa: S101 - Spark gives what partitions() gave
+        with reading_connection(self._options, "stream read") as (connection, schema):
+            check_origin(partition.after, horizon(connection, schema), self._options.accepted_origin)
+            with connection.transaction():
+                # Statistics may be older than the batch; with the index the cost is proportional to its rows.
+                connection.execute("set local enable_seqscan = off")
+                yield from rows(
+                    connection, schema, HISTORY, self._columns, partition.key_range.narrow(partition.condition)
+                )
+                self._check_losses(connection, schema, partition.after)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing to do: housekeeping prunes the history."""
+
+    def stop(self) -> None:
+        """Close the driver's connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _edge(self, connection: psycopg.Connection, *, latest: bool) -> Offset:
+        # In this order: the next check finds what is pruned after this.
+        pruned = last_pruned(connection, self._schema)
+        now = horizon(connection, self._schema)
+        return Offset(now.origin, last_position(connection, self._schema, now.xmin) if latest else Position(), pruned)
+
+    def _end(self, connection: psycopg.Connection, start: dict[str, Any] | None, limit: object) -> dict[str, Any]:
+        pruned = last_pruned(connection, self._schema)
+        now = horizon(connection, self._schema)
+        if start is None:
+            return Offset(now.origin, last_position(connection, self._schema, now.xmin), pruned).as_dict()
+        self._reached = after = offset_of(start)
+        check_origin(after, now, self._options.accepted_origin)
+        self._check_losses(connection, self._schema, after)
+        if isinstance(limit, ReadMaxRows):
+            end = position_after(connection, self._schema, after.position, limit.max_rows, now.xmin)
+        else:
+            end = last_position(connection, self._schema, now.xmin)
+        if self._target is not None:
+            end = min(end, self._target)
+        # An unchanged offset is returned unchanged: Spark takes any other text for new data.
+        return Offset(now.origin, end, pruned).as_dict() if end > after.position else start
+
+    def _check(self, connection: psycopg.Connection, start: Offset) -> None:
+        check_origin(start, horizon(connection, self._schema), self._options.accepted_origin)
+        self._check_losses(connection, self._schema, start)
+
+    def _check_losses(self, connection: psycopg.Connection, schema: str, start: Offset) -> None:
+        check_losses(
+            connection,
+            schema,
+            position=start.position,
+            pruned=start.pruned,
+            fail=self._options.fail_on_data_loss,
+        )
+
+    def _query(self, query: Callable[[psycopg.Connection], T]) -> T:
+        """Query on the driver's connection, which is kept for many calls a second. A broken one is replaced."""
+        with translated_errors("follow the history"):
+            if self._connection is not None and not self._connection.closed:
+                try:
+                    return query(self._connection)
+                except psycopg.OperationalError:
+                    self.stop()
+            self._connection = connect(self._options, "stream", autocommit=True)
+            self._schema = prepare_connection(self._connection, self._options)
+            return query(self._connection)
