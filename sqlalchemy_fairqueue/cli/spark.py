@@ -19,9 +19,8 @@ from sqlalchemy_fairqueue.cli.report import Archive, Window, channels_parts, che
 from sqlalchemy_fairqueue.cli.spark_session import history_of, progress, settings_of, source_options, spark_session
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, key_values, number_column, text_table
 from sqlalchemy_fairqueue.formats import plural
-from sqlalchemy_fairqueue.reporting.reports import ReplayedQueue, document_of
 from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty
-from sqlalchemy_fairqueue.reporting.reports import Report
+from sqlalchemy_fairqueue.reporting.reports import ReplayedQueue, Report, document_of
 from sqlalchemy_fairqueue.simulation.scenarios import RECORDED
 
 _TEXT_FORMATS = ("json", "csv")
