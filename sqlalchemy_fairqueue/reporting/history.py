@@ -42,35 +42,36 @@ if TYPE_CHECKING:
 _FILE = re.compile(r"(.*/)?day=(\d{4}-\d{2}-\d{2})/history-(\d+)-(\d+)\.parquet")
 
 
+def _by_day(paths: Iterable[str]) -> Iterable[list[tuple[int, int, str]]]:
+    """The files of each day, with their first transaction and the one after their last; others are left out."""
+    days: dict[str, list[tuple[int, int, str]]] = {}
+    for path in paths:
+        if found := _FILE.fullmatch(path):
+            days.setdefault(found[2], []).append((int(found[3]), int(found[4]), path))
+    return days.values()
+
+
 def superseded(paths: Iterable[str]) -> set[str]:
     """The paths of files whose rows are all in another one: that of the same day from before or until after.
 
     Args:
         paths: Paths of files, with slashes. Those that no run names so are never superseded.
     """
-    days: dict[str, list[tuple[int, int, str]]] = {}
-    for path in paths:
-        if found := _FILE.fullmatch(path):
-            days.setdefault(found[2], []).append((int(found[3]), -int(found[4]), path))
     covered = set()
-    for files in days.values():
+    for files in _by_day(paths):
         reached = -1
-        for _, high, path in sorted(files):
-            if -high <= reached:
+        for _, high, path in sorted(files, key=lambda file: (file[0], -file[1], file[2])):
+            if high <= reached:
                 covered.add(path)
-            reached = max(reached, -high)
+            reached = max(reached, high)
     return covered
 
 
 def has_gap(paths: Iterable[str]) -> bool:
     """Whether a day lacks a file between others, or before them: its folder was listed while a run compacted it."""
-    days: dict[str, list[tuple[int, int]]] = {}
-    for path in paths:
-        if found := _FILE.fullmatch(path):
-            days.setdefault(found[2], []).append((int(found[3]), int(found[4])))
-    for files in days.values():
+    for files in _by_day(paths):
         reached = 0
-        for low, high in sorted(files):
+        for low, high, _ in sorted(files):
             if low > reached:
                 return True
             reached = max(reached, high)
@@ -342,24 +343,24 @@ def _qualifier(schema: str | None) -> str:
 def _policies(
     connection: psycopg.Connection, queue: str | None, schema: str | None
 ) -> dict[tuple[str, str], ChannelPolicy]:
-    condition = "true" if queue is None else "c.queue = %(queue)s"
-    statement = _POLICIES.format(schema=_qualifier(schema), condition=condition)
-    rows = connection.execute(statement.encode(), {} if queue is None else {"queue": queue}).fetchall()
-    return {(row[0], row[1]): _policy(row[2:]) for row in rows}
+    return {(row[0], row[1]): _policy(row[2:]) for row in _rows(connection, _POLICIES, "c.queue", queue, schema)}
 
 
 def _plans(connection: psycopg.Connection, queue: str | None, schema: str | None) -> dict[tuple[str, str], str]:
-    condition = "true" if queue is None else "p.queue = %(queue)s"
-    statement = _PLANS.format(schema=_qualifier(schema), condition=condition)
-    rows = connection.execute(statement.encode(), {} if queue is None else {"queue": queue}).fetchall()
-    return {(row[0], row[1]): row[2] for row in rows}
+    return {(row[0], row[1]): row[2] for row in _rows(connection, _PLANS, "p.queue", queue, schema)}
 
 
 def _settings(connection: psycopg.Connection, queue: str | None, schema: str | None) -> dict[str, QueueSettings]:
-    condition = "true" if queue is None else "q.name = %(queue)s"
-    statement = _QUEUES.format(schema=_qualifier(schema), condition=condition)
-    rows = connection.execute(statement.encode(), {} if queue is None else {"queue": queue}).fetchall()
-    return {row[0]: QueueSettings(*row[1:]) for row in rows}
+    return {row[0]: QueueSettings(*row[1:]) for row in _rows(connection, _QUEUES, "q.name", queue, schema)}
+
+
+def _rows(
+    connection: psycopg.Connection, statement: str, column: str, queue: str | None, schema: str | None
+) -> list[tuple[Any, ...]]:
+    """The rows of a queue, whose name is in a column; all rows without one."""
+    condition, values = ("true", {}) if queue is None else (f"{column} = %(queue)s", {"queue": queue})
+    text = statement.format(schema=_qualifier(schema), condition=condition)
+    return connection.execute(text.encode(), values).fetchall()
 
 
 def _policy(row: Sequence[Any]) -> ChannelPolicy:
