@@ -18,7 +18,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from sqlalchemy_fairqueue.errors import FairQueueError
 from sqlalchemy_fairqueue.spark.connections import connect, find_installation
 from sqlalchemy_fairqueue.spark.errors import BadOption, BadRows, PipelineError
-from sqlalchemy_fairqueue.spark.writing.merge import Attempts, LoadResult, committed, merge
+from sqlalchemy_fairqueue.spark.writing.merge import Attempts, LoadResult, Merge, committed
 from sqlalchemy_fairqueue.spark.writing.rejected_rows import RejectedRows, file_system
 from sqlalchemy_fairqueue.spark.writing.stage import (
     Stage,
@@ -157,7 +157,7 @@ class Load:
         )
         source = None if batch_id is None else next((one.source for one in staged), None)
         try:
-            return merge(
+            return Merge(
                 self.options,
                 self.installation,
                 self.existing_stage,
@@ -166,7 +166,7 @@ class Load:
                 batch_id,
                 source,
                 groups="group" in self.columns.indexes,
-            )
+            ).run()
         except FairQueueError as error:
             if batch_id is None and _stage_is_gone(error) and (before := self._merged_before()):
                 return before

@@ -84,23 +84,11 @@ def committed(
     return None if row is None else (LoadResult(job_id, False, *row[1:]), row[0])
 
 
-def merge(  # noqa: PLR0917 - a merge needs all of them
-    options: WriteOptions,
-    installation: Installation,
-    stage: Stage,
-    job_id: str,
-    attempts: Attempts,
-    batch_id: int | None = None,
-    source: str | None = None,
-    *,
-    groups: bool = False,
-) -> LoadResult:
-    """Enqueue the staged rows once, in one transaction.
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """The merge of a load.
 
-    After a lost connection it is not known whether the commit succeeded: the same call again tells, as the job is
-    recorded. So a lost connection and a lock timeout are retried for two minutes.
-
-    Args:
+    Attributes:
         options: The options of the write.
         installation: The installation.
         stage: The table.
@@ -109,99 +97,85 @@ def merge(  # noqa: PLR0917 - a merge needs all of them
         batch_id: The micro-batch of a stream.
         source: Its query.
         groups: Whether rows name groups, which are made with them.
-
-    Raises:
-        PipelineError: The merge failed. Unless the message says that the connection was lost, nothing was enqueued.
-        StageIncomplete, KeyStands, ChannelFull, InvalidArgument: As the class says; nothing was enqueued.
     """
-    action = f"merge job {job_id!r}" + (f", batch {batch_id}" if batch_id is not None else "")
-    started = monotonic()
-    for tried in range(1_000):
-        try:
-            with (
-                translated_errors(action),
-                contextlib.closing(connect(options, "merge", autocommit=True)) as connection,
-            ):
-                for setting in _SETTINGS:
-                    connection.execute(setting.encode())
-                _make_channels(connection, installation, options, stage, attempts)
-                return _merge(
-                    connection, installation, options, stage, job_id, attempts, batch_id, source, groups=groups
-                )
-        except Exception as error:
-            if not _is_transient(error) or monotonic() - started > _RETRY_SECONDS:
-                raise
-        Event().wait(_PAUSE_SECONDS[min(tried, len(_PAUSE_SECONDS) - 1)])
-    raise AssertionError
 
+    options: WriteOptions
+    installation: Installation
+    stage: Stage
+    job_id: str
+    attempts: Attempts
+    batch_id: int | None = None
+    source: str | None = None
+    groups: bool = False
 
-def _make_channels(
-    connection: psycopg.Connection, installation: Installation, options: WriteOptions, stage: Stage, attempts: Attempts
-) -> None:
-    statement = (
-        f"select {installation.quoted}.fq_make_stage_channels(%(queue)s::text, %(stage)s::text,"
-        " %(attempts)s::bigint[], %(limit)s::integer, %(policy)s::jsonb)"
-    )
-    parameters = {
-        "queue": options.queue,
-        "stage": stage.name,
-        "attempts": list(attempts.ids),
-        "limit": _CHANNELS_AT_ONCE,
-        "policy": new_policy_json(options.policy),
-    }
-    made = _CHANNELS_AT_ONCE
-    while made == _CHANNELS_AT_ONCE:
-        row = connection.execute(statement.encode(), parameters).fetchone()
-        made = int(row[0]) if row else 0
+    def run(self) -> LoadResult:
+        """Enqueue the staged rows once, in one transaction.
 
+        After a lost connection it is not known whether the commit succeeded: the same call again tells, as the job is
+        recorded. So a lost connection and a lock timeout are retried for two minutes.
 
-def _merge(  # noqa: PLR0917 - as merge
-    connection: psycopg.Connection,
-    installation: Installation,
-    options: WriteOptions,
-    stage: Stage,
-    job_id: str,
-    attempts: Attempts,
-    batch_id: int | None,
-    source: str | None,
-    *,
-    groups: bool,
-) -> LoadResult:
-    statement = (
-        "select merged, messages, created, replaced, duplicates, dropped, rejected "  # noqa: S608 - quoted
-        f"from {installation.quoted}.fq_merge(%s::text, %s::text, %s::text, %s::bigint[], %s::bigint,"
-        " %s::bigint, %s::text, %s::text, %s::bigint, true::boolean)"
-    )
-    connection.execute("begin isolation level read committed")
-    row = connection.execute(
-        statement.encode(),
-        [
-            options.queue,
-            job_id,
-            stage.name,
-            list(attempts.ids),
-            attempts.messages,
-            batch_id,
-            source,
-            options.on_duplicate,
-            attempts.rejected,
-        ],
-    ).fetchone()
-    assert row is not None  # noqa: S101 - a function returns a row
-    if groups and row[0]:
-        connection.execute(
-            f"select {installation.quoted}.fq_make_load_groups("
-            f"%s::text, %s::text, %s::bigint[], {PLACES}, %s::jsonb)".encode(),
-            [
-                options.queue,
-                stage.name,
-                list(attempts.ids),
-                *followup_parameters(options.then, options.on_failure, options.max_attempts),
-                new_policy_json(options.policy),
-            ],
+        Raises:
+            PipelineError: The merge failed. Unless the message says that the connection was lost, nothing was enqueued.
+            StageIncomplete, KeyStands, ChannelFull, InvalidArgument: As the class says; nothing was enqueued.
+        """
+        action = f"merge job {self.job_id!r}" + (f", batch {self.batch_id}" if self.batch_id is not None else "")
+        started = monotonic()
+        for tried in range(1_000):
+            try:
+                with (
+                    translated_errors(action),
+                    contextlib.closing(connect(self.options, "merge", autocommit=True)) as connection,
+                ):
+                    for setting in _SETTINGS:
+                        connection.execute(setting.encode())
+                    self._make_channels(connection)
+                    return self._merge(connection)
+            except Exception as error:
+                if not _is_transient(error) or monotonic() - started > _RETRY_SECONDS:
+                    raise
+            Event().wait(_PAUSE_SECONDS[min(tried, len(_PAUSE_SECONDS) - 1)])
+        raise AssertionError
+
+    def _make_channels(self, connection: psycopg.Connection) -> None:
+        statement = (
+            f"select {self.installation.quoted}.fq_make_stage_channels(%s::text, %s::text, %s::bigint[],"
+            " %s::integer, %s::jsonb)"
         )
-    connection.execute("commit")
-    return LoadResult(job_id, *row)
+        made = _CHANNELS_AT_ONCE
+        while made == _CHANNELS_AT_ONCE:
+            row = connection.execute(statement.encode(), [*self._rows, _CHANNELS_AT_ONCE, self._policy]).fetchone()
+            made = int(row[0]) if row else 0
+
+    def _merge(self, connection: psycopg.Connection) -> LoadResult:
+        options, attempts = self.options, self.attempts
+        statement = (
+            "select merged, messages, created, replaced, duplicates, dropped, rejected "  # noqa: S608 - quoted
+            f"from {self.installation.quoted}.fq_merge(%s::text, %s::text, %s::text, %s::bigint[], %s::bigint,"
+            " %s::bigint, %s::text, %s::text, %s::bigint, true::boolean)"
+        )
+        queue, stage, ids = self._rows
+        values = [queue, self.job_id, stage, ids, attempts.messages, self.batch_id, self.source]
+        connection.execute("begin isolation level read committed")
+        row = connection.execute(statement.encode(), [*values, options.on_duplicate, attempts.rejected]).fetchone()
+        assert row is not None  # noqa: S101 - a function returns a row
+        if self.groups and row[0]:
+            followups = followup_parameters(options.then, options.on_failure, options.max_attempts)
+            connection.execute(
+                f"select {self.installation.quoted}.fq_make_load_groups("
+                f"%s::text, %s::text, %s::bigint[], {PLACES}, %s::jsonb)".encode(),
+                [*self._rows, *followups, self._policy],
+            )
+        connection.execute("commit")
+        return LoadResult(self.job_id, *row)
+
+    @property
+    def _rows(self) -> tuple[str, str, list[int]]:
+        """The queue, the table, and the attempts whose rows count."""
+        return self.options.queue, self.stage.name, list(self.attempts.ids)
+
+    @property
+    def _policy(self) -> str | None:
+        return new_policy_json(self.options.policy)
 
 
 def _is_transient(error: Exception) -> bool:
