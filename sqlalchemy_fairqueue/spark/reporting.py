@@ -32,6 +32,7 @@ from sqlalchemy_fairqueue.simulation.scenarios import REPLAYED, check_scenarios
 from sqlalchemy_fairqueue.simulation.trace import COLUMNS as REPLAYED_COLUMNS
 from sqlalchemy_fairqueue.simulation.trace import COST, PRIORITY
 from sqlalchemy_fairqueue.spark.executors import shipped
+from sqlalchemy_fairqueue.spark.reading.tables import HISTORY
 from sqlalchemy_fairqueue.times import duration
 from sqlalchemy_fairqueue.values.fields import Rate
 from sqlalchemy_fairqueue.values.policies import ChannelPolicy
@@ -49,29 +50,12 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.reporting.reports import Advice, Replay
     from sqlalchemy_fairqueue.simulation.scenarios import QueueSettings, Scenario
 
-TYPES = {
-    "id": "long",
-    "queue": "string",
-    "channel_id": "long",
-    "channel": "string",
-    "message_id": "long",
-    "kind": "string",
-    "consumer": "string",
-    "attempt": "int",
-    "enqueued_at": "timestamp",
-    "ready_at": "timestamp",
-    "started_at": "timestamp",
-    "finished_at": "timestamp",
-    "outcome": "string",
-    "error": "string",
-    "recorded_xid": "long",
-    "cost": "long",
-}
-"""The type of each column of a history."""
+TYPES = {column.name: column.type.typeName() for column in HISTORY.columns if column.name != "group"}
+"""The type of each column of a history; a replay knows no groups."""
 
 _KINDS: dict[str, tuple[type[DataType], ...]] = {
     "long": (IntegralType,),
-    "int": (IntegralType,),
+    "integer": (IntegralType,),
     "string": (StringType,),
     "timestamp": (TimestampType, TimestampNTZType),
 }
@@ -90,7 +74,7 @@ def check_replayed_columns(history: DataFrame) -> None:
             'read it by format("fairqueue") or from an archive'
         )
     wanted = {name: TYPES[name] for name in REPLAYED_COLUMNS}
-    wanted |= {name: kind for name, kind in ((PRIORITY, "int"), (COST, "long")) if name in history.columns}
+    wanted |= {name: kind for name, kind in ((PRIORITY, "integer"), (COST, "long")) if name in history.columns}
     for name, kind in wanted.items():
         found = history.schema[name].dataType
         if not isinstance(found, _KINDS[kind]):
