@@ -41,6 +41,11 @@ class Installation:
         """The schema as an identifier."""
         return quoted(self.schema)
 
+    @property
+    def in_statements(self) -> str:
+        """The schema as statements with parameters quote it: a percent sign is doubled."""
+        return self.quoted.replace("%", "%%")
+
 
 def connect(target: TargetOptions, purpose: str, *, autocommit: bool = False) -> psycopg.Connection:
     """A connection to the target. The caller closes it.

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
 
-import psycopg
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import InputPartition
 
 from sqlalchemy_fairqueue.spark.connections import connect, translated_errors
 from sqlalchemy_fairqueue.spark.errors import BadOption, DataLoss
-from sqlalchemy_fairqueue.spark.executors import Shipped, freeze_modules
+from sqlalchemy_fairqueue.spark.executors import freeze_modules
 from sqlalchemy_fairqueue.spark.reading.changes import rows
 from sqlalchemy_fairqueue.spark.reading.offsets import (
     ChangeOffset,
@@ -29,8 +28,8 @@ from sqlalchemy_fairqueue.spark.reading.offsets import (
     horizon,
     refuse_origin,
 )
-from sqlalchemy_fairqueue.spark.reading.queries import in_statements, prepared_installation, reading_connection
-from sqlalchemy_fairqueue.spark.reading.readers import LIMITS_ARE_KNOWN, AvailableNow, ReadMaxRows
+from sqlalchemy_fairqueue.spark.reading.queries import prepared_installation, reading_connection
+from sqlalchemy_fairqueue.spark.reading.readers import LIMITS_ARE_KNOWN, Follower, ReadMaxRows
 from sqlalchemy_fairqueue.spark.reading.slot import (
     advance,
     check_publications,
@@ -42,8 +41,10 @@ from sqlalchemy_fairqueue.spark.reading.slot import (
 from sqlalchemy_fairqueue.spark.reading.tables import arrow_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from typing import TypeVar
+
+    import psycopg
 
     from sqlalchemy_fairqueue.spark.connections import Installation
     from sqlalchemy_fairqueue.spark.reading.changes import Row
@@ -124,8 +125,10 @@ class ChangePartition(InputPartition):
     upto: int
 
 
-class ChangeReader(Shipped, DataSourceStreamReader, AvailableNow):
-    """Reads changes as a stream. It lives as long as its query, in a process of its own beside the driver."""
+class ChangeReader(Follower):
+    """Reads changes as a stream."""
+
+    follows = "changes"
 
     def __init__(self, options: ReadOptions, columns: Sequence[Column]) -> None:
         if not LIMITS_ARE_KNOWN:
@@ -136,17 +139,12 @@ class ChangeReader(Shipped, DataSourceStreamReader, AvailableNow):
         self._options = options
         self._slot = options.slot or ""
         self._columns = columns
-        self._connection: psycopg.Connection | None = None
         self._installation: Installation | None = None
         self._target: int | None = None
         self._insert = 0
         self._looked_upto = 0
         self._rest_until = 0.0
         self._reached: int | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """The state without the connection: tasks open their own."""
-        return self.__dict__ | {"_connection": None}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The start of a query without a checkpoint: where the slot is."""
@@ -205,12 +203,6 @@ class ChangeReader(Shipped, DataSourceStreamReader, AvailableNow):
 
         self._query(move)
 
-    def stop(self) -> None:
-        """Close the driver's connection."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
     def _end(self, connection: psycopg.Connection, start: dict[str, Any], limit: object) -> dict[str, Any]:
         first = change_offset_of(start)
         self._reached = first.lsn
@@ -233,7 +225,7 @@ class ChangeReader(Shipped, DataSourceStreamReader, AvailableNow):
 
     def _check(self, connection: psycopg.Connection, installation: Installation, start: ChangeOffset) -> SlotState:
         """The state of the slot, if it still has what comes after a position."""
-        found = horizon(connection, in_statements(installation))
+        found = horizon(connection, installation.in_statements)
         refuse_origin(start.origin, found.origin, self._options.accepted_origin, lsn_text(start.lsn))
         state = slot_state(connection, self._slot, installation.schema)
         if start.lsn > state.insert:
@@ -262,24 +254,15 @@ class ChangeReader(Shipped, DataSourceStreamReader, AvailableNow):
         return slot_state(connection, self._slot, self._known.schema)
 
     def _offset(self, connection: psycopg.Connection, position: int) -> ChangeOffset:
-        return ChangeOffset(horizon(connection, in_statements(self._known)).origin, position)
+        return ChangeOffset(horizon(connection, self._known.in_statements).origin, position)
 
     @property
     def _known(self) -> Installation:
         assert self._installation is not None  # noqa: S101 - _query() has found it
         return self._installation
 
-    def _query(self, query: Callable[[psycopg.Connection], T]) -> T:
-        """Query on the driver's connection, which is kept for many calls a second. A broken one is replaced."""
-        with translated_errors("follow the changes"):
-            if self._connection is not None and not self._connection.closed:
-                try:
-                    return query(self._connection)
-                except psycopg.OperationalError:
-                    self.stop()
-            self._connection = connect(self._options, "stream", autocommit=True)
-            self._installation = prepared_installation(self._connection, self._options)
-            # First: a slot that is missing is told by what makes both.
-            slot_state(self._connection, self._slot, self._installation.schema)
-            check_publications(self._connection, self._slot, self._installation.schema)
-            return query(self._connection)
+    def _prepare(self, connection: psycopg.Connection) -> None:
+        self._installation = prepared_installation(connection, self._options)
+        # First: a slot that is missing is told by what makes both.
+        slot_state(connection, self._slot, self._installation.schema)
+        check_publications(connection, self._slot, self._installation.schema)

@@ -12,6 +12,8 @@ from sqlalchemy_fairqueue.times import instant
 if TYPE_CHECKING:
     import psycopg
 
+    from sqlalchemy_fairqueue.spark.reading.offsets import Offset
+    from sqlalchemy_fairqueue.spark.reading.options import ReadOptions
     from sqlalchemy_fairqueue.spark.reading.queries import Condition
 
 _LAST = """
@@ -88,7 +90,6 @@ where p.id > %(pruned)s
   and p.finished_from < %(until)s
 order by p.finished_from, p.id
 """
-_ANY_TIME = (-(2**63), 2**63 - 1)
 
 
 def last_pruned(connection: psycopg.Connection, schema: str) -> int:
@@ -97,45 +98,35 @@ def last_pruned(connection: psycopg.Connection, schema: str) -> int:
     return int(row[0]) if row else 0
 
 
-def check_losses(
-    connection: psycopg.Connection,
-    schema: str,
-    *,
-    position: Position,
-    pruned: int,
-    fail: bool,
-    finished: tuple[int, int] = _ANY_TIME,
-) -> bool:
-    """Whether no rows after a position were pruned.
+def check_losses(connection: psycopg.Connection, schema: str, after: Offset, options: ReadOptions) -> None:
+    """Check that no rows after an offset were pruned, among the attempts that the options ask for.
 
     It must run after the rows were read, on a new snapshot, which then has a record of everything pruned before.
 
     Args:
         connection: A connection to the history, in a READ COMMITTED transaction or none.
         schema: The schema as statements quote it.
-        position: The position up to which rows had been read.
-        pruned: The entry of ``fq_pruned_history`` up to which pruned rows are of no concern.
-        fail: Whether to raise; else it warns.
-        finished: The range of ``finished_at`` of attempts that are of concern.
+        after: The offset up to which rows had been read.
+        options: The options of the read.
 
     Raises:
-        DataLoss: Rows were pruned, and *fail* is true.
+        DataLoss: Rows were pruned. With ``fail_on_data_loss=False`` it warns instead.
     """
+    position, (since, until) = after.position, options.finished
     rows = connection.execute(
         _LOST.format(schema=schema).encode(),
-        {"pruned": pruned, "xid": str(position.xid), "id": position.id, "since": finished[0], "until": finished[1]},
+        {"pruned": after.pruned, "xid": str(position.xid), "id": position.id, "since": since, "until": until},
     ).fetchall()
     if not rows:
-        return True
+        return
     first, last, when = instant(rows[0][0]), instant(max(row[1] for row in rows)), instant(max(row[2] for row in rows))
     lost = (
         f"attempts that finished from {first:%Y-%m-%d} until {last:%Y-%m-%d} were pruned from the history at "
         f"{when:%Y-%m-%d %H:%M:%S} UTC before they were read (position {position.xid}/{position.id})"
     )
-    if fail:
+    if options.fail_on_data_loss:
         raise DataLoss(
             f"{lost}; go on without them with failOnDataLoss=false (fail_on_data_loss=False), and keep the history "
             "longer with queue.configure(session, history_retention=...)"
         )
     _log.warning("%s; going on without them", lost)
-    return False

@@ -90,7 +90,7 @@ def offset_of(words: Mapping[str, Any], source: str = "the checkpoint's offset")
     """
     try:
         return Offset(
-            Origin(str(words["system"]), *(int(words[name]) for name in ("timeline", "database", "history"))),
+            _origin_of(words),
             Position(*(int(words[one.name]) for one in fields(Position))),
             int(words["pruned"]),
         )
@@ -98,6 +98,10 @@ def offset_of(words: Mapping[str, Any], source: str = "the checkpoint's offset")
         raise BadOption(
             f"{source} is {words!r:.200}, which is no offset of the history; give one as Spark or this library wrote it"
         ) from None
+
+
+def _origin_of(words: Mapping[str, Any]) -> Origin:
+    return Origin(str(words["system"]), *(int(words[name]) for name in ("timeline", "database", "history")))
 
 
 def read_offset(text: str, source: str, instead: str = "") -> Offset:
@@ -142,8 +146,7 @@ def change_offset_of(words: Mapping[str, Any]) -> ChangeOffset:
         BadOption: They are not an offset of changes.
     """
     try:
-        origin = Origin(str(words["system"]), *(int(words[name]) for name in ("timeline", "database", "history")))
-        return ChangeOffset(origin, int(words["lsn"]))
+        return ChangeOffset(_origin_of(words), int(words["lsn"]))
     except (KeyError, TypeError, ValueError):
         raise BadOption(
             f"the checkpoint's offset is {words!r:.200}, which is no offset of changes; a checkpoint belongs to one "

@@ -66,14 +66,9 @@ def reading_connection(options: ReadOptions, purpose: str) -> Iterator[tuple[psy
     freeze_modules()
     connection = connect(options, purpose, autocommit=True)
     try:
-        yield connection, prepare_connection(connection, options)
+        yield connection, prepared_installation(connection, options).in_statements
     finally:
         connection.close()
-
-
-def prepare_connection(connection: psycopg.Connection, options: ReadOptions) -> str:
-    """Set up a new connection for reading; returns the schema as statements quote it."""
-    return in_statements(prepared_installation(connection, options))
 
 
 def prepared_installation(connection: psycopg.Connection, options: ReadOptions) -> Installation:
@@ -81,11 +76,6 @@ def prepared_installation(connection: psycopg.Connection, options: ReadOptions) 
     with translated_errors("prepare to read"):
         connection.execute(_SETTINGS)
         return find_installation(connection, options.schema)
-
-
-def in_statements(installation: Installation) -> str:
-    """The schema as statements quote it: in those with parameters a percent sign is doubled."""
-    return installation.quoted.replace("%", "%%")
 
 
 def base_condition(table: Table, options: ReadOptions) -> Condition:

@@ -44,7 +44,7 @@ from sqlalchemy_fairqueue.spark.reading.queries import (
     base_condition,
     key_ranges,
     position_range,
-    prepare_connection,
+    prepared_installation,
     pushed_down,
     reading_connection,
     rows,
@@ -141,14 +141,7 @@ class BatchReader(Shipped, DataSourceReader):
                     connection, schema, self._table, self._columns, partition.key_range.narrow(partition.condition)
                 )
                 if after is not None:
-                    check_losses(
-                        connection,
-                        schema,
-                        position=after.position,
-                        pruned=after.pruned,
-                        fail=self._options.fail_on_data_loss,
-                        finished=self._options.finished,
-                    )
+                    check_losses(connection, schema, after, self._options)
 
     def _live_parts(self, connection: psycopg.Connection, schema: str) -> list[InputPartition]:
         low, high = _bounds(connection, schema, self._table, Condition())
@@ -246,22 +239,53 @@ class StreamPartition(InputPartition):
     after: Offset
 
 
-class StreamReader(Shipped, DataSourceStreamReader, AvailableNow):
-    """Reads the history as a stream. It lives as long as its query, in a process of its own beside the driver."""
+class Follower(Shipped, DataSourceStreamReader, AvailableNow):
+    """A reader of a stream. It lives as long as its query, in a process of its own beside the driver."""
+
+    follows: str
+    _options: ReadOptions
+    _connection: psycopg.Connection | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The state without the connection: tasks open their own."""
+        return self.__dict__ | {"_connection": None}
+
+    def stop(self) -> None:
+        """Close the driver's connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _prepare(self, connection: psycopg.Connection) -> None:
+        """Set up a new connection."""
+        raise NotImplementedError
+
+    def _query(self, query: Callable[[psycopg.Connection], T]) -> T:
+        """Query on the driver's connection, which is kept for many calls a second. A broken one is replaced."""
+        with translated_errors(f"follow the {self.follows}"):
+            if self._connection is not None and not self._connection.closed:
+                try:
+                    return query(self._connection)
+                except psycopg.OperationalError:
+                    self.stop()
+            self._connection = connect(self._options, "stream", autocommit=True)
+            self._prepare(self._connection)
+            return query(self._connection)
+
+
+class StreamReader(Follower):
+    """Reads the history as a stream."""
+
+    follows = "history"
 
     def __init__(self, options: ReadOptions, columns: Sequence[Column]) -> None:
         if options.max_offsets_per_trigger is not None and not LIMITS_ARE_KNOWN:
             raise BadOption("option maxOffsetsPerTrigger needs PySpark 4.2 or later; leave it out, or upgrade PySpark")
         self._options = options
         self._columns = columns
-        self._connection: psycopg.Connection | None = None
         self._schema = ""
         self._target: Position | None = None
         self._reached: Offset | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """The state without the connection: tasks open their own."""
-        return self.__dict__ | {"_connection": None}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The start of a query without a checkpoint."""
@@ -314,16 +338,10 @@ class StreamReader(Shipped, DataSourceStreamReader, AvailableNow):
                 yield from rows(
                     connection, schema, HISTORY, self._columns, partition.key_range.narrow(partition.condition)
                 )
-                self._check_losses(connection, schema, partition.after)
+                check_losses(connection, schema, partition.after, self._options)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to do: housekeeping prunes the history."""
-
-    def stop(self) -> None:
-        """Close the driver's connection."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
 
     def _edge(self, connection: psycopg.Connection, *, latest: bool) -> Offset:
         # In this order: the next check finds what is pruned after this.
@@ -338,7 +356,7 @@ class StreamReader(Shipped, DataSourceStreamReader, AvailableNow):
             return Offset(now.origin, last_position(connection, self._schema, now.xmin), pruned).as_dict()
         self._reached = after = offset_of(start)
         check_origin(after, now, self._options.accepted_origin)
-        self._check_losses(connection, self._schema, after)
+        check_losses(connection, self._schema, after, self._options)
         if isinstance(limit, ReadMaxRows):
             end = position_after(connection, self._schema, after.position, limit.max_rows, now.xmin)
         else:
@@ -350,25 +368,7 @@ class StreamReader(Shipped, DataSourceStreamReader, AvailableNow):
 
     def _check(self, connection: psycopg.Connection, start: Offset) -> None:
         check_origin(start, horizon(connection, self._schema), self._options.accepted_origin)
-        self._check_losses(connection, self._schema, start)
+        check_losses(connection, self._schema, start, self._options)
 
-    def _check_losses(self, connection: psycopg.Connection, schema: str, start: Offset) -> None:
-        check_losses(
-            connection,
-            schema,
-            position=start.position,
-            pruned=start.pruned,
-            fail=self._options.fail_on_data_loss,
-        )
-
-    def _query(self, query: Callable[[psycopg.Connection], T]) -> T:
-        """Query on the driver's connection, which is kept for many calls a second. A broken one is replaced."""
-        with translated_errors("follow the history"):
-            if self._connection is not None and not self._connection.closed:
-                try:
-                    return query(self._connection)
-                except psycopg.OperationalError:
-                    self.stop()
-            self._connection = connect(self._options, "stream", autocommit=True)
-            self._schema = prepare_connection(self._connection, self._options)
-            return query(self._connection)
+    def _prepare(self, connection: psycopg.Connection) -> None:
+        self._schema = prepared_installation(connection, self._options).in_statements
