@@ -24,10 +24,10 @@ def test_a_channel(cli: Cli, engine: Engine) -> None:
     )  # fmt: skip
 
     assert found.status == 0
-    assert found.rows()[:6] == [
+    assert found.rows()[:7] == [
         ["channel 'a' of queue 'documents' is served like this now"],
-        ["max concurrency", "4"], ["rate", "10/s, burst 5"], ["weight", "3"], ["max backlog", "1,000"],
-        ["on full", "drop"],
+        ["max concurrency", "4"], ["max cost out", "no limit"], ["rate", "10/s, burst 5"], ["weight", "3"],
+        ["max backlog", "1,000"], ["on full", "drop"],
     ]  # fmt: skip
     [stats] = QUEUE.channels(engine, "a")
     assert (stats.max_concurrency, stats.rate, stats.weight, stats.max_backlog) == (4, Rate(10, burst=5), 3, 1000)
@@ -194,8 +194,9 @@ def test_show_a_queue(cli: Cli, engine: Engine) -> None:
     """Without an option the settings are shown, for people and for programs."""
     enqueue(engine, "a")
     assert cli("configure", "queue").rows() == [
-        ["queue 'documents'"], ["max concurrency", "no limit"], ["rate", "no rate"], ["limits", "none"],
-        ["fair by", "messages"], ["history", "no"], ["history retention", "30 days"],
+        ["queue 'documents'"], ["max concurrency", "no limit"], ["max cost out", "no limit"],
+        ["rate", "no rate"], ["limits", "none"], ["fair by", "messages"], ["history", "no"],
+        ["history retention", "30 days"],
         ["dead letter retention", "for ever"], ["result retention", "not at all"], ["forget channels after", "30d"],
         ["default plan", "none"], ["on dead", "continue"], ["on dead kinds", "none"],
         ["new channels take the policy that their first enqueue brings"],

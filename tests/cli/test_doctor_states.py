@@ -153,7 +153,7 @@ def test_a_locked_queue(engine: Engine, database: Database) -> None:
 
 
 def test_a_signal_that_somebody_has_locked(engine: Engine, database: Database) -> None:
-    """The slot that it frees is counted as held until it is heard."""
+    """The slots that it frees are counted as held until it is heard."""
     QUEUE.configure(engine, max_concurrency=2)
     enqueue(engine, *"abcd")
     QUEUE.complete(engine, lease(engine))
@@ -161,7 +161,7 @@ def test_a_signal_that_somebody_has_locked(engine: Engine, database: Database) -
     with locked.connect() as connection:
         connection.exec_driver_sql("select from fq_signal where queue_freed > 0 limit 1 for update")
         assert database.value("select fq_repair_queue('documents')") is True
-        assert database.value("select current_concurrency from fq_queue_state") == 1
+        assert database.value("select current_concurrency from fq_queue_state") == 2
         connection.rollback()
     locked.dispose()
     assert len(lease(engine)) == 2

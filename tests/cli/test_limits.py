@@ -23,7 +23,7 @@ def test_limits(cli: Cli, engine: Engine) -> None:
     enqueue(engine, "a", "b", "c")
     lease(engine, 10)
     headings, row = cli("limits").rows()
-    assert (headings[:2], row) == (["limit", "leased"], ["api", "2", "2", "50/s", "3", "documents"])
+    assert (headings[:2], row) == (["limit", "leased"], ["api", "2", "2", "-", "-", "50/s", "3", "documents"])
     assert ["limits", "api"] in cli("configure", "queue").rows()
 
 

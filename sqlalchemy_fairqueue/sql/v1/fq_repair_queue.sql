@@ -42,7 +42,9 @@ begin
     queue_freed_cost = null
   from freeing f
   where g.ctid = f.row;
-  select coalesce(sum(g.queue_freed), 0) as slots, coalesce(sum(g.queue_freed_cost), 0) as cost into v_freeing
+  select coalesce(sum(least(greatest(g.queue_freed, 0), 1000000)), 0) as slots,
+    coalesce(sum(least(greatest(g.queue_freed_cost, 0), 1000000000000000)), 0) as cost
+  into v_freeing
   from fairqueue.fq_signal g
   where g.queue = p_queue
     and g.queue_freed <> 0;
