@@ -489,7 +489,7 @@ def read_dead_letters(
     error: str | None,
     since: datetime | None,
     until: datetime | None,
-    **which: Any,
+    **which: str | list[int] | None,
 ) -> list[DeadLetterInfo]:
     """Dead letters of a queue, the oldest death first; *after* is the last one of the page before."""
     rows = target.read(

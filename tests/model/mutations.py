@@ -82,7 +82,7 @@ _COSTS = [
     Mutation(
         "a cost moves no tag",
         "fq_charge",
-        "o.tag_rest, u.cost::bigint, o.weight) as tag",
+        "o.tag_rest, t.charge::bigint, o.weight) as tag",
         "o.tag_rest, 0, o.weight) as tag",
     ),
     Mutation("a batch is filled channel by channel", "fq_cut_batch", "r.start, r.rank, r.ord", "r.ord, r.rank"),
