@@ -115,8 +115,14 @@ _SERVING = [
     Mutation(
         "the queue's limit is not read",
         "fq_queue_room",
-        "      p_limit,\n      v_state.max_concurrency - v_state.current_concurrency,\n",
-        "      p_limit,\n",
+        "      p_sight.room,\n      v_state.max_concurrency - v_state.current_concurrency,\n",
+        "      p_sight.room,\n",
+    ),
+    Mutation(
+        "a completion frees a slot of less cost",
+        "fq_complete_many",
+        "sum((d.slots >> 1) * d.cost)",
+        "sum(d.slots >> 1)",
     ),
     Mutation("what is out is not marked", "fq_give_slots", "set slots = m.slots | p_slot", "set slots = m.slots"),
     Mutation(
@@ -545,8 +551,8 @@ _ORDERING = [
     Mutation(
         "a batch exceeds the limit of its channel",
         "fq_take_more",
-        "v_room, v_state.max_concurrency - v_state.current_concurrency,",
-        "v_room,",
+        "l.room, v_state.max_concurrency - v_state.current_concurrency,",
+        "l.room,",
         ordering=True,
     ),
 ]
