@@ -91,7 +91,7 @@ begin
       rate_left := least(rate_left, case when r.rate_of = 'cost' then r.rate_room end);
       cost_left := least(cost_left, r.cost_free);
       first_left := least(first_left, case when r.cost_out > 0 then r.cost_free end);
-      v_full := v_full || case when r.free <= 0 or r.cost_out > 0 and r.cost_free is not null then r.name end;
+      v_full := case when r.free <= 0 or r.cost_out > 0 and r.cost_free is not null then v_full || r.name else v_full end;
     end loop;
     exit when v_pass = 2 or cardinality(v_full) = 0;
     -- If nobody consumes a queue any more, its messages that are out, and its slots that signals free without being

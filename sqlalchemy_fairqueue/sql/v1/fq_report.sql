@@ -14,7 +14,7 @@ declare
   v_state fairqueue.fq_queue_state := p_sight.state;
   v_must_note boolean := p_sight.must_note;
   v_progress boolean := p_got + p_sight.heard + p_sight.moved > 0;
-  v_full boolean := p_got = p_sight.room and p_sight.room < p_limit or p_stop = 'full';
+  v_full boolean := (p_got = p_sight.room and p_sight.room < p_limit or p_stop = 'full') is true;
   v_unheard boolean;
   v_contends boolean;
   v_opens_at bigint;
