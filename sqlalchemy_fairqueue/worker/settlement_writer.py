@@ -60,6 +60,12 @@ class SettlementWriter:
             FairQueueError: The schema does not fit.
             DBAPIError: The database is away.
         """
+        ordered = sorted(settlements, key=lambda one: one[0].delivery.deliveries)
+        newest = {one[0].delivery.message_id: one for one in ordered}
+        if len(newest) < len(settlements):
+            # The database names messages. Of two deliveries of one it would not say which is lost.
+            older = [one for one in settlements if newest[one[0].delivery.message_id] is not one]
+            return self.write(queue, verb, older) + self.write(queue, verb, list(newest.values()))
         self._stats.flushes += 1
         lost: set[int] = set()
         try:

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import AsyncWorker, Delivery, InvalidArgument, Queue, Worker
+from sqlalchemy_fairqueue.worker.settlement_writer import SettlementWriter
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import auntil, is_empty, send, until
@@ -60,6 +61,38 @@ def test_in_its_session(
     assert len(calls) == effects()
     worker.stop()
     _check(worker, queue, engine, calls)
+
+
+def test_two_deliveries_that_are_settled_together(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that its handler has retried counts as retried, where both wait to be completed."""
+    original = SettlementWriter.write
+    waiting: list[Any] = []
+
+    def hindered(writer: SettlementWriter, queue: Any, verb: Any, settlements: Any) -> Any:
+        if not waiting:
+            # It waits for the other delivery of its message.
+            waiting.extend(settlements)
+            return []
+        monkeypatch.undo()
+        return original(writer, queue, verb, [*settlements, *waiting])
+
+    monkeypatch.setattr(SettlementWriter, "write", hindered)
+    calls: list[int] = []
+
+    @queue.handler()
+    def handle(delivery: Delivery) -> None:
+        calls.append(delivery.deliveries)
+        if len(calls) == 1:
+            queue.retry(engine, delivery, delay=timedelta(milliseconds=1))
+
+    worker = start(queue, lease=timedelta(hours=1), timings={"locked_again": 0.01})
+    send(engine, queue, 1)
+    until(lambda: is_empty(database), "it is completed")
+    worker.stop()
+    assert calls == [1, 2]
+    assert (worker.stats.completed, worker.stats.retried, worker.stats.lost) == (1, 1, 0)
 
 
 async def test_in_its_async_session(
