@@ -1,6 +1,7 @@
 """Quotas in cost: of channels, of the plans they follow, of queues, and shared ones."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from random import Random
 from typing import Any
@@ -193,6 +194,29 @@ def test_any_course(queue: Queue, engine: Engine, still: Clock, limit: Limit, se
     queue.dequeue(engine)
     assert not queue.stats(engine).current_cost
     assert [one.current_cost for one in queue.channels(engine)] == [0]
+
+
+def test_consumers_at_the_same_time(engine: Engine, limit: Limit, database: Database) -> None:
+    """Four consumers that take, complete, release and retry: at no commit more is out than the quota."""
+    limit(max_cost_out=100)
+    seeded, over = Queue("documents"), []
+    costs = [5, 20, 60, 99, 100, 150] * 30
+    _add(seeded, engine, *costs)
+
+    def consume(number: int) -> int:
+        queue, chance, done = Queue("documents"), Random(number), 0  # noqa: S311 - any order will do
+        while database.value("select count(*) from fq_message"):
+            for one in _take(queue, engine, limit=chance.randint(1, 4)):
+                held = "select count(*) > 1 and sum(cost) > 100 from fq_message where lease_id is not null"
+                over.append(database.value(held))
+                back = chance.choice([queue.complete, queue.complete, queue.complete, queue.release, queue.retry])
+                back(engine, one)
+                done += back == queue.complete
+        return done
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(consume, range(4))) == len(costs)
+    assert True not in over
 
 
 def test_queues_share_a_quota(queue: Queue, engine: Engine, still: Clock) -> None:
