@@ -63,7 +63,7 @@ def not_found_error(message: str) -> CommandError:
 
 
 def refused_error(message: str) -> CommandError:
-    """The database refused, or what was read."""
+    """The database refused the command, or what was read cannot be used."""
     return CommandError(message, ExitStatus.REFUSED, "refused")
 
 

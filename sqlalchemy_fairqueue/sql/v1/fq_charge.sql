@@ -2,16 +2,17 @@
 -- have an element for each row that moves: its position among these (p_givers); how many messages were taken; what they
 -- cost together; the channel's first message that is left.
 -- Guarantees: the tag moves by the costs (p_by_cost), or by how many there were, divided by the weight. A channel that
--- has no message that is due, is at its limit, has less of max_cost_out left than its next message costs (p_is_timed:
--- as fq_estimate), or is held back by its rate leaves the ready order, and comes back at the virtual time; so does one
+-- has no message that is due, is at its limit, has less of max_cost_out left than its next message costs, or is
+-- held back by its rate leaves the ready order, and comes back at the virtual time; so does one
 -- whose messages others have locked, in 10 ms. A credit ends with the backlog. A call that does not attend to the queue
 -- leaves a signal of each channel that waits for a time: the hearer keeps a floor of such times. p_dispatcher: the
 -- state of the queue; p_hearer: whether the caller attends to it.
--- Locks: only rows that the caller holds. Index: none, rows by ctid. Errors: none.
+-- Locks: only rows that the caller holds. Index: those of fq_head_cost, for channels with a max_cost_out; rows by
+-- ctid. Errors: none.
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996); generic cell rate algorithm (ITU-T I.371).
 create function fairqueue.fq_charge(
   p_queue text, p_states tid[], p_givers integer[], p_gots integer[], p_costs bigint[], p_heads_at bigint[],
-  p_head_ids bigint[], p_by_cost boolean, p_is_timed boolean, p_now bigint, p_dispatcher fairqueue.fq_queue_state,
+  p_head_ids bigint[], p_by_cost boolean, p_now bigint, p_dispatcher fairqueue.fq_queue_state,
   p_hearer boolean
 )
 returns void
@@ -42,15 +43,12 @@ begin
         fairqueue.fq_has_room(
           o.max_concurrency, (o.current_concurrency + u.got)::bigint, o.max_cost_out,
           (o.current_cost + u.cost)::bigint
-        ) is not false and case
-          when o.max_cost_out is not null and o.current_cost + u.cost > 0 then exists (
-            select
-            from fairqueue.fq_message m
-            where m.id = u.head_id
-              and greatest(0, coalesce(m.cost, fairqueue.fq_estimate(o.mean_cost, p_is_timed)))
-                <= o.max_cost_out - o.current_cost - u.cost
+        ) is not false and not case
+          when o.max_cost_out is not null then fairqueue.fq_is_spent(
+            o.max_cost_out, (o.current_cost + u.cost)::bigint,
+            fairqueue.fq_head_cost(p_queue, u.head_id::bigint, o.mean_cost)
           )
-          else true
+          else false
         end,
         t.rate_at::bigint, o.rate_interval, o.rate_burst
       ) as opens_at

@@ -118,7 +118,7 @@ begin
         null::bigint, null::bigint, null::boolean, null::boolean, null::boolean, null::bigint, null::boolean;
       perform fairqueue.fq_charge(
         p_queue, c.states::tid[], c.givers::integer[], c.gots::integer[], c.charges::bigint[],
-        c.next_heads_at::bigint[], c.next_head_ids::bigint[], l.by_cost::boolean, l.is_timed::boolean, v_now,
+        c.next_heads_at::bigint[], c.next_head_ids::bigint[], l.by_cost::boolean, v_now,
         l.state::fairqueue.fq_queue_state, (l.row_id is not null)::boolean
       );
       -- Channels that turned out to be empty must not hide the ready ones behind them: the next pass is wider.

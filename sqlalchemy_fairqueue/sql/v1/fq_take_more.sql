@@ -129,7 +129,7 @@ begin
     m.kind, m.content, m.headers, m.ordering_key, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries;
   perform fairqueue.fq_charge(
     p_queue, array[v_state.row]::tid[], c.givers::integer[], c.gots::integer[], c.charges::bigint[],
-    c.next_heads_at::bigint[], c.next_head_ids::bigint[], l.by_cost::boolean, l.is_timed::boolean, v_now,
+    c.next_heads_at::bigint[], c.next_head_ids::bigint[], l.by_cost::boolean, v_now,
     l.state::fairqueue.fq_queue_state, (l.row_id is not null)::boolean
   );
   if l.is_limited then

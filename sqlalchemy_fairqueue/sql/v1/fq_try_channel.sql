@@ -10,7 +10,7 @@ as $$
 begin
   perform fairqueue.fq_charge(
     s.queue, array[s.ctid]::tid[], array[1]::integer[], array[1]::integer[], array[1]::bigint[],
-    array[p_now]::bigint[], array[s.head_message_id]::bigint[], true::boolean, false::boolean, p_now,
+    array[p_now]::bigint[], array[s.head_message_id]::bigint[], true::boolean, p_now,
     null::fairqueue.fq_queue_state, true::boolean
   )
   from fairqueue.fq_channel_state s
