@@ -209,9 +209,9 @@ def test_consumers_at_the_same_time(engine: Engine, limit: Limit, database: Data
             for one in _take(queue, engine, limit=chance.randint(1, 4)):
                 held = "select count(*) > 1 and sum(cost) > 100 from fq_message where lease_id is not null"
                 over.append(database.value(held))
-                back = chance.choice([queue.complete, queue.complete, queue.complete, queue.release, queue.retry])
-                back(engine, one)
-                done += back == queue.complete
+                end = chance.choice(["complete", "complete", "complete", "release", "retry"])
+                getattr(queue, end)(engine, one)
+                done += end == "complete"
         return done
 
     with ThreadPoolExecutor(4) as pool:
