@@ -251,3 +251,14 @@ def test_bad_quotas(queue: Queue, engine: Engine) -> None:
         queue.configure(engine, max_cost_out=0)
     with pytest.raises(InvalidArgument, match="give max_concurrency, max_cost_out or rate"):
         queue.limits.configure(engine, "tokens")
+
+
+def test_what_is_held_back_uses_no_quota(queue: Queue, engine: Engine) -> None:
+    """A dequeue that meets a message whose ordering key is out goes on to what fits behind it."""
+    queue.configure(engine, max_cost_out=10)
+    queue.enqueue_many(
+        engine, [Enqueue(channel="a", payload=cost, cost=cost, ordering_key="session-1") for cost in (1, 6)]
+    )
+    assert _costs(_take(queue, engine, limit=1)) == [1]
+    _add(queue, engine, 7, channel="b")
+    assert _costs(_take(queue, engine)) == [7]

@@ -116,14 +116,14 @@ begin
     for no key update of x skip locked
   ) l;
   if coalesce(cardinality(v_locked), 0) < cardinality(v_ids) then
-    -- Others have messages of these locked, some come after others of their ordering keys, or quotas hold some back: the
-    -- next pass goes on behind them.
+    -- The next pass goes on behind what others have locked and what comes after others of its ordering key.
     if v_behind is not null then
       perform fairqueue.fq_hold_back(
         p_queue, v_channels, v_heads_at, v_head_ids, v_behind, (2 * v_depth + cardinality(p_skip))::integer, p_now
       );
     end if;
-    skip := p_skip || v_ids;
+    skip := p_skip || case when is_full is null then v_ids else array(select v_ids[n] from unnest(v_fits) n) end;
+    is_full := is_full and coalesce(cardinality(v_locked), 0) = coalesce(cardinality(v_fits), 0);
     is_cut := false;
     select array_agg(rows[n]), array_agg(ords[n]), array_agg(v_costs[n]), array_agg(v_sizes[n]), array_agg(v_ids[n])
     into rows, ords, v_costs, v_sizes, v_ids
@@ -140,7 +140,7 @@ begin
     ) t;
   end if;
   skip := coalesce(skip, p_skip);
-  if cardinality(skip) > 0 then
+  if cardinality(skip) > 0 or is_full is not null then
     select array_agg(h.heads_at[g.ord]), array_agg(h.head_ids[g.ord]) into next_heads_at, next_head_ids
     from fairqueue.fq_find_heads(v_channels, v_heads_at, v_head_ids, coalesce(v_ids, '{}')::bigint[]) h
     cross join unnest(givers) g(ord);

@@ -1,8 +1,8 @@
 -- fq_fit_costs: which of the messages that a dequeue has chosen the quotas in cost let out. By message, in order: the
 -- position of its channel, and what it costs. p_states: the rows of the channels, which the caller has locked; p_sight:
 -- of fq_queue_room, with what the call has spent before.
--- Returns the numbers of those that fit; stopped: the channels whose own quotas hold back messages; is_full: whether
--- those of the queue do.
+-- Returns the numbers of those that fit; stopped: the channels whose own quotas hold back all of theirs; is_full:
+-- whether those of the queue hold back others.
 -- Guarantees: a rate in cost lets a message out while less than its burst is charged; then nothing goes until that is
 -- paid. What is out costs at most max_cost_out, but for a message that costs more by itself: it goes out when nothing
 -- else is. Nothing passes by a message that waits: in its channel, and where the queue holds it back in the queue.
@@ -16,7 +16,7 @@ language plpgsql
 as $$
 begin
   with told as (
-    select u.number, u.ord, u.cost,
+    select u.number, u.ord, u.cost, u.before = 0 as is_first,
       (u.before < case when s.rate_of = 'cost' then
         fairqueue.fq_rate_room(p_now, s.rate_at, s.rate_interval, s.rate_burst)
       end) is not false
@@ -30,7 +30,7 @@ begin
     join fairqueue.fq_channel_state s on s.ctid = p_states[u.ord]
   ),
   judged as (
-    select t.number, t.ord, t.fits,
+    select t.number, t.ord, t.fits, t.is_first,
       t.fits and (t.before < p_sight.rate_left) is not false
       and (
         t.before + t.cost <= p_sight.cost_left or t.before = 0 and (t.cost <= p_sight.first_left) is not false
@@ -40,7 +40,7 @@ begin
       from told o
     ) t
   )
-  select array_agg(j.number) filter (where j.goes), array_agg(distinct j.ord) filter (where not j.fits),
+  select array_agg(j.number) filter (where j.goes), array_agg(j.ord) filter (where j.is_first and not j.fits),
     bool_or(j.fits and not j.goes)
   into numbers, stopped, is_full
   from judged j;
