@@ -1,9 +1,10 @@
 """Rules of administrators: policies, bounds, pauses, limits, history, purges of channels."""
 
+from dataclasses import replace
 from functools import partial
 
 from hypothesis import strategies as st
-from hypothesis.stateful import rule
+from hypothesis.stateful import initialize, rule
 
 from sqlalchemy_fairqueue import ChannelPolicy, Rate
 from sqlalchemy_fairqueue.times import duration
@@ -15,6 +16,7 @@ from tests.model.work import Configured, Defaulted, Limited, Paused, Purged, Rec
 POLICIES = st.builds(
     ChannelPolicy,
     max_concurrency=st.none() | st.integers(1, 3),
+    max_cost_out=st.none() | st.integers(1, 9),
     rate=st.none() | st.builds(Rate, st.sampled_from([1, 50]), burst=st.integers(1, 3)),
     weight=st.integers(1, 3),
     max_backlog=st.none() | st.integers(1, 6),
@@ -29,9 +31,16 @@ _RARE = 12
 class Administration(Business):
     """What administrators do, at once or in a transaction."""
 
+    @initialize(quotas=st.dictionaries(CHANNELS, st.integers(1, 9), max_size=2))
+    def begin_with_quotas(self, quotas: dict[str, int]) -> None:
+        """Some channels have a quota from the first step on."""
+        for channel, most in quotas.items():
+            self.configure(None, channel, ChannelPolicy(max_cost_out=most), now=True)
+
     @rule(tx=st.none() | TRANSACTIONS, channel=CHANNELS, policy=POLICIES | BOUNDS, now=st.booleans())
     def configure(self, tx: int | None, channel: str, policy: ChannelPolicy, *, now: bool) -> None:
         """Set a limit, a rate, a weight or a bound, raise it, lower it, lift it."""
+        policy = self.told(policy)
         perform = partial(self.world.queues[0].configure_channel, channel=channel, policy=policy)
         self.change(tx, Configured(channel, policy), perform, now=now)
 
@@ -44,6 +53,7 @@ class Administration(Business):
     )
     def change_fields(self, tx: int | None, channel: str, policy: ChannelPolicy, names: set[str], *, now: bool) -> None:
         """Change some fields of a channel's policy, whatever the others are by then."""
+        policy = self.told(policy)
         given = {name: getattr(policy, name) for name in sorted(names)}
         perform = partial(self.world.queues[0].configure_channel, channel=channel, **given)
         self.change(tx, Configured(channel, policy, changes=frozenset(names)), perform, now=now)
@@ -51,7 +61,13 @@ class Administration(Business):
     @rule(tx=st.none() | TRANSACTIONS, policy=st.just(ChannelPolicy()) | POLICIES | BOUNDS, now=st.booleans())
     def set_defaults(self, tx: int | None, policy: ChannelPolicy, *, now: bool) -> None:
         """Set the policy of channels that will be made."""
+        policy = self.told(policy)
         self.change(tx, Defaulted(policy), partial(self.world.queues[0].configure, defaults=policy), now=now)
+
+    def told(self, policy: ChannelPolicy) -> ChannelPolicy:
+        """The policy; its rate is in cost, if those of the program are."""
+        rate = policy.rate
+        return replace(policy, rate=Rate.every(rate.interval, rate.burst, "cost")) if rate and self.metered else policy
 
     @rule(tx=st.none() | TRANSACTIONS, channel=st.none() | CHANNELS | CHANNELS, paused=st.booleans(), now=st.booleans())
     def pause(self, tx: int | None, channel: str | None, *, paused: bool, now: bool) -> None:
@@ -63,12 +79,17 @@ class Administration(Business):
         perform = partial(queue.pause, channel=channel, new=True) if paused else partial(queue.resume, channel=channel)
         self.change(tx, Paused(channel, paused), perform, now=now)
 
-    @rule(tx=st.none() | TRANSACTIONS, most=st.none() | st.integers(1, 5), now=st.booleans())
-    def limit_queue(self, tx: int | None, most: int | None, *, now: bool) -> None:
-        """Set a limit of the whole queue, raise it, lower it, lift it."""
-        self.change(
-            tx, Limited(QueueLimits(most)), partial(self.world.queues[0].configure, max_concurrency=most), now=now
-        )
+    @rule(
+        tx=st.none() | TRANSACTIONS,
+        most=st.none() | st.integers(1, 5),
+        most_cost=st.none() | st.integers(3, 15),
+        now=st.booleans(),
+    )
+    def limit_queue(self, tx: int | None, most: int | None, most_cost: int | None, *, now: bool) -> None:
+        """Set the limits of the whole queue, raise them, lower them, lift them."""
+        work = Limited(QueueLimits(most, most_cost), frozenset({"most", "most_cost"}))
+        perform = partial(self.world.queues[0].configure, max_concurrency=most, max_cost_out=most_cost)
+        self.change(tx, work, perform, now=now)
 
     @rule(tx=st.none() | TRANSACTIONS, history=st.sampled_from([True, True, False]), now=st.booleans())
     def record_history(self, tx: int | None, *, history: bool, now: bool) -> None:

@@ -2,11 +2,13 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from sqlalchemy_fairqueue.reports import Deliveries
 from tests.model.books import POLL_AGAIN, Books, Message
+from tests.model.turns import cost_of
 from tests.model.work import Effects
 
 _STILL = 1_000_000
@@ -23,6 +25,8 @@ class Offer:
         most: How many of them its limits allow now.
         due: Whether it must be looked at: it was not put off a moment ago because all of its messages were locked.
         locked: Its messages that are due and that somebody has locked.
+        fits: How many of such messages its limits allow now.
+        metered: Whether its limits are in cost: they then count what a call looks at and cannot take.
     """
 
     ready: list[Message]
@@ -31,11 +35,18 @@ class Offer:
     locked: list[Message]
     fresh: list[Message]
     waiting: list[Message]
+    fits: Callable[[list[Message]], int] = field(compare=False)
+    metered: bool
 
     def given(self, ids: list[int]) -> "Offer":
         """The same, but for what a call has let go and not given."""
         ready = [one for one in self.ready if one.id in ids or one not in self.fresh]
-        return replace(self, ready=ready, most=min(self.most, len(ready)))
+        return replace(self, ready=ready, most=self.fits(ready))
+
+    @property
+    def unsure(self) -> bool:
+        """Whether a call may have counted costs of messages that it could not take."""
+        return self.metered and bool(self.locked or self.fresh or self.waiting)
 
 
 def offers(books: Books, others: Effects, now: int) -> dict[str, Offer]:
@@ -52,14 +63,9 @@ def offers(books: Books, others: Effects, now: int) -> dict[str, Offer]:
         ]
         first = [one for one in due if books.goes_first(one)]
         ready = [one for one in first if one.id not in others.messages]
-        limits = [len(ready)]
-        if channel.policy.max_concurrency is not None:
-            limits.append(max(0, channel.policy.max_concurrency - books.slots_of(name)))
-        rate = channel.cell.allows(now)
-        if rate is not None:
-            limits.append(rate)
+        fits = partial(allowed, books, name, now)
         found[name] = Offer(
-            *(ready, min(limits), now >= channel.put_off_until),
+            *(ready, fits(ready), now >= channel.put_off_until),
             locked=[one for one in due if one.id in others.messages],
             fresh=[one for one in ready if one.moved_at >= now],
             waiting=[
@@ -67,8 +73,39 @@ def offers(books: Books, others: Effects, now: int) -> dict[str, Offer]:
                 for one in books.of_channel(name)
                 if not books.goes_first(one) and (one.dequeue_at <= now or (one.is_held_back and one.moved_at >= now))
             ],
+            fits=fits,
+            metered=channel.metered,
         )
     return found
+
+
+def allowed(books: Books, name: str, now: int, ready: Sequence[Message]) -> int:
+    """How many of these messages the limits of a channel allow now, in this order."""
+    channel = books.channels[name]
+    limits = [len(ready), channel.cell.fits([one.cost for one in ready], now)]
+    if channel.policy.max_concurrency is not None:
+        limits.append(max(0, channel.policy.max_concurrency - books.slots_of(name)))
+    if channel.policy.max_cost_out is not None:
+        out, costs = books.cost_of(name), 0
+        for count, message in enumerate(ready[: min(limits)]):
+            costs += message.cost
+            # I37: one that costs more goes alone.
+            if out + costs > channel.policy.max_cost_out and out + costs > message.cost:
+                return count
+    return min(limits)
+
+
+def check_quota(books: Books, batch: Deliveries, offered: dict[str, Offer]) -> bool:
+    """Fail if the queue's quota does not allow the batch (I37); whether the quota may have ended it."""
+    most, out = books.limits.most_cost, books.cost_of_queue()
+    if most is None:
+        return False
+    for delivery in batch:
+        cost = cost_of(delivery.payload)
+        assert out == 0 or out + cost <= most, f"a cost of {out} is out, one of {cost} goes, the quota is {most}"
+        out += cost
+    ids = {one.message_id for one in batch}
+    return any(out + one.cost > most for offer in offered.values() for one in offer.ready if one.id not in ids)
 
 
 def size_of(number: int, headers: Mapping[str, object] | None) -> int:
@@ -108,7 +145,7 @@ def check_batch(
     if len(batch) < least and not was_cut:
         for name, offer in offered.items():
             count = len(given[name])
-            assert count >= offer.given(given[name]).most or not offer.due, (
+            assert count >= offer.given(given[name]).most or not offer.due or offer.unsure, (
                 f"channel {name} gave {count} of {offer.most} that were ready, with {len(batch)} of {least} taken"
             )
     return {name: len(ids) for name, ids in given.items() if ids}, was_cut
@@ -117,7 +154,7 @@ def check_batch(
 def put_off(books: Books, offered: dict[str, Offer], now: int) -> None:
     """Note which channels were found with locked messages: they may be left alone for a moment."""
     for name, offer in offered.items():
-        if offer.locked:
+        if offer.locked or offer.unsure:
             books.channels[name].put_off_until = now + POLL_AGAIN
 
 
@@ -143,9 +180,8 @@ def check_due_in(batch: Deliveries, limit: int, books: Books, others: Effects, n
     for name, channel in books.channels.items():
         if channel.paused or not has_room:
             continue
-        full = channel.policy.max_concurrency is not None and books.slots_of(name) >= channel.policy.max_concurrency
         unlocked = [one for one in books.of_channel(name) if one.id not in others.messages and books.goes_first(one)]
-        if name not in others.states and unlocked and not full and channel.unlimited:
+        if name not in others.states and unlocked and channel.unlimited:
             waits.append(max(unlocked[0].dequeue_at - now, channel.put_off_until - now, 0))
     leases = [books.leases[one.lease_id].expires_at for one in books.messages.values() if one.lease_id is not None]
     # What has expired and is still there is in somebody's hands.

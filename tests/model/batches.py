@@ -62,6 +62,9 @@ class Batching(FairQueueMachine):
         others = self.others()
         if first.lease.id in others.leases or self.books.leases[first.lease.id].expires_at <= now:
             return
+        if first.keeps_result != self.books.keeps_results:
+            # What follows ends as the first one does.
+            return
         expected = list(self._following(first, now, limit, max_cost, max_bytes))
         batch = self.world.take_more(first, limit=limit, max_cost=max_cost, max_bytes=max_bytes)
         ids = [one.message_id for one in batch]
@@ -73,7 +76,7 @@ class Batching(FairQueueMachine):
             self.deliver(delivery)
         if batch:
             channel = self.books.channels[batch[0].channel]
-            channel.cell.release(len(batch), now)
+            channel.cell.release([cost_of(one.payload) for one in batch], now)
             # It pays with its next turns.
             self.turns.configured(batch[0].channel)
             self.given = [*self.given, *batch][-30:]
@@ -91,14 +94,21 @@ class Batching(FairQueueMachine):
         channel = self.books.channels[name]
         if self.books.paused or channel.paused or name in others.states or others.gate:
             return
-        room, rate = limit, channel.cell.allows(now)
+        rooms, costs = [limit], []
         if channel.policy.max_concurrency is not None:
-            room = min(room, channel.policy.max_concurrency - self.books.slots_of(name))
-        cost, size = cost_of(message.number), 0
-        for one in self._in_order(message, now)[: room if rate is None else min(room, rate)]:
-            cost, size = cost + cost_of(one.number), size + size_of(one.number, one.headers)
+            rooms.append(channel.policy.max_concurrency - self.books.slots_of(name))
+        if channel.policy.max_cost_out is not None:
+            costs.append(channel.policy.max_cost_out - self.books.cost_of(name))
+        if max_cost is not None:
+            costs.append(max_cost - message.cost)
+        if (rate := channel.cell.allows(now)) is not None:
+            # What follows fits as a whole into a rate in cost.
+            (costs if channel.policy.rate and channel.policy.rate.of == "cost" else rooms).append(rate)
+        cost, size = 0, 0
+        for one in self._in_order(message, now)[: max(0, min(rooms))]:
+            cost, size = cost + one.cost, size + size_of(one.number, one.headers)
             is_alike = one.attempts == 0 and kind_of(one.number) == kind_of(message.number)
-            if not is_alike or one.id in others.messages or size > max_bytes or (max_cost and cost > max_cost):
+            if not is_alike or one.id in others.messages or size > max_bytes or cost > min(costs, default=cost):
                 return
             yield one
 

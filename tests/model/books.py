@@ -6,6 +6,7 @@ from typing import Literal
 from sqlalchemy_fairqueue import ChannelPolicy, Rate
 from sqlalchemy_fairqueue.times import microseconds
 from tests.model.rates import RateCell
+from tests.model.turns import cost_of
 
 End = Literal["completed", "dead", "cancelled", "purged"]
 Outcome = Literal["completed", "retried", "released", "buried", "expired", "cancelled"]
@@ -54,6 +55,11 @@ class Message:
         return self.dequeue_at, self.id
 
     @property
+    def cost(self) -> int:
+        """What it costs."""
+        return cost_of(self.number)
+
+    @property
     def headers(self) -> dict[str, object] | None:
         """Its headers: each second message has one of its own."""
         own: dict[str, object] = {"number": self.number} if self.number % 2 else {}
@@ -83,7 +89,18 @@ class Channel:
     @property
     def unlimited(self) -> bool:
         """Whether nothing but its weight holds it back."""
-        return self.policy.max_concurrency is None and self.policy.rate is None
+        return not self.counts and self.policy.rate is None
+
+    @property
+    def counts(self) -> bool:
+        """Whether messages that are out are counted."""
+        return (self.policy.max_concurrency, self.policy.max_cost_out) != (None, None)
+
+    @property
+    def metered(self) -> bool:
+        """Whether it has a limit in cost."""
+        policy = self.policy
+        return policy.max_cost_out is not None or (policy.rate is not None and policy.rate.of == "cost")
 
     def position(self, ready_at: int, priority: int | None) -> int:
         """Where a message stands that is ready since then."""
@@ -103,6 +120,7 @@ class QueueLimits:
     """The limits of the queue as a whole. ``shared``: whether it draws from the shared limit."""
 
     most: int | None = None
+    most_cost: int | None = None
     rate: Rate | None = None
     shared: bool = False
 
@@ -255,7 +273,7 @@ class Books:
         message.lease_id = lease_id
         message.deliveries = deliveries
         message.attempts += 1
-        message.slots = int(self.channels[message.channel].policy.max_concurrency is not None)
+        message.slots = int(self.channels[message.channel].counts)
         message.slots += 2 * self.limits.limited
         message.recorded = self.records
         return message
@@ -324,6 +342,19 @@ class Books:
         """How many slots of a channel are held."""
         return sum(one.slots & 1 for one in self.messages.values() if one.channel == name)
 
+    def cost_of(self, name: str) -> int:
+        """What the messages of a channel cost that hold its slots."""
+        return sum((one.slots & 1) * one.cost for one in self.messages.values() if one.channel == name)
+
+    def cost_of_queue(self) -> int:
+        """What the messages cost that hold slots of the queue."""
+        return sum((one.slots >> 1) * one.cost for one in self.messages.values())
+
+    def holds_back(self, cost: int) -> bool:
+        """Whether the queue's quota holds a message back that costs so much."""
+        most, out = self.limits.most_cost, self.cost_of_queue()
+        return most is not None and out > 0 and out + cost > most
+
     def slots_of_queue(self) -> int:
         """How many slots of the queue are held."""
         return sum(one.slots >> 1 for one in self.messages.values())
@@ -334,6 +365,8 @@ class Books:
             return 0
         rate = self.rate.allows(now)
         free = None if self.limits.most is None else max(0, self.limits.most - self.slots_of_queue())
+        if self.holds_back(1):
+            return 0
         return min(one for one in (limit, rate, free) if one is not None)
 
     def holder_of(self, channel: str, key: str) -> Message | None:

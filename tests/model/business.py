@@ -71,11 +71,22 @@ class Business(OpenTransactions):
         bound=BROUGHT,
         fair_by=st.sampled_from(["messages", "cost"]),
         results=st.booleans(),
+        metered=st.booleans(),
     )
     def begin_with_a_backlog(
-        self, backlog: dict[str, int], bound: tuple[int, OnFull] | None, fair_by: FairBy, *, results: bool
+        self,
+        backlog: dict[str, int],
+        bound: tuple[int, OnFull] | None,
+        fair_by: FairBy,
+        *,
+        results: bool,
+        metered: bool,
     ) -> None:
-        """There is something to serve from the first step on; the application's queue may bring a bound."""
+        """There is something to serve from the first step on; the application's queue may bring a bound.
+
+        *metered*: rates may be in cost, and no settlement corrects a cost: when one is heard of is not predicted.
+        """
+        self.metered = metered
         if results:
             self.books.keeps_results = True
             self.world.queues[0].configure(self.world.engine, result_retention=timedelta(days=1))
@@ -161,7 +172,7 @@ class Business(OpenTransactions):
         """End deliveries in an open transaction, recorded or at once, or in one of their own."""
         works: list[Work] = [Settled(one, verb, microseconds(delay)) for one in deliveries]
         how: dict[str, Any] = {"delay": delay} if delay else {}
-        if verb is not Verb.RELEASE and deliveries[0].message_id % 5 == 0:
+        if not self.metered and verb is not Verb.RELEASE and deliveries[0].message_id % 5 == 0:
             how["cost"] = deliveries[0].message_id % 7
             for one in deliveries:
                 self.turns.corrected(one.channel)

@@ -13,12 +13,12 @@ from sqlalchemy_fairqueue import Delivery, LeaseLost
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES
 from sqlalchemy_fairqueue.reports import Deliveries
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
-from tests.model.allowances import Offer, check_batch, check_due_in, offers, put_off, unhindered
+from tests.model.allowances import Offer, check_batch, check_due_in, check_quota, offers, put_off, unhindered
 from tests.model.books import HELD_BACK, Lease
 from tests.model.shared_limits import SharedRoom
 from tests.model.spoilt import Spoiling
 from tests.model.transactions import Layer, Transaction
-from tests.model.turns import kind_of
+from tests.model.turns import cost_of, kind_of
 from tests.model.work import QUEUE, Effects
 from tests.model.world import BESIDE, CONSUMERS, TICK
 
@@ -126,6 +126,7 @@ class Consuming(Spoiling):
         most = shared.most(room, self.world.now())
         # Who passes by a channel that another transaction holds takes no more than is fair while it does.
         hindered = others.queue_state or len(offered) < len(self.books.channels)
+        hindered |= check_quota(self.books, batch, offered)
         least = 0 if hindered else shared.least(room, now)
         given, was_cut = check_batch(batch, least, most, offered, max_bytes)
         self.note_drawn(len(batch), now)
@@ -135,13 +136,13 @@ class Consuming(Spoiling):
             self._note_empty_lease(consumer, lease)
         for delivery in batch:
             self.deliver(delivery)
-        for name, count in given.items():
+        for name in given:
             channel = self.books.channels[name]
-            channel.cell.release(count, now)
+            channel.cell.release([cost_of(one.payload) for one in batch if one.channel == name], now)
             limit_ = channel.policy.max_concurrency
             assert limit_ is None or self.books.slots_of(name) <= limit_, f"channel {name} exceeds its limit {limit_}"
         if batch and self.books.limits.limited:
-            self.books.rate.release(len(batch), now)
+            self.books.rate.release([1] * len(batch), now)
         if is_late:
             self.follow_rates()
         self._turns_served(batch, {name: offer for name, offer in offered.items() if name not in hidden})
@@ -196,6 +197,8 @@ class Consuming(Spoiling):
         """So many messages were drawn from the shared limit, at *now* or a little later."""
 
     def _has_room(self, now: int) -> bool:
+        if self.books.holds_back(max((one.cost for one in self.books.messages.values()), default=0)):
+            return False
         return self.shared_room().least(self.books.room(1, now), now) > 0
 
     def _reclaim(self, now: int, others: Effects) -> None:
@@ -218,6 +221,8 @@ class Consuming(Spoiling):
             self.saw("dequeue passed by a locked channel")
         if len(batch) == room < limit:
             self.saw("dequeue came to the queue's limit")
+        if any(offer.metered and offer.most < len(offer.ready) for offer in offered.values()):
+            self.saw("dequeue came to a quota in cost")
 
     def _turned_away(self, consumer: int, limit: int, lease: timedelta, now: int) -> Deliveries:
         """Somebody is setting the queue's limit, or changing what it counts: what is found is left, and the next poll

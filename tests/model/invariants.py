@@ -10,7 +10,8 @@ with state as (
       from fq_message m
       where m.channel_id = s.channel_id
     ) as held_cost,
-    (select coalesce(sum(g.freed_cost), 0) from fq_signal g where g.channel_id = s.channel_id) as freed_cost
+    (select coalesce(sum(g.freed_cost), 0) from fq_signal g where g.channel_id = s.channel_id) as freed_cost,
+    (select m.cost from fq_message m where m.id = s.head_message_id) as next_cost
   from fq_channel_state s
   left join fq_channel c on c.id = s.channel_id
   where s.queue = 'model'
@@ -58,6 +59,8 @@ where num_nulls(s.head_dequeue_at, s.head_message_id) = 1
       or s.current_concurrency >= s.max_concurrency then 0
     else 1
   end
+  -- What its quota holds back may stand: the next dequeue finds that out.
+  and (s.current_cost > 0 and s.current_cost + coalesce(s.next_cost, 1) > s.max_cost_out) is not true
   and not exists (
     select
     from fq_signal g

@@ -439,6 +439,33 @@ _RESULTS = [
         "where false",
     ),
 ]
+_QUOTAS = [
+    Mutation(
+        "a quota of a channel forgets what is out",
+        "fq_fit_costs",
+        "u.before + u.cost <= s.max_cost_out - s.current_cost",
+        "u.before + u.cost <= s.max_cost_out",
+    ),
+    Mutation(
+        "a rate in cost counts messages",
+        "fq_charge",
+        "(case when o.rate_of = 'cost' then u.cost else u.got end)::bigint",
+        "u.got::bigint",
+    ),
+    Mutation(
+        "a quota of the queue forgets what is out",
+        "fq_queue_room",
+        "p_sight.cost_left := v_state.max_cost_out - v_state.current_cost;",
+        "p_sight.cost_left := v_state.max_cost_out;",
+    ),
+    Mutation(
+        "what is held back uses a quota up",
+        "fq_choose",
+        "is_full := is_full and ",
+        "is_full := is_full or ",
+        ordering=True,
+    ),
+]
 _ORDERING = [
     Mutation(
         "a message goes while another one of its ordering key is out",
@@ -559,5 +586,5 @@ _ORDERING = [
 
 MUTATIONS = [
     *(*_KERNEL, *_FLOORS, *_COSTS, *_PRIORITY, *_SERVING, *_KEYS, *_BOUNDS, *_ROLES, *_SPOILT, *_LIMITS),
-    *(*_GROUPS, *_RESULTS, *_ORDERING),
+    *(*_GROUPS, *_RESULTS, *_QUOTAS, *_ORDERING),
 ]

@@ -21,8 +21,8 @@ _DEAD = "select message_id, key from fq_dead_letter"
 _HISTORY = "select message_id, attempt, outcome from fq_history"
 _RESULTS = "select message_id as id, outcome from fq_result"
 _CHANNELS = """
-select c.name, s.max_concurrency, s.rate_interval, s.rate_burst, s.weight, s.max_backlog, s.priority_aging,
-  s.on_full, s.paused_at is not null as paused,
+select c.name, s.max_concurrency, s.max_cost_out, s.rate_interval, s.rate_burst, s.rate_of, s.weight,
+  s.max_backlog, s.priority_aging, s.on_full, s.paused_at is not null as paused,
   s.dropped + (select coalesce(sum(g.dropped), 0) from fq_signal g where g.channel_id = s.channel_id) as dropped
 from fq_channel_state s
 join fq_channel c on c.id = s.channel_id
@@ -91,8 +91,8 @@ class Sight:
         for row in self.channels:
             columns = dict(row)
             name, paused, dropped = columns.pop("name"), columns.pop("paused"), columns.pop("dropped")
-            interval, burst = columns.pop("rate_interval"), columns.pop("rate_burst")
-            columns["rate"] = Rate.every(timedelta(microseconds=interval), burst)
+            interval, burst, of = (columns.pop(f"rate_{one}") for one in ("interval", "burst", "of"))
+            columns["rate"] = Rate.every(timedelta(microseconds=interval), burst, of)
             if columns["priority_aging"] is not None:
                 columns["priority_aging"] = timedelta(microseconds=columns["priority_aging"])
             found[name] = ChannelPolicy(**columns), paused, dropped

@@ -1,6 +1,8 @@
 """The reference of rates: the generic cell rate algorithm, and what it promises in any window of time."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from sqlalchemy_fairqueue import Rate
 from sqlalchemy_fairqueue.times import microseconds
@@ -8,11 +10,11 @@ from sqlalchemy_fairqueue.times import microseconds
 
 @dataclass(slots=True)
 class RateCell:
-    """A rate, when it allows the next message, and when the last ones were released."""
+    """A rate, when it allows the next message, and when the last ones were released, and what each counted."""
 
     rate: Rate | None = None
     rate_at: int = 0
-    taken_at: list[int] = field(default_factory=list)
+    taken: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def interval(self) -> int:
@@ -20,7 +22,7 @@ class RateCell:
         return microseconds(self.rate.interval) if self.rate else 0
 
     def allows(self, now: int) -> int | None:
-        """How many messages may be released now; None: any number."""
+        """How many messages, or what cost, may be released now; None: any number."""
         if self.rate is None:
             return None
         count, cell = 0, max(self.rate_at, now)
@@ -30,22 +32,33 @@ class RateCell:
             count += 1
         return count
 
-    def release(self, count: int, now: int) -> None:
-        """Note that so many messages were released."""
-        self.rate_at = max(self.rate_at, now) + count * self.interval
+    def fits(self, costs: Sequence[int], now: int) -> int:
+        """How many messages of these costs, in this order, may be released now: each while something is left."""
+        room = self.allows(now)
+        before = list(accumulate(self._units(costs), initial=0))[:-1]
+        return sum(room is None or one < room for one in before)
+
+    def release(self, costs: Sequence[int], now: int) -> None:
+        """Note that messages of these costs were released."""
+        units = self._units(costs)
+        self.rate_at = max(self.rate_at, now) + sum(units) * self.interval
         if self.rate:
-            self.taken_at += [now] * count
+            self.taken += [(now, one) for one in units]
             self._check_windows(self.rate)
+
+    def _units(self, costs: Sequence[int]) -> list[int]:
+        return [one if self.rate and self.rate.of == "cost" else 1 for one in costs]
 
     def configure(self, rate: Rate | None, rate_at: int) -> None:
         """Another rate, measured anew."""
         self.rate = rate
         self.rate_at = rate_at
-        self.taken_at = []
+        self.taken = []
 
     def _check_windows(self, rate: Rate) -> None:
-        """I6: in any window at most burst + window // interval messages."""
-        last = self.taken_at[-1]
-        for count, first in enumerate(reversed(self.taken_at), 1):
+        """I6, I37: in any window less than burst + window // interval before the last message."""
+        last, count = self.taken[-1][0], -self.taken[-1][1]
+        for first, units in reversed(self.taken):
+            count += units
             most = rate.burst + (last - first) // self.interval
-            assert count <= most, f"{count} messages within {last - first} us, the rate allows {most}"
+            assert count < most, f"{count} before the last message within {last - first} us, the rate allows {most}"

@@ -74,6 +74,7 @@ class Granted(Stories):
     @rule(role=ROLES, what=st.sampled_from(["configure", "pause", "purge", "limit"]), channel=CHANNELS, policy=POLICIES)
     def administer_as(self, role: str, what: Change, channel: str, policy: ChannelPolicy) -> None:
         """Policies, pauses, purges and limits are an operator's."""
+        policy = self.told(policy)
         queue = self.world.queues[0]
         work: Work
         match what:

@@ -41,6 +41,7 @@ class Stage(RuleBasedStateMachine):
         self.awaited: set[int] = set()
         self.followups: dict[str, Grouped] = {}
         self.brought = ChannelPolicy()
+        self.metered = False
         self.numbers = 0
 
     def saw(self, what: str) -> None:

@@ -50,6 +50,7 @@ _REACHED = {
     "set aside: dead": 0.03,
     "set aside: paused": 0.01,
     "a bad message was mended": 0.01,
+    "dequeue came to a quota in cost": 0.1,
 }
 """Events that a long enough run of programs must reach, each with the least share of programs that reach it."""
 _OTHERS = sorted({"asyncpg", "psycopg2"} - {DRIVER})

@@ -7,6 +7,7 @@ from sqlalchemy_fairqueue import ChannelPolicy, Delivery, Receipt
 from sqlalchemy_fairqueue.reports import CancelReceipt, PurgeReceipt
 from sqlalchemy_fairqueue.unit_of_work.settlements import Verb
 from sqlalchemy_fairqueue.values.messages import CancelOutcome, EnqueueOutcome, OnDuplicate
+from sqlalchemy_fairqueue.values.policies import POLICY
 from tests.model.books import Books, End, Message, Outcome, QueueLimits
 
 QUEUE = "model"
@@ -102,8 +103,8 @@ class Configured:
     @property
     def sets_limit(self) -> bool:
         """Whether messages that are out are counted for it."""
-        named = self.changes is None or "max_concurrency" in self.changes
-        return named and self.policy.max_concurrency is not None
+        names = {"max_concurrency", "max_cost_out"} & (POLICY.keys() if self.changes is None else self.changes)
+        return any(getattr(self.policy, name) is not None for name in names)
 
 
 @dataclass(frozen=True, slots=True)
