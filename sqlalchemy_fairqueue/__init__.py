@@ -99,7 +99,7 @@ __all__ = [
 
 
 def _watch_of(engine: Engine) -> ResultWatch:
-    watch: ResultWatch = import_module("sqlalchemy_fairqueue.worker.results").watch_of(engine)
+    watch: ResultWatch = import_module("sqlalchemy_fairqueue.worker.wakeups").watch_of(engine)
     return watch
 
 

@@ -24,7 +24,7 @@ from sqlalchemy_fairqueue.cli.output import Result, print_message, writing
 
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker import AsyncWorker, Worker
-    from sqlalchemy_fairqueue.worker.health import Health
+    from sqlalchemy_fairqueue.worker.runtime import Health
 
 Page = Callable[[str], tuple[HTTPStatus, str, bytes]]
 """Makes an answer for who accepts so (the header): its status, its content type and its content."""

@@ -14,7 +14,7 @@ from prometheus_client.core import (
     HistogramMetricFamily,
 )
 
-from sqlalchemy_fairqueue.worker.distributions import SECONDS
+from sqlalchemy_fairqueue.worker.telemetry import SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.figures import QueueFigures, SharedFigures
     from sqlalchemy_fairqueue.worker import AsyncWorker, Worker
-    from sqlalchemy_fairqueue.worker.distributions import AttemptDistributions, Bucket, Distribution
+    from sqlalchemy_fairqueue.worker.telemetry import AttemptDistributions, Bucket, Distribution
 
 _NAMED = 80
 """Characters of a channel's name in an exemplar, which may have 128 with its other labels."""

@@ -7,22 +7,22 @@ changed afterwards. ``timings`` holds all durations. Each part reads only the cl
 Threads, most with a connection of its own (``connection``; never one of the application's pool):
 
 ==================== ==================================================================================================
-``<name>-fetch``     ``fetcher``: dequeues when a queue's ``poll_schedule`` says so and ``prefetch`` has room, and
-                     puts deliveries into the executor's buffer. It registers waits (``wakeups``), and gives back
-                     what unanswered dequeues took.
-``<name>-settle``    ``settler``: settles what handlers finished, in batches, through ``settlement_writer``.
-``<name>-heartbeat`` ``duties``: the heartbeat (``heartbeat``) extends leases; further duties cut stuck calls of the
-                     other two, hear signals while all handlers are at work, poll schedules and groups, and start the
-                     rounds of the next row.
-``<name>-schedules`` One round each, then the thread ends: ``schedules`` runs the slots that are due; ``groups``
-``<name>-groups``    counts members that ended and enqueues follow-ups; ``duties.Housekeeping`` makes and drops days of
-``-housekeeping``    the history, and deletes what is old. Each round has a connection for its own time.
-``<name>-limits``    ``executors.handler_calls``: notices that the time of a handler is over. It has no connection.
-a probe's thread     ``health``: asks the database whether it answers, on a connection of its own.
-handlers             ``executors``: ``<name>-handler-<n>`` threads (``threads``), or the application's event loop
-                     (``tasks``). They use the connections of their sessions. A handler that is declared with
-                     ``isolation="process"`` runs in a process of ``child_processes``, for which its thread waits.
-fairqueue-listener   ``notifications``: one a process and database, shared by all workers of the process.
+``<name>-fetch``     ``fetcher``: dequeues when a queue's polls (``served_queue``) are due and there is room, and puts
+                     deliveries into the executor's buffer. It registers waits (``wakeups``), and gives back what
+                     unanswered dequeues took.
+``<name>-settle``    ``settler``: settles what handlers finished, in batches.
+``<name>-heartbeat`` ``duties``: the heartbeat extends leases; further duties cut stuck calls of the other two, hear
+                     signals while all handlers are at work, charge for handlers that run, look for requests to stop,
+                     and start the rounds of the next row.
+``<name>-schedules`` ``rounds``, one each, then the thread ends: schedules run the slots that are due; groups count
+``<name>-groups``    members that ended and enqueue follow-ups; housekeeping makes and drops days of the history, and
+``-housekeeping``    deletes what is old. Each round has a connection for its own time.
+``<name>-limits``    ``handler_calls``: notices that the time of a handler is over. It has no connection.
+a probe's thread     ``runtime``: asks the database whether it answers, on a connection of its own.
+handlers             ``executor``: ``<name>-handler-<n>`` threads, or the application's event loop (``tasks``). They use
+                     the connections of their sessions. A handler that is declared with ``isolation="process"`` runs in
+                     a process of ``child_processes``, for which its thread waits.
+fairqueue-listener   ``wakeups``: one a process and database, shared by all workers of the process.
 ==================== ==================================================================================================
 
 State that several threads share, and who writes it:
@@ -83,7 +83,7 @@ Failures, and what the worker does then:
 
 from sqlalchemy_fairqueue.queue.contexts import Context
 from sqlalchemy_fairqueue.worker.async_worker import AsyncWorker
-from sqlalchemy_fairqueue.worker.health import Health
+from sqlalchemy_fairqueue.worker.runtime import Health
 from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
 from sqlalchemy_fairqueue.worker.worker import Worker
 

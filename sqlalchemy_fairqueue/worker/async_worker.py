@@ -19,8 +19,6 @@ from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES
 from sqlalchemy_fairqueue.queue.handlers import session_type_of
 from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
-from sqlalchemy_fairqueue.worker.executors.tasks import TaskExecutor
-from sqlalchemy_fairqueue.worker.health import Health
 from sqlalchemy_fairqueue.worker.lifespan import Lifespan, LifespanKeeper
 from sqlalchemy_fairqueue.worker.operating_system import in_thread, on_signal, signals_wake_loop
 from sqlalchemy_fairqueue.worker.options import (
@@ -34,7 +32,8 @@ from sqlalchemy_fairqueue.worker.options import (
     checked_middleware,
     worker_name,
 )
-from sqlalchemy_fairqueue.worker.runtime import Runtime
+from sqlalchemy_fairqueue.worker.runtime import Health, Runtime
+from sqlalchemy_fairqueue.worker.tasks import TaskExecutor
 from sqlalchemy_fairqueue.worker.telemetry import WorkerStats, log
 
 if TYPE_CHECKING:

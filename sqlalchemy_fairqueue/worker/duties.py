@@ -1,33 +1,41 @@
-"""Scheduled duties of a worker: functions that one thread calls again and again.
+"""Duties of a worker: functions that one thread calls again and again, on one connection.
 
 One rule holds for all of them. A duty that raises is called again after its own backoff, and the others go on. So a
 duty must not wait for long: leases wait with it.
+
+No handler or event loop can delay the heartbeat for long. A lease that holds a delivery is extended several times
+before it would end. A lease also ends by the worker's own clock (see ``leases``); then the heartbeat logs the loss and
+interrupts the handlers.
+
+A request of an operator to stop is read by a statement of one row for each queue. So the worker sees it while it waits,
+while all handlers are busy, and while it has no lease. A worker that obeys a request leaves it in place, because other
+processes may have the same name. A worker ignores requests from before its own start.
 """
 
 from __future__ import annotations
 
 import random
-import threading
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.database.calls import call
-from sqlalchemy_fairqueue.database.deliveries import Token
+from sqlalchemy_fairqueue.database.deliveries import Token, heartbeat
 from sqlalchemy_fairqueue.database.deliveries import charge_running as send_charges
+from sqlalchemy_fairqueue.database.stats import read_stop_requests
 from sqlalchemy_fairqueue.texts import logged
-from sqlalchemy_fairqueue.worker.connection import dedicated_connection
 from sqlalchemy_fairqueue.worker.telemetry import log
 from sqlalchemy_fairqueue.worker.timings import Backoff
 from sqlalchemy_fairqueue.worker.wakeups import WakeEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from sqlalchemy import Connection
 
+    from sqlalchemy_fairqueue.database.deliveries import ExtendedLease
+    from sqlalchemy_fairqueue.database.stats import StopRequest
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
-    from sqlalchemy_fairqueue.worker.leases import HeldDelivery, LeaseRegistry
+    from sqlalchemy_fairqueue.worker.leases import HeldDelivery, LeaseRegistry, TrackedLease
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
     from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
@@ -194,115 +202,180 @@ def _send_charges(
     connection.commit()
 
 
-class Housekeeping:
-    """Housekeeping that any worker may do for all, in the schemas of its queues.
-
-    It makes partitions of the history ahead, and drops old ones. It deletes dead letters, results, finished groups and
-    keys whose time is over, old slots of schedules, old requests to stop, and channels that have been idle for long.
-    Several workers may do this at once: the SQL functions finish what another worker left. So it does not matter which
-    workers do it, how often, or whether one dies. It runs in a thread of its own, so that no lease waits for it.
+class Heartbeat:
+    """The heartbeats of one worker.
 
     Args:
+        connection: That of the thread that calls it.
         options: The worker's.
+        queues: The queues.
+        leases: What the worker holds.
+        interrupt: Called with deliveries whose handlers should stop: the lease is lost, or the message was cancelled.
+        stats: It counts heartbeats and cancelled messages.
     """
 
-    def __init__(self, options: WorkerOptions) -> None:
-        self._options = options
-        self._schemas = sorted({queue.schema for queue in options.queues}, key=lambda schema: schema or "")
+    def __init__(
+        self,
+        *,
+        connection: DedicatedConnection,
+        options: WorkerOptions,
+        queues: Sequence[ServedQueue],
+        leases: LeaseRegistry,
+        interrupt: Callable[[list[HeldDelivery]], None],
+        stats: WorkerStats,
+    ) -> None:
+        self._connection = connection
+        self._clock = options.clock
+        self._queues = queues
+        self._leases = leases
+        self._lease = options.lease
+        self._end_within = options.timings.end_leases
+        self._interrupt = interrupt
+        self._stats = stats
         self._name = options.name
-        self._most = options.timings.pruned_at_once
-        self._thread: threading.Thread | None = None
-        self._stopping = False
+        # Lost leases whose handlers were interrupted.
+        self._told: set[TrackedLease] = set()
 
-    def start(self) -> None:
-        """Begin a round in a thread of its own, unless one is under way."""
-        if not self._stopping and (self._thread is None or not self._thread.is_alive()):
-            self._thread = threading.Thread(target=self.run, name=f"{self._name}-housekeeping", daemon=True)
-            self._thread.start()
+    def extend_all(self) -> None:
+        """Extend all leases once.
 
-    def stop(self) -> None:
-        """End the round after the statement that is under way, and wait for that for a moment."""
-        self._stopping = True
-        if self._thread is not None:
-            self._thread.join(self._options.timings.stop_dequeue)
-
-    def run(self) -> None:
-        """Do one round."""
-        limit = self._options.timings.housekeeping_call
-        # A role's statement_timeout is meant for calls of users. A transaction pooler's connection keeps no settings.
-        time_limit = limit if self._options.listen else None
-        connection = dedicated_connection(self._options, time_limit=time_limit, within=limit)
-        for schema in self._schemas:
-            tasks = (
-                self._keep_history,
-                self._prune_dead_letters,
-                self._prune_expired,
-                self._forget_channels,
-            )
-            for task in tasks:
-                if self._stopping:
-                    break
+        Raises:
+            Exception: The first failure; the leases of other queues are extended all the same.
+        """
+        self._tell_lost()
+        failures = []
+        try:
+            for queue in self._queues:
+                leases = [lease for lease in self._leases.held(queue) if not lease.lost]
                 try:
-                    task(connection, schema)
-                except Exception as error:  # noqa: BLE001 - the next round, or another worker, does it
-                    log.warning(
-                        "worker %s could not do its housekeeping: %s",
-                        self._name,
-                        logged(error),
-                        extra={"worker": self._name},
-                    )
-        connection.close()
+                    if leases:
+                        self._extend(queue, leases)
+                except Exception as error:  # noqa: BLE001 - what one queue refuses costs no other its leases
+                    failures.append(error)
+        finally:
+            self._tell_lost()
+        if failures:
+            raise failures[0]
 
-    def _keep_history(self, connection: DedicatedConnection, schema: str | None) -> None:
-        ahead = self._options.timings.history_days
-        changes = call(schema, "fq_keep_history", "keep the partitions of the history", ahead=ahead)
-        for partition, action in connection.run(changes.rows):
-            log.info("worker %s: partition %s %s", self._name, partition, action, extra={"worker": self._name})
+    def end(self) -> None:
+        """End the leases that nothing is held under: the worker has stopped. Those that stay expire.
 
-    def _prune_dead_letters(self, connection: DedicatedConnection, schema: str | None) -> None:
-        more = True
-        while more and not self._stopping:
-            prune = call(schema, "fq_prune_dead_letters", "prune dead letters", limit=self._most)
-            pruned = connection.run(prune.rows)
-            more = any(one.more for one in pruned)
-            for queue, deleted, _ in pruned:
-                log.info(
-                    "worker %s: %s dead letters of queue %s deleted after their retention",
+        Raises:
+            Exception: The first failure; the leases of other queues are ended all the same.
+        """
+        failures = []
+        for queue in self._queues:
+            known = {*self._leases.ids(queue), *queue.consumer.lease_ids()}
+            if queue.waiting_lease is not None:
+                known.add(queue.waiting_lease)
+            if not known:
+                continue
+            lease_ids = sorted(known)
+
+            def work(connection: Connection, queue: ServedQueue = queue, lease_ids: list[int] = lease_ids) -> None:
+                doing = f"end {len(lease_ids)} leases of {queue.target.named()}"
+                queue.target.call("fq_end_leases", doing, lease_ids=lease_ids).rows(connection)
+                connection.commit()
+
+            try:
+                self._connection.run(work, within=self._end_within)
+            except Exception as error:  # noqa: BLE001 - as in beat
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def _extend(self, queue: ServedQueue, leases: list[TrackedLease]) -> None:
+        sent_at = self._clock()
+        # After a longer wait for the answer the lease is lost.
+        within = max(0.1, min(lease.deadline for lease in leases) - sent_at)
+        by_id = {lease.lease_id: lease for lease in leases}
+
+        def work(connection: Connection) -> list[ExtendedLease]:
+            extended = heartbeat(connection, queue.target, list(by_id), self._lease)
+            connection.commit()
+            return extended
+
+        self._stats.heartbeats += 1
+        for lease_id, expires_at, cancelled in self._connection.run(work, within=within):
+            lease = by_id[lease_id]
+            if expires_at is None:
+                lease.lose()
+            else:
+                lease.extend(sent_at + self._lease.total_seconds())
+            if cancelled:
+                self._cancel(lease, set(cancelled))
+
+    def _cancel(self, lease: TrackedLease, message_ids: set[int]) -> None:
+        cancelled = []
+        for held in lease.held.copy():
+            if held.delivery.message_id in message_ids and not held.cancelled:
+                held.cancelled = True
+                cancelled.append(held)
+        if cancelled:
+            self._stats.cancelled += len(cancelled)
+            self._interrupt(cancelled)
+
+    def _tell_lost(self) -> None:
+        """Log each lost lease and interrupt its handlers, once a lease."""
+        leases = [(queue, lease) for queue in self._queues for lease in self._leases.held(queue)]
+        for queue, lease in leases:
+            if lease.lost and lease not in self._told:
+                self._told.add(lease)
+                deliveries = list(lease.held.copy())
+                log.error(
+                    "worker %s lost lease %d with %d deliveries of queue %s: it could not be extended in time",
                     self._name,
-                    deleted,
-                    queue,
-                    extra={"worker": self._name},
+                    lease.lease_id,
+                    len(deliveries),
+                    queue.queue.name,
+                    extra={"worker": self._name, "queue": queue.queue.name, "lease_id": lease.lease_id},
                 )
+                self._interrupt(deliveries)
+        self._told &= {lease for _, lease in leases}
 
-    def _prune_expired(self, connection: DedicatedConnection, schema: str | None) -> None:
-        """Delete keys, results, groups, slots and what else is over, a bounded number of rows in a transaction."""
-        deleted = self._most
-        while deleted == self._most and not self._stopping:
-            prune = call(schema, "fq_prune_expired", "prune what has expired", limit=self._most)
-            [(deleted, schedules)] = connection.run(prune.rows)
-            for schedule in schedules:
+
+class StopRequests:
+    """The requests to one worker.
+
+    Args:
+        queues: The worker's.
+        options: The worker's.
+        stop: Begins the stop, in another thread. It is called once.
+    """
+
+    def __init__(self, queues: Sequence[ServedQueue], options: WorkerOptions, stop: Callable[[], None]) -> None:
+        self._options = options
+        self._stop = stop
+        self._queues: dict[str | None, list[str]] = {}
+        for queue in queues:
+            self._queues.setdefault(queue.target.schema, []).append(queue.target.queue)
+        self._before: set[tuple[str | None, StopRequest]] = set()
+        self._obeyed = False
+
+    def begin(self, connection: DedicatedConnection) -> None:
+        """Note the requests that stand before the worker starts."""
+        self._before = set(self._read(connection))
+
+    def poll(self, connection: DedicatedConnection) -> None:
+        """Obey a request that was made since then."""
+        if self._obeyed:
+            return
+        for schema, request in self._read(connection):
+            if (schema, request) not in self._before:
+                self._obeyed = True
                 log.info(
-                    "worker %s: schedule %s is removed: no worker has it in its code any more",
-                    self._name,
-                    schedule,
-                    extra={"worker": self._name},
+                    "worker %s stops: %r asked it to, at %s, on queue %s",
+                    self._options.name,
+                    request.requested_by,
+                    f"{request.requested_at:%Y-%m-%d %H:%M:%S} UTC",
+                    request.queue,
+                    extra={"worker": self._options.name},
                 )
+                self._stop()
+                return
 
-    def _forget_channels(self, connection: DedicatedConnection, schema: str | None) -> None:
-        """Delete the channels that were marked before, if the transactions of then have ended, and mark others."""
-        size = self._options.timings.forgotten_at_once
-        self._delete_channels(connection, schema)
-        after: int | None = 0
-        while after is not None and not self._stopping:
-            mark = call(schema, "fq_mark_idle_channels", "mark idle channels", after=after, limit=size)
-            after = connection.run(mark.value)
-        self._delete_channels(connection, schema)
-
-    def _delete_channels(self, connection: DedicatedConnection, schema: str | None) -> None:
-        size = self._options.timings.forgotten_at_once
-        forgotten, more = 0, True
-        while more and not self._stopping:
-            [row] = connection.run(call(schema, "fq_forget_channels", "forget idle channels", limit=size).rows)
-            forgotten, more = forgotten + row.forgotten, row.more
-        if forgotten:
-            log.info("worker %s: %s idle channels forgotten", self._name, forgotten, extra={"worker": self._name})
+    def _read(self, connection: DedicatedConnection) -> Iterator[tuple[str | None, StopRequest]]:
+        for schema, queues in self._queues.items():
+            read = partial(read_stop_requests, schema=schema, queues=queues, consumer=self._options.name)
+            for request in connection.run(read):
+                yield schema, request

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.values.messages import Batch, Deliveries, Delivery
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
-    from sqlalchemy_fairqueue.worker.executors.base import Executor
+    from sqlalchemy_fairqueue.worker.executor import Executor
     from sqlalchemy_fairqueue.worker.leases import LeaseRegistry
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue

@@ -18,8 +18,7 @@ from sqlalchemy_fairqueue.figures.leftovers import read_leftovers
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES
 from sqlalchemy_fairqueue.queue.handlers import handlers_of, lifespan_of, session_type_of
 from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
-from sqlalchemy_fairqueue.worker.executors.threads import ThreadExecutor
-from sqlalchemy_fairqueue.worker.health import Health
+from sqlalchemy_fairqueue.worker.executor import ThreadExecutor
 from sqlalchemy_fairqueue.worker.lifespan import Lifespan
 from sqlalchemy_fairqueue.worker.operating_system import on_signal
 from sqlalchemy_fairqueue.worker.options import (
@@ -33,7 +32,7 @@ from sqlalchemy_fairqueue.worker.options import (
     checked_middleware,
     worker_name,
 )
-from sqlalchemy_fairqueue.worker.runtime import Runtime
+from sqlalchemy_fairqueue.worker.runtime import Health, Runtime
 from sqlalchemy_fairqueue.worker.telemetry import WorkerStats, log
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from sqlalchemy import text
 from sqlalchemy_fairqueue import AsyncWorker, Queue, Worker
 from sqlalchemy_fairqueue.dashboard.reading import Reading
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
-from sqlalchemy_fairqueue.worker.health import HealthCheck
+from sqlalchemy_fairqueue.worker.runtime import HealthCheck
 from tests.drivers.faces import AsyncFace, Face
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits

@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue import Queue, Worker
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
-from sqlalchemy_fairqueue.worker.schedules import Schedules
+from sqlalchemy_fairqueue.worker.rounds import Schedules
 from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
 
 QUEUE = "documents"

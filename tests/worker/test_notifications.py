@@ -16,10 +16,10 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Delivery, Queue, Release
 from sqlalchemy_fairqueue.database.drivers import Listener
-from sqlalchemy_fairqueue.worker import notifications
-from sqlalchemy_fairqueue.worker.notifications import Subscription
-from sqlalchemy_fairqueue.worker.poll_schedule import PollSchedule
+from sqlalchemy_fairqueue.worker import wakeups
+from sqlalchemy_fairqueue.worker.served_queue import PollSchedule
 from sqlalchemy_fairqueue.worker.timings import Timings
+from sqlalchemy_fairqueue.worker.wakeups import Subscription
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import LISTENERS, is_empty, send, until
@@ -144,7 +144,7 @@ def test_the_last_subscriber_leaves(
     """The listener is told to end before it may: it closes what it is told through."""
     worker = start(queue, poll_interval=_NEVER)
     until(_waits(database), "it waits")
-    (listener,) = notifications._listeners.values()
+    (listener,) = wakeups._listeners.values()
     own = listener._stop_writer
 
     class Late:
@@ -183,12 +183,12 @@ def test_a_listener_that_cannot_come_back(  # noqa: PLR0917 - fixtures
     assert worker._runtime is not None
     [served] = worker._runtime.queues
     until(_waits(database), "it waits")
-    (listener,) = notifications._listeners.values()
+    (listener,) = wakeups._listeners.values()
 
     def refuse(_: object) -> None:
         raise ConnectionError("too many clients")
 
-    monkeypatch.setattr(notifications.Listening, "_listen", refuse)
+    monkeypatch.setattr(wakeups.Listening, "_listen", refuse)
     database.execute(
         "select pg_terminate_backend(pid) from pg_stat_activity"
         " where datname = current_database() and application_name like 'fairqueue listener %'"

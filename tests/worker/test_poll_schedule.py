@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sqlalchemy_fairqueue.worker.poll_schedule import PollSchedule
+from sqlalchemy_fairqueue.worker.served_queue import PollSchedule
 from sqlalchemy_fairqueue.worker.timings import Timings
 
 

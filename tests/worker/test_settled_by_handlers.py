@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import AsyncWorker, Delivery, InvalidArgument, Queue, Worker
-from sqlalchemy_fairqueue.worker.settlement_writer import SettlementWriter
+from sqlalchemy_fairqueue.worker.settler import SettlementWriter
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import auntil, is_empty, send, until

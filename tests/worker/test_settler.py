@@ -27,8 +27,7 @@ from sqlalchemy_fairqueue.unit_of_work.settlements import Verb
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, Decision
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery
-from sqlalchemy_fairqueue.worker.settlement_writer import SettlementWriter
-from sqlalchemy_fairqueue.worker.settler import Settler
+from sqlalchemy_fairqueue.worker.settler import SettlementWriter, Settler
 from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database

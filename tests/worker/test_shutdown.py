@@ -31,7 +31,7 @@ from pathlib import Path
 from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy_fairqueue import AsyncWorker, Queue, Worker
-from sqlalchemy_fairqueue.worker.executors.threads import ThreadExecutor
+from sqlalchemy_fairqueue.worker.executor import ThreadExecutor
 
 url, marks, grace, lease = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4])
 queue = Queue("documents")

@@ -1,8 +1,9 @@
-"""Rounds of a worker that run the slots of schedules when they are due.
+"""Rounds of a worker, each in a thread of its own: schedules, groups and housekeeping.
 
-No worker is a leader: all of them poll for schedules that are due, and :func:`run_slots` lets the first one
-run a slot. So a worker may die at any moment, and another one does the rest. A schedule that cannot be run delays no
-other one: the worker writes the reason into its row and tries again after a minute.
+No worker is a leader. All of them poll for schedules that are due and groups that may be finished; :func:`run_slots`
+lets the first one run a slot, and only one at a time executes :func:`fold_groups`. So a worker may die at any moment,
+and another one does the rest. A schedule that cannot be run delays no other one: the worker writes the reason into its
+row and tries again after a minute. A round serves all queues of an installation.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy.exc import DBAPIError
 
+from sqlalchemy_fairqueue.database.calls import call
 from sqlalchemy_fairqueue.database.errors import is_away, is_serialization_failure, sqlstate_of
+from sqlalchemy_fairqueue.database.messages import fold_groups
 from sqlalchemy_fairqueue.database.schedules import (
     due_schedules,
     fail_schedule,
@@ -38,6 +41,101 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
+
+
+class Groups:
+    """The groups of the installations of one worker's queues.
+
+    Args:
+        connection: Of the thread that calls :meth:`poll`.
+        queues: The queues.
+        options: The worker's.
+
+    Attributes:
+        folded_at: When the last round began that left nothing to do, by the worker's clock.
+        finished: How many groups were finished here.
+    """
+
+    def __init__(self, connection: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
+        self._connection = connection
+        self._options = options
+        self._notify: dict[str | None, bool] = {}
+        for queue in queues:
+            schema = queue.target.schema
+            self._notify[schema] = self._notify.get(schema, True) and queue.target.notify
+        self._backoff = Backoff("finish groups", options.name, options.clock, options.timings)
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+        self.folded_at: float | None = None
+        self.finished: int = 0
+
+    def poll(self) -> None:
+        """Begin a round in a thread of its own if there is anything to do: no lease waits for it."""
+        due = (call(schema, "fq_groups_due", "poll for groups") for schema in self._notify)
+        if any(self._connection.run(one.value) for one in due):
+            self.start()
+
+    def start(self) -> None:
+        """Begin a round, unless one is under way. Any thread may call it."""
+        with self._starting:
+            if not self._stopping and (self._thread is None or not self._thread.is_alive()):
+                self._thread = threading.Thread(target=self.run, name=f"{self._options.name}-groups", daemon=True)
+                self._thread.start()
+
+    def end(self, finished: int) -> bool:
+        """Begin no more rounds, unless one is under way or more groups were finished than these: then return False."""
+        with self._starting:
+            if self.finished != finished or (self._thread is not None and self._thread.is_alive()):
+                return False
+            self._stopping = True
+            return True
+
+    def stop(self) -> None:
+        """Begin no more rounds, and wait for the statement that is under way for a moment."""
+        with self._starting:
+            self._stopping = True
+        if self._thread is not None:
+            self._thread.join(self._options.timings.stop_dequeue)
+
+    def run(self) -> None:
+        """Do one round: fold and finish until nothing is left, or another worker does it."""
+        began = self._options.clock()
+        connection = dedicated_connection(self._options, within=self._options.stuck_after)
+        try:
+            if all(self._fold(connection, schema) for schema in self._notify):
+                self.folded_at = began
+            self._backoff.succeeded()
+        except Exception as error:  # noqa: BLE001 - the next round, or another worker, does it
+            self._backoff.failed(error)
+        finally:
+            connection.close()
+
+    def _fold(self, connection: DedicatedConnection, schema: str | None) -> bool:
+        """Fold one installation. Whether nothing is left to do."""
+        timings = self._options.timings
+        fold = partial(
+            fold_groups,
+            schema=schema,
+            limit=timings.notes_at_once,
+            groups=timings.groups_at_once,
+            notify=self._notify[schema],
+        )
+        while not self._stopping:
+            done = connection.run(fold)
+            if done is None:
+                return False
+            if done.finished:
+                self.finished += done.finished
+                log.debug(
+                    "worker %s: %d groups whose members have ended",
+                    *(self._options.name, done.finished),
+                    extra={"worker": self._options.name},
+                )
+            if not done.more:
+                return True
+        return False
+
 
 R = TypeVar("R")
 _LOCKED = "55P03"
@@ -275,3 +373,117 @@ class Schedules:
 def _passes(error: Exception) -> bool:
     """Whether the same call may succeed later: the database is away, or others hold it up."""
     return is_away(error) or is_serialization_failure(error) or isinstance(error, OSError)
+
+
+class Housekeeping:
+    """Housekeeping that any worker may do for all, in the schemas of its queues.
+
+    It makes partitions of the history ahead, and drops old ones. It deletes dead letters, results, finished groups and
+    keys whose time is over, old slots of schedules, old requests to stop, and channels that have been idle for long.
+    Several workers may do this at once: the SQL functions finish what another worker left. So it does not matter which
+    workers do it, how often, or whether one dies. It runs in a thread of its own, so that no lease waits for it.
+
+    Args:
+        options: The worker's.
+    """
+
+    def __init__(self, options: WorkerOptions) -> None:
+        self._options = options
+        self._schemas = sorted({queue.schema for queue in options.queues}, key=lambda schema: schema or "")
+        self._name = options.name
+        self._most = options.timings.pruned_at_once
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+
+    def start(self) -> None:
+        """Begin a round in a thread of its own, unless one is under way."""
+        if not self._stopping and (self._thread is None or not self._thread.is_alive()):
+            self._thread = threading.Thread(target=self.run, name=f"{self._name}-housekeeping", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End the round after the statement that is under way, and wait for that for a moment."""
+        self._stopping = True
+        if self._thread is not None:
+            self._thread.join(self._options.timings.stop_dequeue)
+
+    def run(self) -> None:
+        """Do one round."""
+        limit = self._options.timings.housekeeping_call
+        # A role's statement_timeout is meant for calls of users. A transaction pooler's connection keeps no settings.
+        time_limit = limit if self._options.listen else None
+        connection = dedicated_connection(self._options, time_limit=time_limit, within=limit)
+        for schema in self._schemas:
+            tasks = (
+                self._keep_history,
+                self._prune_dead_letters,
+                self._prune_expired,
+                self._forget_channels,
+            )
+            for task in tasks:
+                if self._stopping:
+                    break
+                try:
+                    task(connection, schema)
+                except Exception as error:  # noqa: BLE001 - the next round, or another worker, does it
+                    log.warning(
+                        "worker %s could not do its housekeeping: %s",
+                        self._name,
+                        logged(error),
+                        extra={"worker": self._name},
+                    )
+        connection.close()
+
+    def _keep_history(self, connection: DedicatedConnection, schema: str | None) -> None:
+        ahead = self._options.timings.history_days
+        changes = call(schema, "fq_keep_history", "keep the partitions of the history", ahead=ahead)
+        for partition, action in connection.run(changes.rows):
+            log.info("worker %s: partition %s %s", self._name, partition, action, extra={"worker": self._name})
+
+    def _prune_dead_letters(self, connection: DedicatedConnection, schema: str | None) -> None:
+        more = True
+        while more and not self._stopping:
+            prune = call(schema, "fq_prune_dead_letters", "prune dead letters", limit=self._most)
+            pruned = connection.run(prune.rows)
+            more = any(one.more for one in pruned)
+            for queue, deleted, _ in pruned:
+                log.info(
+                    "worker %s: %s dead letters of queue %s deleted after their retention",
+                    self._name,
+                    deleted,
+                    queue,
+                    extra={"worker": self._name},
+                )
+
+    def _prune_expired(self, connection: DedicatedConnection, schema: str | None) -> None:
+        """Delete keys, results, groups, slots and what else is over, a bounded number of rows in a transaction."""
+        deleted = self._most
+        while deleted == self._most and not self._stopping:
+            prune = call(schema, "fq_prune_expired", "prune what has expired", limit=self._most)
+            [(deleted, schedules)] = connection.run(prune.rows)
+            for schedule in schedules:
+                log.info(
+                    "worker %s: schedule %s is removed: no worker has it in its code any more",
+                    self._name,
+                    schedule,
+                    extra={"worker": self._name},
+                )
+
+    def _forget_channels(self, connection: DedicatedConnection, schema: str | None) -> None:
+        """Delete the channels that were marked before, if the transactions of then have ended, and mark others."""
+        size = self._options.timings.forgotten_at_once
+        self._delete_channels(connection, schema)
+        after: int | None = 0
+        while after is not None and not self._stopping:
+            mark = call(schema, "fq_mark_idle_channels", "mark idle channels", after=after, limit=size)
+            after = connection.run(mark.value)
+        self._delete_channels(connection, schema)
+
+    def _delete_channels(self, connection: DedicatedConnection, schema: str | None) -> None:
+        size = self._options.timings.forgotten_at_once
+        forgotten, more = 0, True
+        while more and not self._stopping:
+            [row] = connection.run(call(schema, "fq_forget_channels", "forget idle channels", limit=size).rows)
+            forgotten, more = forgotten + row.forgotten, row.more
+        if forgotten:
+            log.info("worker %s: %s idle channels forgotten", self._name, forgotten, extra={"worker": self._name})

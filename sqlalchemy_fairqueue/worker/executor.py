@@ -1,7 +1,8 @@
-"""Executors: they call the handlers of one worker, in threads or as tasks of an event loop.
+"""Executors: they call the handlers of one worker, in threads or as tasks of an event loop (``tasks``).
 
-This is their one contract, and all that both share: the buffer, the deliveries at work, how a delivery leaves them,
-and the calls of plain functions.
+``Executor`` is their one contract with the other parts of the worker, and all that both share: the buffer, the
+deliveries at work, how a delivery leaves them, and the calls of plain functions. An executor takes deliveries out of
+its buffer and hands each with a decision to the settler. It does not use the worker's connections.
 """
 
 from __future__ import annotations
@@ -10,21 +11,22 @@ import logging
 import math
 import threading
 from abc import ABC, abstractmethod
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import HandlerTimeout
 from sqlalchemy_fairqueue.queue.results import encoded_result, results_of_batch
 from sqlalchemy_fairqueue.unit_of_work.settlements import Verb
+from sqlalchemy_fairqueue.worker.child_processes import ChildProcesses
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, of_error, of_return
-from sqlalchemy_fairqueue.worker.executors.child_processes import ChildProcesses
-from sqlalchemy_fairqueue.worker.executors.handler_calls import (
+from sqlalchemy_fairqueue.worker.handler_calls import (
     TimeLimits,
     begin_handling,
     bound_call,
     call_in_session,
     decide_on_failure,
 )
-from sqlalchemy_fairqueue.worker.operating_system import ForkGuard
+from sqlalchemy_fairqueue.worker.operating_system import ForkGuard, join
 from sqlalchemy_fairqueue.worker.prefetch import Buffer
 from sqlalchemy_fairqueue.worker.telemetry import log_message
 
@@ -362,3 +364,104 @@ class Executor(ABC):
             f"{hung} of {self._concurrency} handlers hang",
         )
         self._refill()
+
+
+class ThreadExecutor(Executor):
+    """A fixed number of threads.
+
+    They are daemons: a handler that never returns must not keep the process from ending.
+    """
+
+    def __init__(  # noqa: PLR0917 - as for Executor
+        self,
+        options: WorkerOptions,
+        stats: WorkerStats,
+        sessions: Callable[[], Session],
+        prefetch: Prefetch,
+        trigger: FetchTrigger,
+        settle: SettleCallback,
+    ) -> None:
+        super().__init__(options, stats, sessions, prefetch, trigger, settle)
+        self._changed = threading.Condition()
+        self._idle = 0
+        self._stopping = threading.Event()
+        # Until when a stop waits for handlers that hang.
+        self._leave_at = math.inf
+        self._threads = [
+            threading.Thread(target=self._run, name=f"{options.name}-handler-{number}", daemon=True)
+            for number in range(1, options.concurrency + 1)
+        ]
+
+    def start(self) -> None:
+        """Start the threads."""
+        super().start()
+        for thread in self._threads:
+            thread.start()
+
+    def begin(self) -> None:
+        """As for Executor."""
+        if self._idle:
+            with self._changed:
+                self._changed.notify(len(self.buffer))
+
+    def calls_this(self) -> bool:
+        """As for Executor."""
+        return threading.current_thread() in self._threads
+
+    def begin_stop(self) -> None:
+        """As for Executor."""
+        self._stopping.set()
+        for held in list(self.running):
+            held.stopping = True
+        self._children.tell_stopping()
+        with self._changed:
+            self._changed.notify_all()
+
+    def wait(self) -> None:
+        """Wait for the handlers at work, for the grace. What hangs gets a moment."""
+        for thread in self._threads:
+            join(thread, self._left)
+
+    def _left(self) -> float:
+        if self.running:
+            self._leave_at = math.inf
+            return self.grace_left()
+        now = self._clock()
+        self._leave_at = min(self._leave_at, now + self._timings.cleanup)
+        return min(self.grace_left(), self._leave_at - now)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            held = self.buffer.pop()
+            if held is None:
+                self._wait_for_work()
+                continue
+            self.occupied[held] = self.running[held] = self._clock()
+            # Asked again: from now on a stop waits for it.
+            without_call = RELEASE if self._stopping.is_set() else self._without_call(held)
+            # In a context of its own: what a handler sets in a context variable is not left for the next message.
+            self._finish(held, without_call or copy_context().run(self._call, held))
+
+    def _wait_for_work(self) -> None:
+        with self._changed:
+            self._idle += 1
+            while not self.buffer and not self._stopping.is_set():
+                self._changed.wait()
+            self._idle -= 1
+
+    def _call(self, held: HeldDelivery) -> Decision | None:
+        try:
+            handler = self._begin_handling(held)
+            if handler.isolated:
+                return self._call_in_child(held, handler)
+            self._limit_time(held, handler)
+            if handler.session:
+                return self._call_in_sync_session(held, handler)
+            result = self._call_plain(held, handler)
+            if handler.timeout is not None:
+                held.check_time()
+            if result is None and handler.batch is None and not held.outcomes:
+                return COMPLETE
+            return self._decision(held, handler, result)
+        except BaseException as error:  # noqa: BLE001 - every exception of a handler is about its message
+            return self._failed(held, error)

@@ -16,14 +16,8 @@ from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost
 from sqlalchemy_fairqueue.queue.contexts import finished, variables_of
 from sqlalchemy_fairqueue.unit_of_work.sessions import guard
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision
-from sqlalchemy_fairqueue.worker.executors.base import Executor
-from sqlalchemy_fairqueue.worker.executors.handler_calls import (
-    CommitCheck,
-    SessionCalls,
-    bound_call,
-    context_of,
-    settle_in,
-)
+from sqlalchemy_fairqueue.worker.executor import Executor
+from sqlalchemy_fairqueue.worker.handler_calls import CommitCheck, SessionCalls, bound_call, context_of, settle_in
 from sqlalchemy_fairqueue.worker.operating_system import in_thread
 
 if TYPE_CHECKING:
@@ -33,12 +27,13 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
     from sqlalchemy_fairqueue.queue.handlers import Handler
-    from sqlalchemy_fairqueue.worker.executors.base import SettleCallback
+    from sqlalchemy_fairqueue.worker.executor import SettleCallback
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.prefetch import Prefetch
     from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
     from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger
+
 
 T = TypeVar("T")
 
