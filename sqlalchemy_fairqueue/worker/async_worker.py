@@ -34,7 +34,7 @@ from sqlalchemy_fairqueue.worker.options import (
 )
 from sqlalchemy_fairqueue.worker.runtime import Health, Runtime
 from sqlalchemy_fairqueue.worker.tasks import TaskExecutor
-from sqlalchemy_fairqueue.worker.telemetry import WorkerStats, log
+from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -218,7 +218,7 @@ class AsyncWorker:
             self._starting = None
             starting.set()
         names = [queue.name for queue in options.queues]
-        log.info("worker %s started on %s", self.name, names, extra={"worker": self.name})
+        self._options.log.info("started on %s", names)
 
     async def stop(self, grace: timedelta | None = None) -> None:
         """Take no further messages, let handlers finish, release the rest uncounted, and return. It can start again.
@@ -295,7 +295,7 @@ class AsyncWorker:
             self._release()
             if self._stop_asked is not None:
                 self._stop_asked.set()
-        log.info("worker %s stopped: %s", self.name, self.stats.as_dict(), extra={"worker": self.name})
+        self._options.log.info("stopped: %s", self.stats.as_dict())
 
     async def run(self, *, handle_signals: bool = False, drain: bool = False) -> None:
         """Work until ``stop`` is called, by a signal, or until this is cancelled, which stops it without grace.
@@ -346,7 +346,7 @@ class AsyncWorker:
                 return True
             starting.cancel()
             await asyncio.wait({starting})
-            log.info("worker %s was stopped before it had started", self.name, extra={"worker": self.name})
+            self._options.log.info("was stopped before it had started")
             return False
         finally:
             starting.cancel()

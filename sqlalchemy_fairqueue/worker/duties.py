@@ -19,20 +19,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.database.deliveries import Token, heartbeat
-from sqlalchemy_fairqueue.database.deliveries import charge_running as send_charges
+from sqlalchemy_fairqueue.database import deliveries
+from sqlalchemy_fairqueue.database.deliveries import Token
 from sqlalchemy_fairqueue.database.stats import read_stop_requests
 from sqlalchemy_fairqueue.texts import logged
-from sqlalchemy_fairqueue.worker.telemetry import log
-from sqlalchemy_fairqueue.worker.timings import Backoff
 from sqlalchemy_fairqueue.worker.wakeups import WakeEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from sqlalchemy import Connection
-
-    from sqlalchemy_fairqueue.database.deliveries import ExtendedLease
     from sqlalchemy_fairqueue.database.stats import StopRequest
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery, LeaseRegistry, TrackedLease
@@ -65,8 +60,8 @@ class Duty:
         return self.interval * random.uniform(*self.spread)  # noqa: S311 - spreads the load
 
 
-class Duties:
-    """The duties of one worker, and the loop that calls them.
+class Looper:
+    """The loop that calls the duties of one worker.
 
     Args:
         duties: The duties; those that are due together are called in this order.
@@ -89,10 +84,10 @@ class Duties:
         cap = max(options.lease.total_seconds() / 10, 0.05)
         self._duties = list(duties)
         self._due_at = [now + duty.first * random.random() for duty in duties]  # noqa: S311 - spreads the load
-        self._backoffs = [Backoff(duty.step, options.name, options.clock, options.timings, cap) for duty in duties]
+        self._backoffs = [options.backoff(duty.step, cap) for duty in duties]
         self._connection = connection
         self._last = last
-        self._name = options.name
+        self._log = options.log
         self._clock = options.clock
         self._stats = stats
         self._event = WakeEvent()
@@ -114,12 +109,7 @@ class Duties:
         try:
             self._last()
         except Exception as error:  # noqa: BLE001 - a stop must not fail by it
-            log.debug(
-                "worker %s could not end its leases, which expire: %s",
-                self._name,
-                logged(error),
-                extra={"worker": self._name},
-            )
+            self._log.debug("could not end its leases, which expire: %s", logged(error))
         self._connection.close()
 
     def _call(self, number: int) -> None:
@@ -135,6 +125,22 @@ class Duties:
             self._due_at[number] = self._clock() + self._backoffs[number].failed(error)
 
 
+def for_each(queues: Iterable[ServedQueue], work: Callable[[ServedQueue], None]) -> None:
+    """Do *work* for each queue: what one refuses costs no other its turn.
+
+    Raises:
+        Exception: The first failure, after the last queue.
+    """
+    failures = []
+    for queue in queues:
+        try:
+            work(queue)
+        except Exception as error:  # noqa: BLE001 - raised below
+            failures.append(error)
+    if failures:
+        raise failures[0]
+
+
 def cut_stuck_calls(connections: Sequence[DedicatedConnection], seconds: float) -> None:
     """End calls on other threads' connections that have had no answer for so long: they must not last for ever."""
     for connection in connections:
@@ -142,64 +148,42 @@ def cut_stuck_calls(connections: Sequence[DedicatedConnection], seconds: float) 
 
 
 def hear_signals(connection: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
-    """Apply the signals of queues that the fetcher has not dequeued from for a while: all handlers are at work.
-
-    Raises:
-        Exception: The first failure; other queues are heard all the same.
-    """
-    timings = options.timings
+    """Apply the signals of queues that the fetcher has not dequeued from for a while: all handlers are at work."""
     now = options.clock()
-    within = options.lease.total_seconds() / timings.heartbeats
-    failures = []
-    for queue in queues:
-        is_due = now - queue.heard_at > timings.hear_after and queue.polls.next_at <= now
+
+    def hear(queue: ServedQueue) -> None:
+        is_due = now - queue.heard_at > options.timings.hear_after and queue.polls.next_at <= now
         if is_due and queue.dequeuing.acquire(blocking=False):
             try:
-                connection.run(queue.consumer.hear, within=within)
+                connection.run(queue.consumer.hear, within=options.beat)
                 queue.heard_at = options.clock()
-            except Exception as error:  # noqa: BLE001 - what one queue refuses keeps no other unheard
-                failures.append(error)
             finally:
                 queue.dequeuing.release()
-    if failures:
-        raise failures[0]
+
+    for_each(queues, hear)
 
 
 def charge_running(
     connection: DedicatedConnection, queues: Sequence[ServedQueue], leases: LeaseRegistry, options: WorkerOptions
 ) -> None:
-    """Charge the channels of queues that are fair by seconds for handlers that run, so that none gets all workers.
+    """Charge the channels of queues that are fair by seconds for handlers that run, so that none gets all workers."""
 
-    Raises:
-        Exception: The first failure; other queues are charged all the same.
-    """
-    within = options.lease.total_seconds() / options.timings.heartbeats
-    failures = []
-    for queue in queues:
-        charges = [
-            (held, charge)
-            for lease in leases.held(queue)
-            for held in lease.held.copy()
-            if (charge := held.charge_on()) is not None
-        ]
-        if charges:
-            try:
-                connection.run(partial(_send_charges, queue, charges), within=within)
-            except Exception as error:  # noqa: BLE001 - what one queue refuses keeps no other uncharged
-                for held, (_, before) in charges:
-                    held.not_charged(before)
-                failures.append(error)
-    if failures:
-        raise failures[0]
+    def charge(queue: ServedQueue) -> None:
+        held = [one for lease in leases.held(queue) for one in lease.held.copy()]
+        charges = [(one, to) for one in held if (to := one.charge_on()) is not None]
+        if not charges:
+            return
+        charged = [one.delivery for one, _ in charges]
+        tokens = [Token(one.message_id, one.row_id, one.lease.id, one.deliveries) for one in charged]
+        send = partial(deliveries.charge_running, target=queue.target, tokens=tokens, charges=[to for _, to in charges])
+        try:
+            connection.run(send, within=options.beat)
+        except Exception:
+            for one, (_, before) in charges:
+                one.not_charged(before)
+            raise
 
-
-def _send_charges(
-    queue: ServedQueue, charges: Sequence[tuple[HeldDelivery, tuple[int, int]]], connection: Connection
-) -> None:
-    deliveries = [held.delivery for held, _ in charges]
-    tokens = [Token(one.message_id, one.row_id, one.lease.id, one.deliveries) for one in deliveries]
-    send_charges(connection, queue.target, tokens, [charge for _, charge in charges])
-    connection.commit()
+    for_each(queues, charge)
 
 
 class Heartbeat:
@@ -225,83 +209,48 @@ class Heartbeat:
         stats: WorkerStats,
     ) -> None:
         self._connection = connection
-        self._clock = options.clock
+        self._options = options
         self._queues = queues
         self._leases = leases
-        self._lease = options.lease
-        self._end_within = options.timings.end_leases
         self._interrupt = interrupt
         self._stats = stats
-        self._name = options.name
         # Lost leases whose handlers were interrupted.
         self._told: set[TrackedLease] = set()
 
     def extend_all(self) -> None:
-        """Extend all leases once.
-
-        Raises:
-            Exception: The first failure; the leases of other queues are extended all the same.
-        """
+        """Extend all leases once."""
         self._tell_lost()
-        failures = []
         try:
-            for queue in self._queues:
-                leases = [lease for lease in self._leases.held(queue) if not lease.lost]
-                try:
-                    if leases:
-                        self._extend(queue, leases)
-                except Exception as error:  # noqa: BLE001 - what one queue refuses costs no other its leases
-                    failures.append(error)
+            for_each(self._queues, self._extend)
         finally:
             self._tell_lost()
-        if failures:
-            raise failures[0]
 
     def end(self) -> None:
-        """End the leases that nothing is held under: the worker has stopped. Those that stay expire.
+        """End the leases that nothing is held under: the worker has stopped. Those that stay expire."""
+        for_each(self._queues, self._end)
 
-        Raises:
-            Exception: The first failure; the leases of other queues are ended all the same.
-        """
-        failures = []
-        for queue in self._queues:
-            known = {*self._leases.ids(queue), *queue.consumer.lease_ids()}
-            if queue.waiting_lease is not None:
-                known.add(queue.waiting_lease)
-            if not known:
-                continue
-            lease_ids = sorted(known)
+    def _end(self, queue: ServedQueue) -> None:
+        known = {*self._leases.ids(queue), *queue.consumer.lease_ids(), queue.waiting_lease}
+        if lease_ids := sorted(one for one in known if one is not None):
+            doing = f"end {len(lease_ids)} leases of {queue.target.named()}"
+            end = queue.target.call("fq_end_leases", doing, lease_ids=lease_ids)
+            self._connection.run(end.rows, within=self._options.timings.end_leases)
 
-            def work(connection: Connection, queue: ServedQueue = queue, lease_ids: list[int] = lease_ids) -> None:
-                doing = f"end {len(lease_ids)} leases of {queue.target.named()}"
-                queue.target.call("fq_end_leases", doing, lease_ids=lease_ids).rows(connection)
-                connection.commit()
-
-            try:
-                self._connection.run(work, within=self._end_within)
-            except Exception as error:  # noqa: BLE001 - as in beat
-                failures.append(error)
-        if failures:
-            raise failures[0]
-
-    def _extend(self, queue: ServedQueue, leases: list[TrackedLease]) -> None:
-        sent_at = self._clock()
+    def _extend(self, queue: ServedQueue) -> None:
+        leases = {lease.lease_id: lease for lease in self._leases.held(queue) if not lease.lost}
+        if not leases:
+            return
+        duration, sent_at = self._options.lease, self._options.clock()
         # After a longer wait for the answer the lease is lost.
-        within = max(0.1, min(lease.deadline for lease in leases) - sent_at)
-        by_id = {lease.lease_id: lease for lease in leases}
-
-        def work(connection: Connection) -> list[ExtendedLease]:
-            extended = heartbeat(connection, queue.target, list(by_id), self._lease)
-            connection.commit()
-            return extended
-
+        within = max(0.1, min(lease.deadline for lease in leases.values()) - sent_at)
+        extend = partial(deliveries.heartbeat, target=queue.target, lease_ids=list(leases), lease=duration)
         self._stats.heartbeats += 1
-        for lease_id, expires_at, cancelled in self._connection.run(work, within=within):
-            lease = by_id[lease_id]
+        for lease_id, expires_at, cancelled in self._connection.run(extend, within=within):
+            lease = leases[lease_id]
             if expires_at is None:
                 lease.lose()
             else:
-                lease.extend(sent_at + self._lease.total_seconds())
+                lease.extend(sent_at + duration.total_seconds())
             if cancelled:
                 self._cancel(lease, set(cancelled))
 
@@ -321,21 +270,18 @@ class Heartbeat:
         for queue, lease in leases:
             if lease.lost and lease not in self._told:
                 self._told.add(lease)
-                deliveries = list(lease.held.copy())
-                log.error(
-                    "worker %s lost lease %d with %d deliveries of queue %s: it could not be extended in time",
-                    self._name,
-                    lease.lease_id,
-                    len(deliveries),
-                    queue.queue.name,
-                    extra={"worker": self._name, "queue": queue.queue.name, "lease_id": lease.lease_id},
+                held = list(lease.held.copy())
+                self._options.log.error(
+                    "lost lease %d with %d deliveries of queue %s: it could not be extended in time",
+                    *(lease.lease_id, len(held), queue.queue.name),
+                    extra={"queue": queue.queue.name, "lease_id": lease.lease_id},
                 )
-                self._interrupt(deliveries)
+                self._interrupt(held)
         self._told &= {lease for _, lease in leases}
 
 
 class StopRequests:
-    """The requests to one worker.
+    """The requests to one worker to stop.
 
     Args:
         queues: The worker's.
@@ -363,13 +309,9 @@ class StopRequests:
         for schema, request in self._read(connection):
             if (schema, request) not in self._before:
                 self._obeyed = True
-                log.info(
-                    "worker %s stops: %r asked it to, at %s, on queue %s",
-                    self._options.name,
-                    request.requested_by,
-                    f"{request.requested_at:%Y-%m-%d %H:%M:%S} UTC",
-                    request.queue,
-                    extra={"worker": self._options.name},
+                self._options.log.info(
+                    "stops: %r asked it to, at %s, on queue %s",
+                    *(request.requested_by, f"{request.requested_at:%Y-%m-%d %H:%M:%S} UTC", request.queue),
                 )
                 self._stop()
                 return

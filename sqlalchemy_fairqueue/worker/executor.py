@@ -28,7 +28,6 @@ from sqlalchemy_fairqueue.worker.handler_calls import (
 )
 from sqlalchemy_fairqueue.worker.operating_system import ForkGuard, join
 from sqlalchemy_fairqueue.worker.prefetch import Buffer
-from sqlalchemy_fairqueue.worker.telemetry import log_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,7 +80,8 @@ class Executor(ABC):
         self.buffer: Buffer = Buffer()
         self.running: dict[HeldDelivery, float] = {}
         self.occupied: dict[HeldDelivery, float] = {}
-        self._name = options.name
+        self._options = options
+        self._log = options.log
         self._concurrency = options.concurrency
         self._retry = options.retry
         self._clock = options.clock
@@ -184,7 +184,7 @@ class Executor(ABC):
                 try:
                     begin_handling(follower, self._retry)
                 except BaseException as error:  # noqa: BLE001 - it is about its message alone
-                    decision = decide_on_failure(follower, error, self._retry, self._name)
+                    decision = decide_on_failure(follower, error, self._options)
                 else:
                     held.followers.append(follower)
                     continue
@@ -236,7 +236,7 @@ class Executor(ABC):
         kept = encoded_result(held.queue.queue.codec, handler.schema, value)
         if kept.problem is not None:
             what = f"is completed, and what its handler returned is not kept: {kept.problem}"
-            log_message(logging.WARNING, self._name, held.delivery, what)
+            self._log.message(logging.WARNING, held.delivery, what)
         return Decision(Verb.COMPLETE, result=kept)
 
     def _failed(self, held: HeldDelivery, error: BaseException) -> Decision | None:
@@ -251,7 +251,7 @@ class Executor(ABC):
         if held.first.followers and any(one.cancelled for one in held.first.batch):
             # It is no failure of the others in the batch.
             return COMPLETE if held.cancelled else RELEASE
-        return decide_on_failure(held, error, self._retry, self._name)
+        return decide_on_failure(held, error, self._options)
 
     def _finish(self, held: HeldDelivery, decision: Decision | None, *, still_runs: bool = False) -> None:
         """A handler has finished; its delivery may have been given up meanwhile.
@@ -311,7 +311,7 @@ class Executor(ABC):
             held.give_up()
         self._stats.time_is_over()
         error = HandlerTimeout(held.delivery.message_id, held.delivery.kind, held.timeout)
-        decisions = [decide_on_failure(one, error, self._retry, self._name) for one in held.batch]
+        decisions = [decide_on_failure(one, error, self._options) for one in held.batch]
         costs = [one.measured_cost for one in held.batch]
         self._hang(held)
         for one, cost, decision in zip(held.batch, costs, decisions, strict=True):
@@ -339,9 +339,8 @@ class Executor(ABC):
         level, so = logging.WARNING, ""
         if hung >= self._concurrency:
             level, so = logging.ERROR, "; the worker takes no messages until one returns: restart its process"
-        log_message(
+        self._log.message(
             level,
-            self._name,
             held.delivery,
             "is settled while its handler still runs, which cannot be interrupted: "
             f"{hung} of {self._concurrency} handlers hang{so}",
@@ -356,9 +355,8 @@ class Executor(ABC):
                 return
             self._hung.discard(held)
             hung = self._stats.hang(-1)
-        log_message(
+        self._log.message(
             logging.WARNING,
-            self._name,
             held.delivery,
             f"no longer hangs: its handler has returned after {self._clock() - since:.1f} s, which settles nothing; "
             f"{hung} of {self._concurrency} handlers hang",

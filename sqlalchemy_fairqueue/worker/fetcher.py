@@ -16,8 +16,6 @@ from sqlalchemy_fairqueue.database.deliveries import held_tokens, settlement
 from sqlalchemy_fairqueue.queue.handlers import handlers_of
 from sqlalchemy_fairqueue.worker.decisions import RELEASE
 from sqlalchemy_fairqueue.worker.prefetch import Prefetch, shares
-from sqlalchemy_fairqueue.worker.telemetry import log
-from sqlalchemy_fairqueue.worker.timings import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,7 +80,7 @@ class Fetcher:
         self._stats = stats
         self._clock = options.clock
         self._timings = options.timings
-        self._backoff = Backoff("fetch messages", options.name, options.clock, options.timings)
+        self._backoff = options.backoff("fetch messages")
         # How many connections were made when the leases were last looked after.
         self._made = 0
         self._stopping = False
@@ -282,11 +280,10 @@ class UnansweredDequeues:
     """
 
     def __init__(self, queue: ServedQueue, leases: LeaseRegistry, options: WorkerOptions) -> None:
-        self.backoff = Backoff(
-            f"look up unanswered dequeues of {queue.queue.name!r}", options.name, options.clock, options.timings
-        )
+        self.backoff = options.backoff(f"look up unanswered dequeues of {queue.queue.name!r}")
         self._queue = queue
         self._leases = leases
+        self._log = options.log
         self._clock = options.clock
         self._after = options.timings.unanswered_after
         # By lease: when to ask, and how many seconds after that to ask again.
@@ -332,8 +329,8 @@ class UnansweredDequeues:
         unknown = [token for token in tokens if token.message_id not in known]
         if not unknown:
             return True
-        log.warning(
-            "worker gives back %d messages of queue %s that are under its lease, and that it does not know of",
+        self._log.warning(
+            "gives back %d messages of queue %s that are under its lease, and that it does not know of",
             len(unknown),
             queue.queue.name,
             extra={"queue": queue.queue.name, "message_ids": tuple(token.message_id for token in unknown)},

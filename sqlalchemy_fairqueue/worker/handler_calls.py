@@ -41,7 +41,6 @@ from sqlalchemy_fairqueue.worker.decisions import (
     of_unknown,
 )
 from sqlalchemy_fairqueue.worker.operating_system import join
-from sqlalchemy_fairqueue.worker.telemetry import log, log_message
 from sqlalchemy_fairqueue.worker.wakeups import WakeEvent
 
 if TYPE_CHECKING:
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
     from sqlalchemy_fairqueue.worker.operating_system import ForkGuard
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
+    from sqlalchemy_fairqueue.worker.telemetry import WorkerLog
 
 
 _TRIES = 4
@@ -241,25 +241,25 @@ def _settle_one(session: Session, held: HeldDelivery, decision: Decision) -> Dec
     return decision.as_sent()
 
 
-def decide_on_failure(held: HeldDelivery, error: BaseException, default: RetryPolicy, worker: str) -> Decision | None:
+def decide_on_failure(held: HeldDelivery, error: BaseException, options: WorkerOptions) -> Decision | None:
     """The decision on a delivery whose handler raised. None: it is not this worker's any more.
 
     There always is one: an exception or a policy of the application's that itself raises costs an attempt, too.
     """
     try:
-        return _decide(held, error, default, worker)
+        return _decide(held, error, options)
     except BaseException as again:  # noqa: BLE001 - see above
         trouble = WorkerError(
             f"a {type(error).__name__} failed while it was examined: {type(again).__name__}: {said(again)}"
         )
-        _log(logging.ERROR, worker, held, trouble)
+        _log(logging.ERROR, options.log, held, trouble)
         return of_error(trouble, held.delivery, RetryPolicy())
 
 
-def _decide(held: HeldDelivery, error: BaseException, default: RetryPolicy, worker: str) -> Decision | None:
+def _decide(held: HeldDelivery, error: BaseException, options: WorkerOptions) -> Decision | None:
     delivery = held.delivery
     if isinstance(error, _Undecodable):
-        _log(logging.ERROR, worker, held, error.cause)
+        _log(logging.ERROR, options.log, held, error.cause)
         return of_undecodable(error.cause)
     if isinstance(error, _Exhausted):
         return of_exhausted(delivery, held.max_attempts)
@@ -270,16 +270,16 @@ def _decide(held: HeldDelivery, error: BaseException, default: RetryPolicy, work
         # The stop has logged it.
         return None
     if isinstance(error, _UnknownKind):
-        decision = of_unknown(error.cause, delivery, default)
+        decision = of_unknown(error.cause, delivery, options.retry)
         if decision.verb is Verb.RELEASE:
-            log_message(logging.WARNING, worker, delivery, f"is given back for later, uncounted: {logged(error.cause)}")
+            options.log.message(logging.WARNING, delivery, f"is given back for later, uncounted: {logged(error.cause)}")
         else:
-            _log(logging.ERROR, worker, held, error.cause, decision)
+            _log(logging.ERROR, options.log, held, error.cause, decision)
         return decision
-    decision = of_error(error, delivery, _policy(held, default))
+    decision = of_error(error, delivery, _policy(held, options.retry))
     if not isinstance(error, Outcome):
         level = logging.ERROR if isinstance(error, WorkerError) else logging.WARNING
-        _log(level, worker, held, error, decision)
+        _log(level, options.log, held, error, decision)
     return decision
 
 
@@ -303,7 +303,9 @@ def _policy(held: HeldDelivery, default: RetryPolicy) -> RetryPolicy:
     return held.queue.policy(handlers_of(held.queue.queue).get(held.delivery.kind), default)
 
 
-def _log(level: int, worker: str, held: HeldDelivery, error: BaseException, decision: Decision | None = None) -> None:
+def _log(
+    level: int, log: WorkerLog, held: HeldDelivery, error: BaseException, decision: Decision | None = None
+) -> None:
     """Log a failed attempt, and the command that shows its traceback, which is too long for a log."""
     shown = ""
     if decision is not None and decision.error is not None:
@@ -311,7 +313,7 @@ def _log(level: int, worker: str, held: HeldDelivery, error: BaseException, deci
         shown = f"; traceback: fairqueue {noun} show {held.delivery.message_id} {held.queue.reference}"
     attempt = f"attempt {held.delivery.attempt} of {held.max_attempts}"
     name = "" if isinstance(error, RemoteError) else f"{type(error).__name__}: "
-    log_message(level, worker, held.delivery, f"failed at {attempt}: {name}{logged(error)}{shown}")
+    log.message(level, held.delivery, f"failed at {attempt}: {name}{logged(error)}{shown}")
 
 
 # Seconds after a check that failed.
@@ -335,7 +337,7 @@ class TimeLimits:
     """
 
     def __init__(self, options: WorkerOptions, check: Callable[[], float]) -> None:
-        self._name = options.name
+        self._log = options.log
         self._clock = options.clock
         self._check = check
         self._event = WakeEvent()
@@ -366,13 +368,7 @@ class TimeLimits:
             try:
                 over_at = self._check()
             except BaseException as error:  # noqa: BLE001 - after any failure the next handler must be noticed
-                log.error(
-                    "worker %s could not check the time of its handlers: %s: %s",
-                    self._name,
-                    type(error).__name__,
-                    logged(error),
-                    extra={"worker": self._name},
-                )
+                self._log.error("could not check the time of its handlers: %s: %s", type(error).__name__, logged(error))
                 over_at = self._clock() + _AGAIN
             self._next = over_at
             self._event.wait(min(over_at - self._clock(), _LONGEST))

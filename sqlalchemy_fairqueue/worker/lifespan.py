@@ -15,7 +15,6 @@ from sqlalchemy_fairqueue.errors import StartError, WorkerError
 from sqlalchemy_fairqueue.queue.handlers import lifespan_of
 from sqlalchemy_fairqueue.texts import logged, said, traced
 from sqlalchemy_fairqueue.worker.operating_system import in_thread
-from sqlalchemy_fairqueue.worker.telemetry import log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -35,7 +34,7 @@ class Lifespan:
     """
 
     def __init__(self, options: WorkerOptions) -> None:
-        self._worker = options.name
+        self._log = options.log
         self._queues = options.queues
         self._resources: dict[int, dict[str, Any]] = {id(queue): {} for queue in options.queues}
         # By function: queues may share one.
@@ -140,7 +139,7 @@ class Lifespan:
         try:
             yield
         except Exception as error:
-            self._log(f"on_start function {one.name!r} of queue {queue.name!r} failed", error)
+            self._tell(f"on_start function {one.name!r} of queue {queue.name!r} failed", error)
             raise StartError(queue.name, one.name, f"{type(error).__name__}: {said(error)}") from error
 
     @contextlib.contextmanager
@@ -148,15 +147,10 @@ class Lifespan:
         try:
             yield
         except BaseException as error:  # noqa: BLE001 - the others are to be stopped, too
-            self._log(f"{verb} function {one.name!r} of queue {queue.name!r} failed at the stop", error)
+            self._tell(f"{verb} function {one.name!r} of queue {queue.name!r} failed at the stop", error)
 
-    def _log(self, what: str, error: BaseException) -> None:
-        log.error(
-            "worker %s: %s: %s: %s",
-            *(self._worker, what, type(error).__name__, logged(error)),
-            exc_info=traced(error),
-            extra={"worker": self._worker},
-        )
+    def _tell(self, what: str, error: BaseException) -> None:
+        self._log.error(": %s: %s: %s", what, type(error).__name__, logged(error), exc_info=traced(error))
 
 
 class LifespanKeeper:

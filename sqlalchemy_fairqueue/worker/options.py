@@ -30,8 +30,8 @@ from sqlalchemy_fairqueue.queue.handlers import handlers_of
 from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.values.checks import check_count, check_duration, check_name
 from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
-from sqlalchemy_fairqueue.worker.telemetry import log
-from sqlalchemy_fairqueue.worker.timings import Clock, Timings
+from sqlalchemy_fairqueue.worker.telemetry import WorkerLog
+from sqlalchemy_fairqueue.worker.timings import Backoff, Clock, Timings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -108,6 +108,25 @@ class WorkerOptions:
         check_name("name", self.name)
         for one in self.middleware:
             check_middleware(one)
+
+    @property
+    def log(self) -> WorkerLog:
+        """The worker's log."""
+        return WorkerLog(self.name)
+
+    def backoff(self, step: str, cap: float = 5.0) -> Backoff:
+        """A backoff for the failures of a step."""
+        return Backoff(step, self.name, self.clock, self.timings, cap)
+
+    @property
+    def beat(self) -> float:
+        """Seconds between two heartbeats."""
+        return self.lease.total_seconds() / self.timings.heartbeats
+
+    @property
+    def lock_timeout(self) -> float | None:
+        """Seconds that a statement may wait for a lock. A transaction pooler's connection keeps no such setting."""
+        return self.timings.lock_timeout if self.listen else None
 
     @property
     def ask(self) -> timedelta:
@@ -246,16 +265,14 @@ def _warn_of_pool(options: WorkerOptions, sessions: object) -> None:
     bind = getattr(sessions, "kw", {}).get("bind")
     room = _room(bind.sync_engine if isinstance(bind, AsyncEngine) else bind)
     if room is not None and room < options.concurrency:
-        log.warning(
-            "worker %s calls %d handlers at a time, and the pool of their sessions has %d connection(s): some will "
+        options.log.warning(
+            "calls %d handlers at a time, and the pool of their sessions has %d connection(s): some will "
             "wait for one, and fail after pool_timeout, which costs their messages an attempt; create the engine with "
             "pool_size=%d, or give the worker concurrency=%d",
-            options.name,
             options.concurrency,
             room,
             options.concurrency,
             room,
-            extra={"worker": options.name},
         )
 
 

@@ -8,12 +8,15 @@ row and tries again after a minute. A round serves all queues of an installation
 
 from __future__ import annotations
 
+import itertools
+import logging
 import random
 import threading
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import DBAPIError
 
@@ -31,8 +34,6 @@ from sqlalchemy_fairqueue.errors import FairQueueError, NotGranted
 from sqlalchemy_fairqueue.texts import logged, said
 from sqlalchemy_fairqueue.values.schedules import planned, timing_of
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
-from sqlalchemy_fairqueue.worker.telemetry import log
-from sqlalchemy_fairqueue.worker.timings import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,8 +44,87 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
 
 
-class Groups:
-    """The groups of the installations of one worker's queues.
+_LOCKED = "55P03"
+# A statement_timeout, or an operator.
+_CANCELLED = "57014"
+# Of the messages that one call enqueues.
+_BYTES = 8 * 2**20
+
+
+class Round(ABC):
+    """Work that takes long, so that no lease may wait for it: one round at a time, each in a thread of its own.
+
+    Args:
+        word: The end of the thread's name.
+        step: What a round does, for the log: ``"run schedules"``.
+        options: The worker's.
+        within: Seconds after which a statement without an answer is cut.
+        lock_timeout: As for :func:`dedicated_connection`.
+        time_limit: As for :func:`dedicated_connection`.
+    """
+
+    def __init__(
+        self,
+        word: str,
+        step: str,
+        options: WorkerOptions,
+        within: float,
+        *,
+        lock_timeout: float | None = None,
+        time_limit: float | None = None,
+    ) -> None:
+        self._thread_name = f"{options.name}-{word}"
+        self._options = options
+        self._log = options.log
+        self._timings = options.timings
+        self._connect = partial(
+            dedicated_connection, options, lock_timeout=lock_timeout, time_limit=time_limit, within=within
+        )
+        self._backoff = options.backoff(step)
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+        # After a failure: when to begin the next round.
+        self._again_at = 0.0
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a round is under way."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self) -> None:
+        """Begin a round, unless one is under way. Any thread may call it."""
+        with self._starting:
+            if not self._stopping and not self.is_under_way:
+                self._thread = threading.Thread(target=self.run, name=self._thread_name, daemon=True)
+                self._thread.start()
+
+    def stop(self) -> None:
+        """Begin no more, and wait for the statement that is under way for a moment."""
+        with self._starting:
+            self._stopping = True
+        if self._thread is not None:
+            self._thread.join(self._timings.stop_dequeue)
+
+    def run(self) -> None:
+        """Do one round."""
+        connection = self._connect()
+        try:
+            self._work(connection)
+            self._backoff.succeeded()
+        except Exception as error:  # noqa: BLE001 - the next round, or another worker, does it
+            self._again_at = self._options.clock() + self._backoff.failed(error)
+        finally:
+            connection.close()
+
+    @abstractmethod
+    def _work(self, connection: DedicatedConnection) -> None: ...
+
+
+class Groups(Round):
+    """Rounds that count the members of groups, and finish groups whose members have all ended.
+
+    Settlements leave notes of the members that ended; a round counts them.
 
     Args:
         connection: Of the thread that calls :meth:`poll`.
@@ -57,63 +137,38 @@ class Groups:
     """
 
     def __init__(self, connection: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
+        super().__init__("groups", "finish groups", options, options.stuck_after)
         self._connection = connection
-        self._options = options
         self._notify: dict[str | None, bool] = {}
         for queue in queues:
             schema = queue.target.schema
             self._notify[schema] = self._notify.get(schema, True) and queue.target.notify
-        self._backoff = Backoff("finish groups", options.name, options.clock, options.timings)
-        self._starting = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._stopping = False
         self.folded_at: float | None = None
         self.finished: int = 0
 
     def poll(self) -> None:
-        """Begin a round in a thread of its own if there is anything to do: no lease waits for it."""
+        """Begin a round if there is anything to do."""
         due = (call(schema, "fq_groups_due", "poll for groups") for schema in self._notify)
         if any(self._connection.run(one.value) for one in due):
             self.start()
 
-    def start(self) -> None:
-        """Begin a round, unless one is under way. Any thread may call it."""
-        with self._starting:
-            if not self._stopping and (self._thread is None or not self._thread.is_alive()):
-                self._thread = threading.Thread(target=self.run, name=f"{self._options.name}-groups", daemon=True)
-                self._thread.start()
-
     def end(self, finished: int) -> bool:
         """Begin no more rounds, unless one is under way or more groups were finished than these: then return False."""
         with self._starting:
-            if self.finished != finished or (self._thread is not None and self._thread.is_alive()):
+            if self.finished != finished or self.is_under_way:
                 return False
             self._stopping = True
             return True
 
-    def stop(self) -> None:
-        """Begin no more rounds, and wait for the statement that is under way for a moment."""
-        with self._starting:
-            self._stopping = True
-        if self._thread is not None:
-            self._thread.join(self._options.timings.stop_dequeue)
-
-    def run(self) -> None:
-        """Do one round: fold and finish until nothing is left, or another worker does it."""
+    def _work(self, connection: DedicatedConnection) -> None:
+        """Fold and finish until nothing is left, or another worker does it."""
         began = self._options.clock()
-        connection = dedicated_connection(self._options, within=self._options.stuck_after)
-        try:
-            if all(self._fold(connection, schema) for schema in self._notify):
-                self.folded_at = began
-            self._backoff.succeeded()
-        except Exception as error:  # noqa: BLE001 - the next round, or another worker, does it
-            self._backoff.failed(error)
-        finally:
-            connection.close()
+        if all(self._fold(connection, schema) for schema in self._notify):
+            self.folded_at = began
 
     def _fold(self, connection: DedicatedConnection, schema: str | None) -> bool:
         """Fold one installation. Whether nothing is left to do."""
-        timings = self._options.timings
+        timings = self._timings
         fold = partial(
             fold_groups,
             schema=schema,
@@ -127,22 +182,10 @@ class Groups:
                 return False
             if done.finished:
                 self.finished += done.finished
-                log.debug(
-                    "worker %s: %d groups whose members have ended",
-                    *(self._options.name, done.finished),
-                    extra={"worker": self._options.name},
-                )
+                self._log.debug(": %d groups whose members have ended", done.finished)
             if not done.more:
                 return True
         return False
-
-
-R = TypeVar("R")
-_LOCKED = "55P03"
-# A statement_timeout, or an operator.
-_CANCELLED = "57014"
-# Of the messages that one call enqueues.
-_BYTES = 8 * 2**20
 
 
 @dataclass(slots=True)
@@ -158,8 +201,8 @@ class _Installation:
     in_code: list[tuple[str, str, str]] = field(default_factory=list)
 
 
-class Schedules:
-    """The schedules of one worker's queues.
+class Schedules(Round):
+    """Rounds that run the slots of schedules when they are due, and before that set what the code declares.
 
     Args:
         connection: That of the worker's duties; only their thread calls :meth:`poll`.
@@ -168,9 +211,8 @@ class Schedules:
     """
 
     def __init__(self, connection: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
+        super().__init__("schedules", "run schedules", options, options.stuck_after, lock_timeout=options.lock_timeout)
         self._connection = connection
-        self._options = options
-        self._timings = options.timings
         self._installations: dict[str | None, _Installation] = {}
         for queue in queues:
             found = self._installations.setdefault(queue.target.schema, _Installation())
@@ -180,27 +222,23 @@ class Schedules:
         self._undeclared = list(self._declared)
         # How many connections were made when the code was last declared. None: it was not yet.
         self._declared_on: int | None = None
-        self._declaring = Backoff("set its periodic schedules", options.name, options.clock, options.timings)
-        self._running = Backoff("run schedules", options.name, options.clock, options.timings)
+        self._declaring = options.backoff("set its periodic schedules")
         self._refused: set[int] = set()
         self._held: set[tuple[str | None, str, str]] = set()
-        self._thread: threading.Thread | None = None
-        self._stopping = False
         self._ended = False
-        self._again_at = 0.0
         # Of a round that is to end: slots of an installation that are due later are left.
         self._until: dict[str | None, int] | None = None
 
     def poll(self) -> float | None:
         """Begin to run what is due, in a thread of its own. Seconds until the next one is due; None: not soon."""
-        if self._thread is not None and self._thread.is_alive():
+        if self.is_under_way:
             return None
         found = [(schema, due) for schema in self._installations for due in self._find(self._connection, schema)]
         if self._declared_on not in {None, self._connection.made}:
             # The server may have gone back to a time before a schedule was set.
             self._undeclared = list(self._declared)
         if self._undeclared or any(due.due_at <= due.read_at for _, due in found):
-            self._start()
+            self.start()
         waits = [due.due_at - due.read_at for _, due in found if due.due_at > due.read_at]
         return min(waits) / 1_000_000 if waits else None
 
@@ -209,43 +247,26 @@ class Schedules:
 
         To be asked again until it is. A worker that drains calls this in place of :meth:`poll`.
         """
-        if self._ended or (self._thread is not None and self._thread.is_alive()):
+        if self._ended or self.is_under_way:
             return self._ended
         if self._until is None:
             self._until = {}
         if self._options.clock() >= self._again_at:
-            self._start()
+            self.start()
         return False
 
-    def stop(self) -> None:
-        """Run no more slots after the one that is under way, and wait for that for a moment."""
-        self._stopping = True
-        if self._thread is not None:
-            self._thread.join(self._timings.stop_dequeue)
-
-    def _start(self) -> None:
-        self._thread = threading.Thread(target=self.run, name=f"{self._options.name}-schedules", daemon=True)
-        self._thread.start()
-
-    def run(self) -> None:
-        """Set what the code declares, and run everything that is due."""
-        lock_timeout = self._timings.lock_timeout if self._options.listen else None
-        within = self._options.stuck_after
-        connection = dedicated_connection(self._options, lock_timeout=lock_timeout, within=within)
+    def _work(self, connection: DedicatedConnection) -> None:
         self._held.clear()
+        self._declare(connection)
         try:
-            self._declare(connection)
             for schema in self._installations:
                 while self._run_due(connection, schema) and not self._stopping:
                     pass
-            self._running.succeeded()
-            self._ended = True
-        except Exception as error:  # noqa: BLE001 - the next poll, or another worker, does it
-            self._again_at = self._options.clock() + self._running.failed(error)
+        except Exception as error:
             # What another attempt would not mend must not keep a drain for ever.
-            self._ended = not _passes(error)
-        finally:
-            connection.close()
+            self._ended = not (is_away(error) or is_serialization_failure(error) or isinstance(error, OSError))
+            raise
+        self._ended = True
 
     def _find(self, connection: DedicatedConnection, schema: str | None) -> list[DueSchedule]:
         installation, timings = self._installations[schema], self._timings
@@ -272,11 +293,12 @@ class Schedules:
                     if self._declared_on is not None and self._is_set(connection, queue, channel, name):
                         continue
                     outcome = connection.run(schedule_call(queue.target, definition).value)
-                    log.log(
-                        10 if outcome == "same" else 20,
-                        "worker %s: schedule %s of queue %s is %s by the code",
-                        *(self._options.name, definition.name, queue.target.queue, outcome),
-                        extra={"worker": self._options.name},
+                    self._log.log(
+                        logging.DEBUG if outcome == "same" else logging.INFO,
+                        ": schedule %s of queue %s is %s by the code",
+                        definition.name,
+                        queue.target.queue,
+                        outcome,
                     )
                 self._undeclared.remove(queue)
             self._declared_on = made
@@ -309,10 +331,12 @@ class Schedules:
             return self._run_slots(connection, schema, due)
         except NotGranted as error:
             self._refused.add(due.id)
-            log.warning(
-                "worker %s leaves schedule %s of channel %s of queue %s to others: %s",
-                *(self._options.name, due.name, due.channel, due.queue, logged(error)),
-                extra={"worker": self._options.name},
+            self._log.warning(
+                "leaves schedule %s of channel %s of queue %s to others: %s",
+                due.name,
+                due.channel,
+                due.queue,
+                logged(error),
             )
             return False
         except DBAPIError as error:
@@ -347,10 +371,12 @@ class Schedules:
         )
         made = connection.run(run)
         if made:
-            log.debug(
-                "worker %s: schedule %s of channel %s of queue %s enqueued messages %s",
-                *(self._options.name, due.name, due.channel, due.queue, list(made.values())),
-                extra={"worker": self._options.name},
+            self._log.debug(
+                ": schedule %s of channel %s of queue %s enqueued messages %s",
+                due.name,
+                due.channel,
+                due.queue,
+                list(made.values()),
             )
         return made is not None
 
@@ -362,83 +388,52 @@ class Schedules:
         note = partial(fail_schedule, schema=schema, due=due, problem=said(error), delay=delay)
         noted = connection.run(note)
         if noted:
-            log.warning(
-                "worker %s cannot run schedule %s of channel %s of queue %s, which is tried again in %.0f s: %s",
-                *(self._options.name, due.name, due.channel, due.queue, delay.total_seconds(), logged(error)),
-                extra={"worker": self._options.name},
+            self._log.warning(
+                "cannot run schedule %s of channel %s of queue %s, which is tried again in %.0f s: %s",
+                due.name,
+                due.channel,
+                due.queue,
+                delay.total_seconds(),
+                logged(error),
             )
         return noted
 
 
-def _passes(error: Exception) -> bool:
-    """Whether the same call may succeed later: the database is away, or others hold it up."""
-    return is_away(error) or is_serialization_failure(error) or isinstance(error, OSError)
-
-
-class Housekeeping:
+class Housekeeping(Round):
     """Housekeeping that any worker may do for all, in the schemas of its queues.
 
     It makes partitions of the history ahead, and drops old ones. It deletes dead letters, results, finished groups and
     keys whose time is over, old slots of schedules, old requests to stop, and channels that have been idle for long.
     Several workers may do this at once: the SQL functions finish what another worker left. So it does not matter which
-    workers do it, how often, or whether one dies. It runs in a thread of its own, so that no lease waits for it.
+    workers do it, how often, or whether one dies.
 
     Args:
         options: The worker's.
     """
 
     def __init__(self, options: WorkerOptions) -> None:
-        self._options = options
-        self._schemas = sorted({queue.schema for queue in options.queues}, key=lambda schema: schema or "")
-        self._name = options.name
-        self._most = options.timings.pruned_at_once
-        self._thread: threading.Thread | None = None
-        self._stopping = False
-
-    def start(self) -> None:
-        """Begin a round in a thread of its own, unless one is under way."""
-        if not self._stopping and (self._thread is None or not self._thread.is_alive()):
-            self._thread = threading.Thread(target=self.run, name=f"{self._name}-housekeeping", daemon=True)
-            self._thread.start()
-
-    def stop(self) -> None:
-        """End the round after the statement that is under way, and wait for that for a moment."""
-        self._stopping = True
-        if self._thread is not None:
-            self._thread.join(self._options.timings.stop_dequeue)
-
-    def run(self) -> None:
-        """Do one round."""
-        limit = self._options.timings.housekeeping_call
+        limit = options.timings.housekeeping_call
         # A role's statement_timeout is meant for calls of users. A transaction pooler's connection keeps no settings.
-        time_limit = limit if self._options.listen else None
-        connection = dedicated_connection(self._options, time_limit=time_limit, within=limit)
-        for schema in self._schemas:
-            tasks = (
-                self._keep_history,
-                self._prune_dead_letters,
-                self._prune_expired,
-                self._forget_channels,
-            )
-            for task in tasks:
-                if self._stopping:
-                    break
-                try:
-                    task(connection, schema)
-                except Exception as error:  # noqa: BLE001 - the next round, or another worker, does it
-                    log.warning(
-                        "worker %s could not do its housekeeping: %s",
-                        self._name,
-                        logged(error),
-                        extra={"worker": self._name},
-                    )
-        connection.close()
+        time_limit = limit if options.listen else None
+        super().__init__("housekeeping", "do its housekeeping", options, limit, time_limit=time_limit)
+        self._schemas = sorted({queue.schema for queue in options.queues}, key=lambda schema: schema or "")
+        self._most = options.timings.pruned_at_once
+
+    def _work(self, connection: DedicatedConnection) -> None:
+        tasks = self._keep_history, self._prune_dead_letters, self._prune_expired, self._forget_channels
+        for schema, task in itertools.product(self._schemas, tasks):
+            if self._stopping:
+                break
+            try:
+                task(connection, schema)
+            except Exception as error:  # noqa: BLE001 - the next round, or another worker, does it
+                self._log.warning("could not do its housekeeping: %s", logged(error))
 
     def _keep_history(self, connection: DedicatedConnection, schema: str | None) -> None:
-        ahead = self._options.timings.history_days
+        ahead = self._timings.history_days
         changes = call(schema, "fq_keep_history", "keep the partitions of the history", ahead=ahead)
         for partition, action in connection.run(changes.rows):
-            log.info("worker %s: partition %s %s", self._name, partition, action, extra={"worker": self._name})
+            self._log.info(": partition %s %s", partition, action)
 
     def _prune_dead_letters(self, connection: DedicatedConnection, schema: str | None) -> None:
         more = True
@@ -447,13 +442,7 @@ class Housekeeping:
             pruned = connection.run(prune.rows)
             more = any(one.more for one in pruned)
             for queue, deleted, _ in pruned:
-                log.info(
-                    "worker %s: %s dead letters of queue %s deleted after their retention",
-                    self._name,
-                    deleted,
-                    queue,
-                    extra={"worker": self._name},
-                )
+                self._log.info(": %s dead letters of queue %s deleted after their retention", deleted, queue)
 
     def _prune_expired(self, connection: DedicatedConnection, schema: str | None) -> None:
         """Delete keys, results, groups, slots and what else is over, a bounded number of rows in a transaction."""
@@ -462,16 +451,11 @@ class Housekeeping:
             prune = call(schema, "fq_prune_expired", "prune what has expired", limit=self._most)
             [(deleted, schedules)] = connection.run(prune.rows)
             for schedule in schedules:
-                log.info(
-                    "worker %s: schedule %s is removed: no worker has it in its code any more",
-                    self._name,
-                    schedule,
-                    extra={"worker": self._name},
-                )
+                self._log.info(": schedule %s is removed: no worker has it in its code any more", schedule)
 
     def _forget_channels(self, connection: DedicatedConnection, schema: str | None) -> None:
         """Delete the channels that were marked before, if the transactions of then have ended, and mark others."""
-        size = self._options.timings.forgotten_at_once
+        size = self._timings.forgotten_at_once
         self._delete_channels(connection, schema)
         after: int | None = 0
         while after is not None and not self._stopping:
@@ -480,10 +464,10 @@ class Housekeeping:
         self._delete_channels(connection, schema)
 
     def _delete_channels(self, connection: DedicatedConnection, schema: str | None) -> None:
-        size = self._options.timings.forgotten_at_once
+        size = self._timings.forgotten_at_once
         forgotten, more = 0, True
         while more and not self._stopping:
             [row] = connection.run(call(schema, "fq_forget_channels", "forget idle channels", limit=size).rows)
             forgotten, more = forgotten + row.forgotten, row.more
         if forgotten:
-            log.info("worker %s: %s idle channels forgotten", self._name, forgotten, extra={"worker": self._name})
+            self._log.info(": %s idle channels forgotten", forgotten)

@@ -13,9 +13,9 @@ from sqlalchemy_fairqueue.texts import logged
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
 from sqlalchemy_fairqueue.worker.decisions import RELEASE
 from sqlalchemy_fairqueue.worker.duties import (
-    Duties,
     Duty,
     Heartbeat,
+    Looper,
     StopRequests,
     charge_running,
     cut_stuck_calls,
@@ -26,10 +26,9 @@ from sqlalchemy_fairqueue.worker.fetcher import Fetcher
 from sqlalchemy_fairqueue.worker.leases import LeaseRegistry
 from sqlalchemy_fairqueue.worker.operating_system import join
 from sqlalchemy_fairqueue.worker.prefetch import Prefetch
-from sqlalchemy_fairqueue.worker.rounds import Groups, Housekeeping, Schedules
+from sqlalchemy_fairqueue.worker.rounds import Groups, Housekeeping, Round, Schedules
 from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
 from sqlalchemy_fairqueue.worker.settler import Settler
-from sqlalchemy_fairqueue.worker.telemetry import log
 from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger, Subscription, WaitRegistration, subscribe
 
 if TYPE_CHECKING:
@@ -151,9 +150,7 @@ class Runtime(Generic[E]):
             ServedQueue(queue, options, self._leases.track, lifespan.resources_of(queue)) for queue in options.queues
         ]
         self.trigger = FetchTrigger(options.clock)
-        # A transaction pooler's connection keeps no settings; it comes with listen=False.
-        lock_timeout = options.timings.lock_timeout if options.listen else None
-        settling = dedicated_connection(options, lock_timeout=lock_timeout)
+        settling = dedicated_connection(options, lock_timeout=options.lock_timeout)
         self.settler = Settler(settling, options, stats, self.trigger.settled)
         prefetch = Prefetch(options.concurrency, options.timings, options.prefetch)
         self.executor = make_executor(prefetch, self.trigger, self.settler.settle)
@@ -173,8 +170,8 @@ class Runtime(Generic[E]):
         self._stop_requests = StopRequests(self.queues, options, partial(stop, self))
         self._schedules: Schedules | None = None
         self._groups: Groups | None = None
-        self._housekeeping: Housekeeping | None = None
-        self.duties = self._make_duties(watched=[fetching, settling], drain=drain)
+        self._rounds: list[Round] = []
+        self._looper = self._make_looper(watched=[fetching, settling], drain=drain)
         self._health = HealthCheck(options)
         # How many had been taken when nothing was held, and when that was first seen.
         self._idle: tuple[int, float] | None = None
@@ -188,7 +185,7 @@ class Runtime(Generic[E]):
             for part, run, word in (
                 (self.fetcher, self._fetch, "fetch"),
                 (self.settler, self.settler.run, "settle"),
-                (self.duties, self.duties.run, "heartbeat"),
+                (self._looper, self._looper.run, "heartbeat"),
             )
         }
 
@@ -276,13 +273,11 @@ class Runtime(Generic[E]):
     def stop(self, given_up: list[HeldDelivery], after: float = 0.0) -> None:
         """Give back what handlers did not finish *after* so many seconds, settle all, and stop the threads."""
         if given_up:
-            log.warning(
-                "worker %s stops with %d handler(s) still at work after %.1f s, and gives back messages %s",
-                self._options.name,
+            self._options.log.warning(
+                "stops with %d handler(s) still at work after %.1f s, and gives back messages %s",
                 len(given_up),
                 after,
                 [held.delivery.message_id for held in given_up][:20],
-                extra={"worker": self._options.name},
             )
         self._health.close()
         # Nobody gets a message while a child process still works on it.
@@ -292,20 +287,14 @@ class Runtime(Generic[E]):
         self.settler.stop()
         until = self._clock() + self._timings.stop_part
         join(self._threads[self.settler], lambda: until - self._clock())
-        self.duties.stop()
-        if self._schedules is not None:
-            self._schedules.stop()
-        if self._groups is not None:
-            self._groups.stop()
-        if self._housekeeping is not None:
-            self._housekeeping.stop()
+        self._looper.stop()
+        for part in self._rounds:
+            part.stop()
         until = max(until, self._clock() + 0.1)
-        join(self._threads[self.duties], lambda: until - self._clock())
+        join(self._threads[self._looper], lambda: until - self._clock())
 
-    def _make_duties(self, watched: list[DedicatedConnection], *, drain: bool) -> Duties:
-        options, timings = self._options, self._timings
-        lease = options.lease.total_seconds()
-        beat = lease / timings.heartbeats
+    def _make_looper(self, watched: list[DedicatedConnection], *, drain: bool) -> Looper:
+        options, timings, beat = self._options, self._timings, self._options.beat
         # Nobody else cuts a call on it, and while one lasts no lease is extended.
         connection = dedicated_connection(options, within=max(beat, timings.answer))
         heartbeat = Heartbeat(
@@ -316,45 +305,36 @@ class Runtime(Generic[E]):
             interrupt=self.executor.interrupt,
             stats=self._stats,
         )
-        check = min(beat, timings.hear_after)
+        cut = partial(cut_stuck_calls, watched, options.stuck_after)
+        hear = partial(hear_signals, connection, self.queues, options)
+        charge = partial(charge_running, connection, self.queues, self._leases, options)
+        obey = partial(self._stop_requests.poll, connection)
+        check, charge_every, part = min(beat, timings.hear_after), timings.charge_every, (0.5, 1.0)
         duties = [
-            Duty("cut stuck calls", partial(cut_stuck_calls, watched, options.stuck_after), check),
+            Duty("cut stuck calls", cut, check),
             Duty("extend its leases", heartbeat.extend_all, beat, spread=(0.8, 1.0)),
-            Duty("hear signals", partial(hear_signals, connection, self.queues, options), check),
-            Duty(
-                "charge for handlers that run",
-                partial(charge_running, connection, self.queues, self._leases, options),
-                timings.charge_every,
-                first=timings.charge_every,
-            ),
-            Duty(
-                "look for requests to stop",
-                partial(self._stop_requests.poll, connection),
-                timings.stop_requests_every,
-                spread=(0.5, 1.0),
-            ),
+            Duty("hear signals", hear, check),
+            Duty("charge for handlers that run", charge, charge_every, first=charge_every),
+            Duty("look for requests to stop", obey, timings.stop_requests_every, spread=part),
         ]
         if options.housekeeping:
-            self._housekeeping = Housekeeping(options)
-            self._schedules = Schedules(connection, self.queues, options)
+            schedules = self._schedules = Schedules(connection, self.queues, options)
+            groups = self._groups = Groups(connection, self.queues, options)
+            housekeeping = Housekeeping(options)
+            self._rounds = [schedules, groups, housekeeping]
             if not drain:
-                poll = self._schedules.poll
-                duties.append(Duty("poll its schedules", poll, timings.schedules_every, spread=(0.5, 1.0)))
-            self._groups = Groups(connection, self.queues, options)
-            duties.append(Duty("poll its groups", self._groups.poll, timings.groups_every, spread=(0.5, 1.0)))
+                duties.append(Duty("poll its schedules", schedules.poll, timings.schedules_every, spread=part))
             every, first = timings.housekeeping_every, timings.housekeeping_first
-            start = self._housekeeping.start
-            duties.append(Duty("start its housekeeping", start, every, spread=(0.5, 1.5), first=first))
-        return Duties(duties, connection, heartbeat.end, options, self._stats)
+            duties += [
+                Duty("poll its groups", groups.poll, timings.groups_every, spread=part),
+                Duty("start its housekeeping", housekeeping.start, every, spread=(0.5, 1.5), first=first),
+            ]
+        return Looper(duties, connection, heartbeat.end, options, self._stats)
 
     def _fetch(self) -> None:
         self.fetcher.run()
         if self.executor.is_closed():
-            log.error(
-                "worker %s gives back what it had and ends: its event loop was closed; call stop() first",
-                self._options.name,
-                extra={"worker": self._options.name},
-            )
+            self._options.log.error("gives back what it had and ends: its event loop was closed; call stop() first")
             self.stop(self.executor.give_up())
 
     def _subscribe(self, connection: DedicatedConnection) -> Subscription:

@@ -22,7 +22,6 @@ from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.queue.contexts import middleware_for, middleware_of
 from sqlalchemy_fairqueue.queue.handlers import handlers_of
-from sqlalchemy_fairqueue.worker.timings import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.messages import Lease
     from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
-    from sqlalchemy_fairqueue.worker.timings import Timings
+    from sqlalchemy_fairqueue.worker.timings import Backoff, Timings
 
     Track = Callable[["ServedQueue", Lease, float], Lease]
 
@@ -243,7 +242,7 @@ class ServedQueue:
         self.target: Target = queue._target  # noqa: SLF001 - with its bind arguments
         self.consumer: Consumer = Consumer(self.target, queue.codec, options.name, partial(track, self))
         self.polls: PollSchedule = PollSchedule(options.interval_without_notifications, options.timings)
-        self.backoff: Backoff = Backoff(f"dequeue from {queue.name!r}", options.name, options.clock, options.timings)
+        self.backoff: Backoff = options.backoff(f"dequeue from {queue.name!r}")
         self.dequeuing: threading.Lock = threading.Lock()
         self.heard_at: float = 0.0
         self.waiting_lease: int | None = None

@@ -21,8 +21,6 @@ from sqlalchemy_fairqueue.queue.instrumentation import settled, settling
 from sqlalchemy_fairqueue.texts import logged, said
 from sqlalchemy_fairqueue.unit_of_work.settlements import Verb, settle
 from sqlalchemy_fairqueue.worker.decisions import fallback, of_own_verb
-from sqlalchemy_fairqueue.worker.telemetry import log, log_message
-from sqlalchemy_fairqueue.worker.timings import Backoff
 from sqlalchemy_fairqueue.worker.wakeups import WakeEvent
 
 if TYPE_CHECKING:
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
-    from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
+    from sqlalchemy_fairqueue.worker.telemetry import WorkerLog, WorkerStats
 
     Settlements = Sequence[tuple[HeldDelivery, Decision]]
 
@@ -55,13 +53,13 @@ class SettlementWriter:
 
     Args:
         connection: The settler's.
-        name: The worker's name, for the log.
-        stats: It counts what became of deliveries.
+        log: The worker's.
+                stats: It counts what became of deliveries.
     """
 
-    def __init__(self, connection: DedicatedConnection, name: str, stats: WorkerStats) -> None:
+    def __init__(self, connection: DedicatedConnection, log: WorkerLog, stats: WorkerStats) -> None:
         self._connection = connection
-        self._name = name
+        self._log = log
         self._stats = stats
 
     def write(self, queue: ServedQueue, verb: Verb, settlements: Settlements) -> list[tuple[HeldDelivery, Decision]]:
@@ -133,7 +131,7 @@ class SettlementWriter:
                 for held, decision in settlements:
                     attempt = f"attempt {held.delivery.attempt} of {held.max_attempts}"
                     what = f"is a dead letter now, at {attempt}: {decision.reason}"
-                    log_message(logging.WARNING, self._name, held.delivery, what)
+                    self._log.message(logging.WARNING, held.delivery, what)
                 # Last: a reader who sees the figure finds the log line.
                 stats.buried += number
 
@@ -147,15 +145,14 @@ class SettlementWriter:
         left = [held.delivery for held in gone if not held.delivery.settled]
         lost = [delivery.message_id for delivery in left]
         if lost:
-            log.warning(
-                "worker %s could not %s %d of %d deliveries of queue %s: somebody else has them, or settled them: %s",
-                self._name,
+            self._log.warning(
+                "could not %s %d of %d deliveries of queue %s: somebody else has them, or settled them: %s",
                 verb.value,
                 len(lost),
                 len(settlements),
                 queue.queue.name,
                 tuple(lost[:20]),
-                extra={"worker": self._name, "queue": queue.queue.name, "message_ids": tuple(lost)},
+                extra={"queue": queue.queue.name, "message_ids": tuple(lost)},
             )
             self.count_lost(left)
         return set(error.message_ids)
@@ -168,14 +165,13 @@ class SettlementWriter:
         ]
         if not changed:
             return []
-        log.warning(
-            "worker %s keeps what is said of %d message(s) of queue %s in ASCII, for the database's encoding, or the "
+        self._log.warning(
+            "keeps what is said of %d message(s) of queue %s in ASCII, for the database's encoding, or the "
             "connection's, has no bytes for it: %s",
-            self._name,
             len(changed),
             queue.queue.name,
             tuple(changed[:20]),
-            extra={"worker": self._name, "queue": queue.queue.name, "message_ids": tuple(changed)},
+            extra={"queue": queue.queue.name, "message_ids": tuple(changed)},
         )
         return plain
 
@@ -184,16 +180,15 @@ class SettlementWriter:
     ) -> list[tuple[HeldDelivery, Decision]]:
         """Log it, and settle the delivery by the next best verb; else it would stay held as long as the lease lives."""
         instead = fallback(decision, held.delivery)
-        log.error(
-            "worker %s cannot %s message %d of queue %s, kind %s%s: %s",
-            self._name,
+        self._log.error(
+            "cannot %s message %d of queue %s, kind %s%s: %s",
             decision.verb.value,
             held.delivery.message_id,
             queue.queue.name,
             held.delivery.kind,
             "" if instead is None else f", tries to {instead.verb.value} it",
             logged(error),
-            extra={"worker": self._name, "queue": queue.queue.name, "message_ids": (held.delivery.message_id,)},
+            extra={"queue": queue.queue.name, "message_ids": (held.delivery.message_id,)},
         )
         queue.consumer.forget_leases()
         return [] if instead is None else self.write(queue, instead.verb, [(held, instead)])
@@ -263,13 +258,13 @@ class Settler:
         settled: Callable[[set[ServedQueue]], None],
     ) -> None:
         self._connection = connection
-        self._name = options.name
+        self._log = options.log
         self._stats = stats
         self._settled = settled
         self._clock = options.clock
         self._timings = options.timings
-        self._writer = SettlementWriter(connection, options.name, stats)
-        self._backoff = Backoff("settle deliveries", options.name, options.clock, options.timings)
+        self._writer = SettlementWriter(connection, options.log, stats)
+        self._backoff = options.backoff("settle deliveries")
         self._finished: deque[tuple[HeldDelivery, Decision | None]] = deque()
         # Deliveries whose call was not answered yet.
         self._pending: dict[HeldDelivery, Decision] = {}
@@ -390,13 +385,12 @@ class Settler:
                 held.lease.held.discard(held)
         for held, decision in locked.items():
             self._locked.append((self._clock() + self._timings.locked_again, held, decision))
-            log.warning(
-                "worker %s cannot %s message %d of queue %s yet: somebody has it locked (pg_locks tells who)",
-                self._name,
+            self._log.warning(
+                "cannot %s message %d of queue %s yet: somebody has it locked (pg_locks tells who)",
                 verb.value,
                 held.delivery.message_id,
                 queue.queue.name,
-                extra={"worker": self._name, "queue": queue.queue.name},
+                extra={"queue": queue.queue.name},
             )
         self._poll_when_due(queue, [decision for _, decision in settlements])
         self._settled({queue} if any(self._makes_room(held, decision) for held, decision in settlements) else set())
@@ -423,9 +417,4 @@ class Settler:
         return decision.verb in _RETURNING and not decision.delay
 
     def _leave_unsettled(self, left: int) -> None:
-        log.error(
-            "worker %s leaves %d deliveries unsettled: they come back when their lease ends",
-            self._name,
-            left,
-            extra={"worker": self._name},
-        )
+        self._log.error("leaves %d deliveries unsettled: they come back when their lease ends", left)

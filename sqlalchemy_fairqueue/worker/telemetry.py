@@ -223,12 +223,22 @@ class WorkerStats:
         return {name: count for name, count in asdict(self).items() if name != "hung"}
 
 
-class _Log(logging.LoggerAdapter[logging.Logger]):
-    """Filters and handlers are the application's: one that raises must end no thread of a worker."""
+logger = logging.getLogger("sqlalchemy_fairqueue.worker")
+
+
+class WorkerLog(logging.LoggerAdapter[logging.Logger]):
+    """The log of one worker: each text goes on from "worker" and its name, which its records have, too.
+
+    Filters and handlers are the application's: one that raises must end no thread of a worker.
+    """
+
+    def __init__(self, worker: str) -> None:
+        super().__init__(logger)
+        self._worker = worker
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        """Leave the caller's extra fields as they are."""
-        return msg, kwargs
+        """Name the worker, and keep the caller's extra fields."""
+        return msg, {**kwargs, "extra": {"worker": self._worker, **kwargs.get("extra", {})}}
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         """Log, or say on stderr why it cannot be done, as logging itself does.
@@ -236,33 +246,19 @@ class _Log(logging.LoggerAdapter[logging.Logger]):
         Names and words of others are in the arguments: none of them makes a line that looks like one of ours.
         """
         try:
-            shown = (clean(one) if isinstance(one, str) else one for one in args)
-            super().log(level, msg, *shown, **{"stacklevel": 2, **kwargs})
+            shown = (clean(one) if isinstance(one, str) else one for one in (self._worker, *args))
+            between = "" if str(msg).startswith(":") else " "
+            super().log(level, f"worker %s{between}{msg}", *shown, **{"stacklevel": 2, **kwargs})
         except Exception:  # noqa: BLE001 - see above
             if logging.raiseExceptions and sys.stderr:
                 traceback.print_exc(file=sys.stderr)
 
-
-log = _Log(logging.getLogger("sqlalchemy_fairqueue.worker"))
-
-
-def log_message(level: int, name: str, delivery: Delivery, what: str) -> None:
-    """Log what became of a message that the worker of that name holds."""
-    log.log(
-        level,
-        "worker %s: message %d of queue %s, channel %s, kind %s %s",
-        name,
-        delivery.message_id,
-        delivery.queue,
-        delivery.channel,
-        delivery.kind,
-        what,
-        extra={
-            "worker": name,
-            "queue": delivery.queue,
-            "channel": delivery.channel,
-            "kind": delivery.kind,
-            "message_id": delivery.message_id,
-            "attempt": delivery.attempt,
-        },
-    )
+    def message(self, level: int, delivery: Delivery, what: str) -> None:
+        """Log what became of a message that the worker holds."""
+        fields = {name: getattr(delivery, name) for name in ("queue", "channel", "kind", "message_id", "attempt")}
+        self.log(
+            level,
+            ": message %d of queue %s, channel %s, kind %s %s",
+            *(delivery.message_id, delivery.queue, delivery.channel, delivery.kind, what),
+            extra=fields,
+        )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from sqlalchemy_fairqueue.database.deliveries import LONGEST_WAIT
 from sqlalchemy_fairqueue.texts import logged
-from sqlalchemy_fairqueue.worker.telemetry import log
+from sqlalchemy_fairqueue.worker.telemetry import WorkerLog
 
 Clock = Callable[[], float]
 """Seconds that never go back and go on while the process is stopped, as time.monotonic."""
@@ -147,7 +147,7 @@ class Backoff:
 
     def __init__(self, step: str, worker: str, clock: Clock, timings: Timings, cap: float = 5.0) -> None:
         self._step = step
-        self._worker = worker
+        self._log = WorkerLog(worker)
         self._clock = clock
         self._timings = timings
         self._cap = cap
@@ -163,15 +163,14 @@ class Backoff:
         self._failures += 1
         if self._failures == 1 or now - self._logged_at >= self._timings.backoff_log:
             self._logged_at = now
-            log.warning(
-                "worker %s cannot %s, trying again (failure %d, %.0f s): %s: %s",
-                self._worker,
+            self._log.warning(
+                "cannot %s, trying again (failure %d, %.0f s): %s: %s",
                 self._step,
                 self._failures,
                 now - self._since,
                 type(error).__name__,
                 logged(error),
-                extra={"worker": self._worker, "step": self._step, "failures": self._failures},
+                extra={"step": self._step, "failures": self._failures},
             )
         doubled: float = self._timings.backoff_first * 2.0 ** min(self._failures - 1, 16)
         return min(self._cap, doubled) * (0.5 + random.random() / 2)  # noqa: S311 - spreads the load
@@ -179,12 +178,11 @@ class Backoff:
     def succeeded(self) -> None:
         """The step worked."""
         if self._failures:
-            log.warning(
-                "worker %s can %s again, after %.1f s and %d failures",
-                self._worker,
+            self._log.warning(
+                "can %s again, after %.1f s and %d failures",
                 self._step,
                 self._clock() - self._since,
                 self._failures,
-                extra={"worker": self._worker, "step": self._step, "failures": self._failures},
+                extra={"step": self._step, "failures": self._failures},
             )
             self._failures = 0

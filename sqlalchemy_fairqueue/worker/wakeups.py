@@ -32,7 +32,7 @@ from sqlalchemy import event
 from sqlalchemy_fairqueue.errors import FairQueueError
 from sqlalchemy_fairqueue.times import microseconds
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
-from sqlalchemy_fairqueue.worker.telemetry import log
+from sqlalchemy_fairqueue.worker.telemetry import WorkerLog
 from sqlalchemy_fairqueue.worker.timings import Backoff, Clock, Timings
 
 if TYPE_CHECKING:
@@ -299,9 +299,9 @@ class Listening:
         self._timings = options.timings
         self._connection = dedicated_connection(options)
         self._subscriptions: list[Subscriber] = []
-        self._backoff = Backoff(
-            "listen for notifications", f"process {os.getpid()}", options.clock, options.timings, cap=10.0
-        )
+        name = f"process {os.getpid()}"
+        self._log = WorkerLog(name)
+        self._backoff = Backoff("listen for notifications", name, options.clock, options.timings, cap=10.0)
         # One byte tells the thread to stop. Not through a pipe, which Windows cannot wait for beside a socket.
         self._stop_reader, self._stop_writer = socket.socketpair()
         self._stopping = False
@@ -369,10 +369,9 @@ class Listening:
                 "to the server itself, or give the worker listen=False"
             )
         if not has_room and self.is_listening:
-            log.warning(
-                "process %d polls: the server's notification queue is more than half full, so commits notify nobody "
-                "(pg_stat_activity shows the listener whose transaction is open)",
-                os.getpid(),
+            self._log.warning(
+                "polls: the server's notification queue is more than half full, so commits notify nobody "
+                "(pg_stat_activity shows the listener whose transaction is open)"
             )
         self.is_listening = has_room
 
@@ -389,7 +388,7 @@ class Listening:
             try:
                 subscription.notified(topics)
             except Exception:  # noqa: BLE001 - the others are to be woken
-                log.exception("a worker cannot be woken; it polls")
+                self._log.exception("cannot wake a worker, which polls")
 
     def _answering(self) -> AbstractContextManager[None]:
         return self._connection.watch.calling(self._timings.answer)

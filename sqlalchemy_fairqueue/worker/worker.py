@@ -33,7 +33,7 @@ from sqlalchemy_fairqueue.worker.options import (
     worker_name,
 )
 from sqlalchemy_fairqueue.worker.runtime import Health, Runtime
-from sqlalchemy_fairqueue.worker.telemetry import WorkerStats, log
+from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -236,7 +236,7 @@ class Worker:
             raise
         self._lifespan, self._runtime = lifespan, runtime
         names = [queue.name for queue in options.queues]
-        log.info("worker %s started on %s", self.name, names, extra={"worker": self.name})
+        self._options.log.info("started on %s", names)
 
     def stop(self, grace: timedelta | None = None) -> None:
         """Take no further messages, let handlers finish, release the rest uncounted, and return. It can start again.
@@ -301,7 +301,7 @@ class Worker:
                     self._lifespan.stop()
                 if self._stops is not None:
                     self._stops.put(None)
-        log.info("worker %s stopped: %s", self.name, self.stats.as_dict(), extra={"worker": self.name})
+        self._options.log.info("stopped: %s", self.stats.as_dict())
 
     def run(self, *, handle_signals: bool = False, drain: bool = False) -> None:
         """Work until ``stop`` is called, in another thread or by a signal.
@@ -335,7 +335,7 @@ class Worker:
                 try:
                     self.start()
                 except _StoppedAtStart:
-                    log.info("worker %s was stopped before it had started", self.name, extra={"worker": self.name})
+                    self._options.log.info("was stopped before it had started")
                     return
                 try:
                     self._wait(stops, self._runtime if drain else None)

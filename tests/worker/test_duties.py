@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 from sqlalchemy_fairqueue import Queue, Worker
 from sqlalchemy_fairqueue.reports import WorkerStats
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
-from sqlalchemy_fairqueue.worker.duties import Duties, Duty, hear_signals
+from sqlalchemy_fairqueue.worker.duties import Duty, Looper, hear_signals
 from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
 
 
@@ -64,7 +64,7 @@ def run(engine: Engine, queue: Queue) -> Run:
 
         options = replace(Worker(engine, queue)._options, clock=lambda: time.now)
         listed = [Duty(name, partial(call, name), interval) for name, interval in duties]
-        own = Duties(listed, cast("Any", connection), connection.end, options, stats)
+        own = Looper(listed, cast("Any", connection), connection.end, options, stats)
         own._event = cast("Any", time)
         own.run()
         assert connection.ended

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.worker.duties import Heartbeat
 from sqlalchemy_fairqueue.worker.leases import LeaseRegistry, TrackedLease
-from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
+from sqlalchemy_fairqueue.worker.telemetry import WorkerLog, WorkerStats
 from sqlalchemy_fairqueue.worker.timings import Timings
 
 _LEASE_ID = 7
@@ -56,7 +56,9 @@ def beat(time: _Time) -> Callable[[float], TrackedLease]:
         lease.held.add(cast("Any", object()))
         leases = LeaseRegistry(time.clock, 15.0)
         leases._leases[queue, _LEASE_ID] = lease
-        options: Any = SimpleNamespace(clock=time.clock, lease=timedelta(seconds=30), name="me", timings=Timings())
+        options: Any = SimpleNamespace(
+            clock=time.clock, lease=timedelta(seconds=30), name="me", timings=Timings(), log=WorkerLog("me")
+        )
         heartbeat = Heartbeat(
             connection=cast("Any", time),
             options=options,
