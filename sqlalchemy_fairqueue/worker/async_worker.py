@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Self
@@ -26,15 +27,13 @@ from sqlalchemy_fairqueue.worker.options import (
     LEASE,
     MOST_PREFETCH,
     WorkerOptions,
-    check_factory,
     check_handlers,
     check_sessions,
     checked_middleware,
     worker_name,
 )
-from sqlalchemy_fairqueue.worker.runtime import Health, Runtime
+from sqlalchemy_fairqueue.worker.runtime import Front, Runtime
 from sqlalchemy_fairqueue.worker.tasks import TaskExecutor
-from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.reports import Leftovers
 
 
-class AsyncWorker:
+class AsyncWorker(Front[TaskExecutor]):
     """Takes messages of one or several queues and calls their handlers in an event loop.
 
     What takes, completes and keeps leases alive runs in threads with connections of its own, so that a handler that
@@ -95,7 +94,7 @@ class AsyncWorker:
             raise refused(engine, "an AsyncEngine", "use a Worker")
         if worker_engine is not None and not isinstance(worker_engine, (Engine, AsyncEngine)):
             raise refused(worker_engine, "an Engine or an AsyncEngine as worker_engine")
-        self._options = WorkerOptions(
+        options = WorkerOptions(
             engine=worker_engine or engine,
             queues=queues,
             concurrency=concurrency,
@@ -109,14 +108,11 @@ class AsyncWorker:
             name=worker_name(name),
             housekeeping=housekeeping,
             middleware=checked_middleware(middleware),
+            session_factory=session_factory,
+            sync_session_factory=sync_session_factory,
         )
-        check_factory("session_factory", session_factory)
-        check_factory("sync_session_factory", sync_session_factory)
-        self._engine, self._session_factory = engine, session_factory
-        self._sync_sessions = sync_session_factory
-        self._runtime: Runtime[TaskExecutor] | None = None
-        # That of the last start, which may still stop.
-        self._executor: TaskExecutor | None = None
+        super().__init__(options)
+        self._engine = engine
         self._stopping: asyncio.Task[None] | None = None
         # Has the resources of the last start.
         self._keeper: LifespanKeeper | None = None
@@ -126,21 +122,6 @@ class AsyncWorker:
         self._starting: asyncio.Event | None = None
         # run() waits for it.
         self._stop_asked: asyncio.Event | None = None
-        # Whether run() is to end once it is drained.
-        self._draining = False
-        self.stats: WorkerStats = WorkerStats.of(self._options.queues)
-
-    def health(self) -> Health:
-        """Whether the worker is alive and ready: for probes, from any thread but that of an event loop.
-
-        It asks the database, on a connection that it keeps, and may take two seconds. A worker that cannot reach its
-        database is alive and not ready.
-        """
-        runtime = self._runtime
-        if runtime is not None:
-            return runtime.health()
-        problem = "it is not started" if self._executor is None else "it stops, or has stopped"
-        return Health(alive=True, ready=False, problems=(problem,))
 
     async def leftovers(self) -> tuple[Leftovers, ...]:
         """The messages that its queues hold now, and why they wait, as :meth:`Worker.leftovers`.
@@ -157,11 +138,6 @@ class AsyncWorker:
         """
         async with self._engine.connect() as connection:
             return await connection.run_sync(read_leftovers, self._options.queues, self.name)
-
-    @property
-    def name(self) -> str:
-        """Its name, which stands beside its leases and in the log."""
-        return self._options.name
 
     async def start(self) -> None:
         """Begin to work in the running loop, and return.
@@ -183,18 +159,19 @@ class AsyncWorker:
             >>> asyncio.run(main())
             calls-1 Health(alive=True, ready=True, problems=())
         """
-        self._check_idle()
+        self._check_idle(is_busy=self._is_busy())
         self._check_handlers()
-        options = self._options
-        sessions = self._session_factory or _sessions(self._engine, session_type_of(options.queues, AsyncSession))
+        sessions = self._options.session_factory
+        if sessions is None:
+            sessions = _sessions(self._engine, session_type_of(self._options.queues, AsyncSession))
+        options = replace(self._options, session_factory=sessions)
         check_sessions(options, sessions, AsyncSession)
-        if self._sync_sessions is not None:
-            check_sessions(options, self._sync_sessions, Session, "sync_session_factory")
+        if options.sync_session_factory is not None:
+            check_sessions(options, options.sync_session_factory, Session, "sync_session_factory")
         lifespan = Lifespan(options)
-        make_executor = partial(TaskExecutor, options, self.stats, sessions, self._sync_sessions)
         loop = self._loop = asyncio.get_running_loop()
         stop = partial(self._stop_soon, loop)
-        runtime = Runtime(options, make_executor, self.stats, lifespan, stop, drain=self._draining)
+        runtime = Runtime(options, TaskExecutor, self.stats, lifespan, stop, drain=self._draining)
         starting = self._starting = asyncio.Event()
         try:
             # Not in this thread: its connection has a loop of its own.
@@ -217,8 +194,7 @@ class AsyncWorker:
         finally:
             self._starting = None
             starting.set()
-        names = [queue.name for queue in options.queues]
-        self._options.log.info("started on %s", names)
+        self._started()
 
     async def stop(self, grace: timedelta | None = None) -> None:
         """Take no further messages, let handlers finish, release the rest uncounted, and return. It can start again.
@@ -295,7 +271,7 @@ class AsyncWorker:
             self._release()
             if self._stop_asked is not None:
                 self._stop_asked.set()
-        self._options.log.info("stopped: %s", self.stats.as_dict())
+        self._stopped()
 
     async def run(self, *, handle_signals: bool = False, drain: bool = False) -> None:
         """Work until ``stop`` is called, by a signal, or until this is cancelled, which stops it without grace.
@@ -309,7 +285,7 @@ class AsyncWorker:
         Raises:
             InvalidArgument: Signals are to be handled in another thread. Further as ``start``.
         """
-        self._check_idle()
+        self._check_idle(is_busy=self._is_busy())
         asked = self._stop_asked = asyncio.Event()
         self._draining = drain
         try:
@@ -383,16 +359,15 @@ class AsyncWorker:
             "loop, give AsyncWorker(worker_engine=...), an Engine or AsyncEngine that connects in any"
         ) from error
 
-    def _check_idle(self) -> None:
+    def _is_busy(self) -> bool:
         is_running = self._runtime is not None and not self._runtime.executor.is_closed()
         is_kept = self._keeper is not None and not self._keeper.is_done()
-        if self._starting is not None or is_running or self._stopping is not None or is_kept:
-            raise WorkerError(f"worker {self.name} runs already; stop it first, or make another")
+        return self._starting is not None or is_running or self._stopping is not None or is_kept
 
     def _check_handlers(self) -> None:
         check_handlers(self._options)
         takers = self._options.session_handlers(asynchronous=False)
-        if takers and self._sync_sessions is None:
+        if takers and self._options.sync_session_factory is None:
             raise WorkerError(
                 f"the handler of kind {takers[0].kind!r} is a plain function that takes a session, and this worker has "
                 "AsyncSessions; make it async, or give AsyncWorker(sync_session_factory=sessionmaker(engine)), with a "

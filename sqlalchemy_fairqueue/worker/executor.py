@@ -27,17 +27,14 @@ from sqlalchemy_fairqueue.worker.handler_calls import (
     decide_on_failure,
 )
 from sqlalchemy_fairqueue.worker.operating_system import ForkGuard, join
-from sqlalchemy_fairqueue.worker.prefetch import Buffer
+from sqlalchemy_fairqueue.worker.prefetch import Buffer, Prefetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sqlalchemy.orm import Session
-
     from sqlalchemy_fairqueue.queue.handlers import Handler
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
-    from sqlalchemy_fairqueue.worker.prefetch import Prefetch
     from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
     from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger
 
@@ -56,27 +53,21 @@ class Executor(ABC):
     Args:
         options: The worker's.
         stats: The worker's.
-        sync_sessions: Makes the sessions of plain functions that take one; None: there are none.
-        prefetch: Told how long handlers take.
         trigger: Wakes the fetcher when the buffer runs low.
         settle: Called with each delivery whose handler finished, and the decision on it; None: the delivery is not this
             worker's any more.
 
     Attributes:
+        prefetch: Knows how long handlers take.
         buffer: Deliveries that wait for a handler. The fetcher adds to it.
         running: Deliveries at work, and since when. The thread that takes one out settles it.
         occupied: The handlers of ``running`` and those that hang, and since when.
     """
 
-    def __init__(  # noqa: PLR0917 - what the worker has, then what the runtime makes
-        self,
-        options: WorkerOptions,
-        stats: WorkerStats,
-        sync_sessions: Callable[[], Session] | None,
-        prefetch: Prefetch,
-        trigger: FetchTrigger,
-        settle: SettleCallback,
+    def __init__(
+        self, options: WorkerOptions, stats: WorkerStats, trigger: FetchTrigger, settle: SettleCallback
     ) -> None:
+        self.prefetch: Prefetch = Prefetch(options.concurrency, options.timings, options.prefetch)
         self.buffer: Buffer = Buffer()
         self.running: dict[HeldDelivery, float] = {}
         self.occupied: dict[HeldDelivery, float] = {}
@@ -86,11 +77,10 @@ class Executor(ABC):
         self._retry = options.retry
         self._clock = options.clock
         self._timings = options.timings
-        self._prefetch = prefetch
         self._trigger = trigger
         self._settle = settle
         self._stats = stats
-        self._sync_sessions = sync_sessions
+        self._sync_sessions = options.sync_session_factory
         self._fork_guard = ForkGuard()
         self._children = ChildProcesses(options)
         self._time_limits = TimeLimits(options, self._check_time)
@@ -99,6 +89,7 @@ class Executor(ABC):
         self._hung: set[HeldDelivery] = set()
         # Guards the handlers that hang, and who gives a delivery up.
         self._lock = threading.Lock()
+        self._stopping = threading.Event()
         # Until when a stop waits for handlers.
         self._grace_until = math.inf
 
@@ -111,9 +102,12 @@ class Executor(ABC):
         self._time_limits.stop(self._timings.stop_part)
         self._children.close()
 
-    @abstractmethod
     def begin_stop(self) -> None:
         """Begin no more deliveries, and tell the handlers at work."""
+        self._stopping.set()
+        for held in list(self.running):
+            held.stopping = True
+        self._children.tell_stopping()
 
     def shorten_grace(self, until: float) -> None:
         """Let a stop wait no longer than *until*, also one that is under way."""
@@ -270,13 +264,17 @@ class Executor(ABC):
             self.occupied.pop(held, None)
         if started is None:
             return
+        rest = [one.decided or self._without_call(one) or RELEASE for one in held.followers]
+        self._settle_batch(held, [decision, *rest], started)
+        self._refill()
+
+    def _settle_batch(self, held: HeldDelivery, decisions: list[Decision | None], started: float) -> None:
         costs = [one.measured_cost for one in held.batch]
-        for one, cost in zip(held.batch, costs, strict=True):
+        for one, cost, decision in zip(held.batch, costs, decisions, strict=True):
             one.cost = cost
             self._measure(one)
-            self._settle(one, decision if one is held else one.decided or self._without_call(one) or RELEASE)
-        self._prefetch.observe(self._clock() - started)
-        self._refill()
+            self._settle(one, decision)
+        self.prefetch.observe(self._clock() - started)
 
     def _measure(self, held: HeldDelivery) -> None:
         """Add the attempt to the distributions of its queue."""
@@ -312,13 +310,8 @@ class Executor(ABC):
         self._stats.time_is_over()
         error = HandlerTimeout(held.delivery.message_id, held.delivery.kind, held.timeout)
         decisions = [decide_on_failure(one, error, self._options) for one in held.batch]
-        costs = [one.measured_cost for one in held.batch]
         self._hang(held)
-        for one, cost, decision in zip(held.batch, costs, decisions, strict=True):
-            one.cost = cost
-            self._measure(one)
-            self._settle(one, decision)
-        self._prefetch.observe(self._clock() - started)
+        self._settle_batch(held, decisions, started)
 
     def _is_first_to_tell(self, held: HeldDelivery) -> bool:
         """Whether the handler is the first to tell that its time is over; else its delivery was taken from it."""
@@ -370,19 +363,12 @@ class ThreadExecutor(Executor):
     They are daemons: a handler that never returns must not keep the process from ending.
     """
 
-    def __init__(  # noqa: PLR0917 - as for Executor
-        self,
-        options: WorkerOptions,
-        stats: WorkerStats,
-        sessions: Callable[[], Session],
-        prefetch: Prefetch,
-        trigger: FetchTrigger,
-        settle: SettleCallback,
+    def __init__(
+        self, options: WorkerOptions, stats: WorkerStats, trigger: FetchTrigger, settle: SettleCallback
     ) -> None:
-        super().__init__(options, stats, sessions, prefetch, trigger, settle)
+        super().__init__(options, stats, trigger, settle)
         self._changed = threading.Condition()
         self._idle = 0
-        self._stopping = threading.Event()
         # Until when a stop waits for handlers that hang.
         self._leave_at = math.inf
         self._threads = [
@@ -408,10 +394,7 @@ class ThreadExecutor(Executor):
 
     def begin_stop(self) -> None:
         """As for Executor."""
-        self._stopping.set()
-        for held in list(self.running):
-            held.stopping = True
-        self._children.tell_stopping()
+        super().begin_stop()
         with self._changed:
             self._changed.notify_all()
 

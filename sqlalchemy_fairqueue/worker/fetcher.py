@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy_fairqueue.database.deliveries import held_tokens, settlement
 from sqlalchemy_fairqueue.queue.handlers import handlers_of
 from sqlalchemy_fairqueue.worker.decisions import RELEASE
-from sqlalchemy_fairqueue.worker.prefetch import Prefetch, shares
+from sqlalchemy_fairqueue.worker.prefetch import shares
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,6 @@ class Fetcher:
         queues: The queues.
         leases: Notes what is held.
         executor: Gets the deliveries.
-        prefetch: How many may be held.
         trigger: Wakes it.
         settler: Gives back what cannot begin.
         waits: Registers waits.
@@ -60,7 +59,6 @@ class Fetcher:
         queues: Sequence[ServedQueue],
         leases: LeaseRegistry,
         executor: Executor,
-        prefetch: Prefetch,
         trigger: FetchTrigger,
         settler: Settler,
         waits: WaitRegistration,
@@ -73,7 +71,6 @@ class Fetcher:
         self._ask = options.ask
         self._max_bytes = options.max_bytes
         self._executor = executor
-        self._prefetch = prefetch
         self._trigger = trigger
         self._settler = settler
         self._waits = waits
@@ -121,12 +118,12 @@ class Fetcher:
         buffered = len(executor.buffer)
         busy = executor.busy(now)
         spare = self._spare()
-        room = self._prefetch.room(executor.free(), buffered, busy) if spare > 0 else 0
+        room = self._executor.prefetch.room(executor.free(), buffered, busy) if spare > 0 else 0
         # Set before it is known: each settlement from now on wakes the fetcher.
         trigger.is_backlogged = True
         trigger.is_backlogged = self._settler.backlog > self._timings.unsettled
         if not room or trigger.is_backlogged:
-            trigger.refill_at = (self._prefetch.ahead(busy) if spare > 0 else buffered) // 2
+            trigger.refill_at = (self._executor.prefetch.ahead(busy) if spare > 0 else buffered) // 2
             # A handler may have finished before that was set. A buffer that nobody works off is checked again.
             is_hungry = executor.free() and not executor.buffer and not trigger.is_backlogged
             return 0 if is_hungry else self._timings.stale_after / 2
@@ -200,7 +197,7 @@ class Fetcher:
                 self.unanswered[queue].add(lease_id)
                 raise
             now = queue.heard_at = self._clock()
-            self._prefetch.fetched(now - began)
+            self._executor.prefetch.fetched(now - began)
             batches, failure = self._batches(queue, taken, max_bytes)
         self._stats.dequeues += 1
         due_in = None if taken.due_in is None else taken.due_in.total_seconds()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -101,6 +101,7 @@ class WorkerLease(Lease):
         return None, None
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class HeldDelivery:
     """A delivery in a worker's hands, from the dequeue until it is settled.
 
@@ -124,46 +125,29 @@ class HeldDelivery:
             full by the dequeue.
     """
 
-    __slots__ = (
-        "_began_at",
-        "_is_settling",
-        "cancelled",
-        "charged",
-        "cost",
-        "decided",
-        "delivery",
-        "first",
-        "followers",
-        "given_up",
-        "lease",
-        "max_attempts",
-        "outcomes",
-        "queue",
-        "stopping",
-        "taken_at",
-        "time_over_at",
-        "timeout",
-    )
+    delivery: Delivery
+    lease: TrackedLease
+    queue: ServedQueue
+    taken_at: float
+    cancelled: bool = False
+    stopping: bool = False
+    given_up: bool = False
+    timeout: timedelta | None = None
+    time_over_at: float | None = None
+    cost: int | None = None
+    followers: list[HeldDelivery] = field(default_factory=list)
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
+    decided: Decision | None = None
+    charged: int | None = None
+    max_attempts: int = field(init=False)
+    first: HeldDelivery = field(init=False)
+    _is_settling: bool = False
+    _began_at: float | None = None
 
-    def __init__(self, delivery: Delivery, lease: TrackedLease, queue: ServedQueue, taken_at: float) -> None:
-        self.delivery: Delivery = delivery
-        self.lease: TrackedLease = lease
-        self.queue: ServedQueue = queue
-        self.taken_at: float = taken_at
-        self.cancelled: bool = False
-        self.stopping: bool = False
-        self.given_up: bool = False
-        self.max_attempts: int = delivery.max_attempts
-        self.timeout: timedelta | None = None
-        self.time_over_at: float | None = None
-        self.cost: int | None = None
-        self.first: HeldDelivery = self
-        self.followers: list[HeldDelivery] = []
-        self.outcomes: dict[int, Outcome] = {}
-        self.decided: Decision | None = None
-        self.charged: int | None = None
-        self._is_settling = False
-        self._began_at: float | None = None
+    def __post_init__(self) -> None:
+        """Begin a batch of its own."""
+        self.max_attempts = self.delivery.max_attempts
+        self.first = self
 
     @property
     def batch(self) -> tuple[HeldDelivery, ...]:

@@ -56,6 +56,8 @@ class WorkerOptions:
     """The arguments of a worker, checked. See :class:`sqlalchemy_fairqueue.Worker`.
 
     Attributes:
+        session_factory: Makes the sessions of async functions.
+        sync_session_factory: Makes the sessions of plain functions: the ``session_factory`` of a Worker.
         references: No argument of a worker: by schema and name, the options that name a queue to the command line, for
             the log. A queue without any is named by these.
         timings: No argument of a worker: its durations, which tests change.
@@ -75,6 +77,8 @@ class WorkerOptions:
     name: str
     housekeeping: bool
     middleware: tuple[AnyMiddleware, ...] = ()
+    session_factory: Callable[[], AsyncSession] | None = None
+    sync_session_factory: Callable[[], Session] | None = None
     references: Mapping[tuple[str | None, str], str] = field(default_factory=dict)
     timings: Timings = field(default_factory=Timings)
     clock: Clock = monotonic
@@ -108,6 +112,12 @@ class WorkerOptions:
         check_name("name", self.name)
         for one in self.middleware:
             check_middleware(one)
+        for given in self.session_factory, self.sync_session_factory:
+            if given is not None and not callable(given):
+                raise InvalidArgument(
+                    f"the session factory {given!r:.80} makes no sessions; give a sessionmaker, an async_sessionmaker for async handlers, "
+                    "or a function"
+                )
 
     @property
     def log(self) -> WorkerLog:
@@ -177,19 +187,6 @@ def checked_middleware(given: object) -> tuple[AnyMiddleware, ...]:
     if callable(given) or not isinstance(given, Iterable):
         raise InvalidArgument(f"middleware is {given!r:.80}; give a list of functions")
     return tuple(given)
-
-
-def check_factory(name: str, given: object) -> None:
-    """Refuse what makes no sessions, such as one of them.
-
-    Raises:
-        InvalidArgument: It cannot be called.
-    """
-    if given is not None and not callable(given):
-        raise InvalidArgument(
-            f"{name} is {given!r:.80}, which makes no sessions; give a sessionmaker, an async_sessionmaker for async "
-            "handlers, or a function"
-        )
 
 
 def worker_name(given: str | None) -> str:

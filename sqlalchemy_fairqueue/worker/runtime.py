@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sqlalchemy_fairqueue.database.installation import check_installed, check_writable, read_version
+from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.queue.handlers import follow_dead
 from sqlalchemy_fairqueue.texts import logged
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
@@ -25,10 +26,10 @@ from sqlalchemy_fairqueue.worker.executor import Executor
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
 from sqlalchemy_fairqueue.worker.leases import LeaseRegistry
 from sqlalchemy_fairqueue.worker.operating_system import join
-from sqlalchemy_fairqueue.worker.prefetch import Prefetch
 from sqlalchemy_fairqueue.worker.rounds import Groups, Housekeeping, Round, Schedules
 from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
 from sqlalchemy_fairqueue.worker.settler import Settler
+from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
 from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger, Subscription, WaitRegistration, subscribe
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
     from sqlalchemy_fairqueue.worker.lifespan import Lifespan
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
-    from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
 
 
 # A probe gives up after a second or a few; a database that needs longer is not ready.
@@ -120,7 +120,7 @@ class Runtime(Generic[E]):
 
     Args:
         options: The worker's.
-        make_executor: Makes the executor from the prefetch, the trigger and the callback that settles a delivery.
+        make_executor: Makes the executor, as its class does.
         stats: The worker's.
         lifespan: Has the resources of the queues.
         stop: Begins the stop of the worker that runs this runtime, without waiting: an operator asked for it.
@@ -134,7 +134,7 @@ class Runtime(Generic[E]):
     def __init__(
         self,
         options: WorkerOptions,
-        make_executor: Callable[[Prefetch, FetchTrigger, SettleCallback], E],
+        make_executor: Callable[[WorkerOptions, WorkerStats, FetchTrigger, SettleCallback], E],
         stats: WorkerStats,
         lifespan: Lifespan,
         stop: Callable[[Runtime[E]], None],
@@ -152,8 +152,7 @@ class Runtime(Generic[E]):
         self.trigger = FetchTrigger(options.clock)
         settling = dedicated_connection(options, lock_timeout=options.lock_timeout)
         self.settler = Settler(settling, options, stats, self.trigger.settled)
-        prefetch = Prefetch(options.concurrency, options.timings, options.prefetch)
-        self.executor = make_executor(prefetch, self.trigger, self.settler.settle)
+        self.executor = make_executor(options, stats, self.trigger, self.settler.settle)
         fetching = dedicated_connection(options)
         self.fetcher = Fetcher(
             connection=fetching,
@@ -161,7 +160,6 @@ class Runtime(Generic[E]):
             queues=self.queues,
             leases=self._leases,
             executor=self.executor,
-            prefetch=prefetch,
             trigger=self.trigger,
             settler=self.settler,
             waits=WaitRegistration(fetching, options, self._subscribe if options.listen else None),
@@ -343,3 +341,50 @@ class Runtime(Generic[E]):
     def _notified(self, named: list[ServedQueue], others: list[ServedQueue]) -> None:
         self._stats.woken += 1
         self.trigger.notified(named, others)
+
+
+class Front(Generic[E]):
+    """What both workers are to their program, of one runtime after the other.
+
+    Args:
+        options: The worker's.
+    """
+
+    def __init__(self, options: WorkerOptions) -> None:
+        self._options = options
+        self._runtime: Runtime[E] | None = None
+        # That of the last start, which may still stop.
+        self._executor: E | None = None
+        # Whether run() is to end once it is drained.
+        self._draining = False
+        self.stats: WorkerStats = WorkerStats.of(options.queues)
+
+    @property
+    def name(self) -> str:
+        """Its name, which stands beside its leases and in the log."""
+        return self._options.name
+
+    def health(self) -> Health:
+        """Whether the worker is alive and ready: for probes, from any thread but that of an event loop.
+
+        It asks the database, on a connection that it keeps, and may take two seconds. A worker that cannot reach its
+        database is alive and not ready.
+
+        See Also:
+            :class:`~sqlalchemy_fairqueue.reports.Health`
+        """
+        runtime = self._runtime
+        if runtime is not None:
+            return runtime.health()
+        problem = "it is not started" if self._executor is None else "it stops, or has stopped"
+        return Health(alive=True, ready=False, problems=(problem,))
+
+    def _started(self) -> None:
+        self._options.log.info("started on %s", [queue.name for queue in self._options.queues])
+
+    def _stopped(self) -> None:
+        self._options.log.info("stopped: %s", self.stats.as_dict())
+
+    def _check_idle(self, *, is_busy: bool) -> None:
+        if is_busy:
+            raise WorkerError(f"worker {self.name} runs already; stop it first, or make another")

@@ -58,23 +58,6 @@ class PollSchedule:
         empty_at: When the last poll began, if it found that nothing can be delivered for a while; else 0.
     """
 
-    __slots__ = (
-        "_asked_again",
-        "_asked_at",
-        "_began_at",
-        "_full",
-        "_late_at",
-        "_lately",
-        "_lately_at",
-        "_nothing",
-        "_timings",
-        "_waiting_since",
-        "empty_at",
-        "interval",
-        "next_at",
-        "waiting_until",
-    )
-
     def __init__(self, interval: float, timings: Timings) -> None:
         self.interval: float = interval
         self._timings = timings

@@ -23,14 +23,11 @@ from sqlalchemy_fairqueue.worker.operating_system import in_thread
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sqlalchemy.orm import Session
-
     from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
     from sqlalchemy_fairqueue.queue.handlers import Handler
     from sqlalchemy_fairqueue.worker.executor import SettleCallback
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
-    from sqlalchemy_fairqueue.worker.prefetch import Prefetch
     from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
     from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger
 
@@ -50,21 +47,13 @@ class TaskExecutor(Executor):
     The fetcher adds deliveries to the buffer in its thread; all else happens in the loop.
     """
 
-    def __init__(  # noqa: PLR0917 - as for Executor
-        self,
-        options: WorkerOptions,
-        stats: WorkerStats,
-        sessions: Callable[[], AsyncSession],
-        sync_sessions: Callable[[], Session] | None,
-        prefetch: Prefetch,
-        trigger: FetchTrigger,
-        settle: SettleCallback,
+    def __init__(
+        self, options: WorkerOptions, stats: WorkerStats, trigger: FetchTrigger, settle: SettleCallback
     ) -> None:
-        super().__init__(options, stats, sync_sessions, prefetch, trigger, settle)
+        super().__init__(options, stats, trigger, settle)
         # The loop's own timer cancels a handler whose time is over. This one is for those that go on all the same.
         self._clean_up = options.timings.cleanup
         self._loop = asyncio.get_running_loop()
-        self._sessions = sessions
         # Deliveries whose handler runs in a thread.
         self._in_threads: set[HeldDelivery] = set()
         self._tasks: dict[HeldDelivery, asyncio.Task[Decision | None]] = {}
@@ -74,7 +63,6 @@ class TaskExecutor(Executor):
         # A delivery is not at work any more. A stop waits for it.
         self._changed = asyncio.Event()
         self._next_check: asyncio.TimerHandle | None = None
-        self._stopping = False
         # Since when the loop has not come for the buffer.
         self._called_at: float | None = None
 
@@ -103,13 +91,6 @@ class TaskExecutor(Executor):
     def calls_this(self) -> bool:
         """As for Executor."""
         return _current.get() is self
-
-    def begin_stop(self) -> None:
-        """As for Executor."""
-        self._stopping = True
-        for held in list(self.running):
-            held.stopping = True
-        self._children.tell_stopping()
 
     def shorten_grace(self, until: float) -> None:
         """As for Executor."""
@@ -146,7 +127,7 @@ class TaskExecutor(Executor):
 
     def _begin(self) -> None:
         self._called_at = None
-        while len(self.occupied) < self._concurrency and not self._stopping:
+        while len(self.occupied) < self._concurrency and not self._stopping.is_set():
             held = self.buffer.pop()
             if held is None:
                 return
@@ -285,9 +266,11 @@ class TaskExecutor(Executor):
             self._begin()
 
     async def _call_in_session(self, held: HeldDelivery, handler: Handler) -> Decision:
+        sessions = self._options.session_factory
+        assert sessions is not None  # noqa: S101 - the worker has made it
         calls = SessionCalls(held)
         while True:
-            session = self._sessions()
+            session: AsyncSession = sessions()
             check = CommitCheck(held, handler)
             try:
                 guard(session.sync_session, check)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from contextlib import nullcontext, suppress
-from functools import partial
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Self
 
@@ -26,14 +26,12 @@ from sqlalchemy_fairqueue.worker.options import (
     LEASE,
     MOST_PREFETCH,
     WorkerOptions,
-    check_factory,
     check_handlers,
     check_sessions,
     checked_middleware,
     worker_name,
 )
-from sqlalchemy_fairqueue.worker.runtime import Health, Runtime
-from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
+from sqlalchemy_fairqueue.worker.runtime import Front, Runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,7 +46,7 @@ class _StoppedAtStart(BaseException):
     """A signal came while the worker looked at the schemas. No handler of an error is to see it."""
 
 
-class Worker:
+class Worker(Front[ThreadExecutor]):
     """Takes messages of one or several queues and calls their handlers in threads.
 
     It holds three connections of its own beside those of its handlers' sessions, and shares one that listens with the
@@ -106,7 +104,7 @@ class Worker:
     ) -> None:
         if not isinstance(engine, Engine):
             raise refused(engine, "an Engine", "use an AsyncWorker")
-        self._options = WorkerOptions(
+        options = WorkerOptions(
             engine=engine,
             queues=queues,
             concurrency=concurrency,
@@ -120,15 +118,13 @@ class Worker:
             name=worker_name(name),
             housekeeping=housekeeping,
             middleware=checked_middleware(middleware),
+            sync_session_factory=session_factory,
         )
-        check_factory("session_factory", session_factory)
-        self._engine, self._session_factory = engine, session_factory
+        super().__init__(options)
+        self._engine = engine
         # A signal handler of the application's may call stop() while the same thread does.
         self._lock = threading.RLock()
-        self._runtime: Runtime[ThreadExecutor] | None = None
         self._lifespan: Lifespan | None = None
-        # That of the last start, which may still stop.
-        self._executor: ThreadExecutor | None = None
         self._starting = False
         # Whether the start looks at the schemas: a signal ends it then.
         self._checking = False
@@ -136,24 +132,6 @@ class Worker:
         self._stop_asked: float | None = None
         # run() waits for an entry. Reentrant, too.
         self._stops: SimpleQueue[None] | None = None
-        # Whether run() is to end once it is drained.
-        self._draining = False
-        self.stats: WorkerStats = WorkerStats.of(self._options.queues)
-
-    def health(self) -> Health:
-        """Whether the worker is alive and ready: for probes, from any thread but that of an event loop.
-
-        It asks the database, on a connection that it keeps, and may take two seconds. A worker that cannot reach its
-        database is alive and not ready.
-
-        See Also:
-            :class:`~sqlalchemy_fairqueue.reports.Health`
-        """
-        runtime = self._runtime
-        if runtime is not None:
-            return runtime.health()
-        problem = "it is not started" if self._executor is None else "it stops, or has stopped"
-        return Health(alive=True, ready=False, problems=(problem,))
 
     def leftovers(self) -> tuple[Leftovers, ...]:
         """The messages that its queues hold now, and why they wait: what ``run(drain=True)`` has left.
@@ -179,11 +157,6 @@ class Worker:
         with self._engine.connect() as connection:
             return read_leftovers(connection, self._options.queues, self.name)
 
-    @property
-    def name(self) -> str:
-        """Its name, which stands beside its leases and in the log."""
-        return self._options.name
-
     def start(self) -> None:
         """Begin to work, in threads of its own, and return.
 
@@ -203,7 +176,7 @@ class Worker:
             >>> worker.stop(grace=timedelta(seconds=30))
         """
         with self._lock:
-            self._check_idle()
+            self._check_idle(is_busy=self._runtime is not None)
             self._check_handlers()
             self._starting = True
             try:
@@ -215,14 +188,13 @@ class Worker:
                 self._stop(asked)
 
     def _start(self) -> None:
-        options = self._options
-        sessions = self._session_factory
+        sessions = self._options.sync_session_factory
         if sessions is None:
-            sessions = sessionmaker(self._engine, class_=session_type_of(options.queues, Session))
+            sessions = sessionmaker(self._engine, class_=session_type_of(self._options.queues, Session))
+        options = replace(self._options, sync_session_factory=sessions)
         check_sessions(options, sessions, Session)
         lifespan = Lifespan(options)
-        make_executor = partial(ThreadExecutor, options, self.stats, sessions)
-        runtime = Runtime(options, make_executor, self.stats, lifespan, self._stop_soon, drain=self._draining)
+        runtime = Runtime(options, ThreadExecutor, self.stats, lifespan, self._stop_soon, drain=self._draining)
         self._checking = True
         runtime.check()
         try:
@@ -235,8 +207,7 @@ class Worker:
             lifespan.stop()
             raise
         self._lifespan, self._runtime = lifespan, runtime
-        names = [queue.name for queue in options.queues]
-        self._options.log.info("started on %s", names)
+        self._started()
 
     def stop(self, grace: timedelta | None = None) -> None:
         """Take no further messages, let handlers finish, release the rest uncounted, and return. It can start again.
@@ -301,7 +272,7 @@ class Worker:
                     self._lifespan.stop()
                 if self._stops is not None:
                     self._stops.put(None)
-        self._options.log.info("stopped: %s", self.stats.as_dict())
+        self._stopped()
 
     def run(self, *, handle_signals: bool = False, drain: bool = False) -> None:
         """Work until ``stop`` is called, in another thread or by a signal.
@@ -327,7 +298,7 @@ class Worker:
                 raise _StoppedAtStart
 
         with self._lock:
-            self._check_idle()
+            self._check_idle(is_busy=self._runtime is not None)
             self._stops = stops
             self._draining = drain
         try:
@@ -363,10 +334,6 @@ class Worker:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-    def _check_idle(self) -> None:
-        if self._runtime is not None:
-            raise WorkerError(f"worker {self.name} runs already; stop it first, or make another")
 
     def _check_handlers(self) -> None:
         check_handlers(self._options)

@@ -156,8 +156,7 @@ async def test_a_blocked_loop_hoards_nothing(
 async def test_a_blocked_loop_has_no_room(queue: Queue, async_engine: AsyncEngine) -> None:
     """When what was taken has waited for the loop for too long, there is no room, however late the loop was called."""
     options = AsyncWorker(async_engine, queue, concurrency=4)._options
-    prefetch, trigger = Prefetch(4, options.timings, options.prefetch), FetchTrigger(monotonic)
-    executor = TaskExecutor(options, WorkerStats(), AsyncSession, None, prefetch, trigger, lambda *_: None)
+    executor = TaskExecutor(options, WorkerStats(), FetchTrigger(monotonic), lambda *_: None)
     taken_at = monotonic() - 2 * options.timings.stale_after
     delivery = SimpleNamespace(channel="a", max_attempts=1)
     # As much of a delivery as a buffer needs.
