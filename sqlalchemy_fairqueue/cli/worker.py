@@ -132,8 +132,6 @@ def worker(
         log_level: {choices}
         log_format: text, or json: an object a line.
     """
-    if not listen and poll_interval is None:
-        poll_interval = timedelta(seconds=1)
     found = [load_queue(name, options.app_dir) for name in queues]
     for module in import_ or ():
         load_module(module, options.app_dir)

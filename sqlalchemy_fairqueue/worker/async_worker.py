@@ -168,7 +168,7 @@ class AsyncWorker(Front[TaskExecutor]):
         check_sessions(options, sessions, AsyncSession)
         if options.sync_session_factory is not None:
             check_sessions(options, options.sync_session_factory, Session, "sync_session_factory")
-        lifespan = Lifespan(options)
+        lifespan = Lifespan(options, in_thread)
         loop = self._loop = asyncio.get_running_loop()
         stop = partial(self._stop_soon, loop)
         runtime = Runtime(options, TaskExecutor, self.stats, lifespan, stop, drain=self._draining)

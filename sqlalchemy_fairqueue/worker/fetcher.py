@@ -320,7 +320,6 @@ class UnansweredDequeues:
             # Nobody extends it: it ends by itself.
             return False
         tokens = held_tokens(connection, queue.target, lease_id)
-        connection.commit()
         # After the query: what is settled meanwhile is refused by its token.
         known = {held.delivery.message_id for lease in kept for held in lease.held.copy()}
         unknown = [token for token in tokens if token.message_id not in known]
@@ -334,7 +333,5 @@ class UnansweredDequeues:
         )
         # Other workers are woken: this one may have no handler free.
         delays, notify = [None] * len(unknown), queue.target.notify
-        released = settlement(queue.target, "release", unknown, delays=delays, notify=notify)
-        released.rows(connection)
-        connection.commit()
+        settlement(queue.target, "release", unknown, delays=delays, notify=notify).rows(connection)
         return True

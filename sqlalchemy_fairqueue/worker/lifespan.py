@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import StartError, WorkerError
 from sqlalchemy_fairqueue.queue.handlers import lifespan_of
 from sqlalchemy_fairqueue.texts import logged, said, traced
-from sqlalchemy_fairqueue.worker.operating_system import in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 
     from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.queue.handlers import LifespanFunction
@@ -26,14 +26,21 @@ if TYPE_CHECKING:
 _END = object()
 
 
+async def here(work: Callable[[], Any]) -> Any:
+    """Do *work* in this thread: how plain functions are called for a worker in threads."""
+    return work()
+
+
 class Lifespan:
     """The functions of one worker, and what they gave.
 
     Args:
         options: The worker's.
+        run: Does work of plain functions, and waits for it.
     """
 
-    def __init__(self, options: WorkerOptions) -> None:
+    def __init__(self, options: WorkerOptions, run: Callable[[Callable[[], Any]], Awaitable[Any]] = here) -> None:
+        self._run = run
         self._log = options.log
         self._queues = options.queues
         self._resources: dict[int, dict[str, Any]] = {id(queue): {} for queue in options.queues}
@@ -51,8 +58,8 @@ class Lifespan:
         """The resources of a queue by name, once it is started."""
         return self._resources[id(queue)]
 
-    def start(self) -> None:
-        """Call the on_start functions in the calling thread.
+    async def start(self) -> None:
+        """Call the on_start functions, those of an event loop in the running one.
 
         Raises:
             StartError: One failed. What had been started is stopped.
@@ -60,56 +67,45 @@ class Lifespan:
         try:
             for queue, one in self._to_start():
                 with self._failing(queue, one):
-                    made = one.function(**self._given(queue, one))
+                    made = await self._call(one, self._given(queue, one))
                     if one.generator:
                         self._open.append((queue, one, made))
-                        made = _yielded(next(made, _END))
+                        made = _yielded(await self._next(one, made))
                 self._note(queue, one, made)
         except BaseException:
-            self.stop()
+            await self.stop()
             raise
 
-    def stop(self) -> None:
-        """Call the on_stop functions, and let the on_start functions go on after their yields, the last ones first."""
+    async def stop(self) -> None:
+        """Call the on_stop functions, and let the on_start functions go on after their yields, the last ones first.
+
+        In the task that started it.
+        """
         for queue, one in self._to_stop():
             with self._logging(queue, one, "on_stop"):
-                one.function(**self._given(queue, one))
+                await self._call(one, self._given(queue, one))
         while self._open:
             queue, one, generator = self._open.pop()
             # A start that was interrupted may not have begun it.
-            if inspect.getgeneratorstate(generator) != inspect.GEN_CREATED:
-                with self._logging(queue, one, "on_start"), contextlib.closing(generator):
-                    _check_end(next(generator, _END))
-
-    async def astart(self) -> None:
-        """As start, in the running loop: plain functions in threads."""
-        try:
-            for queue, one in self._to_start():
-                with self._failing(queue, one):
-                    made = await _acall(one, self._given(queue, one))
-                    if one.generator:
-                        self._open.append((queue, one, made))
-                        made = _yielded(await _anext(one, made))
-                self._note(queue, one, made)
-        except BaseException:
-            await self.astop()
-            raise
-
-    async def astop(self) -> None:
-        """As stop, in the task that started it."""
-        for queue, one in self._to_stop():
-            with self._logging(queue, one, "on_stop"):
-                await _acall(one, self._given(queue, one))
-        while self._open:
-            queue, one, generator = self._open.pop()
+            if not one.asynchronous and inspect.getgeneratorstate(generator) == inspect.GEN_CREATED:
+                continue
             with self._logging(queue, one, "on_start"):
                 try:
-                    _check_end(await _anext(one, generator))
+                    if await self._next(one, generator) is not _END:
+                        raise WorkerError("it yielded a second time, and what follows did not run; yield once")
                 finally:
                     if one.asynchronous:
                         await generator.aclose()
                     else:
                         generator.close()
+
+    async def _call(self, one: LifespanFunction, given: dict[str, Any]) -> Any:
+        if one.generator:
+            return one.function(**given)
+        return await (one.function(**given) if one.asynchronous else self._run(partial(one.function, **given)))
+
+    async def _next(self, one: LifespanFunction, generator: Any) -> Any:
+        return await (anext(generator, _END) if one.asynchronous else self._run(partial(next, generator, _END)))
 
     def _to_start(self) -> Iterator[tuple[Queue, LifespanFunction]]:
         """The functions to call, each once. The on_stop functions of a queue are due from its last one on."""
@@ -200,7 +196,7 @@ class LifespanKeeper:
 
     async def _run(self) -> None:
         try:
-            await self._lifespan.astart()
+            await self._lifespan.start()
         except BaseException as error:  # noqa: BLE001 - it is raised where the start waits
             if not self._started.done():
                 self._started.set_exception(error)
@@ -214,25 +210,17 @@ class LifespanKeeper:
                 # Handlers still work with the resources: what stops these releases them.
                 if not self._stop():
                     break
-        await self._lifespan.astop()
+        await self._lifespan.stop()
 
 
-async def _acall(one: LifespanFunction, given: dict[str, Any]) -> Any:
-    if one.generator:
-        return one.function(**given)
-    return await (one.function(**given) if one.asynchronous else in_thread(lambda: one.function(**given)))
-
-
-async def _anext(one: LifespanFunction, generator: Any) -> Any:
-    return await (anext(generator, _END) if one.asynchronous else in_thread(lambda: next(generator, _END)))
+def at_once(coroutine: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine that waits for nothing, for want of an event loop."""
+    with contextlib.suppress(StopIteration):
+        coroutine.send(None)
+        raise AssertionError("it waits")
 
 
 def _yielded(made: Any) -> Any:
     if made is _END:
         raise WorkerError("it did not yield; yield the resource once")
     return made
-
-
-def _check_end(made: Any) -> None:
-    if made is not _END:
-        raise WorkerError("it yielded a second time, and what follows did not run; yield once")

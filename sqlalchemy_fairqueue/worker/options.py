@@ -115,8 +115,8 @@ class WorkerOptions:
         for given in self.session_factory, self.sync_session_factory:
             if given is not None and not callable(given):
                 raise InvalidArgument(
-                    f"the session factory {given!r:.80} makes no sessions; give a sessionmaker, an async_sessionmaker for async handlers, "
-                    "or a function"
+                    f"the session factory {given!r:.80} makes no sessions; give a sessionmaker, an async_sessionmaker "
+                    "for async handlers, or a function"
                 )
 
     @property

@@ -23,6 +23,7 @@ import socket
 import threading
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from contextlib import AbstractContextManager
 
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Engine
 
     from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
     from sqlalchemy_fairqueue.database.drivers import Listener
@@ -165,20 +166,7 @@ class WaitRegistration:
         # notification each, and keeps them from naming another worker.
         seconds = 2 * self._interval + self._margin
 
-        begin = queue.target.call(
-            "fq_wait",
-            f"wait for queue {queue.target.queue!r}",
-            consumer=queue.consumer.name,
-            lease_id=queue.waiting_lease,
-            wait=microseconds(timedelta(seconds=seconds)),
-        )
-
-        def work(connection: Connection) -> tuple[int, str]:
-            [(lease_id, topic)] = begin.rows(connection)
-            connection.commit()
-            return lease_id, topic
-
-        queue.waiting_lease, topic = self._connection.run(work)
+        queue.waiting_lease, topic = self._wait(queue, f"wait for queue {queue.target.queue!r}", seconds)
         polls.wait_begun(now, now + seconds)
         subscription.follow(topic, queue)
 
@@ -200,14 +188,16 @@ class WaitRegistration:
 
     def _take_back(self, queue: ServedQueue) -> None:
         queue.polls.wait_ended(self._clock())
-        doing = f"stop waiting for queue {queue.target.queue!r}"
-        end = queue.target.call("fq_wait", doing, consumer=queue.consumer.name, lease_id=queue.waiting_lease, wait=0)
+        self._wait(queue, f"stop waiting for queue {queue.target.queue!r}", 0.0)
 
-        def work(connection: Connection) -> None:
-            end.rows(connection)
-            connection.commit()
-
-        self._connection.run(work)
+    def _wait(self, queue: ServedQueue, doing: str, seconds: float) -> tuple[int, str]:
+        """Register a wait for so long; return its lease and the topic of its notifications."""
+        wait = microseconds(timedelta(seconds=seconds))
+        name, lease_id = queue.consumer.name, queue.waiting_lease
+        [row] = self._connection.run(
+            queue.target.call("fq_wait", doing, consumer=name, lease_id=lease_id, wait=wait).rows
+        )
+        return row[0], row[1]
 
 
 _listeners: dict[Key, Listening] = {}
@@ -449,7 +439,7 @@ class EngineWatch:
             if not wakes:
                 self._wakes.pop(str(message_id), None)
             if not self._wakes and self._listening is not None:
-                self._timer = threading.Timer(_LINGER, self._end_if_idle)
+                self._timer = threading.Timer(_LINGER, partial(self.close, if_idle=True))
                 self._timer.daemon = True
                 self._timer.start()
 
@@ -464,16 +454,10 @@ class EngineWatch:
         for wake in wakes:
             wake()
 
-    def close(self) -> None:
-        """End the connection. Those who wait poll."""
+    def close(self, *, if_idle: bool = False) -> None:
+        """End the connection, unless anybody waits and it is only to end if idle. Those who wait poll."""
         with self._lock:
-            listening, self._listening = self._listening, None
-        if listening is not None:
-            listening.leave(self)
-
-    def _end_if_idle(self) -> None:
-        with self._lock:
-            if self._wakes:
+            if if_idle and self._wakes:
                 return
             listening, self._listening = self._listening, None
         if listening is not None:

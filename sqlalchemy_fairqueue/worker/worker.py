@@ -19,7 +19,7 @@ from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES
 from sqlalchemy_fairqueue.queue.handlers import handlers_of, lifespan_of, session_type_of
 from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
 from sqlalchemy_fairqueue.worker.executor import ThreadExecutor
-from sqlalchemy_fairqueue.worker.lifespan import Lifespan
+from sqlalchemy_fairqueue.worker.lifespan import Lifespan, at_once
 from sqlalchemy_fairqueue.worker.operating_system import on_signal
 from sqlalchemy_fairqueue.worker.options import (
     GRACE,
@@ -198,13 +198,13 @@ class Worker(Front[ThreadExecutor]):
         self._checking = True
         runtime.check()
         try:
-            lifespan.start()
+            at_once(lifespan.start())
             self._checking = False
             self._executor = runtime.executor
             runtime.start()
         except BaseException:
             self._checking = False
-            lifespan.stop()
+            at_once(lifespan.stop())
             raise
         self._lifespan, self._runtime = lifespan, runtime
         self._started()
@@ -269,7 +269,7 @@ class Worker(Front[ThreadExecutor]):
                 # An interrupt ends the grace, not the stop.
                 runtime.stop(executor.give_up(), clock() - began)
                 if self._lifespan is not None:
-                    self._lifespan.stop()
+                    at_once(self._lifespan.stop())
                 if self._stops is not None:
                     self._stops.put(None)
         self._stopped()
