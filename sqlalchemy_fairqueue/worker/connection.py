@@ -13,7 +13,6 @@ import contextlib
 import socket
 import sys
 import threading
-from abc import ABC, abstractmethod
 from concurrent.futures import Future
 from datetime import timedelta
 from functools import partial
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
+from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.database.calls import ALONE
 from sqlalchemy_fairqueue.database.drivers import driver_of
 from sqlalchemy_fairqueue.database.engines import (
@@ -94,31 +93,28 @@ def dedicated_connection(
     elif time_limit is not None:
         set_up = partial(set_time_limit, limit=timedelta(seconds=time_limit))
     if isinstance(options.engine, AsyncEngine):
-        made: DedicatedConnection = AsyncDedicatedConnection(options.engine, options, set_up)
-    else:
-        made = SyncDedicatedConnection(options.engine, options, set_up)
-    made.within = within
-    return made
+        return _OfAsyncEngine(options.engine.sync_engine, options, set_up, within)
+    return DedicatedConnection(options.engine, options, set_up, within)
 
 
-class DedicatedConnection(ABC):
+class DedicatedConnection:
     """One connection, made when it is needed and again after it broke; *set_up* is called with each new one.
 
     Attributes:
         made: How many connections were made so far.
         watch: Ends calls on it that nobody answers.
-        within: Seconds after which a call is cut that says nothing else. None: it is not.
     """
 
-    def __init__(self, options: ConnectionOptions, set_up: SetUp | None) -> None:
-        engine = options.engine
+    def __init__(self, engine: Engine, options: ConnectionOptions, set_up: SetUp | None, within: float | None) -> None:
         self.made: int = 0
-        self.within: float | None = None
-        self._driver = driver_of(engine.sync_engine if isinstance(engine, AsyncEngine) else engine)
+        self._engine = without_pool(engine)
+        self._driver = driver_of(engine)
         self._timings = options.timings
         self._set_up = set_up
+        self._within = within
         self.watch: SocketWatch = SocketWatch(options.clock, self._driver)
         self._must_be_explicit = self._listens = False
+        self._connection: Connection | None = None
         # The driver's connection, which SQLAlchemy no longer names once it has found it broken.
         self._opened: Any = None
 
@@ -134,7 +130,9 @@ class DedicatedConnection(ABC):
         if self.watch.has_ended():
             self.close()
         try:
-            return self._run(work, self.within if within is None else within)
+            connection = self._open()
+            with self.watch.calling(self._within if within is None else within):
+                return self._waited(partial(self._do, work, connection))
         except IsolationError:
             self.close()
             if self._must_be_explicit:
@@ -181,93 +179,74 @@ class DedicatedConnection(ABC):
         connection.commit()
         return result
 
-    @abstractmethod
     def close(self) -> None:
         """End the connection, also if the engine has it from a pool of somebody else's. The next use makes another."""
-
-    @abstractmethod
-    def _run(self, work: Callable[[Connection], R], within: float | None) -> R: ...
-
-    @abstractmethod
-    def _driver_connection(self) -> Any: ...
-
-    def _in_loop(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """Run a coroutine in the connection's event loop."""
-        raise NotImplementedError
-
-
-class SyncDedicatedConnection(DedicatedConnection):
-    """A connection of a sync engine."""
-
-    def __init__(self, engine: Engine, options: ConnectionOptions, set_up: SetUp | None) -> None:
-        super().__init__(options, set_up)
-        self._engine = without_pool(engine)
-        self._connection: Connection | None = None
-
-    def close(self) -> None:
-        """As for DedicatedConnection."""
         self.watch.forget()
         connection, self._connection = self._connection, None
         if connection is not None:
             with contextlib.suppress(Exception):
                 self._driver.end(self._opened, self._in_loop)
             with contextlib.suppress(Exception):
-                connection.invalidate()
+                self._waited(connection.invalidate)
             with contextlib.suppress(Exception):
-                connection.close()
-
-    def _run(self, work: Callable[[Connection], R], within: float | None) -> R:
-        connection = self._open()
-        with self.watch.calling(within):
-            return self._do(work, connection)
-
-    def _driver_connection(self) -> Any:
-        return self._open().connection.driver_connection
+                self._waited(connection.close)
 
     def _open(self) -> Connection:
         if self._connection is None:
             # Kept at once: if anything of the following fails, close() lets it go.
-            connection = self._connection = _connected(self._engine, self._timings.connect)
+            connection = self._connection = self._connected(self._timings.connect)
             self.made += 1
             self._opened = connection.connection.driver_connection
             self.watch.watch(self._opened)
             with self.watch.calling(self._timings.connect):
-                self._prepare(connection)
+                self._waited(partial(self._prepare, connection))
         return self._connection
 
+    def _driver_connection(self) -> Any:
+        self._open()
+        return self._opened
 
-class AsyncDedicatedConnection(DedicatedConnection):
+    def _connected(self, within: float) -> Connection:
+        return _connected(self._engine, within)
+
+    def _waited(self, work: Callable[[], R]) -> R:
+        """Do what waits for the connection."""
+        return work()
+
+    def _in_loop(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine in the connection's event loop."""
+        raise NotImplementedError
+
+
+class _OfAsyncEngine(DedicatedConnection):
     """A connection of an async engine, in a loop of the thread's own."""
 
-    def __init__(self, engine: AsyncEngine, options: ConnectionOptions, set_up: SetUp | None) -> None:
-        super().__init__(options, set_up)
-        self._engine = AsyncEngine(without_pool(engine.sync_engine))
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._connection: AsyncConnection | None = None
+    _loop: asyncio.AbstractEventLoop | None = None
 
     def close(self) -> None:
         """As for DedicatedConnection."""
+        super().close()
         loop, self._loop = self._loop, None
-        if loop is None:
-            return
-        self.watch.forget()
-        connection, self._connection = self._connection, None
-        if connection is not None:
+        if loop is not None:
             with contextlib.suppress(Exception):
-                self._driver.end(self._opened, loop.run_until_complete)
-            with contextlib.suppress(Exception):
-                loop.run_until_complete(connection.invalidate())
-            with contextlib.suppress(Exception):
-                loop.run_until_complete(connection.close())
-        with contextlib.suppress(Exception):
-            loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.close()
+                loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()
 
-    def _run(self, work: Callable[[Connection], R], within: float | None) -> R:
-        return cast("R", self._in_loop(self._arun(work, within)))
+    def _connected(self, within: float) -> Connection:
+        return cast("Connection", self._in_loop(self._connecting(within)))
 
-    def _driver_connection(self) -> Any:
-        return self._in_loop(self._adriver())
+    async def _connecting(self, within: float) -> Connection:
+        scope = asyncio.timeout(within)
+        try:
+            async with scope:
+                return await _greenlet(self._engine.connect)
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            raise _unanswered(within) from None
+
+    def _waited(self, work: Callable[[], R]) -> R:
+        return cast("R", self._in_loop(_greenlet(work)))
 
     def _in_loop(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """As for DedicatedConnection."""
@@ -276,30 +255,12 @@ class AsyncDedicatedConnection(DedicatedConnection):
             self._loop = asyncio.SelectorEventLoop() if sys.platform == "win32" else asyncio.new_event_loop()
         return self._loop.run_until_complete(coroutine)
 
-    async def _arun(self, work: Callable[[Connection], R], within: float | None) -> R:
-        connection = await self._open()
-        with self.watch.calling(within):
-            return await connection.run_sync(partial(self._do, work))
 
-    async def _adriver(self) -> Any:
-        return (await (await self._open()).get_raw_connection()).driver_connection
+async def _greenlet(work: Callable[[], R]) -> R:
+    # It needs greenlet.
+    from sqlalchemy.util import greenlet_spawn  # noqa: PLC0415
 
-    async def _open(self) -> AsyncConnection:
-        if self._connection is None:
-            scope = asyncio.timeout(connect := self._timings.connect)
-            try:
-                async with scope:
-                    self._connection = await self._engine.connect()
-            except TimeoutError:
-                if not scope.expired():
-                    raise
-                raise _unanswered(connect) from None
-            self.made += 1
-            self._opened = await self._adriver()
-            self.watch.watch(self._opened)
-            with self.watch.calling(connect):
-                await self._connection.run_sync(self._prepare)
-        return self._connection
+    return cast("R", await greenlet_spawn(work))
 
 
 def _connected(engine: Engine, within: float) -> Connection:
