@@ -254,18 +254,8 @@ class AsyncWorker(Front[TaskExecutor]):
             self._keeper.release()
 
     async def _stop(self, runtime: Runtime[TaskExecutor]) -> None:
-        executor, clock = runtime.executor, self._options.clock
-        began = clock()
         try:
-            # A loop that is about to be closed cancels everything: that ends the grace, not the stop.
-            with contextlib.suppress(asyncio.CancelledError):
-                executor.begin_stop()
-                await in_thread(lambda: runtime.stop_fetching(executor.grace_left))
-                await executor.wait()
-            given_up, waited = executor.give_up(), clock() - began
-            with contextlib.suppress(asyncio.CancelledError):
-                await executor.clean_up()
-            await in_thread(lambda: runtime.stop(given_up, waited))
+            await runtime.end(in_thread)
         finally:
             self._stopping = None
             self._release()

@@ -133,6 +133,14 @@ class Executor(ABC):
         return given_up
 
     @abstractmethod
+    async def wait(self) -> None:
+        """Wait for the handlers at work, for the grace."""
+
+    @abstractmethod
+    async def clean_up(self) -> None:
+        """Let handlers that were given up clean up, for a moment."""
+
+    @abstractmethod
     def calls_this(self) -> bool:
         """Whether the caller is one of its handlers."""
 
@@ -398,10 +406,13 @@ class ThreadExecutor(Executor):
         with self._changed:
             self._changed.notify_all()
 
-    def wait(self) -> None:
-        """Wait for the handlers at work, for the grace. What hangs gets a moment."""
+    async def wait(self) -> None:
+        """As for Executor. What hangs gets a moment."""
         for thread in self._threads:
             join(thread, self._left)
+
+    async def clean_up(self) -> None:
+        """As for Executor. Nothing interrupts a thread."""
 
     def _left(self) -> float:
         if self.running:

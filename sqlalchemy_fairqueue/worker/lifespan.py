@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue.handlers import LifespanFunction
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
 
+    Run = Callable[[Callable[[], Any]], Awaitable[Any]]
+
 _END = object()
 
 
@@ -39,7 +41,7 @@ class Lifespan:
         run: Does work of plain functions, and waits for it.
     """
 
-    def __init__(self, options: WorkerOptions, run: Callable[[Callable[[], Any]], Awaitable[Any]] = here) -> None:
+    def __init__(self, options: WorkerOptions, run: Run = here) -> None:
         self._run = run
         self._log = options.log
         self._queues = options.queues

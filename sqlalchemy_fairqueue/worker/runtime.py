@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import threading
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +27,7 @@ from sqlalchemy_fairqueue.worker.duties import (
 from sqlalchemy_fairqueue.worker.executor import Executor
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
 from sqlalchemy_fairqueue.worker.leases import LeaseRegistry
+from sqlalchemy_fairqueue.worker.lifespan import here
 from sqlalchemy_fairqueue.worker.operating_system import join
 from sqlalchemy_fairqueue.worker.rounds import Groups, Housekeeping, Round, Schedules
 from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.executor import SettleCallback
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
-    from sqlalchemy_fairqueue.worker.lifespan import Lifespan
+    from sqlalchemy_fairqueue.worker.lifespan import Lifespan, Run
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
 
 
@@ -256,6 +259,25 @@ class Runtime(Generic[E]):
         # What follows a group that was finished since then may be there now.
         self._idle = None
         return False
+
+    async def end(self, run: Run = here) -> None:
+        """Stop as the chapter of this package tells; an interrupt or a cancellation ends the grace, not the stop.
+
+        Args:
+            run: Does what waits for threads of the worker.
+        """
+        executor, began = self.executor, self._clock()
+        try:
+            executor.begin_stop()
+            await run(partial(self.stop_fetching, executor.grace_left))
+            await executor.wait()
+        except asyncio.CancelledError:
+            pass
+        finally:
+            given_up, waited = executor.give_up(), self._clock() - began
+            with contextlib.suppress(asyncio.CancelledError):
+                await executor.clean_up()
+            await run(partial(self.stop, given_up, waited))
 
     def stop_fetching(self, left: Callable[[], float]) -> None:
         """Take no further messages, and release those that no handler has begun; these attempts do not count.

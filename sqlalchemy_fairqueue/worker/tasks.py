@@ -99,7 +99,7 @@ class TaskExecutor(Executor):
             self._waiting.reschedule(self._loop.time() + self.grace_left())
 
     async def wait(self) -> None:
-        """Wait for the handlers at work, for the grace. What hangs is not waited for."""
+        """As for Executor. What hangs is not waited for."""
         try:
             async with asyncio.timeout(self.grace_left()) as self._waiting:
                 while self.running:

@@ -248,7 +248,6 @@ class Worker(Front[ThreadExecutor]):
             self._stop(self._options.clock() + self._options.grace_seconds(None))
 
     def _stop(self, until: float) -> None:
-        clock = self._options.clock
         with self._lock:
             if self._runtime is None:
                 # A signal handler calls this, in the middle of a start or right before it.
@@ -258,16 +257,10 @@ class Worker(Front[ThreadExecutor]):
                     self._stops.put(None)
                 return
             runtime, self._runtime = self._runtime, None
-            executor = runtime.executor
-            began = clock()
-            executor.shorten_grace(until)
+            runtime.executor.shorten_grace(until)
             try:
-                executor.begin_stop()
-                runtime.stop_fetching(executor.grace_left)
-                executor.wait()
+                at_once(runtime.end())
             finally:
-                # An interrupt ends the grace, not the stop.
-                runtime.stop(executor.give_up(), clock() - began)
                 if self._lifespan is not None:
                     at_once(self._lifespan.stop())
                 if self._stops is not None:

@@ -38,9 +38,9 @@ queue = Queue("documents")
 waits = threading.Event()
 wait = ThreadExecutor.wait
 
-def say_and_wait(executor):
+async def say_and_wait(executor):
     waits.set()
-    wait(executor)
+    await wait(executor)
 
 ThreadExecutor.wait = say_and_wait
 
