@@ -1,6 +1,7 @@
 """Engines whose connections come from a pool of somebody else's, and go back to it."""
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
@@ -8,7 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import Engine, NullPool, create_engine, text
+from sqlalchemy import Engine, NullPool, QueuePool, create_engine, text
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Queue, Worker
@@ -150,3 +151,38 @@ def test_what_goes_back(pool: _Pool, database: Database, queue: Queue) -> None:
         with Worker(pool.engine, queue, grace=timedelta()):
             pass
     pool.states()
+
+
+def _wrapped(connect: Callable[[], Any]) -> Callable[..., Any]:
+    @functools.wraps(connect)
+    def connected(*arguments: Any, **named: Any) -> Any:
+        return connect(*arguments, **named)
+
+    return connected
+
+
+def _of_a_record(connect: Callable[[], Any]) -> Callable[..., Any]:
+    return lambda connection_record: connect()  # noqa: ARG005 - by its name SQLAlchemy hands it on
+
+
+class _Object:
+    def __init__(self, connect: Callable[[], Any]) -> None:
+        self._connect = connect
+
+    def __call__(self) -> Any:
+        return self._connect()
+
+
+@pytest.mark.parametrize("in_a_pool", [False, True], ids=["creator", "pool"])
+@pytest.mark.parametrize("wrap", [_wrapped, _of_a_record, _Object, partial], ids=["wraps", "record", "object", "part"])
+def test_wrapped_creators(database: Database, queue: Queue, wrap: Callable[..., Any], *, in_a_pool: bool) -> None:
+    """A worker's own connections come from the engine's creator, however it is wrapped; its URL leads nowhere."""
+    creator = wrap(lambda: psycopg.connect(database.conninfo))
+    given: dict[str, Any] = {"pool": QueuePool(creator)} if in_a_pool else {"creator": creator}
+    engine = create_engine("postgresql+psycopg://nowhere.invalid/", **given)
+    queue.handler()(lambda delivery: delivery.payload)
+    queue.enqueue(engine, channel="a", payload=1)
+    with Worker(engine, queue, concurrency=1) as worker:
+        until(lambda: worker.stats.completed == 1, "it is completed")
+        assert worker.health().ready
+    engine.dispose()
