@@ -14,9 +14,11 @@ import socket
 import sys
 import threading
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sqlalchemy.exc import DBAPIError
 
@@ -33,6 +35,7 @@ from sqlalchemy_fairqueue.database.engines import (
 )
 from sqlalchemy_fairqueue.database.errors import sqlstate_of
 from sqlalchemy_fairqueue.errors import IsolationError, LeaseLost
+from sqlalchemy_fairqueue.worker.timings import Timings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
     from sqlalchemy_fairqueue.database.drivers import Driver, Listener
-    from sqlalchemy_fairqueue.worker.timings import Clock, Timings
+    from sqlalchemy_fairqueue.worker.timings import Clock
 
     SetUp = Callable[[Connection], None]
 
@@ -52,23 +55,20 @@ _ALONE = {"isolation_level": "AUTOCOMMIT", **ALONE}
 _REFUSALS = {"55P03", "22P05"}
 
 
-class ConnectionOptions(Protocol):
-    """Options of the user of a connection of its own."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionOptions:
+    """Options of the user of a connection of its own.
 
-    @property
-    def engine(self) -> Engine | AsyncEngine:
-        """The engine as which it connects."""
-        ...
+    Attributes:
+        engine: The engine as which it connects.
+        timings: The limits of its calls, and all other durations; tests change them.
+        timings: The limits of its calls, and all other durations, which tests change.
+        clock: What it measures time by.
+    """
 
-    @property
-    def clock(self) -> Clock:
-        """The clock."""
-        ...
-
-    @property
-    def timings(self) -> Timings:
-        """The limits of its calls."""
-        ...
+    engine: Engine | AsyncEngine
+    timings: Timings = field(default_factory=Timings)
+    clock: Clock = monotonic
 
 
 def dedicated_connection(

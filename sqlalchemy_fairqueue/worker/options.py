@@ -15,7 +15,6 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Engine, QueuePool
@@ -30,8 +29,9 @@ from sqlalchemy_fairqueue.queue.handlers import handlers_of
 from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.values.checks import check_count, check_duration, check_name
 from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
+from sqlalchemy_fairqueue.worker.connection import ConnectionOptions
 from sqlalchemy_fairqueue.worker.telemetry import WorkerLog
-from sqlalchemy_fairqueue.worker.timings import Backoff, Clock, Timings
+from sqlalchemy_fairqueue.worker.timings import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.queue.contexts import AnyMiddleware
     from sqlalchemy_fairqueue.queue.handlers import Handler
+    from sqlalchemy_fairqueue.worker.timings import Clock
 
 LEASE = timedelta(seconds=30)
 GRACE = timedelta(seconds=30)
@@ -52,7 +53,7 @@ _LEAST_INTERVAL = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerOptions:
+class WorkerOptions(ConnectionOptions):
     """The arguments of a worker, checked. See :class:`sqlalchemy_fairqueue.Worker`.
 
     Attributes:
@@ -60,11 +61,8 @@ class WorkerOptions:
         sync_session_factory: Makes the sessions of plain functions: the ``session_factory`` of a Worker.
         references: No argument of a worker: by schema and name, the options that name a queue to the command line, for
             the log. A queue without any is named by these.
-        timings: No argument of a worker: its durations, which tests change.
-        clock: No argument of a worker: what it measures time by.
     """
 
-    engine: Engine | AsyncEngine
     queues: tuple[Queue, ...]
     concurrency: int
     lease: timedelta
@@ -80,8 +78,6 @@ class WorkerOptions:
     session_factory: Callable[[], AsyncSession] | None = None
     sync_session_factory: Callable[[], Session] | None = None
     references: Mapping[tuple[str | None, str], str] = field(default_factory=dict)
-    timings: Timings = field(default_factory=Timings)
-    clock: Clock = monotonic
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense."""

@@ -21,10 +21,8 @@ import re
 import selectors
 import socket
 import threading
-from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary
 
@@ -32,9 +30,9 @@ from sqlalchemy import event
 
 from sqlalchemy_fairqueue.errors import FairQueueError
 from sqlalchemy_fairqueue.times import microseconds
-from sqlalchemy_fairqueue.worker.connection import dedicated_connection
+from sqlalchemy_fairqueue.worker.connection import ConnectionOptions, dedicated_connection
 from sqlalchemy_fairqueue.worker.telemetry import WorkerLog
-from sqlalchemy_fairqueue.worker.timings import Backoff, Clock, Timings
+from sqlalchemy_fairqueue.worker.timings import Backoff, Clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -44,7 +42,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
     from sqlalchemy_fairqueue.database.drivers import Listener
-    from sqlalchemy_fairqueue.worker.connection import ConnectionOptions, DedicatedConnection
+    from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
     from sqlalchemy_fairqueue.worker.timings import Clock
@@ -394,15 +392,6 @@ def _own_name() -> str:
 _LINGER = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Options:
-    """The options of a listening connection."""
-
-    engine: Engine | AsyncEngine
-    clock: Clock = monotonic
-    timings: Timings = field(default_factory=Timings)
-
-
 class EngineWatch:
     """The notifications of one engine's database about messages that have ended."""
 
@@ -427,7 +416,7 @@ class EngineWatch:
                 self._timer = None
             self._wakes.setdefault(str(message_id), []).append(wake)
             if self._listening is None:
-                self._listening = Listening(_Options(engine))
+                self._listening = Listening(ConnectionOptions(engine=engine))
                 self._listening.join(self)
 
     def leave(self, message_id: int, wake: Callable[[], None]) -> None:
