@@ -62,7 +62,6 @@ class ConnectionOptions:
     Attributes:
         engine: The engine as which it connects.
         timings: The limits of its calls, and all other durations; tests change them.
-        timings: The limits of its calls, and all other durations, which tests change.
         clock: What it measures time by.
     """
 
