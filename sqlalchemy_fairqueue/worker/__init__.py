@@ -42,18 +42,18 @@ State that several threads share, and who writes it:
 * ``WorkerStats``: one thread writes each counter. The exceptions are ``failures``, ``timed_out`` and
   ``hung``: several threads write them, under a lock.
 
-Start: schemas are checked; then functions of on_start are called (``lifespan``); then time limits, handlers' threads,
-fetcher, settler, heartbeat. If a thread cannot be started, the worker stops the others and closes what it opened. The
-listener starts with the fetcher's first poll.
+Start (``Runtime.check``, ``Runtime.start``): schemas are checked; then functions of on_start are called (``lifespan``);
+then time limits, handlers' threads, fetcher, settler, heartbeat. If a thread cannot be started, the worker stops the
+others and closes what it opened. The listener starts with the fetcher's first poll.
 
-Stop: the worker begins no further handler, and tells those at work that it stops. The fetcher stops after the dequeue
-that is under way. The worker releases the deliveries in the buffer; these attempts do not count. Handlers have until
-the end of the grace; then the worker releases their deliveries, their sessions refuse to commit, and child processes
-are killed. If a handler exceeded its timeout before, its delivery has already failed and is not released. The settler
-stops when all deliveries are settled, and after 15 seconds in any case. Schedules, groups and housekeeping begin
-nothing further; a statement that is under way gets one second, and another worker does the rest. The heartbeat stops
-last: until then it extends leases, and then it ends those that hold nothing. The functions of on_stop are called after
-that.
+Stop (``Runtime.end``): the worker begins no further handler, and tells those at work that it stops. The fetcher stops
+after the dequeue that is under way. The worker releases the deliveries in the buffer; these attempts do not count.
+Handlers have until the end of the grace; then the worker releases their deliveries, their sessions refuse to commit,
+and child processes are killed. If a handler exceeded its timeout before, its delivery has already failed and is not
+released. The settler stops when all deliveries are settled, and after 15 seconds in any case. Schedules, groups and
+housekeeping begin nothing further; a statement that is under way gets one second, and another worker does the rest. The
+heartbeat stops last: until then it extends leases, and then it ends those that hold nothing. The functions of on_stop
+are called after that.
 
 Failures, and what the worker does then:
 
