@@ -219,9 +219,14 @@ class Heartbeat:
 
     def extend_all(self) -> None:
         """Extend all leases once."""
+
+        def extend(queue: ServedQueue) -> None:
+            if leases := [lease for lease in self._leases.held(queue) if not lease.lost]:
+                self._extend(queue, leases)
+
         self._tell_lost()
         try:
-            for_each(self._queues, self._extend)
+            for_each(self._queues, extend)
         finally:
             self._tell_lost()
 
@@ -236,17 +241,15 @@ class Heartbeat:
             end = queue.target.call("fq_end_leases", doing, lease_ids=lease_ids)
             self._connection.run(end.rows, within=self._options.timings.end_leases)
 
-    def _extend(self, queue: ServedQueue) -> None:
-        leases = {lease.lease_id: lease for lease in self._leases.held(queue) if not lease.lost}
-        if not leases:
-            return
+    def _extend(self, queue: ServedQueue, leases: Sequence[TrackedLease]) -> None:
+        by_id = {lease.lease_id: lease for lease in leases}
         duration, sent_at = self._options.lease, self._options.clock()
         # After a longer wait for the answer the lease is lost.
-        within = max(0.1, min(lease.deadline for lease in leases.values()) - sent_at)
-        extend = partial(deliveries.heartbeat, target=queue.target, lease_ids=list(leases), lease=duration)
+        within = max(0.1, min(lease.deadline for lease in leases) - sent_at)
+        extend = partial(deliveries.heartbeat, target=queue.target, lease_ids=list(by_id), lease=duration)
         self._stats.heartbeats += 1
         for lease_id, expires_at, cancelled in self._connection.run(extend, within=within):
-            lease = leases[lease_id]
+            lease = by_id[lease_id]
             if expires_at is None:
                 lease.lose()
             else:

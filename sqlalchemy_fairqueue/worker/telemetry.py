@@ -238,7 +238,7 @@ class WorkerLog(logging.LoggerAdapter[logging.Logger]):
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         """Name the worker, and keep the caller's extra fields."""
-        return msg, {**kwargs, "extra": {"worker": self._worker, **kwargs.get("extra", {})}}
+        return msg, dict(kwargs, extra={"worker": self._worker, **kwargs.get("extra", {})})
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         """Log, or say on stderr why it cannot be done, as logging itself does.
@@ -255,10 +255,15 @@ class WorkerLog(logging.LoggerAdapter[logging.Logger]):
 
     def message(self, level: int, delivery: Delivery, what: str) -> None:
         """Log what became of a message that the worker holds."""
-        fields = {name: getattr(delivery, name) for name in ("queue", "channel", "kind", "message_id", "attempt")}
         self.log(
             level,
             ": message %d of queue %s, channel %s, kind %s %s",
             *(delivery.message_id, delivery.queue, delivery.channel, delivery.kind, what),
-            extra=fields,
+            extra={
+                "queue": delivery.queue,
+                "channel": delivery.channel,
+                "kind": delivery.kind,
+                "message_id": delivery.message_id,
+                "attempt": delivery.attempt,
+            },
         )
