@@ -38,13 +38,8 @@ class Installation:
 
     @property
     def quoted(self) -> str:
-        """The schema as an identifier."""
-        return quoted(self.schema)
-
-    @property
-    def in_statements(self) -> str:
         """The schema as statements with parameters quote it: a percent sign is doubled."""
-        return self.quoted.replace("%", "%%")
+        return quoted(self.schema).replace("%", "%%")
 
 
 def connect(target: TargetOptions, purpose: str, *, autocommit: bool = False) -> psycopg.Connection:

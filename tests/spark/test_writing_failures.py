@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.embedded import Server, embedded_server
 from sqlalchemy_fairqueue.spark.errors import BadOption, PipelineError, StageIncomplete
-from tests.fixtures.database import Database
+from tests.fixtures.database import Database, install
 from tests.fixtures.server import programs
 from tests.fixtures.waits import Waits
 from tests.spark.conftest import databases_of
@@ -29,7 +29,7 @@ select * from fq_enqueue('q', '{a}', '{x}', '{x}', '{null}', '{null}', '{null}',
 """
 DRIVER = """
 import os, sys
-from tests.fixtures.database import Database
+from tests.fixtures.database import Database, install
 from tests.spark import staged_loads
 from sqlalchemy import make_url
 
@@ -101,6 +101,17 @@ def test_a_task_that_came_twice_counts_once(database: Database) -> None:
     assert messages(database) == []
     assert load.merge(kept).created == 3
     assert messages(database) == [("a", "1"), ("b", "2"), ("c", "3")]
+    assert stages(database) == 0
+
+
+def test_a_percent_sign_in_the_name_of_a_schema(database: Database) -> None:
+    """A load into such a schema is staged and merged, and its stages are dropped."""
+    with create_engine(database.url, poolclass=NullPool).begin() as connection:
+        connection.exec_driver_sql('create schema "50%% s"')
+        install(connection, schema="50% s")
+    load = start(database, schema="50% s")
+    assert load.merge([stage(load, 1, ("a", "1", None))]).created == 1
+    assert start(database, schema="50% s").stage is None
     assert stages(database) == 0
 
 

@@ -225,7 +225,7 @@ class ChangeReader(Follower):
 
     def _check(self, connection: psycopg.Connection, installation: Installation, start: ChangeOffset) -> SlotState:
         """The state of the slot, if it still has what comes after a position."""
-        found = horizon(connection, installation.in_statements)
+        found = horizon(connection, installation.quoted)
         refuse_origin(start.origin, found.origin, self._options.accepted_origin, lsn_text(start.lsn))
         state = slot_state(connection, self._slot, installation.schema)
         if start.lsn > state.insert:
@@ -254,7 +254,7 @@ class ChangeReader(Follower):
         return slot_state(connection, self._slot, self._known.schema)
 
     def _offset(self, connection: psycopg.Connection, position: int) -> ChangeOffset:
-        return ChangeOffset(horizon(connection, self._known.in_statements).origin, position)
+        return ChangeOffset(horizon(connection, self._known.quoted).origin, position)
 
     @property
     def _known(self) -> Installation:

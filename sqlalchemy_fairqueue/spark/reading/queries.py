@@ -66,7 +66,7 @@ def reading_connection(options: ReadOptions, purpose: str) -> Iterator[tuple[psy
     freeze_modules()
     connection = connect(options, purpose, autocommit=True)
     try:
-        yield connection, prepared_installation(connection, options).in_statements
+        yield connection, prepared_installation(connection, options).quoted
     finally:
         connection.close()
 

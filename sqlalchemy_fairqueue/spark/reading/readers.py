@@ -371,4 +371,4 @@ class StreamReader(Follower):
         check_losses(connection, self._schema, start, self._options)
 
     def _prepare(self, connection: psycopg.Connection) -> None:
-        self._schema = prepared_installation(connection, self._options).in_statements
+        self._schema = prepared_installation(connection, self._options).quoted
