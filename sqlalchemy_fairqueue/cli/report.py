@@ -19,7 +19,7 @@ from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.formats import parse_duration
 from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, HistoryTooLong, HistoryUnreadable
 from sqlalchemy_fairqueue.reporting.reports import Advice, Objective, ReplayedQueue, Report, document_of
-from sqlalchemy_fairqueue.simulation.scenarios import Scenario, check_scenarios
+from sqlalchemy_fairqueue.reporting.simulation.scenarios import Scenario, check_scenarios
 from sqlalchemy_fairqueue.times import earlier
 from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 

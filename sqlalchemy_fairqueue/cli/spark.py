@@ -21,7 +21,7 @@ from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, key_values, nu
 from sqlalchemy_fairqueue.formats import plural
 from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty
 from sqlalchemy_fairqueue.reporting.reports import ReplayedQueue, Report, document_of
-from sqlalchemy_fairqueue.simulation.scenarios import RECORDED
+from sqlalchemy_fairqueue.reporting.simulation.scenarios import RECORDED
 
 _TEXT_FORMATS = ("json", "csv")
 _FORMATS = ("parquet", "orc", *_TEXT_FORMATS)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.cli.installation import Installation
     from sqlalchemy_fairqueue.cli.options import Options
     from sqlalchemy_fairqueue.reporting.reports import Report
-    from sqlalchemy_fairqueue.simulation.scenarios import QueueSettings
+    from sqlalchemy_fairqueue.reporting.simulation.scenarios import QueueSettings
 
 
 _PLACE = (

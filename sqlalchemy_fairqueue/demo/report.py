@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue.demo.run import BOB, File
-from sqlalchemy_fairqueue.simulation.scenarios import Scenario
+from sqlalchemy_fairqueue.reporting.simulation.scenarios import Scenario
 
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.reporting.history import RecordedHistory  # needs the extra report
@@ -81,7 +81,7 @@ def forecast(history: RecordedHistory, workers: float | None = None) -> float:
         history: The history of the fair half.
         workers: Files handled at once. None: as many as the history shows.
     """
-    from sqlalchemy_fairqueue.simulation.replay import measured_replay
+    from sqlalchemy_fairqueue.reporting.simulation.replay import measured_replay
 
     rows = measured_replay(history.attempts, _fifo(workers)).to_pylist()
     start = min(row["enqueued_at"] for row in rows)

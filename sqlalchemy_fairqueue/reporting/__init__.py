@@ -65,7 +65,7 @@ _LATER = {
     "read_archive": "sqlalchemy_fairqueue.reporting.history",
     "read_history": "sqlalchemy_fairqueue.reporting.history",
     "report": "sqlalchemy_fairqueue.reporting.process_report",
-    "Scenario": "sqlalchemy_fairqueue.simulation.scenarios",
+    "Scenario": "sqlalchemy_fairqueue.reporting.simulation.scenarios",
 }
 
 

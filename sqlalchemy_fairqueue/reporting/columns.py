@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.reporting.errors import mixed_history
-from sqlalchemy_fairqueue.simulation.trace import COST, recorded_costs
+from sqlalchemy_fairqueue.reporting.simulation.trace import COST, recorded_costs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

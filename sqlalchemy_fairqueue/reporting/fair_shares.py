@@ -10,7 +10,7 @@ import numpy as np
 
 from sqlalchemy_fairqueue.reporting import kernel
 from sqlalchemy_fairqueue.reporting.figures import ChannelCosts, Culprit, Denial, QueueCosts, Spread
-from sqlalchemy_fairqueue.simulation.compilation import compiled
+from sqlalchemy_fairqueue.reporting.simulation.compilation import compiled
 from sqlalchemy_fairqueue.times import duration, instant, microseconds
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.reporting.columns import check_label_column
 from sqlalchemy_fairqueue.reporting.copying import NULL, PARSE, copied_text, unescaped
 from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, HistoryTooLong, HistoryUnreadable, empty_history
-from sqlalchemy_fairqueue.simulation.scenarios import QueueSettings
+from sqlalchemy_fairqueue.reporting.simulation.scenarios import QueueSettings
 from sqlalchemy_fairqueue.sql.schema import quoted
 from sqlalchemy_fairqueue.times import duration, instant_microseconds
 from sqlalchemy_fairqueue.values.fields import Rate

@@ -24,8 +24,8 @@ from sqlalchemy_fairqueue.reporting.figures import (
     Starvation,
     WindowFigures,
 )
-from sqlalchemy_fairqueue.simulation.compilation import compiled
-from sqlalchemy_fairqueue.simulation.state import objects, records
+from sqlalchemy_fairqueue.reporting.simulation.compilation import compiled
+from sqlalchemy_fairqueue.reporting.simulation.state import objects, records
 from sqlalchemy_fairqueue.times import duration, instant, microseconds
 
 if TYPE_CHECKING:

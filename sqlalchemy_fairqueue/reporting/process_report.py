@@ -13,7 +13,7 @@ from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, no_attempts_of
 from sqlalchemy_fairqueue.reporting.measurement import measure_table
 from sqlalchemy_fairqueue.reporting.replaying import advice_of, figures_policy, recorded_queues, replay_queues
 from sqlalchemy_fairqueue.reporting.reports import Objective, Report
-from sqlalchemy_fairqueue.simulation.scenarios import check_scenarios
+from sqlalchemy_fairqueue.reporting.simulation.scenarios import check_scenarios
 
 if TYPE_CHECKING:
     import os
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.reporting.history import RecordedHistory
     from sqlalchemy_fairqueue.reporting.reports import Advice, Replay
-    from sqlalchemy_fairqueue.simulation.scenarios import Scenario
+    from sqlalchemy_fairqueue.reporting.simulation.scenarios import Scenario
 
     Progress = Callable[[str, int, int], None]
 

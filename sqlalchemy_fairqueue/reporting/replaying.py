@@ -18,10 +18,10 @@ from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, empty_history
 from sqlalchemy_fairqueue.reporting.figures import Policy
 from sqlalchemy_fairqueue.reporting.measurement import measure_table
 from sqlalchemy_fairqueue.reporting.reports import Advice, Replay, ReplayedQueue
-from sqlalchemy_fairqueue.simulation.capacity import capacity_of
-from sqlalchemy_fairqueue.simulation.replay import replayed_trace
-from sqlalchemy_fairqueue.simulation.scenarios import REPLAYED, QueueSettings, as_recorded
-from sqlalchemy_fairqueue.simulation.trace import trace_of
+from sqlalchemy_fairqueue.reporting.simulation.capacity import capacity_of
+from sqlalchemy_fairqueue.reporting.simulation.replay import replayed_trace
+from sqlalchemy_fairqueue.reporting.simulation.scenarios import REPLAYED, QueueSettings, as_recorded
+from sqlalchemy_fairqueue.reporting.simulation.trace import trace_of
 from sqlalchemy_fairqueue.times import duration
 from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.reporting.figures import ChannelFigures, Figures
     from sqlalchemy_fairqueue.reporting.history import RecordedHistory
     from sqlalchemy_fairqueue.reporting.reports import Objective
-    from sqlalchemy_fairqueue.simulation.capacity import Capacity
-    from sqlalchemy_fairqueue.simulation.scenarios import Scenario
-    from sqlalchemy_fairqueue.simulation.trace import Trace
+    from sqlalchemy_fairqueue.reporting.simulation.capacity import Capacity
+    from sqlalchemy_fairqueue.reporting.simulation.scenarios import Scenario
+    from sqlalchemy_fairqueue.reporting.simulation.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)

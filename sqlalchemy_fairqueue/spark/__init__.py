@@ -24,7 +24,7 @@ _FUNCTIONS: dict[str, str] = {
     "LagListener": "sqlalchemy_fairqueue.spark.reading.lag",
     "StreamLag": "sqlalchemy_fairqueue.spark.reading.lag",
     "enqueue": "sqlalchemy_fairqueue.spark.writing",
-    "Scenario": "sqlalchemy_fairqueue.simulation.scenarios",
+    "Scenario": "sqlalchemy_fairqueue.reporting.simulation.scenarios",
     "report": "sqlalchemy_fairqueue.spark.reporting",
     "replay": "sqlalchemy_fairqueue.spark.replaying",
     "replays": "sqlalchemy_fairqueue.spark.replaying",

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from sqlalchemy_fairqueue.reporting.replaying import merged_replay, recorded_queue, replay_queues
-from sqlalchemy_fairqueue.simulation.replay import replay_queue
-from sqlalchemy_fairqueue.simulation.scenarios import RECORDED, REPLAYED, check_scenarios
-from sqlalchemy_fairqueue.simulation.trace import COLUMNS, COST, PRIORITY
+from sqlalchemy_fairqueue.reporting.simulation.replay import replay_queue
+from sqlalchemy_fairqueue.reporting.simulation.scenarios import RECORDED, REPLAYED, check_scenarios
+from sqlalchemy_fairqueue.reporting.simulation.trace import COLUMNS, COST, PRIORITY
 from sqlalchemy_fairqueue.spark.executors import shipped
 from sqlalchemy_fairqueue.spark.reporting import TYPES, check_replayed_columns, known_policies, results_of
 from sqlalchemy_fairqueue.values.policies import ChannelPolicy
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, GroupedData
 
     from sqlalchemy_fairqueue.reporting.reports import Replay
-    from sqlalchemy_fairqueue.simulation.scenarios import QueueSettings, Scenario
+    from sqlalchemy_fairqueue.reporting.simulation.scenarios import QueueSettings, Scenario
 
     Known = dict[str, dict[str, ChannelPolicy]]
 

@@ -28,9 +28,9 @@ from sqlalchemy_fairqueue.reporting.replaying import (
     replay_queues,
 )
 from sqlalchemy_fairqueue.reporting.reports import Objective, Report
-from sqlalchemy_fairqueue.simulation.scenarios import REPLAYED, check_scenarios
-from sqlalchemy_fairqueue.simulation.trace import COLUMNS as REPLAYED_COLUMNS
-from sqlalchemy_fairqueue.simulation.trace import COST, PRIORITY
+from sqlalchemy_fairqueue.reporting.simulation.scenarios import REPLAYED, check_scenarios
+from sqlalchemy_fairqueue.reporting.simulation.trace import COLUMNS as REPLAYED_COLUMNS
+from sqlalchemy_fairqueue.reporting.simulation.trace import COST, PRIORITY
 from sqlalchemy_fairqueue.spark.executors import shipped
 from sqlalchemy_fairqueue.spark.reading.tables import HISTORY
 from sqlalchemy_fairqueue.times import duration
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.reporting.figures import Figures
     from sqlalchemy_fairqueue.reporting.measurement import MeasuredQueue
     from sqlalchemy_fairqueue.reporting.reports import Advice, Replay
-    from sqlalchemy_fairqueue.simulation.scenarios import QueueSettings, Scenario
+    from sqlalchemy_fairqueue.reporting.simulation.scenarios import QueueSettings, Scenario
 
 TYPES = {column.name: column.type.typeName() for column in HISTORY.columns if column.name != "group"}
 """The type of each column of a history; a replay knows no groups."""

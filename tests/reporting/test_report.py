@@ -11,7 +11,7 @@ from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.reporting import Scenario, report
 from sqlalchemy_fairqueue.reporting.history import RecordedHistory
 from sqlalchemy_fairqueue.reporting.reports import Objective
-from sqlalchemy_fairqueue.simulation.replay import replay_queue
+from sqlalchemy_fairqueue.reporting.simulation.replay import replay_queue
 from tests.reporting.tables import table
 from tests.spark.report_history import BEGIN, served_in_line_and_in_turn
 

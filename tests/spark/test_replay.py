@@ -11,7 +11,7 @@ from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.reporting.figures import Policy
 from sqlalchemy_fairqueue.spark import Scenario, replay, replays
 from tests.fixtures.database import Database
-from tests.simulation.replay_programs import KernelRun, Program, Task, name_of
+from tests.reporting.simulation.replay_programs import KernelRun, Program, Task, name_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,7 +10,7 @@ from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.reporting import Figures, Scenario, report
 from sqlalchemy_fairqueue.reporting.history import RecordedHistory
 from sqlalchemy_fairqueue.reporting.measurement import measure_table
-from sqlalchemy_fairqueue.simulation.scenarios import QueueSettings
+from sqlalchemy_fairqueue.reporting.simulation.scenarios import QueueSettings
 from tests.reporting import values
 from tests.reporting.tables import known_policies, table
 from tests.spark.report_history import frame, nasty, policies, served_in_line_and_in_turn

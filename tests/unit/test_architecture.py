@@ -50,16 +50,14 @@ _LEAVES = {
     "otel",
     "reporting",
     "sentry",
-    "simulation",
     "spark",
     "testing",
 }
 _KNOWN_LEAVES = {
-    "cli": {"dashboard", "doctor", "embedded", "metrics", "reporting", "simulation", "spark"},
+    "cli": {"dashboard", "doctor", "embedded", "metrics", "reporting", "spark"},
     "dashboard": {"doctor"},
-    "demo": {"embedded", "reporting", "simulation", "spark"},
-    "reporting": {"simulation"},
-    "spark": {"reporting", "simulation"},
+    "demo": {"embedded", "reporting", "spark"},
+    "spark": {"reporting"},
     "testing": {"embedded"},
 }
 

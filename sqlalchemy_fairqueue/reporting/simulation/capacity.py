@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sqlalchemy_fairqueue.simulation.trace import Numbers, Trace
+    from sqlalchemy_fairqueue.reporting.simulation.trace import Numbers, Trace
     from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
 _QUARTERS = 4

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlalchemy_fairqueue import ChannelPolicy
-from sqlalchemy_fairqueue.simulation.compilation import compiled
-from sqlalchemy_fairqueue.simulation.replay import simulated_attempts
-from sqlalchemy_fairqueue.simulation.scenarios import Discipline, FairBy, Scenario
-from sqlalchemy_fairqueue.simulation.simulator import simulate
-from sqlalchemy_fairqueue.simulation.trace import Trace, trace_of
+from sqlalchemy_fairqueue.reporting.simulation.compilation import compiled
+from sqlalchemy_fairqueue.reporting.simulation.replay import simulated_attempts
+from sqlalchemy_fairqueue.reporting.simulation.scenarios import Discipline, FairBy, Scenario
+from sqlalchemy_fairqueue.reporting.simulation.simulator import simulate
+from sqlalchemy_fairqueue.reporting.simulation.trace import Trace, trace_of
 from sqlalchemy_fairqueue.times import microseconds
-from tests.simulation.replay_programs import Program, name_of, programs
+from tests.reporting.simulation.replay_programs import Program, name_of, programs
 
 _disciplines: st.SearchStrategy[Discipline] = st.sampled_from(("fair", "fifo"))
 _by_cost: st.SearchStrategy[FairBy] = st.sampled_from(("messages", "cost", "seconds"))

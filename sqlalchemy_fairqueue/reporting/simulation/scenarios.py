@@ -55,9 +55,9 @@ class Scenario:
             charged as a queue and its workers charge them: by the mean of the channel, each second while a handler
             runs, and in the end exactly. See ``Queue.configure``.
         workers: Messages handled at once, over all worker processes; it may have a fraction. None: the capacity that
-            the history shows, see :func:`~sqlalchemy_fairqueue.simulation.capacity.capacity_of`. If the workers
-            of the history prefetch, durations have the time in their buffers in them: give multiples of the capacity
-            on the report's page then, not numbers of handlers.
+            the history shows, see :func:`~sqlalchemy_fairqueue.reporting.simulation.capacity.capacity_of`. If the
+            workers of the history prefetch, durations have the time in their buffers in them: give multiples of the
+            capacity on the report's page then, not numbers of handlers.
         batch: Messages that each worker dequeues at once, to handle them one after the other. More than one shows the
             effect of prefetching on the fair order.
         max_concurrency: Limit of the queue. None: none.

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlalchemy_fairqueue.simulation.capacity import Capacity, capacity_of
-from sqlalchemy_fairqueue.simulation.compilation import compiled
-from sqlalchemy_fairqueue.simulation.simulator import simulate
-from sqlalchemy_fairqueue.simulation.state import (
+from sqlalchemy_fairqueue.reporting.simulation.capacity import Capacity, capacity_of
+from sqlalchemy_fairqueue.reporting.simulation.compilation import compiled
+from sqlalchemy_fairqueue.reporting.simulation.simulator import simulate
+from sqlalchemy_fairqueue.reporting.simulation.state import (
     FIRST_TAG,
     NEVER,
     Attempt,
@@ -27,14 +27,14 @@ from sqlalchemy_fairqueue.simulation.state import (
     objects,
     records,
 )
-from sqlalchemy_fairqueue.simulation.trace import recorded_costs, trace_of
+from sqlalchemy_fairqueue.reporting.simulation.trace import recorded_costs, trace_of
 from sqlalchemy_fairqueue.times import microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sqlalchemy_fairqueue.simulation.scenarios import Scenario
-    from sqlalchemy_fairqueue.simulation.trace import Trace
+    from sqlalchemy_fairqueue.reporting.simulation.scenarios import Scenario
+    from sqlalchemy_fairqueue.reporting.simulation.trace import Trace
     from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
 # To compile takes longer than to interpret fewer attempts than this.

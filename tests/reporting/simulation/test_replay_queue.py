@@ -8,9 +8,9 @@ import pytest
 
 from sqlalchemy_fairqueue import ChannelPolicy
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.simulation.replay import SCHEMA, replay_queue
-from sqlalchemy_fairqueue.simulation.scenarios import FairBy, Scenario, check_scenarios
-from tests.simulation.replay_programs import START
+from sqlalchemy_fairqueue.reporting.simulation.replay import SCHEMA, replay_queue
+from sqlalchemy_fairqueue.reporting.simulation.scenarios import FairBy, Scenario, check_scenarios
+from tests.reporting.simulation.replay_programs import START
 
 
 def row(message: int, enqueued: int, started: int, finished: int, **more: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.simulation.state import Attempt, Message, records
+from sqlalchemy_fairqueue.reporting.simulation.state import Attempt, Message, records
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -1,8 +1,8 @@
 """Simulator of a queue, event by event: the rules of fq_hear and fq_dequeue on rows of integers.
 
 Every comparison is that of the SQL, so that both deliver the same messages in the same order, as
-tests/simulation/test_replay_order.py shows. Calls take no time here, and nothing is locked, so that no first channel is
-passed by because it has stood still for a second.
+tests/reporting/simulation/test_replay_order.py shows. Calls take no time here, and nothing is locked, so that no first
+channel is passed by because it has stood still for a second.
 An event is an arrival, a start or a finish: an attempt has one of each. An event costs O(log channels + log workers).
 Where the queue is fair by seconds, each second costs O(workers).
 
@@ -14,13 +14,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.simulation.compilation import borrowed, compilable
-from sqlalchemy_fairqueue.simulation.state import FIRST_TAG, NEVER, CostState, Dispatcher, WorkerPool
+from sqlalchemy_fairqueue.reporting.simulation.compilation import borrowed, compilable
+from sqlalchemy_fairqueue.reporting.simulation.state import FIRST_TAG, NEVER, CostState, Dispatcher, WorkerPool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy_fairqueue.simulation.state import Attempt, Channel, Integers, Message, Selection, Tag, Worker
+    from sqlalchemy_fairqueue.reporting.simulation.state import (
+        Attempt,
+        Channel,
+        Integers,
+        Message,
+        Selection,
+        Tag,
+        Worker,
+    )
 
     Members = Sequence[Channel] | Sequence[Worker] | Sequence[Tag]
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 
 from sqlalchemy_fairqueue import ChannelPolicy
-from sqlalchemy_fairqueue.simulation.replay import simulated_attempts
-from sqlalchemy_fairqueue.simulation.scenarios import FairBy
-from sqlalchemy_fairqueue.simulation.trace import trace_of
+from sqlalchemy_fairqueue.reporting.simulation.replay import simulated_attempts
+from sqlalchemy_fairqueue.reporting.simulation.scenarios import FairBy
+from sqlalchemy_fairqueue.reporting.simulation.trace import trace_of
 from tests.fixtures.database import Database
-from tests.simulation.replay_programs import START, KernelRun, Program, Task, programs
+from tests.reporting.simulation.replay_programs import START, KernelRun, Program, Task, programs
 from tests.sql.client import Kernel
 
 _queues = count(1)

@@ -8,14 +8,14 @@ import pyarrow as pa
 import pytest
 
 from sqlalchemy_fairqueue import ChannelPolicy
-from sqlalchemy_fairqueue.simulation.capacity import Capacity, capacity_of
-from sqlalchemy_fairqueue.simulation.compilation import compiled
-from sqlalchemy_fairqueue.simulation.replay import measured_replay, replay_queue, simulated_attempts
-from sqlalchemy_fairqueue.simulation.scenarios import Scenario, as_recorded
-from sqlalchemy_fairqueue.simulation.simulator import simulate
-from sqlalchemy_fairqueue.simulation.trace import trace_of
-from tests.simulation.replay_programs import START
-from tests.simulation.test_replay_queue import course, row
+from sqlalchemy_fairqueue.reporting.simulation.capacity import Capacity, capacity_of
+from sqlalchemy_fairqueue.reporting.simulation.compilation import compiled
+from sqlalchemy_fairqueue.reporting.simulation.replay import measured_replay, replay_queue, simulated_attempts
+from sqlalchemy_fairqueue.reporting.simulation.scenarios import Scenario, as_recorded
+from sqlalchemy_fairqueue.reporting.simulation.simulator import simulate
+from sqlalchemy_fairqueue.reporting.simulation.trace import trace_of
+from tests.reporting.simulation.replay_programs import START
+from tests.reporting.simulation.test_replay_queue import course, row
 
 SERVICE = 1000
 # The compiler takes longer than all of the folder.
