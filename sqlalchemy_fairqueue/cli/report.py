@@ -183,7 +183,7 @@ def _in_process(options: Options, archive: str | None, times: _Times, arguments:
             read_policies,
             read_settings,
         )
-        from sqlalchemy_fairqueue.reporting.process_report import report
+        from sqlalchemy_fairqueue.reporting.making import report
     except ImportError as error:
         raise usage_error(f"a report cannot be made: {error}; pip install 'sqlalchemy-fairqueue[report]'") from error
     with steps() as step:

@@ -237,8 +237,7 @@ def replay_history(
     with spark_session("replay", conf) as spark, history_of(spark, options, archive) as (history, policies):
         from pyspark import StorageLevel
 
-        from sqlalchemy_fairqueue.spark.replaying import replays
-        from sqlalchemy_fairqueue.spark.reporting import report
+        from sqlalchemy_fairqueue.spark.reporting import replays, report
 
         # The report and the replays are of the same rows, also while the history grows.
         kept = history.persist(StorageLevel.DISK_ONLY)

@@ -81,9 +81,9 @@ def forecast(history: RecordedHistory, workers: float | None = None) -> float:
         history: The history of the fair half.
         workers: Files handled at once. None: as many as the history shows.
     """
-    from sqlalchemy_fairqueue.reporting.simulation.replay import measured_replay
+    from sqlalchemy_fairqueue.reporting.simulation.replay import replay_queue
 
-    rows = measured_replay(history.attempts, _fifo(workers)).to_pylist()
+    rows = replay_queue(history.attempts, _fifo(workers)).to_pylist()
     start = min(row["enqueued_at"] for row in rows)
     times = [[(row[at] - start).total_seconds() for at in ("enqueued_at", "finished_at")] for row in rows]
     files = [

@@ -2,7 +2,8 @@
 
 Read ``definitions`` first: the meaning and the source of each figure. ``figures`` and ``reports`` are the
 values, ``page`` and ``plots`` show them. ``history`` reads a history into the process, ``kernel``, ``fair_shares`` and
-``measurement`` take its figures, and ``replaying`` replays it and tries policies. Nothing here needs Spark.
+``measurement`` take its figures, ``replaying`` replays it and tries policies, and ``making`` puts the report together,
+for Spark too. ``simulation`` dequeues a recorded history under other policies. Nothing here needs Spark.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ _LATER = {
     "RecordedHistory": "sqlalchemy_fairqueue.reporting.history",
     "read_archive": "sqlalchemy_fairqueue.reporting.history",
     "read_history": "sqlalchemy_fairqueue.reporting.history",
-    "report": "sqlalchemy_fairqueue.reporting.process_report",
+    "report": "sqlalchemy_fairqueue.reporting.making",
     "Scenario": "sqlalchemy_fairqueue.reporting.simulation.scenarios",
 }
 

@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.reporting.errors import mixed_history
-from sqlalchemy_fairqueue.reporting.simulation.trace import COST, recorded_costs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -22,19 +21,39 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.int64]
     LastLabels = dict[str, tuple[datetime, str]]
 
+TIME = pa.timestamp("us", "UTC")
+"""The type of instants."""
+
+HISTORY = pa.schema({
+    "id": pa.int64(), "queue": pa.string(), "channel_id": pa.int64(), "channel": pa.string(), "message_id": pa.int64(),
+    "kind": pa.string(), "consumer": pa.string(), "attempt": pa.int32(), "enqueued_at": TIME, "ready_at": TIME,
+    "started_at": TIME, "finished_at": TIME, "outcome": pa.string(), "error": pa.string(), "recorded_xid": pa.int64(),
+    "cost": pa.int64(), "group": pa.string(),
+})  # fmt: skip
+"""All columns of a history."""
+
 COLUMNS = ("queue", "channel_id", "channel", "ready_at", "started_at", "finished_at", "outcome")
 """The columns of a history that are measured."""
+
+REPLAYED_COLUMNS = ("id", *COLUMNS[:3], "message_id", "kind", "attempt", "enqueued_at", *COLUMNS[3:])
+"""The columns of a history that are replayed."""
+
+COST = "cost"
+"""A column of a history: what the attempt cost. Without it, or where it is null, that is 1."""
+
+PRIORITY = "priority"
+"""An optional column of a history: the priority that a message was enqueued with, or null."""
 
 OUTCOMES = ("completed", "retried", "released", "buried", "expired", "cancelled")
 
 
-def check_columns(names: Sequence[str]) -> None:
+def check_columns(names: Sequence[str], needed: Sequence[str] = COLUMNS) -> None:
     """Refuse what is no history.
 
     Raises:
         InvalidArgument: A column is missing.
     """
-    missing = [name for name in COLUMNS if name not in names]
+    missing = [name for name in needed if name not in names]
     if missing:
         raise InvalidArgument(
             f"the history lacks {', '.join(missing)}: it has {', '.join(names)}; "
@@ -62,12 +81,20 @@ def encoded(table: pa.Table, name: str) -> tuple[list[Any], Any]:
 
 
 def numbers(table: pa.Table, name: str) -> Numbers:
-    """A column of whole numbers, or of timestamps in microseconds."""
+    """A column of whole numbers, or of timestamps in microseconds; nulls as 0."""
     column = table[name]
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("us", column.type.tz))
-    found: Numbers = column.cast(pa.int64()).to_numpy()
+    column = column.cast(pa.int64())
+    found: Numbers = (pc.fill_null(column, 0) if column.null_count else column).to_numpy()
     return found
+
+
+def recorded_costs(history: pa.Table) -> pa.Array:
+    """The costs of the attempts of a history."""
+    if COST not in history.column_names:
+        return pa.repeat(1, len(history)).cast(pa.int64())
+    return pc.fill_null(history[COST].cast(pa.int64()), 1)
 
 
 def check_ids(rows: pa.Table) -> None:

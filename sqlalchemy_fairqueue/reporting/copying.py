@@ -17,14 +17,9 @@ if TYPE_CHECKING:
 
 # No byte of COPY's text means two things: ends of lines and tabs within values are escaped. An empty line is the empty
 # text of a frame with one column.
-PARSE = csv.ParseOptions(
+_PARSE = csv.ParseOptions(
     delimiter="\t", quote_char=False, double_quote=False, escape_char=False, ignore_empty_lines=False
 )
-"""The options by which Arrow parses it."""
-
-NULL = "\\N"
-"""A null in it."""
-
 _CHUNK_BYTES = 4 << 20
 # Placeholder of a backslash until the other escapes are replaced: the one character that no text of the server has.
 _NUL = "\0"
@@ -76,7 +71,47 @@ def _expect(result: PGresult | None, status: pq.ExecStatus) -> None:
         )
 
 
-def unescaped(texts: pa.Array) -> pa.Array:
+def parsed(text: bytearray, schema: pa.Schema, since: Mapping[str, str], *, use_threads: bool) -> pa.RecordBatch:
+    """Rows as Arrow: instants and durations come as microseconds, binaries as hexadecimal digits.
+
+    Args:
+        text: A chunk.
+        schema: The columns in their order.
+        since: Columns of instants that the server sends as differences, with the column that they follow.
+        use_threads: Whether columns are parsed at the same time.
+    """
+    read = csv.ReadOptions(column_names=schema.names, use_threads=use_threads, block_size=len(text) + 1)
+    convert = csv.ConvertOptions(
+        column_types={one.name: _sent(one.type) for one in schema}, null_values=["\\N"], strings_can_be_null=True,
+        true_values=["t"], false_values=["f"],
+    )  # fmt: skip
+    table = csv.read_csv(pa.py_buffer(text), read_options=read, parse_options=_PARSE, convert_options=convert)
+    values = {name: column.chunk(0) for name, column in zip(schema.names, table.combine_chunks().columns, strict=True)}
+    arrays = [
+        _typed(pc.add(values[one.name], values[since[one.name]]) if one.name in since else values[one.name], one.type)
+        for one in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _sent(kind: pa.DataType) -> pa.DataType:
+    """The type that the text is parsed to."""
+    if pa.types.is_temporal(kind):
+        return pa.int64()
+    return pa.string() if pa.types.is_binary(kind) else kind
+
+
+def _typed(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_temporal(kind):
+        return values.view(kind)
+    if pa.types.is_binary(kind):
+        return pa.array([None if one is None else bytes.fromhex(one) for one in values.to_pylist()], kind)
+    if pa.types.is_dictionary(kind):
+        return pa.DictionaryArray.from_arrays(values.indices, _unescaped(values.dictionary))
+    return _unescaped(values) if pa.types.is_string(kind) else values
+
+
+def _unescaped(texts: pa.Array) -> pa.Array:
     """Texts of COPY without its escapes."""
     characters = texts.buffers()[2]
     if characters is None or b"\\" not in characters.to_pybytes():

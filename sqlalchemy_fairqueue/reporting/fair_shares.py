@@ -10,7 +10,7 @@ import numpy as np
 
 from sqlalchemy_fairqueue.reporting import kernel
 from sqlalchemy_fairqueue.reporting.figures import ChannelCosts, Culprit, Denial, QueueCosts, Spread
-from sqlalchemy_fairqueue.reporting.simulation.compilation import compiled
+from sqlalchemy_fairqueue.reporting.simulation.state import compiled
 from sqlalchemy_fairqueue.times import duration, instant, microseconds
 
 if TYPE_CHECKING:
@@ -97,6 +97,8 @@ _CULPRITS = 3
 # In a window of the shares by cost, a backlogged channel gets several messages that are dearer than these.
 _DEAR = 0.99
 _LEAST_WINDOWS = 20
+_AMOUNTS = ("share", "served", "denied", "above", "stretch", "worst")
+_WINDOW_NUMBERS = ("stretch_begin", "stretch_end", "worst_begin", "worst_end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,17 +269,14 @@ class Division:
         self, width: int, limits: tuple[Any, Any], victims: Any, sizes: tuple[Numbers, Numbers]
     ) -> tuple[kernel.Shares, int]:
         attempts = self._attempts
-        reals = [np.zeros(attempts.channels) for _ in range(6)]
-        wholes = [np.zeros(attempts.channels, np.int64) for _ in range(4)]
-        share, served, denied, above, stretch, worst = reals
-        begin, end, worst_begin, worst_end = wholes
         windows = (attempts.end - attempts.begin) // width + 2
         rows = min(windows, len(attempts.ready))
         shares = kernel.Shares(
-            weights=limits[0], most=limits[1], share=share, served=served, denied=denied, above=above, stretch=stretch,
-            stretch_begin=begin, stretch_end=end, worst=worst, worst_begin=worst_begin, worst_end=worst_end,
-            victims=victims, blame=np.zeros((int(victims.max()) + 1, attempts.channels)),
+            weights=limits[0], most=limits[1], victims=victims,
+            blame=np.zeros((int(victims.max()) + 1, attempts.channels)),
             windows=np.zeros(rows, np.int64), indexes=np.zeros(rows),
+            **{name: np.zeros(attempts.channels) for name in _AMOUNTS},
+            **{name: np.zeros(attempts.channels, np.int64) for name in _WINDOW_NUMBERS},
         )  # fmt: skip
         fast = compiled(kernel.divide) if self._compile else None
         if fast is not None:

@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import csv
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue.database.drivers import driver_of
 from sqlalchemy_fairqueue.database.engines import isolate, without_pool
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.reporting.columns import check_label_column
-from sqlalchemy_fairqueue.reporting.copying import NULL, PARSE, copied_text, unescaped
+from sqlalchemy_fairqueue.reporting.columns import COST, HISTORY, REPLAYED_COLUMNS, TIME, check_label_column
+from sqlalchemy_fairqueue.reporting.copying import copied_text, parsed
 from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, HistoryTooLong, HistoryUnreadable, empty_history
 from sqlalchemy_fairqueue.reporting.simulation.scenarios import QueueSettings
 from sqlalchemy_fairqueue.sql.schema import quoted
@@ -34,7 +33,7 @@ from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
     from datetime import datetime
 
     from sqlalchemy import Engine
@@ -82,32 +81,17 @@ MOST_ATTEMPTS = 20_000_000
 """The most attempts that are read into the process; they take about 200 bytes each, and 500 in a replay."""
 
 _TEXTS = ("queue", "channel", "kind", "outcome")
-_INSTANTS = ("enqueued_at", "ready_at", "started_at", "finished_at")
-_TIME = pa.timestamp("us", "UTC")
 _CODES = pa.dictionary(pa.int32(), pa.string())
-# The columns in the order of the query; the server sends differences of times, which have fewer digits.
-_TYPES: dict[str, pa.DataType] = {
-    "id": pa.int64(),
-    "queue": _CODES,
-    "channel_id": pa.int64(),
-    "channel": _CODES,
-    "message_id": pa.int64(),
-    "kind": _CODES,
-    "attempt": pa.int32(),
-    **dict.fromkeys(_INSTANTS, pa.int64()),
-    "outcome": _CODES,
-    "cost": pa.int64(),
-}
-COLUMNS = tuple(_TYPES)
+COLUMNS = (*REPLAYED_COLUMNS, COST)
 """The columns that are read."""
 
+_SCHEMA = pa.schema([(name, _CODES if name in _TEXTS else HISTORY.field(name).type) for name in COLUMNS])
+# The server sends differences of times, which have fewer digits.
+_SINCE = dict.fromkeys(("ready_at", "started_at", "finished_at"), "enqueued_at")
 _SETTINGS = "set jit = off; set client_encoding = 'UTF8'; set statement_timeout = 0"
 _BEGIN = "begin transaction isolation level repeatable read, read only"
-_ROWS = (
-    "select h.id, h.queue, h.channel_id, h.channel, h.message_id, h.kind, h.attempt, h.enqueued_at, "
-    "h.ready_at - h.enqueued_at, h.started_at - h.enqueued_at, h.finished_at - h.enqueued_at, h.outcome, h.cost "
-    "from {schema}fq_history h where {condition}"
-)
+_EXPRESSIONS = (f"h.{name} - h.{_SINCE[name]}" if name in _SINCE else f"h.{name}" for name in COLUMNS)
+_ROWS = " ".join(["select", ", ".join(_EXPRESSIONS), "from {schema}fq_history h where {condition}"])
 _COUNT = "select count(*) from (select from {schema}fq_history h where {condition} limit %(most)s) h"
 _POLICIES = (
     "select c.queue, c.name, s.max_concurrency, case s.rate_of when 'messages' then s.rate_interval end, s.rate_burst, "
@@ -189,14 +173,14 @@ def read_history(
             raise HistoryTooLong(
                 f"the history has more than {most:,} attempts; narrow it by a queue or by time, or use Spark"
             )
-        batches = [_parsed(chunk) for chunk in copied_text(connection, _ROWS.format(**names), values)]
+        chunks = copied_text(connection, _ROWS.format(**names), values)
+        batches = [parsed(chunk, _SCHEMA, _SINCE, use_threads=True) for chunk in chunks]
         if not batches:
             raise HistoryEmpty(empty_history())
         policies, settings = _policies(connection, queue, schema), _settings(connection, queue, schema)
         plans = _plans(connection, queue, schema)
-    return RecordedHistory(
-        pa.concat_tables(batches).unify_dictionaries(), policies, policies_known=True, settings=settings, plans=plans
-    )
+    attempts = pa.Table.from_batches(batches).unify_dictionaries()
+    return RecordedHistory(attempts, policies, policies_known=True, settings=settings, plans=plans)
 
 
 def read_policies(
@@ -285,9 +269,9 @@ def read_archive(
         if queue is not None:
             conditions.append(pc.field("queue") == queue)
         if since is not None:
-            conditions.append(pc.field("finished_at") >= pa.scalar(since, _TIME))
+            conditions.append(pc.field("finished_at") >= pa.scalar(since, TIME))
         if until is not None:
-            conditions.append(pc.field("finished_at") < pa.scalar(until, _TIME))
+            conditions.append(pc.field("finished_at") < pa.scalar(until, TIME))
         if label is not None:
             check_label_column(label, found.schema.names)
         columns = dict.fromkeys([*COLUMNS, *([label] if label else [])])
@@ -343,7 +327,7 @@ def _qualifier(schema: str | None) -> str:
 def _policies(
     connection: psycopg.Connection, queue: str | None, schema: str | None
 ) -> dict[tuple[str, str], ChannelPolicy]:
-    return {(row[0], row[1]): _policy(row[2:]) for row in _rows(connection, _POLICIES, "c.queue", queue, schema)}
+    return {(row[0], row[1]): policy_of(*row[2:]) for row in _rows(connection, _POLICIES, "c.queue", queue, schema)}
 
 
 def _plans(connection: psycopg.Connection, queue: str | None, schema: str | None) -> dict[tuple[str, str], str]:
@@ -363,26 +347,12 @@ def _rows(
     return connection.execute(text.encode(), values).fetchall()
 
 
-def _policy(row: Sequence[Any]) -> ChannelPolicy:
-    max_concurrency, rate_interval, rate_burst, weight = row
+def policy_of(
+    max_concurrency: int | None, rate_interval: int | None, rate_burst: int | None, weight: int | None
+) -> ChannelPolicy:
+    """The policy of a channel, of the columns of its state; the interval is in microseconds."""
     rate = Rate.every(duration(rate_interval or 0), rate_burst or 1)
     return ChannelPolicy(max_concurrency=max_concurrency, rate=rate, weight=weight or 1)
-
-
-def _parsed(text: bytearray) -> pa.Table:
-    read = csv.ReadOptions(column_names=list(COLUMNS), block_size=len(text) + 1)
-    convert = csv.ConvertOptions(column_types=_TYPES, null_values=[NULL], strings_can_be_null=True)
-    table = csv.read_csv(pa.py_buffer(text), read_options=read, parse_options=PARSE, convert_options=convert)
-    enqueued = table["enqueued_at"]
-    for name in _INSTANTS:
-        times = enqueued if name == "enqueued_at" else pc.add(table[name], enqueued)
-        table = table.set_column(table.schema.get_field_index(name), name, times.cast(_TIME))
-    for name in _TEXTS:
-        codes = table[name].combine_chunks()
-        codes = codes if isinstance(codes, pa.DictionaryArray) else codes.unify_dictionaries().combine_chunks()
-        texts = pa.DictionaryArray.from_arrays(codes.indices, unescaped(codes.dictionary))
-        table = table.set_column(table.schema.get_field_index(name), name, texts)
-    return table
 
 
 @contextmanager

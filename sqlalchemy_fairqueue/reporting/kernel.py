@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from sqlalchemy_fairqueue.reporting.simulation.compilation import compilable
+from sqlalchemy_fairqueue.reporting.simulation.state import compilable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

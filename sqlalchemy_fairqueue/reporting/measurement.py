@@ -10,7 +10,7 @@ import numpy as np
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.reporting import kernel
-from sqlalchemy_fairqueue.reporting.columns import OUTCOMES, QueueAttempts, check_columns, check_ids, queues_of
+from sqlalchemy_fairqueue.reporting.columns import OUTCOMES, QueueAttempts, check_ids
 from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, empty_history, mixed_history
 from sqlalchemy_fairqueue.reporting.fair_shares import Division, grouped, shown_window, spread_of
 from sqlalchemy_fairqueue.reporting.figures import (
@@ -24,8 +24,7 @@ from sqlalchemy_fairqueue.reporting.figures import (
     Starvation,
     WindowFigures,
 )
-from sqlalchemy_fairqueue.reporting.simulation.compilation import compiled
-from sqlalchemy_fairqueue.reporting.simulation.state import objects, records
+from sqlalchemy_fairqueue.reporting.simulation.state import compiled, fill, objects, records
 from sqlalchemy_fairqueue.times import duration, instant, microseconds
 
 if TYPE_CHECKING:
@@ -47,31 +46,6 @@ _THOUSAND = 1000
 _LEAST_SERVICE = 10_000
 
 
-def measure_table(
-    history: pa.Table,
-    *,
-    policies: Policies | None = None,
-    window: timedelta | None = None,
-    compile_: bool | None = None,
-) -> Figures:
-    """Take all figures of a history.
-
-    Args:
-        history: With the columns of COLUMNS; times as timestamps.
-        policies: The policies by queue and channel. None: no channel has limits, all weigh the same.
-        window: Width of the windows over time. None: one that makes at most 240 of them.
-        compile_: Whether to compile the kernel. None: if numba is installed and the history is long enough.
-
-    Raises:
-        HistoryEmpty: The history has no attempt.
-        InvalidArgument: A column is missing, or the history is of several databases.
-    """
-    check_columns(history.column_names)
-    return figures_of(
-        [measure_queue(rows, policies or {}, window, compile_=compile_) for _, rows in queues_of(history)]
-    )
-
-
 class MeasuredQueue(NamedTuple):
     """The figures of a queue.
 
@@ -91,7 +65,13 @@ class MeasuredQueue(NamedTuple):
 def measure_queue(
     rows: pa.Table, policies: Policies, window: timedelta | None = None, *, compile_: bool | None = None
 ) -> MeasuredQueue:
-    """Measure one queue; the arguments are those of :func:`measure_table`.
+    """Measure one queue.
+
+    Args:
+        rows: Its attempts, with the columns of COLUMNS; times as timestamps.
+        policies: The policies by queue and channel; others have no limits, and weigh the same.
+        window: Width of the windows over time. None: one that makes at most 240 of them.
+        compile_: Whether to compile the kernel. None: if numba is installed and the history is long enough.
 
     Raises:
         InvalidArgument: A channel's id stands for two channels.
@@ -186,10 +166,9 @@ class _Queue:
         if fast is not None:
             busy, concurrency = fast(tuple(events), channels)
             return channels, int(busy), int(concurrency)
-        rows = objects(kernel.Channel, channels)
-        busy, concurrency = kernel.sweep(kernel.Events(*(column.tolist() for column in events)), rows)
-        for name in channels.dtype.names:
-            channels[name] = [getattr(row, name) for row in rows]
+        rows = objects(channels, kernel.Channel)
+        busy, concurrency = kernel.sweep(kernel.Events(*map(objects, events)), rows)
+        fill(channels, rows)
         return channels, busy, concurrency
 
     def _channels(self, swept: Any, fairness: FairShares, by_cost: FairShares | None) -> list[ChannelFigures]:

@@ -10,7 +10,7 @@ named.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -35,30 +35,6 @@ _COMPARED = 15
 _STEADY = 1.25
 
 
-@dataclass(frozen=True, slots=True)
-class _Section:
-    """Section of the page about a queue."""
-
-    queue: QueueFigures
-    channels: Sequence[ChannelFigures]
-    starved: Sequence[ChannelFigures]
-    replays: Sequence[tuple[ChannelFigures, Sequence[tuple[str, ChannelFigures | None]]]]
-    replayed: Sequence[tuple[str, ReplayedQueue]]
-    doubts: Sequence[str]
-    plots: dict[str, Any]
-    summary: str
-    left_out: str
-    objective: str
-    late: Sequence[ChannelFigures]
-    late_left_out: str
-    victims: Sequence[ChannelFigures]
-    plans: Sequence[tuple[PlanFigures, int]]
-    dearest: Sequence[ChannelFigures]
-    by_cost: str
-    setting: str
-    advice: str
-
-
 def page_of(report: Report) -> str:
     """The page as HTML."""
     shown = labelled(report)
@@ -69,8 +45,6 @@ def page_of(report: Report) -> str:
         report=report,
         sections=sections,
         definitions=DEFINITIONS,
-        trusted_error=TRUSTED_ERROR,
-        outcomes=[field.name for field in fields(Outcomes)],
     )
 
 
@@ -93,6 +67,8 @@ def rendered(template: str, **values: object) -> str:
         "percent": formats.percent,
         "moment": formats.moment,
         "anchors": {field: one.anchor for one in DEFINITIONS for field in one.fields},
+        "trusted_error": TRUSTED_ERROR,
+        "outcomes": [field.name for field in fields(Outcomes)],
         "titles": {field: one.title for one in DEFINITIONS for field in one.fields},
     }
     loader = environment.loader
@@ -102,7 +78,8 @@ def rendered(template: str, **values: object) -> str:
     return environment.get_template(template).render(**values, style=_safe(style), version=version)
 
 
-def _section(queue: QueueFigures, report: Report, number: int) -> _Section:
+def _section(queue: QueueFigures, report: Report, number: int) -> dict[str, Any]:
+    """What the template shows of a queue."""
     channels = report.figures.of(queue.queue)
     starved = sorted(
         (one for one in channels if one.longest_starvation),
@@ -128,26 +105,26 @@ def _section(queue: QueueFigures, report: Report, number: int) -> _Section:
         (one for one in channels if one.by_cost), key=lambda one: (-_denied_cost(one), -_cost(one), one.channel)
     )[:_DRAWN]
     replayed = [(one.name, other) for one in report.replays for other in one.replayed if other.queue == queue.queue]
-    return _Section(
-        queue,
-        channels[:_LISTED],
-        starved,
-        _compared(drawn[:_COMPARED], compared) if compared else (),
-        replayed,
-        [doubt for _, one in replayed if not one.trusted for doubt in _doubts(one)],
-        {key: _safe(picture) for key, picture in pictures.items()},
-        _summary(queue, channels),
-        f" ({left:,} that were denied less are left out)" if left > 0 else "",
-        "" if report.objective is None else _objective(report.objective, len(late), len(channels)),
-        late[:_FIRST],
-        f" ({len(late) - _FIRST:,} are left out)" if len(late) > _FIRST else "",
-        [one for one in channels if one.denial][:_FIRST],
-        _plans(report.figures.plans, queue, late)[:_DRAWN],
-        dearest,
-        _by_cost(queue, dearest),
-        setting,
-        advice,
-    )
+    return {
+        "queue": queue,
+        "channels": channels[:_LISTED],
+        "starved": starved,
+        "replays": _compared(drawn[:_COMPARED], compared) if compared else (),
+        "replayed": replayed,
+        "doubts": [doubt for _, one in replayed if not one.trusted for doubt in _doubts(one)],
+        "plots": {key: _safe(picture) for key, picture in pictures.items()},
+        "summary": _summary(queue, channels),
+        "left_out": f" ({left:,} that were denied less are left out)" if left > 0 else "",
+        "objective": "" if report.objective is None else _objective(report.objective, len(late), len(channels)),
+        "late": late[:_FIRST],
+        "late_left_out": f" ({len(late) - _FIRST:,} are left out)" if len(late) > _FIRST else "",
+        "victims": [one for one in channels if one.denial][:_FIRST],
+        "plans": _plans(report.figures.plans, queue, late)[:_DRAWN],
+        "dearest": dearest,
+        "by_cost": _by_cost(queue, dearest),
+        "setting": setting,
+        "advice": advice,
+    }
 
 
 def _plans(
@@ -314,20 +291,6 @@ def _safe(text: str) -> Any:
 _LEFT_OUT = frozenset({"Throughput", "Jain's index", "Capacity"})
 
 
-@dataclass(frozen=True, slots=True)
-class _TenantSection:
-    """Section of the page about the tenant in one queue."""
-
-    queue: QueueFigures
-    one: ChannelFigures
-    summary: str
-    objective: str
-    late: bool
-    by_cost: str
-    replays: Sequence[tuple[str, ChannelFigures]]
-    doubtful: bool
-
-
 def tenant_page_of(report: Report, channel: str) -> str:
     """The page as HTML.
 
@@ -352,12 +315,10 @@ def tenant_page_of(report: Report, channel: str) -> str:
         label=report.labels.get(channel, channel),
         sections=sections,
         definitions=[one for one in DEFINITIONS if one.title not in _LEFT_OUT],
-        trusted_error=TRUSTED_ERROR,
-        outcomes=[field.name for field in fields(Outcomes)],
     )
 
 
-def _tenant_section(report: Report, queue: QueueFigures, one: ChannelFigures) -> _TenantSection:
+def _tenant_section(report: Report, queue: QueueFigures, one: ChannelFigures) -> dict[str, Any]:
     objective, late = "", False
     if report.objective is not None:
         late = bool(report.objective.missed([one]))
@@ -371,9 +332,16 @@ def _tenant_section(report: Report, queue: QueueFigures, one: ChannelFigures) ->
     doubtful = any(
         not other.trusted for replay in report.replays for other in replay.replayed if other.queue == one.queue
     )
-    return _TenantSection(
-        queue, one, _tenant_summary(one), objective, late, _tenant_costs(queue, one), replays, doubtful
-    )
+    return {
+        "queue": queue,
+        "one": one,
+        "summary": _tenant_summary(one),
+        "objective": objective,
+        "late": late,
+        "by_cost": _tenant_costs(queue, one),
+        "replays": replays,
+        "doubtful": doubtful,
+    }
 
 
 def _tenant_summary(one: ChannelFigures) -> str:

@@ -26,8 +26,8 @@ _FUNCTIONS: dict[str, str] = {
     "enqueue": "sqlalchemy_fairqueue.spark.writing",
     "Scenario": "sqlalchemy_fairqueue.reporting.simulation.scenarios",
     "report": "sqlalchemy_fairqueue.spark.reporting",
-    "replay": "sqlalchemy_fairqueue.spark.replaying",
-    "replays": "sqlalchemy_fairqueue.spark.replaying",
+    "replay": "sqlalchemy_fairqueue.spark.reporting",
+    "replays": "sqlalchemy_fairqueue.spark.reporting",
 }
 
 

@@ -1,30 +1,38 @@
 """Options of the data source: strings of Spark, parsed and checked on the driver into a frozen dataclass.
 
-A field's type says how its text is parsed; the option's name is the field's in camel case. This module must not open
-connections.
+A field's type says how its text is parsed; the option's name is the field's in camel case. With the messages that
+follow the groups of a load. This module must not open connections.
 """
 
 from __future__ import annotations
 
 import difflib
 import json
+from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, field, fields
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
+from sqlalchemy_fairqueue.codecs import JsonCodec
+from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.spark.errors import BadOption
-from sqlalchemy_fairqueue.times import parsed_duration
+from sqlalchemy_fairqueue.spark.reading.offsets import EARLIEST, LATEST, read_offset
+from sqlalchemy_fairqueue.spark.reading.slot import check_slot_name
+from sqlalchemy_fairqueue.times import instant_microseconds, microseconds, parsed_duration
+from sqlalchemy_fairqueue.values.checks import check_count, check_name
 from sqlalchemy_fairqueue.values.fields import Rate
-from sqlalchemy_fairqueue.values.messages import Enqueue
+from sqlalchemy_fairqueue.values.messages import AFTER_GROUP_HEADER, Enqueue
+from sqlalchemy_fairqueue.values.policies import POLICY, ChannelPolicy, PolicyFields
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from _typeshed import DataclassInstance
 
     OptionsT = TypeVar("OptionsT", bound=DataclassInstance)
 
 _COPY = "option."
+_MOST = 2**31 - 1
 _BOOLEANS = {"true": True, "false": False}
 
 
@@ -193,3 +201,251 @@ def _one_of(text: str, words: tuple[str, ...], name: str) -> str:
         if text.strip().lower() == word.lower():
             return word
     raise BadOption(f"option {name} is {text!r:.80}; give one of {', '.join(words)}")
+
+
+@contextmanager
+def _named_as_options() -> Iterator[None]:
+    """Raise a refused argument as the option of its name."""
+    try:
+        yield
+    except InvalidArgument as error:
+        name, _, problem = str(error).partition(" ")
+        raise BadOption(f"option {option_name(name)} {problem}") from None
+
+
+_MOST_PARTITIONS = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ReadOptions(TargetOptions):
+    """Options of a read.
+
+    Attributes:
+        table: ``history``, ``messages``, ``channels`` or ``dead_letters``; streams: ``history`` or ``changes``.
+        slot: Changes: the replication slot.
+        queue: Rows of this queue only; None: of every queue.
+        channels: Rows of the channels of these names only; empty: of every channel.
+        columns: These columns, in this order; empty: all. The server does not send the others.
+        num_partitions: How many tasks read at most, each on a connection of its own. None: of the history one
+            for a quarter of a million rows, up to 16; of a live table 1, so that all rows are of one instant.
+        since: History: attempts that finished at this instant (ISO 8601, UTC unless it says otherwise) or later.
+        until: History: attempts that finished before this instant.
+        starting_offsets: History: ``earliest``, ``latest`` (streams), or an offset as JSON, after which to begin.
+        ending_offsets: History, read once: ``latest`` or an offset as JSON, up to which to read. If one of the
+            two offsets is given, the rows are those of a stream: below the transactions that are still open.
+        max_offsets_per_trigger: Streams: at most so many rows of the history, or decoded changes, a micro-batch
+            (PySpark 4.2 or later).
+        fail_on_data_loss: Whether rows that housekeeping pruned before they were read are an error; else a warning.
+        accepted_origin: The origin, as the error wrote it, with which a stream or an archive may continue although
+            its offset is of another one. See "Another database" in the documentation.
+    """
+
+    table: Literal["history", "messages", "channels", "dead_letters", "changes"] = "history"
+    slot: str | None = None
+    queue: str | None = None
+    channels: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    num_partitions: int | None = None
+    since: str | None = None
+    until: str | None = None
+    starting_offsets: str | None = None
+    ending_offsets: str | None = None
+    max_offsets_per_trigger: int | None = None
+    fail_on_data_loss: bool = True
+    accepted_origin: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse values out of range, and options of the history for other tables."""
+        # super() of a dataclass with slots would be that of the class it replaced.
+        TargetOptions.__post_init__(self)
+        with _named_as_options():
+            for name, most in (("num_partitions", _MOST_PARTITIONS), ("max_offsets_per_trigger", _MOST)):
+                if (value := getattr(self, name)) is not None:
+                    check_count(name, value, 1, most)
+        given = {
+            "since": self.since,
+            "until": self.until,
+            "startingOffsets": self.starting_offsets,
+            "endingOffsets": self.ending_offsets,
+        }
+        only = [name for name, value in given.items() if value is not None]
+        if self.table != "history" and only:
+            raise BadOption(f"option {only[0]} is for the history, and table is {self.table!r}; leave it out")
+        if (self.slot is None) == self.follows_changes:
+            raise BadOption(
+                f"option slot is for table 'changes', which needs it, and table is {self.table!r}; "
+                "give both options, or none of them"
+            )
+        if self.slot is not None:
+            check_slot_name(self.slot)
+        if self.follows_changes and self.num_partitions not in (None, 1):
+            raise BadOption("option numPartitions is not for table 'changes', which one task decodes; leave it out")
+        if self.finished[0] >= self.finished[1]:
+            raise BadOption(f"option since {self.since!r} is not before until {self.until!r}; give an earlier instant")
+        for name in ("startingOffsets", "endingOffsets"):
+            text = given[name]
+            if text is not None and text not in (EARLIEST, LATEST):
+                read_offset(text, f"option {name}", f"{EARLIEST}, {LATEST}, or ")
+
+    @property
+    def finished(self) -> tuple[int, int]:
+        """The range of ``finished_at`` in microseconds, its end excluded."""
+        return _instant("since", self.since, -(2**63)), _instant("until", self.until, 2**63 - 1)
+
+    @property
+    def follows_changes(self) -> bool:
+        """Whether the table is that of changes, which only streams read."""
+        return self.table == "changes"
+
+    @property
+    def is_incremental(self) -> bool:
+        """Whether it reads from one offset to another."""
+        return self.starting_offsets is not None or self.ending_offsets is not None
+
+    def for_batch(self) -> ReadOptions:
+        """The options, if they are for reading once."""
+        if self.follows_changes:
+            raise BadOption("table 'changes' can only be followed as a stream; use spark.readStream")
+        if self.max_offsets_per_trigger is not None:
+            raise BadOption("option maxOffsetsPerTrigger is for streams; leave it out, or use spark.readStream")
+        if self.starting_offsets == LATEST or self.ending_offsets == EARLIEST:
+            raise BadOption("startingOffsets latest or endingOffsets earliest leave nothing to read; give offsets")
+        return self
+
+    def for_stream(self) -> ReadOptions:
+        """The options, if they are for a stream."""
+        if self.table not in ("history", "changes"):
+            raise BadOption(f"table {self.table!r} cannot be followed as a stream; use spark.read, or the history")
+        for name, value in (("endingOffsets", self.ending_offsets), ("since", self.since), ("until", self.until)):
+            if value is not None:
+                raise BadOption(f"option {name} is for reading once; leave it out, or use spark.read")
+        return self
+
+
+def _instant(name: str, text: str | None, default: int) -> int:
+    if text is None:
+        return default
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadOption(f"option {name} is {text!r:.80}; give an instant like 2026-11-21T14:30:00Z") from None
+    return instant_microseconds(found if found.tzinfo else found.replace(tzinfo=UTC))
+
+
+_ATTEMPTS = 20
+_FOLLOWUP_TYPES = (
+    "boolean[]", "text[]", "text[]", "bytea[]", "jsonb[]", "bigint[]", "bigint[]", "integer[]", "text[]", "integer[]",
+    "text[]",
+)  # fmt: skip
+PLACES = ", ".join(f"%s::{kind}" for kind in _FOLLOWUP_TYPES)
+"""The parameters of ``fq_make_load_groups`` for the messages, as text of the statement."""
+
+
+def check_followup(name: str, message: Enqueue | None) -> None:
+    """Refuse a message that no group keeps, or that cannot be encoded.
+
+    Raises:
+        BadOption: As ``queue.group`` refuses it.
+    """
+    if message is None:
+        return
+    option = option_name(name)
+    for name_of_field, plain in (("on_duplicate", "skip"), ("cost", 1), ("unique_for", None), ("coalesce", False)):
+        if getattr(message, name_of_field) != plain:
+            raise BadOption(f"option {option} has {name_of_field}, which no group keeps; leave it out")
+    if AFTER_GROUP_HEADER in (message.headers or {}):
+        raise BadOption(f"option {option} has a header {AFTER_GROUP_HEADER!r}, which the group sets; rename it")
+    try:
+        JsonCodec().encode(message.payload)
+    except PayloadError as error:
+        raise BadOption(f"option {option}: {error}") from None
+
+
+def followup_parameters(then: Enqueue | None, on_failure: Enqueue | None, max_attempts: int | None) -> list[Any]:
+    """The values for :data:`PLACES`: an array each, with an element a message."""
+    chosen = [(failed, one) for failed, one in ((False, then), (True, on_failure)) if one is not None]
+    rows = [
+        (
+            failed,
+            one.channel,
+            one.kind,
+            JsonCodec().encode(one.payload),
+            None if one.headers is None else json.dumps(dict(one.headers)),
+            None if one.delay is None else microseconds(one.delay),
+            None if one.at is None else instant_microseconds(one.at),
+            one.priority,
+            one.key,
+            one.max_attempts or max_attempts or _ATTEMPTS,
+            one.ordering_key,
+        )
+        for failed, one in chosen
+    ]
+    return [list(column) for column in zip(*rows, strict=True)] if rows else [None] * len(_FOLLOWUP_TYPES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions(PolicyFields, TargetOptions):
+    """Options of a write.
+
+    Fields of a :class:`~sqlalchemy_fairqueue.ChannelPolicy` make the policy of channels that the load is the first to
+    use, unless the queue has one: the same as in your ``Queue(defaults=...)``.
+
+    Attributes:
+        queue: The queue.
+        job_id: The id of the load: the same job again enqueues nothing. None: a random one, so that a retry enqueues
+            again. A stream needs one.
+        kind: The kind of messages whose row has none.
+        max_attempts: The limit of attempts of messages whose row has none.
+        payload_format: The meaning of a string payload: ``value``, a payload that is a string; ``json``, a JSON
+            document, which is checked.
+        on_duplicate: The action for a row whose key a message of its channel has: ``skip``, ``raise`` (the load fails)
+            or ``replace``.
+        bad_rows: The action for rows with bad values: ``fail``, the load fails and shows up to ten; ``reject``, they
+            are written to rejects_path and counted.
+        rejects_path: A folder or URI that driver and executors can write to; Parquet files by
+            schema, queue, job and batch.
+        staging_rows: The number of rows that an executor encodes at once.
+        staging_ttl: If a driver died, a later load drops its staging tables when they are this old.
+        then: The message that follows each group of the frame's column ``group``, when its last member has ended. As
+            text, JSON with the fields of an Enqueue: ``{"channel": "a", "payload": 1, "kind": "report"}``.
+        on_failure: The message that follows instead if a member failed or was cancelled.
+    """
+
+    queue: str
+    job_id: str | None = None
+    kind: str = "default"
+    max_attempts: int | None = None
+    payload_format: Literal["value", "json"] = "value"
+    on_duplicate: Literal["skip", "raise", "replace"] = "skip"
+    bad_rows: Literal["fail", "reject"] = "fail"
+    rejects_path: str | None = None
+    staging_rows: int = 10_000
+    staging_ttl: timedelta = timedelta(days=1)
+    then: Enqueue | None = field(default=None, repr=False)
+    on_failure: Enqueue | None = field(default=None, repr=False)
+
+    @property
+    def policy(self) -> ChannelPolicy:
+        """The policy of channels that the load is the first to use, from the options of its fields."""
+        values: Any = {name: getattr(self, name) for name in POLICY}
+        return ChannelPolicy(**values)
+
+    def __post_init__(self) -> None:
+        """Refuse invalid values before anything is staged."""
+        read_fields(self)
+        # slots make super() without arguments fail in a dataclass
+        TargetOptions.__post_init__(self)
+        with _named_as_options():
+            for name in ("queue", "kind", "job_id"):
+                if getattr(self, name) is not None:
+                    check_name(name, getattr(self, name))
+            if self.max_attempts is not None:
+                check_count("max_attempts", self.max_attempts, 1, _MOST)
+            check_count("staging_rows", self.staging_rows, 1, _MOST)
+            _ = self.policy
+            for name in ("then", "on_failure"):
+                check_followup(name, getattr(self, name))
+        if self.staging_ttl < timedelta():
+            raise BadOption(f"option stagingTtl is {self.staging_ttl}; give a duration from 0 on")
+        if (self.bad_rows == "reject") != (self.rejects_path is not None):
+            raise BadOption("badRows=reject and rejectsPath go together: give both, or neither")

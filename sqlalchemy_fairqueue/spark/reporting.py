@@ -1,41 +1,35 @@
-"""Fairness report of a history by Spark.
+"""Fairness report of a history by Spark, and replays of many queues under many scenarios in parallel.
 
 The figures are those of ``sqlalchemy_fairqueue.reporting``, by the same kernel: Spark brings the rows of each queue to
-a Python worker, which measures and replays them: one shuffle, and one result a queue.
+a Python worker, which measures and replays them: one shuffle, and one result a queue. One worker replays a whole queue:
+the delivery of a message depends on all messages before it.
 """
 
 from __future__ import annotations
 
 import pickle
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import DataType, IntegralType, StringType, TimestampNTZType, TimestampType
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.reporting.columns import COLUMNS, check_columns, check_label_column, labels_of, last_labels
-from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, no_attempts_of
-from sqlalchemy_fairqueue.reporting.measurement import figures_of, measure_queue
-from sqlalchemy_fairqueue.reporting.page import page_of, tenant_page_of
-from sqlalchemy_fairqueue.reporting.replaying import (
-    advice_of,
-    figures_policy,
-    merged_replay,
-    recorded_queue,
-    replay_queues,
+from sqlalchemy_fairqueue.reporting.columns import (
+    COLUMNS,
+    COST,
+    PRIORITY,
+    REPLAYED_COLUMNS,
+    check_columns,
+    check_label_column,
 )
-from sqlalchemy_fairqueue.reporting.reports import Objective, Report
-from sqlalchemy_fairqueue.reporting.simulation.scenarios import REPLAYED, check_scenarios
-from sqlalchemy_fairqueue.reporting.simulation.trace import COLUMNS as REPLAYED_COLUMNS
-from sqlalchemy_fairqueue.reporting.simulation.trace import COST, PRIORITY
+from sqlalchemy_fairqueue.reporting.history import policy_of
+from sqlalchemy_fairqueue.reporting.making import Asked, QueueReport, QueueWork, assembled, by_queue
+from sqlalchemy_fairqueue.reporting.replaying import merged_replay, recorded_queue, replay_of
+from sqlalchemy_fairqueue.reporting.simulation.replay import replay_queue
+from sqlalchemy_fairqueue.reporting.simulation.scenarios import RECORDED, REPLAYED, check_scenarios
 from sqlalchemy_fairqueue.spark.executors import shipped
 from sqlalchemy_fairqueue.spark.reading.tables import HISTORY
-from sqlalchemy_fairqueue.times import duration
-from sqlalchemy_fairqueue.values.fields import Rate
-from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
 if TYPE_CHECKING:
     import os
@@ -44,192 +38,24 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, GroupedData
 
-    from sqlalchemy_fairqueue.reporting.columns import LastLabels
-    from sqlalchemy_fairqueue.reporting.figures import Figures
-    from sqlalchemy_fairqueue.reporting.measurement import MeasuredQueue
-    from sqlalchemy_fairqueue.reporting.reports import Advice, Replay
+    from sqlalchemy_fairqueue.reporting.reports import Objective, Replay, Report
     from sqlalchemy_fairqueue.reporting.simulation.scenarios import QueueSettings, Scenario
+    from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
-TYPES = {column.name: column.type.typeName() for column in HISTORY.columns if column.name != "group"}
-"""The type of each column of a history; a replay knows no groups."""
+    Key = tuple[str, str]
 
+R = TypeVar("R")
+
+# The type of each column of a history; a replay knows no groups.
+_TYPES = {column.name: column.type.typeName() for column in HISTORY.columns if column.name != "group"}
+_SCHEMA = ", ".join(f"{name} {kind}" for name, kind in {"scenario": "string", **_TYPES}.items())
 _KINDS: dict[str, tuple[type[DataType], ...]] = {
     "long": (IntegralType,),
     "integer": (IntegralType,),
     "string": (StringType,),
     "timestamp": (TimestampType, TimestampNTZType),
 }
-
-
-def check_replayed_columns(history: DataFrame) -> None:
-    """Refuse what cannot be replayed.
-
-    Raises:
-        InvalidArgument: A column is missing or of another type.
-    """
-    missing = [name for name in REPLAYED_COLUMNS if name not in history.columns]
-    if missing:
-        raise InvalidArgument(
-            f"the history lacks {', '.join(missing)}: it has {', '.join(history.columns)}; "
-            'read it by format("fairqueue") or from an archive'
-        )
-    wanted = {name: TYPES[name] for name in REPLAYED_COLUMNS}
-    wanted |= {name: kind for name, kind in ((PRIORITY, "integer"), (COST, "long")) if name in history.columns}
-    for name, kind in wanted.items():
-        found = history.schema[name].dataType
-        if not isinstance(found, _KINDS[kind]):
-            raise InvalidArgument(f"column {name} of the history is {found.simpleString()}; make it {kind}")
-
-
 _COLUMNS = ("queue", "channel", "max_concurrency", "rate_interval", "rate_burst", "weight")
-
-
-class KnownPolicies(NamedTuple):
-    """Policies by queue and channel, and the plans that channels follow."""
-
-    policies: dict[tuple[str, str], ChannelPolicy]
-    plans: dict[tuple[str, str], str]
-
-
-def known_policies(policies: DataFrame) -> KnownPolicies:
-    """The policies and the plans by queue and channel; the frame is read once.
-
-    Args:
-        policies: What ``table=channels`` reads: queue, channel, max_concurrency, rate_interval (an interval, or
-            whole microseconds), rate_burst, weight; and rate_of and plan, if they are there. Of rates in cost the
-            report knows nothing.
-
-    Raises:
-        InvalidArgument: A column is missing.
-    """
-    missing = [name for name in _COLUMNS if name not in policies.columns]
-    if missing:
-        raise InvalidArgument(
-            f"the policies lack {', '.join(missing)}: they have {', '.join(policies.columns)}; "
-            'read them by format("fairqueue").option("table", "channels")'
-        )
-    interval = F.col("rate_interval")
-    if "interval" in policies.schema["rate_interval"].dataType.typeName():
-        # An interval in whole microseconds is the distance by which it moves an instant.
-        interval = F.unix_micros(F.timestamp_micros(F.lit(0)) + interval)
-    rows = policies.select(
-        "queue", "channel", "max_concurrency", interval.cast("long").alias("rate_interval"), "rate_burst", "weight",
-        F.col("plan") if "plan" in policies.columns else F.lit(None).cast("string").alias("plan"),
-        F.col("rate_of") if "rate_of" in policies.columns else F.lit("messages").alias("rate_of"),
-    ).collect()  # fmt: skip
-    found = {
-        (row.queue, row.channel): ChannelPolicy(
-            max_concurrency=row.max_concurrency,
-            rate=Rate.every(duration(row.rate_interval or 0), row.rate_burst or 1) if row.rate_of != "cost" else None,
-            weight=row.weight or 1,
-        )
-        for row in rows
-    }
-    return KnownPolicies(found, {(row.queue, row.channel): row.plan for row in rows if row.plan is not None})
-
-
-R = TypeVar("R")
-
-
-def results_of(groups: GroupedData, function: Callable[[pa.Table], R]) -> list[R]:
-    """The results of a function for each group.
-
-    Raises:
-        InvalidArgument: The function raised it. Any other error fails the job.
-    """
-    rows = groups.applyInArrow(shipped(_pickled(function)), "made binary").collect()
-    found = [pickle.loads(row.made) for row in rows]  # noqa: S301 - of our own executors
-    for one in found:
-        if isinstance(one, InvalidArgument):
-            raise one
-    return found
-
-
-def _pickled(function: Callable[[pa.Table], R]) -> Callable[[pa.Table], pa.Table]:
-    def handle(rows: pa.Table) -> pa.Table:
-        made: R | InvalidArgument
-        try:
-            made = function(rows)
-        except InvalidArgument as error:
-            made = error
-        return pa.table({"made": pa.array([pickle.dumps(made)], pa.binary())})
-
-    return handle
-
-
-class QueueReport(NamedTuple):
-    """What a report says of one queue.
-
-    Attributes:
-        measured: Its figures.
-        replays: The replay of the record and that of each scenario; empty: nothing was to be replayed.
-        advice: A policy for it.
-        labels: The labels of its channels, each with the time of the attempt that has it.
-    """
-
-    measured: MeasuredQueue
-    replays: tuple[Replay, ...]
-    advice: tuple[Advice, ...]
-    labels: LastLabels
-
-
-class Asked(NamedTuple):
-    """What a report is to say of each queue.
-
-    Attributes:
-        policies: The policies of channels, by queue and channel.
-        plans: The plans that they follow.
-        policies_known: Whether policies and plans were given.
-        settings: The settings of queues.
-        scenarios: The scenarios to replay.
-        replayed: Whether the record is replayed and policies are tried.
-        window: Width of the windows over time.
-        objective: The target for waits.
-        label: The column of labels.
-    """
-
-    policies: Mapping[tuple[str, str], ChannelPolicy]
-    plans: Mapping[tuple[str, str], str]
-    policies_known: bool
-    settings: Mapping[str, QueueSettings]
-    scenarios: Sequence[Scenario] = ()
-    replayed: bool = False
-    window: timedelta | None = None
-    objective: Objective | None = None
-    label: str | None = None
-
-
-def maker_of(asked: Asked) -> Callable[[pa.Table], QueueReport]:
-    """The function that makes the report of a queue, of its rows."""
-    shown = {key: figures_policy(policy, asked.plans.get(key)) for key, policy in asked.policies.items()}
-
-    def make(rows: pa.Table) -> QueueReport:
-        measured = measure_queue(rows, shown, asked.window)
-        labels = {} if asked.label is None else last_labels(rows, asked.label)
-        if not asked.replayed and not asked.scenarios:
-            return QueueReport(measured, (), (), labels)
-        name = rows["queue"][0].as_py()
-        policies = {
-            channel: policy
-            for (queue, channel), policy in asked.policies.items()
-            if queue == name and policy != ChannelPolicy()
-        }
-        queue = recorded_queue(rows, policies, asked.settings.get(name))
-        replays = tuple(
-            replay_queues([queue], scenario, policies_known=asked.policies_known, window=asked.window)
-            for scenario in (None, *asked.scenarios)
-        )
-        advice = (
-            advice_of(
-                figures_of([measured]), [queue], replays[0], policies_known=asked.policies_known,
-                objective=asked.objective, plans=asked.plans,
-            )
-            if asked.replayed
-            else ()
-        )  # fmt: skip
-        return QueueReport(measured, replays, advice, labels)
-
-    return make
 
 
 def report(
@@ -279,68 +105,193 @@ def report(
     """
     if scenarios and replays:
         raise InvalidArgument("a report has both scenarios and replays: give one of them")
-    target = Objective.parse(objective) if isinstance(objective, str) else objective
-    named = check_scenarios(scenarios) if scenarios else {}
-    known = KnownPolicies({}, {}) if policies is None else known_policies(policies)
+    known, plans = _known(policies)
     asked = Asked(
-        policies=known.policies, plans=known.plans, policies_known=policies is not None, settings=settings or {},
-        scenarios=tuple(named.values()), replayed=replayed, window=window, objective=target,
-        label=labels if isinstance(labels, str) else None,
+        policies=known, policies_known=policies is not None, plans=plans, settings=settings or {}, scenarios=scenarios,
+        replayed=replayed, window=window, objective=objective, labels=labels,
     )  # fmt: skip
-    found = results_of(_read(history, asked).groupBy("queue"), maker_of(asked))
-    figures = figures_of([one.measured for one in found])
-    if tenant is not None and tenant not in {one.channel for one in figures.channels}:
-        raise HistoryEmpty(no_attempts_of(tenant))
-    names = [REPLAYED, *named] if replayed or named else []
-    if labels is None or isinstance(labels, str):
-        labels = labels_of(one.labels for one in found)
-    made = Report(
-        title=title,
-        figures=figures,
-        replays=tuple(
-            merged_replay(name, [one.replays[number] for one in found]) for number, name in enumerate(names)
-        ) or tuple(replays),
-        path=None if output is None else Path(output),
-        made_at=datetime.now(UTC),
-        objective=target,
-        advice=tuple(sorted((advice for one in found for advice in one.advice), key=lambda advice: advice.queue)),
-        labels=labels,
-    )  # fmt: skip
-    if made.path is not None:
-        page = page_of(made) if tenant is None else tenant_page_of(made, tenant)
-        made.path.write_text(page, encoding="utf-8")
-    return made
 
+    def make(rows: pa.Table) -> QueueReport:
+        work = QueueWork(rows, asked)
+        for _, do in asked.steps:
+            do(work)
+        return work.report()
 
-def measure(history: DataFrame, *, policies: DataFrame | None = None, window: timedelta | None = None) -> Figures:
-    """Take all figures of a history, by one shuffle of its rows to a Python worker a queue.
-
-    The attempts of a queue must fit in the memory of a Python worker, at about 200 bytes each.
-
-    Args:
-        history: As for :func:`report`. It is read once.
-        policies: As for the report; read once.
-        window: Width of the windows over time. None: one that makes at most 240 of them.
-
-    Raises:
-        HistoryEmpty: The history has no attempt.
-        InvalidArgument: A column is missing, or the history is of several databases.
-    """
-    return report(history, policies=policies, window=window, output=None).figures
-
-
-def _read(history: DataFrame, asked: Asked) -> DataFrame:
-    """The columns that are needed.
-
-    Raises:
-        InvalidArgument: One is missing, or cannot be replayed.
-    """
     check_columns(history.columns)
-    needed = [*COLUMNS]
-    if asked.replayed or asked.scenarios:
-        check_replayed_columns(history)
+    needed = [*COLUMNS, COST]
+    if asked.replays:
+        _check_replayed(history)
         needed += [*REPLAYED_COLUMNS, PRIORITY]
     if asked.label is not None:
         check_label_column(asked.label, history.columns)
         needed.append(asked.label)
-    return history.select(*(name for name in dict.fromkeys([*needed, COST]) if name in history.columns))
+    read = history.select(*(name for name in dict.fromkeys(needed) if name in history.columns))
+    parts = _results_of(read.groupBy("queue"), make)
+    return assembled(parts, asked, output=output, title=title, labels=labels, tenant=tenant, replays=replays)
+
+
+def replay(
+    history: DataFrame, scenarios: Sequence[Scenario], *, recorded: bool = True, policies: DataFrame | None = None
+) -> DataFrame:
+    """The history that each of the scenarios would have given.
+
+    It is computed by an action, and by each action again: keep the result (``persist``, or write it) if it is read more
+    than once. A queue's attempts must fit in a Python worker's memory, at about 500 bytes each.
+
+    Args:
+        history: An archive, a live history, or anything with its columns; each row once. A column ``priority`` (of the
+            message; null: none) is honoured: a history itself has no priorities.
+        scenarios: The scenarios.
+        recorded: Whether the recorded history is in the result too, as scenario "as recorded".
+        policies: What ``table=channels`` reads, to tell a shortage of workers from a limit; read at this call.
+            None: no channel has limits.
+
+    Returns:
+        The columns of a history behind a column ``scenario``. Replayed rows have times of the replay, the number of a
+        worker as consumer, the outcome that the attempt had, and neither error nor recorded_xid.
+
+    Raises:
+        InvalidArgument: A column is missing or of another type; there are no scenarios, or two of one name. A row that
+            is there twice, or a message in two channels, fails the job with this error.
+    """
+    named, known = check_scenarios(scenarios), by_queue(_known(policies)[0])
+
+    def replay_group(rows: pa.Table) -> pa.Table:
+        return replay_queue(rows, named[rows["scenario"][0].as_py()], known.get(rows["queue"][0].as_py(), {}))
+
+    replayed = _groups(history, list(named)).applyInArrow(shipped(replay_group), _SCHEMA)
+    if not recorded:
+        return replayed
+    columns = {COST: F.lit(1), **{name: F.col(name) for name in history.columns}}
+    whole = [columns.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in _TYPES.items()]
+    return history.select(F.lit(RECORDED).alias("scenario"), *whole).unionByName(replayed)
+
+
+def replays(
+    history: DataFrame,
+    scenarios: Sequence[Scenario],
+    *,
+    policies: DataFrame | None = None,
+    settings: Mapping[str, QueueSettings] | None = None,
+    window: timedelta | None = None,
+) -> tuple[Replay, ...]:
+    """The figures of each scenario, for a report that compares them with the history.
+
+    The first is a replay under the record's own policies, in turn, as "as recorded, replayed": its error against the
+    record tells how far the others can be trusted. They are the report's figures of the result of :func:`replay`; fair
+    shares are by the scenario's policies. The scenarios are replayed and measured in parallel, in one shuffle: the
+    history is read once, and only figures come back.
+
+    Args:
+        history: As for :func:`replay`.
+        scenarios: The scenarios.
+        policies: What ``table=channels`` reads: the record's own policies. None: no channel had limits, and all weighed
+            the same.
+        settings: The record's own settings of queues, by queue: what
+            :func:`sqlalchemy_fairqueue.reporting.history.read_settings` reads. Others are fair by messages, without a
+            limit.
+        window: Width of the windows over time. None: as for the report.
+
+    Raises:
+        InvalidArgument: As for :func:`replay`.
+        HistoryEmpty: The history has no attempt.
+    """
+    named, known = check_scenarios(scenarios), by_queue(_known(policies)[0])
+    # The function below is pickled, and must not have the frame.
+    policies_known = policies is not None
+
+    def replay_rows(rows: pa.Table) -> Replay:
+        name = rows["queue"][0].as_py()
+        queue = recorded_queue(rows, known.get(name, {}), (settings or {}).get(name))
+        scenario = named.get(rows["scenario"][0].as_py())
+        return replay_of(queue, scenario, policies_known=policies_known, window=window)
+
+    names = [REPLAYED, *named]
+    found = _results_of(_groups(history, names), replay_rows)
+    return tuple(merged_replay(name, [one for one in found if one.name == name]) for name in names)
+
+
+def _groups(history: DataFrame, names: Sequence[str]) -> GroupedData:
+    """The rows of each scenario and queue."""
+    _check_replayed(history)
+    read = [*REPLAYED_COLUMNS, *(name for name in (PRIORITY, COST) if name in history.columns)]
+    rows = history.select(F.explode(F.array(*map(F.lit, names))).alias("scenario"), *read)
+    return rows.groupBy("scenario", "queue")
+
+
+def _check_replayed(history: DataFrame) -> None:
+    """Refuse what cannot be replayed.
+
+    Raises:
+        InvalidArgument: A column is missing or of another type.
+    """
+    check_columns(history.columns, REPLAYED_COLUMNS)
+    wanted = {name: _TYPES[name] for name in REPLAYED_COLUMNS}
+    wanted |= {name: kind for name, kind in ((PRIORITY, "integer"), (COST, "long")) if name in history.columns}
+    for name, kind in wanted.items():
+        found = history.schema[name].dataType
+        if not isinstance(found, _KINDS[kind]):
+            raise InvalidArgument(f"column {name} of the history is {found.simpleString()}; make it {kind}")
+
+
+def _known(policies: DataFrame | None) -> tuple[dict[Key, ChannelPolicy], dict[Key, str]]:
+    """The policies, and the plans that channels follow, by queue and channel; the frame is read once.
+
+    Args:
+        policies: What ``table=channels`` reads: queue, channel, max_concurrency, rate_interval (an interval, or
+            whole microseconds), rate_burst, weight; and rate_of and plan, if they are there. Of rates in cost the
+            report knows nothing. None: no policies are known.
+
+    Raises:
+        InvalidArgument: A column is missing.
+    """
+    if policies is None:
+        return {}, {}
+    missing = [name for name in _COLUMNS if name not in policies.columns]
+    if missing:
+        raise InvalidArgument(
+            f"the policies lack {', '.join(missing)}: they have {', '.join(policies.columns)}; "
+            'read them by format("fairqueue").option("table", "channels")'
+        )
+    interval = F.col("rate_interval")
+    if "interval" in policies.schema["rate_interval"].dataType.typeName():
+        # An interval in whole microseconds is the distance by which it moves an instant.
+        interval = F.unix_micros(F.timestamp_micros(F.lit(0)) + interval)
+    rows = policies.select(
+        "queue", "channel", "max_concurrency", interval.cast("long").alias("rate_interval"), "rate_burst", "weight",
+        F.col("plan") if "plan" in policies.columns else F.lit(None).cast("string").alias("plan"),
+        F.col("rate_of") if "rate_of" in policies.columns else F.lit("messages").alias("rate_of"),
+    ).collect()  # fmt: skip
+    limits = {
+        (row.queue, row.channel): policy_of(
+            row.max_concurrency, None if row.rate_of == "cost" else row.rate_interval, row.rate_burst, row.weight
+        )
+        for row in rows
+    }
+    return limits, {(row.queue, row.channel): row.plan for row in rows if row.plan is not None}
+
+
+def _results_of(groups: GroupedData, function: Callable[[pa.Table], R]) -> list[R]:
+    """The results of a function for each group.
+
+    Raises:
+        InvalidArgument: The function raised it. Any other error fails the job.
+    """
+    rows = groups.applyInArrow(shipped(_pickled(function)), "made binary").collect()
+    found = [pickle.loads(row.made) for row in rows]  # noqa: S301 - of our own executors
+    for one in found:
+        if isinstance(one, InvalidArgument):
+            raise one
+    return found
+
+
+def _pickled(function: Callable[[pa.Table], R]) -> Callable[[pa.Table], pa.Table]:
+    def handle(rows: pa.Table) -> pa.Table:
+        made: R | InvalidArgument
+        try:
+            made = function(rows)
+        except InvalidArgument as error:
+            made = error
+        return pa.table({"made": pa.array([pickle.dumps(made)], pa.binary())})
+
+    return handle

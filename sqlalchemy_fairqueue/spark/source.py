@@ -1,4 +1,4 @@
-"""Data source ``fairqueue``: reading and writing are delegated to their packages, and nothing else is done here."""
+"""Data source ``fairqueue``: options are read here, and reading and writing are delegated to their packages."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from sqlalchemy_fairqueue.spark.executors import freeze_modules
+from sqlalchemy_fairqueue.spark.options import ReadOptions, read_options
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.datasource import (
-        DataSourceReader,
-        DataSourceStreamReader,
-        DataSourceStreamWriter,
-        DataSourceWriter,
-    )
     from pyspark.sql.types import StructType
+
+    from sqlalchemy_fairqueue.spark.reading.change_stream import ChangeReader
+    from sqlalchemy_fairqueue.spark.reading.readers import BatchReader, StreamReader
+    from sqlalchemy_fairqueue.spark.writing import BatchWriter, StreamWriter
 
 # Each direction is imported when it is used: a reader need not load the writer, nor the reverse.
 # ruff: noqa: PLC0415
@@ -35,35 +36,57 @@ class FairQueueSource(DataSource):
         """The name for ``format()``."""
         return "fairqueue"
 
-    def schema(self) -> StructType | str:
-        """The columns of the table that the options name."""
-        from sqlalchemy_fairqueue.spark.reading import schema
+    def schema(self) -> StructType:
+        """The columns that the options name, with their types.
 
-        return schema(self.options)
+        Raises:
+            BadOption: An option is unknown or wrong, or names a column that the table does not have.
+        """
+        from sqlalchemy_fairqueue.spark.reading.tables import frame_schema, table_named
 
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """Read a table once."""
-        from sqlalchemy_fairqueue.spark.reading import reader
+        freeze_modules()
+        options = read_options(ReadOptions, self.options)
+        return frame_schema(table_named(options.table), options.columns)
 
-        return reader(self.options, schema)
+    def reader(self, schema: StructType) -> BatchReader:
+        """Read a table once.
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Follow the history."""
-        from sqlalchemy_fairqueue.spark.reading import stream_reader
+        Raises:
+            BadOption: An option is unknown or wrong, or meant for streams.
+            BadFrame: The schema that the user gave has other columns or types than the table.
+        """
+        from sqlalchemy_fairqueue.spark.reading.readers import BatchReader
+        from sqlalchemy_fairqueue.spark.reading.tables import frame_columns, table_named
 
-        return stream_reader(self.options, schema)
+        options = read_options(ReadOptions, self.options).for_batch()
+        return BatchReader(options, frame_columns(table_named(options.table), schema))
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's signature
+    def streamReader(self, schema: StructType) -> StreamReader | ChangeReader:  # noqa: N802 - Spark's name
+        """Follow the history, or the changes that a replication slot has.
+
+        Raises:
+            BadOption: An option is unknown or wrong, or meant for reading once.
+            BadFrame: The schema that the user gave has other columns or types than the table.
+        """
+        from sqlalchemy_fairqueue.spark.reading.change_stream import ChangeReader
+        from sqlalchemy_fairqueue.spark.reading.readers import StreamReader
+        from sqlalchemy_fairqueue.spark.reading.tables import frame_columns, table_named
+
+        options = read_options(ReadOptions, self.options).for_stream()
+        kind = ChangeReader if options.follows_changes else StreamReader
+        return kind(options, frame_columns(table_named(options.table), schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # noqa: FBT001 - Spark's signature
         """Enqueue the rows of a frame, all or none."""
-        from sqlalchemy_fairqueue.spark.writing import batch_writer
+        from sqlalchemy_fairqueue.spark.writing import BatchWriter, begin_write
 
-        return batch_writer(self.options, schema, overwrite=overwrite)
+        return BatchWriter(begin_write(self.options, schema, overwrite=overwrite, stream=False))
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: FBT001, N802
         """Enqueue the rows of each micro-batch, exactly once."""
-        from sqlalchemy_fairqueue.spark.writing import stream_writer
+        from sqlalchemy_fairqueue.spark.writing import StreamWriter, begin_write
 
-        return stream_writer(self.options, schema, overwrite=overwrite)
+        return StreamWriter(begin_write(self.options, schema, overwrite=overwrite, stream=True))
 
 
 def hide_secrets(spark: SparkSession) -> None:

@@ -1,10 +1,13 @@
 """Histories of tests as Arrow tables."""
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 
 import pyarrow as pa
 
-from sqlalchemy_fairqueue.reporting import Policy
+from sqlalchemy_fairqueue.reporting import Figures, Policy
+from sqlalchemy_fairqueue.reporting.columns import check_columns, queues_of
+from sqlalchemy_fairqueue.reporting.measurement import figures_of, measure_queue
 from sqlalchemy_fairqueue.times import duration
 from tests.spark.report_history import POLICIES, Row, served_in_line_and_in_turn
 
@@ -32,3 +35,17 @@ def known_policies() -> dict[tuple[str, str], Policy]:
         ("documents", name): Policy(concurrency, duration(interval) if interval else None, burst, weight)
         for name, (concurrency, interval, burst, weight) in POLICIES.items()
     }
+
+
+def measure_table(
+    history: pa.Table,
+    *,
+    policies: Mapping[tuple[str, str], Policy] | None = None,
+    window: timedelta | None = None,
+    compile_: bool | None = None,
+) -> Figures:
+    """All figures of a history."""
+    check_columns(history.column_names)
+    return figures_of(
+        [measure_queue(rows, policies or {}, window, compile_=compile_) for _, rows in queues_of(history)]
+    )

@@ -9,10 +9,9 @@ import pytest
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.reporting import ChannelFigures, Figures, HistoryEmpty, Spread
-from sqlalchemy_fairqueue.reporting.measurement import measure_table
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
 from tests.fixtures.database import Database
-from tests.reporting.tables import concat, known_policies, table
+from tests.reporting.tables import concat, known_policies, measure_table, table
 from tests.spark import report_reference
 from tests.spark.report_history import BEGIN, GIANT, nasty, served_in_line_and_in_turn, store
 

@@ -21,10 +21,9 @@ from sqlalchemy_fairqueue.reporting import (
     report,
 )
 from sqlalchemy_fairqueue.reporting.history import COLUMNS, read_plans, read_policies, read_settings
-from sqlalchemy_fairqueue.reporting.measurement import measure_table
 from sqlalchemy_fairqueue.reporting.simulation.scenarios import QueueSettings
 from tests.fixtures.database import Database, install
-from tests.reporting.tables import table
+from tests.reporting.tables import measure_table, table
 from tests.spark.recorded import NOON, add
 from tests.spark.report_history import nasty, store
 

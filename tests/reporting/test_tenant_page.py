@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from sqlalchemy_fairqueue.reporting import HistoryEmpty, Objective, RecordedHistory, Scenario, formats, report
-from sqlalchemy_fairqueue.reporting.measurement import measure_table
 from sqlalchemy_fairqueue.reporting.page import tenant_page_of
 from tests.reporting import values
-from tests.reporting.tables import known_policies, table
+from tests.reporting.tables import known_policies, measure_table, table
 from tests.reporting.test_page import _Page
 from tests.spark.report_history import GIANT, HOSTILE, nasty
 

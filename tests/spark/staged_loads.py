@@ -9,9 +9,9 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.types import StringType, StructField, StructType
 
+from sqlalchemy_fairqueue.spark.options import WriteOptions
 from sqlalchemy_fairqueue.spark.writing.columns import columns_of
 from sqlalchemy_fairqueue.spark.writing.load import Load, Staged, begin
-from sqlalchemy_fairqueue.spark.writing.options import WriteOptions
 from sqlalchemy_fairqueue.spark.writing.stage import copy_rows
 from tests.fixtures.database import Database
 

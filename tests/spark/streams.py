@@ -4,9 +4,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from sqlalchemy_fairqueue.spark.reading import schema, stream_reader
 from sqlalchemy_fairqueue.spark.reading.offsets import offset_of
 from sqlalchemy_fairqueue.spark.reading.readers import ReadAllAvailable
+from sqlalchemy_fairqueue.spark.source import FairQueueSource
 from tests.fixtures.database import Database
 
 
@@ -15,7 +15,7 @@ class Follower:
 
     def __init__(self, database: Database, checkpoint: dict[str, Any] | None = None, **options: object) -> None:
         given = {"dsn": database.conninfo} | {name: str(value) for name, value in options.items()}
-        self.reader = stream_reader(given, schema(given))
+        self.reader = FairQueueSource(given).streamReader(FairQueueSource(given).schema())
         self.checkpoint = checkpoint or self.reader.initialOffset()
 
     def batch(self, limit: object = None) -> list[int]:

@@ -16,16 +16,12 @@ from pyarrow import parquet
 from sqlalchemy_fairqueue import InvalidArgument
 from sqlalchemy_fairqueue.reporting import history
 from sqlalchemy_fairqueue.spark import archiving
+from sqlalchemy_fairqueue.spark.archive_storage import ArchiveFile, Storage
 from sqlalchemy_fairqueue.spark.archiving import (
-    ArchiveBusy,
-    ArchiveDamaged,
     ArchivedDay,
-    ArchiveError,
     ArchiveResult,
-    archive_run,
 )
-from sqlalchemy_fairqueue.spark.archiving.storage import ArchiveFile, Storage
-from sqlalchemy_fairqueue.spark.errors import DataLoss
+from sqlalchemy_fairqueue.spark.errors import ArchiveBusy, ArchiveDamaged, ArchiveError, DataLoss
 from sqlalchemy_fairqueue.spark.reading.offsets import OriginChanged
 from sqlalchemy_fairqueue.spark.reading.tables import HISTORY, frame_schema
 from tests.fixtures.clock import Clock
@@ -81,7 +77,7 @@ def rows_at_hand(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
         ]
         return spark.createDataFrame(rows, frame_schema(HISTORY, ())).coalesce(1)
 
-    monkeypatch.setattr(archive_run, "_frame", frame)
+    monkeypatch.setattr(archiving, "_frame", frame)
 
 
 def ids(spark: "SparkSession", folder: Path) -> dict[str, list[int]]:
@@ -208,7 +204,7 @@ def test_one_process_at_a_time(
     archive: Archive, database: Database, noon: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While one is at it another is refused; a connection lost meanwhile ends the run before it shows anything more."""
-    monkeypatch.setattr(archive_run, "_LOCK_TIMEOUT", "50ms")
+    monkeypatch.setattr(archiving, "_LOCK_TIMEOUT", "50ms")
     for back in (2, 1):
         add(database, 3, finished=noon.now() - back * DAY)
 

@@ -14,11 +14,12 @@ from sqlalchemy import NullPool, create_engine
 import sqlalchemy_fairqueue
 from sqlalchemy_fairqueue.embedded.server import embedded_server
 from sqlalchemy_fairqueue.spark.errors import BadOption, DataLoss
-from sqlalchemy_fairqueue.spark.reading import change_stream, reader, schema, slot, stream_reader
+from sqlalchemy_fairqueue.spark.reading import change_stream, slot
 from sqlalchemy_fairqueue.spark.reading.change_stream import ChangeReader
 from sqlalchemy_fairqueue.spark.reading.offsets import OriginChanged
 from sqlalchemy_fairqueue.spark.reading.readers import LIMITS_ARE_KNOWN, ReadMaxRows
 from sqlalchemy_fairqueue.spark.reading.slot import SlotUnusable, changes_setup, slot_state
+from sqlalchemy_fairqueue.spark.source import FairQueueSource
 from tests.fixtures.database import Database, install
 from tests.fixtures.server import programs
 from tests.spark.conftest import Target
@@ -46,7 +47,7 @@ class Follower:
     def __init__(self, database: Database, slot: str, checkpoint: Row | None = None, **options: object) -> None:
         given = {"dsn": database.conninfo, "table": "changes", "slot": slot}
         given |= {name: str(value) for name, value in options.items()}
-        found = stream_reader(given, schema(given))
+        found = FairQueueSource(given).streamReader(FairQueueSource(given).schema())
         assert isinstance(found, ChangeReader)
         self.reader = found
         try:
@@ -517,14 +518,14 @@ def test_statements_for_what_is_no_name(name: str) -> None:
 def test_wrong_options_are_refused(options: dict[str, str], words: str) -> None:
     """Before anything is connected to."""
     with pytest.raises(BadOption, match=words):
-        schema({"dsn": "postgresql:///none"} | options)
+        FairQueueSource({"dsn": "postgresql:///none"} | options).schema()
 
 
 def test_changes_are_only_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are not read once, and not by a PySpark that does not say where a micro-batch begins."""
     given = {"dsn": "postgresql:///none", "table": "changes", "slot": "a"}
     with pytest.raises(BadOption, match=r"table 'changes' can only be followed as a stream; use spark\.readStream"):
-        reader(given, schema(given))
+        FairQueueSource(given).reader(FairQueueSource(given).schema())
     monkeypatch.setattr(change_stream, "LIMITS_ARE_KNOWN", False)
     with pytest.raises(BadOption, match=r"table 'changes' needs PySpark 4\.2 or later"):
-        stream_reader(given, schema(given))
+        FairQueueSource(given).streamReader(FairQueueSource(given).schema())

@@ -11,7 +11,7 @@ from pyspark import cloudpickle
 from pyspark.sql.types import StructType
 
 from sqlalchemy_fairqueue.spark.executors import shipped
-from sqlalchemy_fairqueue.spark.reading.options import ReadOptions
+from sqlalchemy_fairqueue.spark.options import ReadOptions
 from sqlalchemy_fairqueue.spark.reading.readers import BatchReader
 
 # An executor that has PySpark, and neither this package nor what it needs.

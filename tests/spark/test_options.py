@@ -19,10 +19,10 @@ from sqlalchemy_fairqueue.spark.connections import (
     translated_errors,
 )
 from sqlalchemy_fairqueue.spark.errors import BadOption, PipelineError, Unreachable
-from sqlalchemy_fairqueue.spark.options import TargetOptions, read_options
+from sqlalchemy_fairqueue.spark.options import TargetOptions, WriteOptions, read_options
 from sqlalchemy_fairqueue.spark.reading.tables import table_named
-from sqlalchemy_fairqueue.spark.writing.merge import Attempts, Merge
-from sqlalchemy_fairqueue.spark.writing.options import WriteOptions
+from sqlalchemy_fairqueue.spark.writing.columns import Columns
+from sqlalchemy_fairqueue.spark.writing.load import Load, Staged
 from sqlalchemy_fairqueue.spark.writing.stage import Stage
 from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 from tests.fixtures.database import Database
@@ -194,6 +194,7 @@ def test_each_field_of_a_policy_has_an_option(database: Database, engine: Engine
     options = WriteOptions(dsn=database.conninfo, queue="documents", **SAMPLES)
     stage = Stage(Installation("public"), "public_stages", database.value("select fq_make_stage(86400000000)"))
     database.execute(f"insert into {stage.quoted} (attempt, channel, kind, content) values (1, 'a', 'work', '1')")
-    assert Merge(options, Installation("public"), stage, "job", Attempts((1,), 1, 0)).run().created == 1
+    load = Load(options, Columns({}, "work", None, json_payload=False), Installation("public"), "job", stage)
+    assert load.merge([Staged(0, 1, 1, 0, (), None, stage)]).created == 1
     assert [stats.policy for stats in Queue("documents").channels(engine)] == [ChannelPolicy(**SAMPLES)]
     assert policy_columns() <= {column.name for column in table_named("channels").columns}

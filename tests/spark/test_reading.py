@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import ChannelPolicy, Queue
 from sqlalchemy_fairqueue.errors import FairQueueError
 from sqlalchemy_fairqueue.spark.errors import BadFrame, BadOption, DataLoss
-from sqlalchemy_fairqueue.spark.reading import reader, schema
+from sqlalchemy_fairqueue.spark.source import FairQueueSource
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
@@ -34,7 +34,7 @@ def database(database_alone: Database) -> Database:
 def parts(database: Database, **options: object) -> Any:
     """A reader and its parts, planned now; each part is read when the test says so."""
     given = {"dsn": database.conninfo} | {name: str(value) for name, value in options.items()}
-    made = reader(given, schema(given))
+    made = FairQueueSource(given).reader(FairQueueSource(given).schema())
     return made, made.partitions()
 
 
@@ -225,7 +225,7 @@ def test_a_read_that_is_left_or_refused_leaves_nothing_behind(database: Database
         ({"table": "leases"}, r"option table is 'leases'; give one of history, messages, channels, dead_letters"),
         ({"columns": "id,colour"}, r"option columns names 'colour'; table history has id, queue, .*recorded_xid"),
         ({"columns": "id,id"}, r"names a column twice: id, id; give each once"),
-        ({"numPartitions": "0"}, r"option numPartitions is 0; give a number from 1 to 1000"),
+        ({"numPartitions": "0"}, r"option numPartitions is 0; give an int from 1 to 1000"),
         ({"numPartition": "2"}, r"option 'numPartition' is unknown; did you mean numPartitions\?"),
         ({"table": "messages", "since": "2026-01-01"}, r"option since is for the history, and table is 'messages'"),
         ({"since": "yesterday"}, r"option since is 'yesterday'; give an instant like"),
@@ -243,7 +243,7 @@ def test_wrong_options_are_refused_on_the_driver(options: dict[str, str], words:
     """Before anything is connected to, the error names the option, its value, and what it may be."""
     given = {"dsn": "postgresql://nobody@nowhere.invalid/none"} | options
     with pytest.raises(BadOption, match=words):
-        reader(given, schema(given))
+        FairQueueSource(given).reader(FairQueueSource(given).schema())
 
 
 def test_a_schema_of_the_user_chooses_columns() -> None:
@@ -252,13 +252,13 @@ def test_a_schema_of_the_user_chooses_columns() -> None:
 
     given = {"dsn": "postgresql:///none"}
     with pytest.raises(BadFrame, match=r"column 'id' as int, and table history has it as bigint; give that"):
-        reader(given, StructType().add("id", IntegerType()))
+        FairQueueSource(given).reader(StructType().add("id", IntegerType()))
     with pytest.raises(BadFrame, match="column 'colour'; table history has id"):
-        reader(given, StructType().add("colour", IntegerType()))
+        FairQueueSource(given).reader(StructType().add("colour", IntegerType()))
     with pytest.raises(BadFrame, match="has no columns"):
-        reader(given, StructType())
+        FairQueueSource(given).reader(StructType())
     with pytest.raises(BadFrame, match="column 'error' as never null, and table history has nulls in it"):
-        reader(given, StructType().add("error", "string", nullable=False))
+        FairQueueSource(given).reader(StructType().add("error", "string", nullable=False))
 
 
 def test_spark_knows_which_columns_are_never_null(spark: "SparkSession", target: Target) -> None:

@@ -9,10 +9,9 @@ import pytest
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.reporting import Figures, Scenario, report
 from sqlalchemy_fairqueue.reporting.history import RecordedHistory
-from sqlalchemy_fairqueue.reporting.measurement import measure_table
 from sqlalchemy_fairqueue.reporting.simulation.scenarios import QueueSettings
 from tests.reporting import values
-from tests.reporting.tables import known_policies, table
+from tests.reporting.tables import known_policies, measure_table, table
 from tests.spark.report_history import frame, nasty, policies, served_in_line_and_in_turn
 
 if TYPE_CHECKING:
@@ -28,9 +27,9 @@ pytestmark = pytest.mark.timeout(900)
 @pytest.fixture(scope="module")
 def figures(spark: "SparkSession") -> Figures:
     """The figures that Spark takes."""
-    from sqlalchemy_fairqueue.spark.reporting import measure  # noqa: PLC0415
+    from sqlalchemy_fairqueue.spark.reporting import report  # noqa: PLC0415
 
-    return measure(frame(spark, nasty(attempts=400)), policies=policies(spark))
+    return report(frame(spark, nasty(attempts=400)), policies=policies(spark), output=None).figures
 
 
 def test_both_engines_give_the_same_figures(figures: Figures) -> None:
@@ -89,26 +88,26 @@ def test_a_tenant_page_and_refusals(spark: "SparkSession", tmp_path: "Path") -> 
 
 def test_a_history_of_several_databases_is_refused(spark: "SparkSession") -> None:
     """An id that stands for two channels is named."""
-    from sqlalchemy_fairqueue.spark.reporting import measure  # noqa: PLC0415
+    from sqlalchemy_fairqueue.spark.reporting import report  # noqa: PLC0415
 
     rows = frame(spark, nasty(attempts=3))
     other = rows.withColumn("channel", rows.channel.substr(2, 9))
     with pytest.raises(InvalidArgument, match=r"channel id 1 is channel 'giant' of queue 'documents' .*'iant'"):
-        measure(rows.union(other))
+        report(rows.union(other), output=None)
     elsewhere = rows.selectExpr("id", "'elsewhere' as queue", *rows.columns[2:])
     with pytest.raises(InvalidArgument, match=r"channel id 1 is channel 'giant' of queue 'documents' .*'elsewhere'"):
-        measure(rows.union(elsewhere))
+        report(rows.union(elsewhere), output=None)
 
 
 def test_what_is_missing_is_named(spark: "SparkSession") -> None:
     """A frame that is no history, policies that are none, and an empty history are refused in words."""
     from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty  # noqa: PLC0415
-    from sqlalchemy_fairqueue.spark.reporting import measure  # noqa: PLC0415
+    from sqlalchemy_fairqueue.spark.reporting import report  # noqa: PLC0415
 
     rows = frame(spark, nasty(attempts=1))
     with pytest.raises(InvalidArgument, match="the history lacks ready_at, outcome: it has id, "):
-        measure(rows.drop("ready_at", "outcome"))
+        report(rows.drop("ready_at", "outcome"), output=None)
     with pytest.raises(InvalidArgument, match="the policies lack weight: they have queue, "):
-        measure(rows, policies=policies(spark).drop("weight"))
+        report(rows, policies=policies(spark).drop("weight"), output=None)
     with pytest.raises(HistoryEmpty, match="the history has no attempts; queues record them after"):
-        measure(rows.where("id < 0"))
+        report(rows.where("id < 0"), output=None)

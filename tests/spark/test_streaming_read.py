@@ -16,11 +16,11 @@ import pytest
 from psycopg import pq
 
 from sqlalchemy_fairqueue.spark.errors import BadOption, DataLoss
-from sqlalchemy_fairqueue.spark.reading import schema, stream_reader
 from sqlalchemy_fairqueue.spark.reading.lag import LagListener, StreamLag, lags_of
 from sqlalchemy_fairqueue.spark.reading.offsets import OriginChanged, offset_of
 from sqlalchemy_fairqueue.spark.reading.readers import LIMITS_ARE_KNOWN, ReadMaxRows
 from sqlalchemy_fairqueue.spark.reading.slot import SlotUnusable
+from sqlalchemy_fairqueue.spark.source import FairQueueSource
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
@@ -367,7 +367,7 @@ def test_a_batch_costs_as_much_as_it_has_rows(database: Database, follow: Follow
 def test_changes_need_a_server_that_decodes(database: Database) -> None:
     """The server of this module has not ``wal_level = logical``, and the error says so."""
     given = {"dsn": database.conninfo, "table": "changes", "slot": "changes"}
-    following = stream_reader(given, schema(given))
+    following = FairQueueSource(given).streamReader(FairQueueSource(given).schema())
     with pytest.raises(SlotUnusable, match=r"has wal_level = replica, .*; set wal_level = logical, restart the server"):
         following.initialOffset()
     following.stop()
@@ -379,11 +379,11 @@ def test_changes_need_a_server_that_decodes(database: Database) -> None:
         ({"table": "messages"}, "table 'messages' cannot be followed as a stream"),
         ({"endingOffsets": "latest"}, "option endingOffsets is for reading once"),
         ({"since": "2026-01-01"}, "option since is for reading once"),
-        ({"maxOffsetsPerTrigger": "0"}, "option maxOffsetsPerTrigger is 0; give a number from 1"),
+        ({"maxOffsetsPerTrigger": "0"}, "option maxOffsetsPerTrigger is 0; give an int from 1"),
     ],
 )
 def test_wrong_options_are_refused(options: dict[str, str], words: str) -> None:
     """Before anything is connected to."""
     given = {"dsn": "postgresql:///none"} | options
     with pytest.raises(BadOption, match=words):
-        stream_reader(given, schema(given))
+        FairQueueSource(given).streamReader(FairQueueSource(given).schema())

@@ -12,9 +12,8 @@ from sqlalchemy import Engine
 from sqlalchemy_fairqueue import Context, Delivery, Enqueue, InvalidArgument, Queue, Worker
 from sqlalchemy_fairqueue.spark import enqueue
 from sqlalchemy_fairqueue.spark.errors import BadFrame, BadOption
-from sqlalchemy_fairqueue.spark.options import read_options
+from sqlalchemy_fairqueue.spark.options import WriteOptions, read_options
 from sqlalchemy_fairqueue.spark.writing.columns import columns_of
-from sqlalchemy_fairqueue.spark.writing.options import WriteOptions
 from tests.spark.conftest import Target
 from tests.spark.staged_loads import stages
 

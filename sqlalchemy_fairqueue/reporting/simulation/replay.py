@@ -9,25 +9,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlalchemy_fairqueue.reporting.simulation.capacity import Capacity, capacity_of
-from sqlalchemy_fairqueue.reporting.simulation.compilation import compiled
+from sqlalchemy_fairqueue.reporting.columns import HISTORY, TIME, recorded_costs
 from sqlalchemy_fairqueue.reporting.simulation.simulator import simulate
 from sqlalchemy_fairqueue.reporting.simulation.state import (
     FIRST_TAG,
     NEVER,
-    Attempt,
     Channel,
     CostState,
     Dispatcher,
-    Message,
     Selection,
     Tag,
     Worker,
     WorkerPool,
+    compiled,
+    fill,
     objects,
     records,
 )
-from sqlalchemy_fairqueue.reporting.simulation.trace import recorded_costs, trace_of
+from sqlalchemy_fairqueue.reporting.simulation.trace import capacity_of, trace_of
 from sqlalchemy_fairqueue.times import microseconds
 
 if TYPE_CHECKING:
@@ -42,42 +41,8 @@ _WORTH_COMPILING = 200_000
 
 _MILLISECOND = 1_000
 _SECOND = 1_000_000
-_TIME = pa.timestamp("us", "UTC")
-SCHEMA = pa.schema(
-    [
-        ("scenario", pa.string()),
-        ("id", pa.int64()),
-        ("queue", pa.string()),
-        ("channel_id", pa.int64()),
-        ("channel", pa.string()),
-        ("message_id", pa.int64()),
-        ("kind", pa.string()),
-        ("consumer", pa.string()),
-        ("attempt", pa.int32()),
-        ("enqueued_at", _TIME),
-        ("ready_at", _TIME),
-        ("started_at", _TIME),
-        ("finished_at", _TIME),
-        ("outcome", pa.string()),
-        ("error", pa.string()),
-        ("recorded_xid", pa.int64()),
-        ("cost", pa.int64()),
-    ]
-)
-"""The columns of a replay: those of a history, and the scenario."""
-
-
-MEASURED = pa.schema(
-    [
-        *SCHEMA,
-        ("recorded_response", pa.int64()),
-        ("workers", pa.float64()),
-        ("backlogged", pa.int64()),
-        ("least_workers", pa.float64()),
-        ("greatest_workers", pa.float64()),
-    ]
-)
-"""The columns of a measured replay: further, the microseconds from ready to finished as recorded, and the capacity."""
+SCHEMA = pa.schema([pa.field("scenario", pa.string()), *(one for one in HISTORY if one.name != "group")])
+"""The columns of a replay: those of a history, but for its groups, and the scenario."""
 
 
 def replay_queue(
@@ -94,69 +59,54 @@ def replay_queue(
         A row an attempt. Times are the replay's; ids count the attempts in the order of their ends; the consumer is a
         worker's number; outcomes are the recorded ones; error and recorded_xid are null.
     """
-    return measured_replay(history, scenario, policies).select(SCHEMA.names)
-
-
-def measured_replay(
-    history: pa.Table, scenario: Scenario, policies: Mapping[str, ChannelPolicy] | None = None
-) -> pa.Table:
-    """The same with the columns of MEASURED. The capacity is the scenario's, if it names its workers."""
     trace = trace_of(history)
-    if scenario.workers is None:
-        return replayed_trace(trace, scenario, capacity_of(trace, policies or {}))
-    return replayed_trace(trace, scenario)
+    return replayed_trace(trace, scenario, scenario.workers or capacity_of(trace, policies or {}).workers)
 
 
-def replayed_trace(trace: Trace, scenario: Scenario, capacity: Capacity | None = None) -> pa.Table:
+def replayed_trace(trace: Trace, scenario: Scenario, workers: float) -> pa.Table:
     """The same of a trace, which can be replayed under many scenarios.
 
     Args:
         trace: The trace. It is left as it is.
         scenario: The scenario.
-        capacity: The capacity that the record shows; needed if the scenario does not name its workers.
+        workers: Messages handled at once.
+
+    Returns:
+        A row an attempt, in the order of the trace.
     """
-    if scenario.workers is not None:
-        capacity = Capacity(scenario.workers, 0, scenario.workers, scenario.workers)
-    elif capacity is None:
-        capacity = capacity_of(trace, {})
-    attempts = simulated_attempts(trace, scenario, capacity)
+    attempts = simulated_attempts(trace, scenario, workers)
     started, finished = attempts["started"], attempts["finished"]
     ready = _ready_times(trace, started, finished)
     ids = np.empty(len(attempts), np.int64)
     ids[np.lexsort((attempts["order"], finished))] = np.arange(1, len(attempts) + 1)
-    workers = pa.array([f"worker {number + 1}" for number in range(int(attempts["worker"].max()) + 1)])
+    consumers = pa.array([f"worker {number + 1}" for number in range(int(attempts["worker"].max()) + 1)])
     recorded = trace.history
     columns: dict[str, Any] = {
         "scenario": pa.repeat(scenario.name, len(attempts)),
         "id": ids,
-        "consumer": workers.take(pa.array(attempts["worker"])),
-        "ready_at": pa.array(ready).cast(_TIME),
-        "started_at": pa.array(started).cast(_TIME),
-        "finished_at": pa.array(finished).cast(_TIME),
+        "consumer": consumers.take(pa.array(attempts["worker"])),
+        "ready_at": pa.array(ready).cast(TIME),
+        "started_at": pa.array(started).cast(TIME),
+        "finished_at": pa.array(finished).cast(TIME),
         "error": pa.nulls(len(attempts), pa.string()),
         "recorded_xid": pa.nulls(len(attempts), pa.int64()),
         "cost": recorded_costs(recorded),
-        "recorded_response": trace.finished - trace.ready,
-        "workers": pa.repeat(float(capacity.workers), len(attempts)),
-        "backlogged": pa.repeat(capacity.backlogged, len(attempts)),
-        "least_workers": pa.repeat(float(capacity.least), len(attempts)),
-        "greatest_workers": pa.repeat(float(capacity.greatest), len(attempts)),
     }
     return pa.table(
-        [columns[one.name] if one.name in columns else recorded[one.name].cast(one.type) for one in MEASURED],
-        schema=MEASURED,
+        [columns[one.name] if one.name in columns else recorded[one.name].cast(one.type) for one in SCHEMA],
+        schema=SCHEMA,
     )
 
 
 def simulated_attempts(
-    trace: Trace, scenario: Scenario, capacity: Capacity | None = None, *, compile_: bool | None = None
+    trace: Trace, scenario: Scenario, workers: float | None = None, *, compile_: bool | None = None
 ) -> Any:
     """The attempts of a trace under a scenario, as a record array.
 
     Args:
         trace: The trace.
         scenario: The scenario.
-        capacity: The capacity, if the scenario does not name its workers. For 3.6 workers there are four that each
+        workers: Messages handled at once. None: the scenario names them. For 3.6 workers there are four that each
             handle messages for 0.9 of the time: they pause after each message for a ninth of its duration.
         compile_: Whether to compile the simulator. None: if numba is installed and the trace is long enough.
     """
@@ -173,8 +123,7 @@ def simulated_attempts(
         max_concurrency=scenario.max_concurrency or NEVER,
     )
     costs = _cost_state(len(channels), scenario) if scenario.discipline == "fair" else None
-    workers = scenario.workers or (capacity or capacity_of(trace, {})).workers
-    pool = _worker_pool(trace, workers, batch, scenario.batch)
+    pool = _worker_pool(trace, workers or scenario.workers or capacity_of(trace, {}).workers, batch, scenario.batch)
     attempts = trace.attempts.copy()
     _set_costs(attempts, trace, scenario)
     if compile_ is None:
@@ -183,16 +132,12 @@ def simulated_attempts(
     if compiled_simulate is not None:
         compiled_simulate(tuple(dispatcher), costs and tuple(costs), tuple(pool), trace.arrivals, attempts)
         return attempts
-    interpreted = objects(Attempt, attempts)
+    rows = objects(attempts)
     simulate(
-        _interpreted_dispatcher(dispatcher),
-        costs and _interpreted_costs(costs),
-        _interpreted_pool(pool),
-        trace.arrivals.tolist(),
-        interpreted,
-    )
-    for name in ("started", "finished", "worker", "order", "cost"):
-        attempts[name] = [getattr(attempt, name) for attempt in interpreted]
+        Dispatcher(*map(objects, dispatcher)), costs and CostState(*map(objects, costs)),
+        WorkerPool(*map(objects, pool)), objects(trace.arrivals), rows,
+    )  # fmt: skip
+    fill(attempts, rows)
     return attempts
 
 
@@ -278,43 +223,3 @@ def _ready_times(trace: Trace, started: Any, finished: Any) -> Any:
 
 def _zeros(count: int) -> Any:
     return np.zeros(count, np.int64)
-
-
-def _interpreted_dispatcher(dispatcher: Dispatcher) -> Dispatcher:
-    return Dispatcher(
-        channels=objects(Channel, dispatcher.channels),
-        messages=objects(Message, dispatcher.messages),
-        ready_heap=[0] * len(dispatcher.ready_heap),
-        in_order=[0] * len(dispatcher.in_order),
-        out_of_order=[0] * len(dispatcher.out_of_order),
-        selections=objects(Selection, dispatcher.selections),
-        max_concurrency=dispatcher.max_concurrency,
-    )
-
-
-def _interpreted_costs(costs: CostState) -> CostState:
-    size = len(costs.tag_heap)
-    return CostState(
-        waiting_heap=[0] * size,
-        merge_heap=[0] * size,
-        noted=[0] * size,
-        greatest_tag=[FIRST_TAG],
-        tags=objects(Tag, costs.tags),
-        tag_heap=[0] * size,
-        is_timed=costs.is_timed,
-    )
-
-
-def _interpreted_pool(pool: WorkerPool) -> WorkerPool:
-    return WorkerPool(
-        workers=objects(Worker, pool.workers),
-        size=pool.size,
-        heap=[0] * len(pool.heap),
-        idle=list(map(int, pool.idle)),
-        spare=list(map(int, pool.spare)),
-        assigned=[0] * len(pool.assigned),
-        batch=pool.batch,
-        requested=pool.requested,
-        begin=pool.begin,
-        pause=pool.pause,
-    )

@@ -14,8 +14,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.reporting.simulation.compilation import borrowed, compilable
-from sqlalchemy_fairqueue.reporting.simulation.state import FIRST_TAG, NEVER, CostState, Dispatcher, WorkerPool
+from sqlalchemy_fairqueue.reporting.simulation.state import (
+    FIRST_TAG,
+    NEVER,
+    CostState,
+    Dispatcher,
+    WorkerPool,
+    borrowed,
+    compilable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

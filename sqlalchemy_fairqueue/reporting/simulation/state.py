@@ -1,4 +1,4 @@
-"""State of the simulator, in rows: of numpy record arrays if it is compiled, else objects.
+"""State of the simulator, in rows: of numpy record arrays if numba compiles it, else objects that Python runs it on.
 
 All fields are 64-bit integers, times in microseconds. Messages are numbered by their ids, attempts by message and then
 in their order, channels by their ids.
@@ -7,12 +7,15 @@ in their order, channels by their ids.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import MutableSequence, Sequence
+    from collections.abc import Callable, MutableSequence, Sequence
 
     Integers = MutableSequence[int]
 
@@ -247,9 +250,6 @@ class WorkerPool(NamedTuple):
     pause: int
 
 
-Row = TypeVar("Row")
-
-
 def records(kind: type[Any], count: int) -> Any:
     """A numpy record array of rows of a kind, each with the defaults of its fields."""
     rows = np.zeros(count, dtype=[(field.name, np.int64) for field in fields(kind)])
@@ -259,6 +259,83 @@ def records(kind: type[Any], count: int) -> Any:
     return rows
 
 
-def objects(kind: type[Row], rows: Any) -> list[Row]:
-    """The rows of a record array as objects."""
-    return [kind(*row) for row in rows.tolist()]
+_KINDS = {tuple(one.__slots__): one for one in (Channel, Message, Attempt, Tag, Worker, Selection)}
+
+
+def objects(value: Any, kind: type[Any] | None = None) -> Any:
+    """The rows of a record array as objects, by its names if no kind is given; of another array the numbers as a list.
+
+    Any other value stays as it is.
+    """
+    if not isinstance(value, np.ndarray):
+        return value
+    if value.dtype.names is None:
+        return value.tolist()
+    make = kind or _KINDS[value.dtype.names]
+    return [make(*row) for row in value.tolist()]
+
+
+def fill(records: Any, rows: Sequence[Any]) -> None:
+    """Fill a record array with the values of rows."""
+    for name in records.dtype.names:
+        records[name] = [getattr(row, name) for row in rows]
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_NUMBA: Any = import_module("numba") if find_spec("numba") else None
+
+
+def compilable(function: Callable[P, R]) -> Callable[P, R]:
+    """A function that a compiled one may call. For all others it is unchanged."""
+    if _NUMBA is None:
+        return function
+    marked: Callable[P, R] = import_module("numba.extending").register_jitable(function)
+    return marked
+
+
+@cache
+def compiled(function: Callable[P, R]) -> Callable[P, R] | None:
+    """A function that is compiled on its first call; None without numba.
+
+    The compiled code is kept on disk for later processes, where that can be written to.
+    """
+    if _NUMBA is None:
+        return None
+    try:
+        fast: Callable[P, R] = _NUMBA.njit(cache=True)(function)
+    except RuntimeError:
+        fast = _NUMBA.njit(function)
+    return fast
+
+
+def borrowed(rows: R) -> R:
+    """A tuple whose arrays have no owner, in a compiled function. For all others it is the tuple itself.
+
+    Compiled code counts the references to each array of a tuple whenever it passes the tuple on, unless the array has
+    no owner. Whoever calls the compiled function holds the arrays until it returns, so that they need no count. Code
+    that numba keeps on disk contains this; change the file of the compiled function too when you change it.
+    """
+    return rows
+
+
+def _without_owners(_types: Any, rows: Any) -> Any:
+    """The type of the tuple, and the code that numba generates for it."""
+
+    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        found = arguments[0]
+        for number, kind in enumerate(rows):
+            if isinstance(kind, _NUMBA.types.Array):
+                array = context.make_array(kind)(context, builder, builder.extract_value(found, number))
+                array.meminfo = context.get_constant_null(_NUMBA.types.MemInfoPointer(_NUMBA.types.voidptr))
+                found = builder.insert_value(found, array._getvalue(), number)  # noqa: SLF001 - numba has no other
+        return found
+
+    return rows(rows), generate
+
+
+if _NUMBA is not None:
+    _EXTENDING = import_module("numba.extending")
+    _borrow = _EXTENDING.intrinsic(_without_owners)
+    _EXTENDING.overload(borrowed)(lambda rows: lambda rows: _borrow(rows))  # noqa: ARG005, PLW0108 - numba's form

@@ -38,7 +38,7 @@ from sqlalchemy_fairqueue.spark.reading.slot import (
     next_end,
     slot_state,
 )
-from sqlalchemy_fairqueue.spark.reading.tables import arrow_type
+from sqlalchemy_fairqueue.spark.reading.tables import arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     import psycopg
 
     from sqlalchemy_fairqueue.spark.connections import Installation
+    from sqlalchemy_fairqueue.spark.options import ReadOptions
     from sqlalchemy_fairqueue.spark.reading.changes import Row
-    from sqlalchemy_fairqueue.spark.reading.options import ReadOptions
     from sqlalchemy_fairqueue.spark.reading.slot import SlotState
     from sqlalchemy_fairqueue.spark.reading.tables import Column
 
@@ -89,7 +89,7 @@ class ChannelNames:
 
 def change_batches(rows: Iterator[Row], options: ReadOptions, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
     """The rows in batches. A row whose queue or channel is unknown is of every queue and channel."""
-    layout = pa.schema([pa.field(one.name, arrow_type(one.type), nullable=one.nullable) for one in columns])
+    layout = arrow_schema(columns)
     queues, channels = (None, options.queue), {None, *options.channels}
     with ChannelNames(options) as names:
         while some := list(islice(rows, _BATCH_ROWS)):

@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from sqlalchemy_fairqueue.spark.connections import translated_errors
-from sqlalchemy_fairqueue.spark.options import read_options
-from sqlalchemy_fairqueue.spark.reading.history_position import last_position, rows_after
+from sqlalchemy_fairqueue.spark.options import ReadOptions, read_options
 from sqlalchemy_fairqueue.spark.reading.offsets import Offset, check_origin, horizon, read_offset
-from sqlalchemy_fairqueue.spark.reading.options import ReadOptions
-from sqlalchemy_fairqueue.spark.reading.queries import reading_connection
+from sqlalchemy_fairqueue.spark.reading.queries import last_position, reading_connection, rows_after
 from sqlalchemy_fairqueue.texts import logged, traced
 
 if TYPE_CHECKING:

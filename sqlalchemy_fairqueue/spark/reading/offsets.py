@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
+
 EARLIEST = "earliest"
 LATEST = "latest"
 

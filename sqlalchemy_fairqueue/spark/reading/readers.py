@@ -12,6 +12,7 @@ stream, and no row is lost. Two positions determine its rows, so that it can be 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -20,13 +21,6 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from sqlalchemy_fairqueue.spark.connections import connect, translated_errors
 from sqlalchemy_fairqueue.spark.errors import BadOption
 from sqlalchemy_fairqueue.spark.executors import Shipped
-from sqlalchemy_fairqueue.spark.reading.history_position import (
-    check_losses,
-    first_and_last,
-    last_position,
-    last_pruned,
-    position_after,
-)
 from sqlalchemy_fairqueue.spark.reading.lag import measure_lag
 from sqlalchemy_fairqueue.spark.reading.offsets import (
     EARLIEST,
@@ -42,7 +36,12 @@ from sqlalchemy_fairqueue.spark.reading.queries import (
     Condition,
     KeyRange,
     base_condition,
+    check_losses,
+    first_and_last,
     key_ranges,
+    last_position,
+    last_pruned,
+    position_after,
     position_range,
     prepared_installation,
     pushed_down,
@@ -52,6 +51,8 @@ from sqlalchemy_fairqueue.spark.reading.queries import (
 )
 from sqlalchemy_fairqueue.spark.reading.tables import HISTORY, table_named
 
+__all__ = ["LIMITS_ARE_KNOWN", "BatchReader", "Follower", "ReadAllAvailable", "ReadMaxRows", "StreamReader"]
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import TypeVar
@@ -59,8 +60,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import Filter
 
+    from sqlalchemy_fairqueue.spark.options import ReadOptions
     from sqlalchemy_fairqueue.spark.reading.offsets import Horizon
-    from sqlalchemy_fairqueue.spark.reading.options import ReadOptions
     from sqlalchemy_fairqueue.spark.reading.tables import Column, Table
 
     T = TypeVar("T")
@@ -75,12 +76,33 @@ class TablePartition(InputPartition):
     Attributes:
         key_range: Their keys.
         condition: Further conditions.
-        after: History: the offset of the start; rows after it that were pruned are lost.
+        after: History: the offset of the start, or of the micro-batch; rows after it that were pruned are lost.
+        is_batch: Whether they are of a micro-batch.
     """
 
     key_range: KeyRange
     condition: Condition
     after: Offset | None = None
+    is_batch: bool = False
+
+
+def _rows_of(
+    partition: InputPartition, options: ReadOptions, columns: Sequence[Column], purpose: str
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one task; they are checked against the offset of the start."""
+    assert isinstance(partition, TablePartition)  # noqa: S101 - Spark gives what partitions() gave
+    after = partition.after
+    with reading_connection(options, purpose) as (connection, schema):
+        if after is not None:
+            check_origin(after, horizon(connection, schema), options.accepted_origin)
+        with connection.transaction():
+            if partition.is_batch:
+                # Statistics may be older than the batch; with the index the cost is proportional to its rows.
+                connection.execute("set local enable_seqscan = off")
+            condition = partition.key_range.narrow(partition.condition)
+            yield from rows(connection, schema, table_named(options.table), columns, condition)
+            if after is not None:
+                check_losses(connection, schema, after, options)
 
 
 class BatchReader(Shipped, DataSourceReader):
@@ -131,17 +153,7 @@ class BatchReader(Shipped, DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
-        assert isinstance(partition, TablePartition)  # noqa: S101 - Spark gives what partitions() gave
-        after = partition.after
-        with reading_connection(self._options, "read") as (connection, schema):
-            if after is not None:
-                check_origin(after, horizon(connection, schema), self._options.accepted_origin)
-            with connection.transaction():
-                yield from rows(
-                    connection, schema, self._table, self._columns, partition.key_range.narrow(partition.condition)
-                )
-                if after is not None:
-                    check_losses(connection, schema, after, self._options)
+        return _rows_of(partition, self._options, self._columns, "read")
 
     def _live_parts(self, connection: psycopg.Connection, schema: str) -> list[InputPartition]:
         low, high = _bounds(connection, schema, self._table, Condition())
@@ -189,54 +201,16 @@ def _bounds(connection: psycopg.Connection, schema: str, table: Table, condition
     return (int(row[0]), int(row[1])) if row and row[0] is not None else (0, 0)
 
 
-if TYPE_CHECKING:
-    LIMITS_ARE_KNOWN = True
-
-    @dataclass
-    class ReadAllAvailable:
-        """No limit."""
-
-    @dataclass
-    class ReadMaxRows:
-        """At most so many rows."""
-
-        max_rows: int
+LIMITS_ARE_KNOWN = find_spec("pyspark.sql.streaming.datasource") is not None
+if TYPE_CHECKING or LIMITS_ARE_KNOWN:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as AvailableNow
+else:
 
     class AvailableNow:
-        """A reader that supports the trigger AvailableNow."""
+        """Not used by this PySpark, no more than the limits."""
 
-else:
-    try:
-        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
-        from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as AvailableNow
-
-        LIMITS_ARE_KNOWN = True
-    except ImportError:
-        LIMITS_ARE_KNOWN = False
-
-        class ReadAllAvailable:
-            """Not used by this PySpark."""
-
-        class ReadMaxRows:
-            """Not used by this PySpark."""
-
-        class AvailableNow:
-            """Not used by this PySpark."""
-
-
-@dataclass
-class StreamPartition(InputPartition):
-    """The rows that one task of a micro-batch reads.
-
-    Attributes:
-        key_range: Their recording transactions.
-        condition: Further conditions.
-        after: The start of the micro-batch.
-    """
-
-    key_range: KeyRange
-    condition: Condition
-    after: Offset
+    ReadAllAvailable = ReadMaxRows = AvailableNow
 
 
 class Follower(Shipped, DataSourceStreamReader, AvailableNow):
@@ -325,20 +299,11 @@ class StreamReader(Follower):
         count = self._options.num_partitions or 1
         shares = key_ranges("h.recorded_xid", first.position.xid, last.position.xid, count)
         after = Offset(last.origin, first.position, first.pruned)
-        return [StreamPartition(share, condition, after) for share in shares]
+        return [TablePartition(share, condition, after, is_batch=True) for share in shares]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
-        assert isinstance(partition, StreamPartition)  # noqa: S101 - Spark gives what partitions() gave
-        with reading_connection(self._options, "stream read") as (connection, schema):
-            check_origin(partition.after, horizon(connection, schema), self._options.accepted_origin)
-            with connection.transaction():
-                # Statistics may be older than the batch; with the index the cost is proportional to its rows.
-                connection.execute("set local enable_seqscan = off")
-                yield from rows(
-                    connection, schema, HISTORY, self._columns, partition.key_range.narrow(partition.condition)
-                )
-                check_losses(connection, schema, partition.after, self._options)
+        return _rows_of(partition, self._options, self._columns, "stream read")
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to do: housekeeping prunes the history."""

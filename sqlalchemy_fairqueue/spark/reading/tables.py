@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyarrow import csv
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
@@ -24,7 +22,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from sqlalchemy_fairqueue.reporting.copying import NULL, PARSE, copied_text, unescaped
+from sqlalchemy_fairqueue.reporting.columns import HISTORY as HISTORY_COLUMNS
+from sqlalchemy_fairqueue.reporting.columns import TIME
+from sqlalchemy_fairqueue.reporting.copying import copied_text, parsed
 from sqlalchemy_fairqueue.spark.errors import BadFrame, BadOption
 from sqlalchemy_fairqueue.values.fields import Count, Duration, RateOf
 from sqlalchemy_fairqueue.values.policies import POLICY
@@ -36,6 +36,15 @@ if TYPE_CHECKING:
 
 _LONG, _INTEGER, _STRING, _BOOLEAN = LongType(), IntegerType(), StringType(), BooleanType()
 _INSTANT, _BINARY, _DURATION = TimestampType(), BinaryType(), DayTimeIntervalType()
+_ARROW: dict[DataType, pa.DataType] = {
+    LongType(): pa.int64(),
+    IntegerType(): pa.int32(),
+    BooleanType(): pa.bool_(),
+    BinaryType(): pa.binary(),
+    TimestampType(): TIME,
+    DayTimeIntervalType(): pa.duration("us"),
+}
+_SPARK = {arrow: kind for kind, arrow in _ARROW.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +67,12 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """A table as Spark sees it.
+class Table:
+    """A table as Spark sees it, and how the server reads it; a table that no statement reads has no more than columns.
 
     Attributes:
         name: The value of the option ``table``.
         columns: All of its columns.
-    """
-
-    name: str
-    columns: tuple[Column, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Table(Layout):
-    """A table that a statement reads.
-
-    Attributes:
         source: The from clause, with ``{schema}`` for the quoted schema.
         key: The expression by which rows are split among tasks.
         queue: The expression of the queue's name.
@@ -82,11 +80,13 @@ class Table(Layout):
         bounds: A statement for about the least and the greatest key.
     """
 
-    source: str
-    key: str
-    queue: str
-    channel: str
-    bounds: str
+    name: str
+    columns: tuple[Column, ...]
+    source: str = ""
+    key: str = ""
+    queue: str = ""
+    channel: str = ""
+    bounds: str = ""
 
 
 def _plain(alias: str, **types: DataType) -> list[Column]:
@@ -109,27 +109,17 @@ def _policy(alias: str) -> list[Column]:
     return _plain(alias, **types)
 
 
-def _present(**types: DataType) -> list[Column]:
-    """Columns of the history that are never null."""
-    return [replace(column, nullable=False) for column in _plain("h", **types)]
-
-
-def _later(*names: str) -> list[Column]:
-    """Instants of the history that follow the enqueue."""
-    return [Column(name, _INSTANT, f"h.{name}", nullable=False, since="enqueued_at") for name in names]
-
-
 HISTORY = Table(
     "history",
-    (
-        *_present(id=_LONG, queue=_STRING, channel_id=_LONG, channel=_STRING, message_id=_LONG, kind=_STRING),
-        *_plain("h", consumer=_STRING),
-        *_present(attempt=_INTEGER, enqueued_at=_INSTANT),
-        *_later("ready_at", "started_at", "finished_at"),
-        *_present(outcome=_STRING),
-        *_plain("h", error=_STRING),
-        *_present(recorded_xid=_LONG, cost=_LONG),
-        Column("group", _STRING, "h.group_id::text"),
+    tuple(
+        Column(
+            one.name,
+            _SPARK.get(one.type, _STRING),
+            "h.group_id::text" if one.name == "group" else f"h.{one.name}",
+            nullable=one.name in {"consumer", "error", "group"},
+            since="enqueued_at" if one.name in {"ready_at", "started_at", "finished_at"} else None,
+        )
+        for one in HISTORY_COLUMNS
     ),
     "{schema}.fq_history h",
     key="h.id",
@@ -141,7 +131,7 @@ HISTORY = Table(
         "(select h.id from {schema}.fq_history h where {where} order by h.recorded_xid desc, h.id desc limit 1)"
     ),
 )
-CHANGES = Layout(
+CHANGES = Table(
     "changes",
     (
         Column("lsn", _LONG, nullable=False),
@@ -159,6 +149,7 @@ CHANGES = Layout(
 _CHANNEL_OF = "left join {{schema}}.fq_channel c on c.id = {alias}.channel_id"
 _TABLES = (
     HISTORY,
+    CHANGES,
     Table(
         "messages",
         (
@@ -217,16 +208,11 @@ _TABLES = (
 
 
 def table_named(name: str) -> Table:
-    """The table of that name, which is a value of the option ``table``, and not :data:`CHANGES`."""
+    """The table of that name, which is a value of the option ``table``."""
     return next(table for table in _TABLES if table.name == name)
 
 
-def layout_named(name: str) -> Layout:
-    """The table of that name, also if no statement reads it."""
-    return CHANGES if name == CHANGES.name else table_named(name)
-
-
-def frame_schema(table: Layout, names: Sequence[str]) -> StructType:
+def frame_schema(table: Table, names: Sequence[str]) -> StructType:
     """The columns of these names, or all, as Spark knows them.
 
     Raises:
@@ -241,7 +227,7 @@ def frame_schema(table: Layout, names: Sequence[str]) -> StructType:
     return StructType([StructField(name, known[name].type, known[name].nullable) for name in names or known])
 
 
-def frame_columns(table: Layout, schema: StructType) -> tuple[Column, ...]:
+def frame_columns(table: Table, schema: StructType) -> tuple[Column, ...]:
     """The columns of a frame's schema, which the user may have given.
 
     Raises:
@@ -267,17 +253,6 @@ def frame_columns(table: Layout, schema: StructType) -> tuple[Column, ...]:
     return tuple(replace(known[field.name], nullable=field.nullable) for field in schema.fields)
 
 
-_ARROW: dict[DataType, pa.DataType] = {
-    LongType(): pa.int64(),
-    IntegerType(): pa.int32(),
-    BooleanType(): pa.bool_(),
-    BinaryType(): pa.binary(),
-    TimestampType(): pa.timestamp("us", tz="UTC"),
-    DayTimeIntervalType(): pa.duration("us"),
-}
-_MICROSECONDS = (TimestampType(), DayTimeIntervalType())
-
-
 def batches(
     connection: psycopg.Connection, query: str, parameters: Mapping[str, object], columns: Sequence[Column]
 ) -> Iterator[pa.RecordBatch]:
@@ -289,10 +264,11 @@ def batches(
         parameters: Its ``%(name)s`` values.
         columns: The columns of the query.
     """
-    parser = _Parser(columns)
-    # With chunks of one megabyte, Spark takes a quarter longer.
+    schema = arrow_schema(columns)
+    since = {one.name: base.name for one in columns if (base := _base(one, columns))}
+    # With chunks of one megabyte, Spark takes a quarter longer. The tasks use all cores already.
     for chunk in copied_text(connection, query, parameters):
-        yield parser.batch(chunk)
+        yield parsed(chunk, schema, since, use_threads=False)
 
 
 def expressions(columns: Sequence[Column]) -> list[str]:
@@ -312,51 +288,6 @@ def _base(column: Column, columns: Sequence[Column]) -> Column | None:
     return next((one for one in columns if one.name == column.since), None)
 
 
-class _Parser:
-    def __init__(self, columns: Sequence[Column]) -> None:
-        names = [column.name for column in columns]
-        bases = [_base(column, columns) for column in columns]
-        self._columns = columns
-        self._names = names
-        self._bases = [names.index(base.name) if base else None for base in bases]
-        self._schema = pa.schema([pa.field(one.name, arrow_type(one.type), nullable=one.nullable) for one in columns])
-        self._convert = csv.ConvertOptions(
-            column_types={column.name: _parsed(column.type) for column in columns},
-            null_values=[NULL],
-            strings_can_be_null=True,
-            true_values=["t"],
-            false_values=["f"],
-        )
-
-    def batch(self, text: bytearray) -> pa.RecordBatch:
-        # The tasks use all cores already.
-        read = csv.ReadOptions(column_names=self._names, use_threads=False, block_size=len(text) + 1)
-        table = csv.read_csv(
-            pa.py_buffer(text), read_options=read, parse_options=PARSE, convert_options=self._convert
-        ).combine_chunks()
-        values = [column.chunk(0) for column in table.columns]
-        arrays = [
-            _typed(one if base is None else pc.add(one, values[base]), column.type)
-            for one, base, column in zip(values, self._bases, self._columns, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-
-
-def arrow_type(kind: DataType) -> pa.DataType:
-    """The type in Arrow of a column's type in Spark."""
-    return _ARROW.get(kind, pa.string())
-
-
-def _parsed(kind: DataType) -> pa.DataType:
-    """The type that the text is parsed to."""
-    if kind in _MICROSECONDS:
-        return pa.int64()
-    return pa.string() if kind == BinaryType() else arrow_type(kind)
-
-
-def _typed(values: pa.Array, kind: DataType) -> pa.Array:
-    if kind in _MICROSECONDS:
-        return values.view(arrow_type(kind))
-    if kind == BinaryType():
-        return pa.array([None if one is None else bytes.fromhex(one) for one in values.to_pylist()], pa.binary())
-    return unescaped(values) if kind == StringType() else values
+def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
+    """The columns as Arrow knows them."""
+    return pa.schema([pa.field(one.name, _ARROW.get(one.type, pa.string()), nullable=one.nullable) for one in columns])

@@ -1,8 +1,8 @@
 """Writing of frames to queues: executors copy rows to a staging table, and the driver merges them in one transaction.
 
 ``columns`` and ``payloads`` turn Arrow batches into rows of the table and find the bad ones; ``stage`` has the table,
-``merge`` the transaction, ``rejected_rows`` the rows with bad values. ``load`` puts them together, for the
-writers here, which Spark calls, and for the function ``enqueue``.
+``rejected_rows`` the rows with bad values. ``load`` puts them together and merges, for the writers here, which Spark
+calls, and for the function ``enqueue``.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from sqlalchemy_fairqueue.spark.errors import BadOption, PipelineError
 from sqlalchemy_fairqueue.spark.executors import Shipped, shipped
-from sqlalchemy_fairqueue.spark.options import read_options
+from sqlalchemy_fairqueue.spark.options import WriteOptions, read_options
 from sqlalchemy_fairqueue.spark.writing.columns import columns_of
-from sqlalchemy_fairqueue.spark.writing.load import Load, Staged, begin
-from sqlalchemy_fairqueue.spark.writing.options import WriteOptions
+from sqlalchemy_fairqueue.spark.writing.load import Load, LoadResult, Staged, begin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from sqlalchemy_fairqueue.spark.writing.merge import LoadResult
 
 # Options for Spark itself, which it passes to the writer too.
 _SPARK_OPTIONS = ("checkpointLocation", "queryName")
@@ -41,11 +39,19 @@ class _TableCreated(WriterCommitMessage):
     """The report of a task that staged nothing, because its write belongs to the creation of a table."""
 
 
-class BatchWriter(Shipped, DataSourceArrowWriter):
-    """Enqueues a frame."""
+class _Writer(Shipped):
+    """Enqueues what Spark gives."""
 
     def __init__(self, load: Load) -> None:
         self._load = load
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int | None = None) -> None:  # noqa: ARG002, N803 - Spark's name
+        """Drop the staged rows."""
+        self._load.drop(_reports(messages))
+
+
+class BatchWriter(_Writer, DataSourceArrowWriter):
+    """Enqueues a frame."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Stage the rows of one task, unless a table is being created of them."""
@@ -65,41 +71,21 @@ class BatchWriter(Shipped, DataSourceArrowWriter):
             )
         self._load.merge(_all(messages))
 
-    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Drop the staged rows."""
-        self._load.drop(_reports(messages))
 
-
-class StreamWriter(Shipped, DataSourceStreamArrowWriter):
+class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     """Enqueues micro-batches."""
-
-    def __init__(self, load: Load) -> None:
-        self._load = load
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Stage the rows of one task."""
         return self._load.stage_rows(iterator)
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Merge the rows of the successful attempts, unless the batch was merged before."""
         self._load.merge(_all(messages), batchId)
 
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
-        """Drop the staged rows."""
-        self._load.drop(_reports(messages))
 
-
-def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> BatchWriter:
-    """Begin a load of a frame."""
-    return BatchWriter(_begin(options, schema, overwrite=overwrite, stream=False))
-
-
-def stream_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> StreamWriter:
-    """Begin the load of a micro-batch."""
-    return StreamWriter(_begin(options, schema, overwrite=overwrite, stream=True))
-
-
-def _begin(given: Mapping[str, str], schema: StructType, *, overwrite: bool, stream: bool) -> Load:
+def begin_write(given: Mapping[str, str], schema: StructType, *, overwrite: bool, stream: bool) -> Load:
+    """Begin a load of a frame, or of a micro-batch."""
     options = read_options(WriteOptions, given, _SPARK_OPTIONS if stream else ())
     if overwrite:
         raise BadOption("a queue is not overwritten; write with mode append")
@@ -143,7 +129,7 @@ def enqueue(df: DataFrame, **options: Any) -> LoadResult:
     Args:
         df: Columns ``channel`` and ``payload``, and optionally ``kind``, ``at``, ``delay``, ``priority``,
             ``key``, ``headers`` and ``max_attempts``.
-        **options: The fields of :class:`~sqlalchemy_fairqueue.spark.writing.options.WriteOptions`: ``dsn`` or
+        **options: The fields of :class:`~sqlalchemy_fairqueue.spark.options.WriteOptions`: ``dsn`` or
             ``dsn_env``, ``queue``, ``job_id``, ``schema``, ...
 
     Returns:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,31 +19,61 @@ from sqlalchemy_fairqueue.spark.writing.payloads import Problems, check_headers,
 from sqlalchemy_fairqueue.values.checks import NAME_BYTES, check_name
 
 if TYPE_CHECKING:
-    from sqlalchemy_fairqueue.spark.writing.options import WriteOptions
+    from sqlalchemy_fairqueue.spark.options import WriteOptions
 
-_TEXT = (types.StringType,)
-_WHOLE = (types.ByteType, types.ShortType, types.IntegerType, types.LongType)
 _NESTED = (types.StructType, types.MapType)
-_ACCEPTED: dict[str, tuple[tuple[type[types.DataType], ...], str]] = {
-    "channel": (_TEXT, "a string"),
-    "payload": (
-        (*_NESTED, types.ArrayType, types.StringType, types.BinaryType),
-        "a struct, map, array, string or binary",
-    ),
-    "kind": (_TEXT, "a string"),
-    "at": ((types.TimestampType,), "a timestamp (with time zone: cast a timestamp_ntz)"),
-    "delay": ((types.DayTimeIntervalType,), "an interval, like expr(\"interval '5' minute\")"),
-    "priority": (_WHOLE, "a whole number"),
-    "key": (_TEXT, "a string"),
-    "headers": ((*_NESTED, *_TEXT), "a map, a struct, or a string that is a JSON object"),
-    "max_attempts": (_WHOLE, "a whole number"),
-    "cost": (_WHOLE, "a whole number"),
-    "group": (_TEXT, "a string"),
-    "ordering_key": (_TEXT, "a string"),
-}
+
+
+class Kind(NamedTuple):
+    """What the values of a column are.
+
+    Attributes:
+        accepted: The types of a frame that are taken.
+        words: These in words.
+        spark: The type in a frame of a text file.
+        arrow: The same in Arrow.
+    """
+
+    accepted: tuple[type[types.DataType], ...]
+    words: str
+    spark: str
+    arrow: pa.DataType
+
+
+TEXT = Kind((types.StringType,), "a string", "string", pa.string())
+WHOLE = Kind(
+    (types.ByteType, types.ShortType, types.IntegerType, types.LongType), "a whole number", "bigint", pa.int64()
+)
+INSTANT = Kind(
+    (types.TimestampType,), "a timestamp (with time zone: cast a timestamp_ntz)", "timestamp", pa.timestamp("us", "UTC")
+)
+DURATION = Kind(
+    (types.DayTimeIntervalType,), "an interval, like expr(\"interval '5' minute\")", "interval day to second",
+    pa.duration("us"),
+)  # fmt: skip
+PAYLOAD = Kind(
+    (*_NESTED, types.ArrayType, types.StringType, types.BinaryType), "a struct, map, array, string or binary",
+    "string", pa.string(),
+)  # fmt: skip
+HEADERS = Kind(
+    (*_NESTED, types.StringType), "a map, a struct, or a string that is a JSON object", "string", pa.string()
+)
+COLUMNS = {
+    "channel": TEXT, "payload": PAYLOAD, "kind": TEXT, "at": INSTANT, "delay": DURATION, "priority": WHOLE, "key": TEXT,
+    "headers": HEADERS, "max_attempts": WHOLE, "cost": WHOLE, "group": TEXT, "ordering_key": TEXT,
+}  # fmt: skip
+"""The columns of a load."""
+
 _REQUIRED = ("channel", "payload")
 # Types that can be encoded as JSON, besides structs, maps with text keys and arrays of these.
-_JSON_SCALARS = (*_TEXT, *_WHOLE, types.BooleanType, types.FloatType, types.DoubleType, types.NullType)
+_JSON_SCALARS: tuple[type[types.DataType], ...] = (
+    *TEXT.accepted,
+    *WHOLE.accepted,
+    types.BooleanType,
+    types.FloatType,
+    types.DoubleType,
+    types.NullType,
+)
 _NUMBERS = {
     "delay": (0, 3_153_600_000_000_000), "priority": (1, 2**31 - 1), "max_attempts": (1, 2**31 - 1),
     "cost": (1, 1_000_000_000),
@@ -94,13 +124,13 @@ class Columns:
             return self._contents(values, problems)
         if name == "headers":
             return self._headers(values, problems)
-        if name in {"channel", "key", "kind", "ordering_key"}:
+        if name == "group":
+            _check_groups(values, problems)
+            return values
+        if COLUMNS[name] is TEXT:
             if name == "kind" and values.null_count:
                 values = values.fill_null(self.kind)
             _check_texts(name, values, problems)
-            return values
-        if name == "group":
-            _check_groups(values, problems)
             return values
         whole = values.cast(pa.int64())
         if name == "at":
@@ -122,7 +152,7 @@ class Columns:
     def _contents(self, values: pa.Array, problems: Problems) -> pa.Array:
         """Contents as text of PostgreSQL's bytea: hexadecimal, or text with backslashes doubled."""
         if values.null_count:
-            for index in pc.indices_nonzero(values.is_null()).to_pylist():
+            for index in _wrong(values.is_null()):
                 problems.setdefault(index, "payload is null; drop the row, or give it a value")
         if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
             return pa.array(["\\x" + (value or b"").hex() for value in values.to_pylist()], pa.string())
@@ -144,9 +174,8 @@ def columns_of(schema: types.StructType, options: WriteOptions) -> Columns:
         name = column_name(field.name)
         if name in indexes:
             raise BadFrame(f"column {name!r} is there twice; select one of them")
-        kinds, words = _ACCEPTED[name]
-        if not isinstance(field.dataType, kinds):
-            raise BadFrame(f"column {field.name!r} is {field.dataType.simpleString()}; make it {words}")
+        if not isinstance(field.dataType, COLUMNS[name].accepted):
+            raise BadFrame(f"column {field.name!r} is {field.dataType.simpleString()}; make it {COLUMNS[name].words}")
         if name in {"payload", "headers"} and not isinstance(field.dataType, types.BinaryType):
             _check_json_type(field.dataType, field.name)
         indexes[name] = index
@@ -169,11 +198,9 @@ def column_name(given: str) -> str:
         BadFrame: There is no such column.
     """
     name = given.lower()
-    if name not in _ACCEPTED:
-        close = difflib.get_close_matches(name, _ACCEPTED, n=1)
-        meant = (
-            f"did you mean {close[0]}?" if close else f"the columns are {', '.join(_ACCEPTED)}; put others in payload"
-        )
+    if name not in COLUMNS:
+        close = difflib.get_close_matches(name, COLUMNS, n=1)
+        meant = f"did you mean {close[0]}?" if close else f"the columns are {', '.join(COLUMNS)}; put others in payload"
         raise BadFrame(f"column {given!r} is unknown; {meant}")
     return name
 
@@ -193,6 +220,12 @@ def _check_json_type(kind: types.DataType, path: str) -> None:
         raise BadFrame(
             f"{path} is {kind.simpleString()}, which cannot be encoded as JSON; cast it to string or a number"
         )
+
+
+def _wrong(wrong: pa.Array) -> list[int]:
+    """The indexes of rows that are wrong; what is null is not."""
+    found: list[int] = pc.indices_nonzero(pc.fill_null(wrong, False)).to_pylist()
+    return found
 
 
 def _is_text(values: pa.Array) -> bool:
@@ -224,11 +257,11 @@ def _is_whole(values: pa.RecordBatch | pa.Array) -> bool:
 
 def _check_texts(name: str, values: pa.Array, problems: Problems) -> None:
     if name == "channel" and values.null_count:
-        for index in pc.indices_nonzero(values.is_null()).to_pylist():
+        for index in _wrong(values.is_null()):
             problems.setdefault(index, "channel is null; drop the row, or give it a value")
     size = pc.binary_length(values)
     wrong = pc.or_(pc.or_(pc.less(size, 1), pc.greater(size, NAME_BYTES)), pc.match_substring(values, "\x00"))
-    for index in pc.indices_nonzero(pc.fill_null(wrong, False)).to_pylist():
+    for index in _wrong(wrong):
         try:
             check_name(name, values[index].as_py())
         except InvalidArgument as error:
@@ -237,20 +270,20 @@ def _check_texts(name: str, values: pa.Array, problems: Problems) -> None:
 
 def _check_groups(values: pa.Array, problems: Problems) -> None:
     wrong = pc.invert(pc.match_substring_regex(values, _GROUP))
-    for index in pc.indices_nonzero(pc.fill_null(wrong, False)).to_pylist():
+    for index in _wrong(wrong):
         problems.setdefault(index, f"group is {values[index].as_py()!r:.80}; give a UUID, as of md5(...)")
 
 
 def _check_numbers(name: str, values: pa.Array, problems: Problems) -> None:
     least, most = _NUMBERS[name]
     wrong = pc.or_(pc.less(values, least), pc.greater(values, most))
-    for index in pc.indices_nonzero(pc.fill_null(wrong, False)).to_pylist():
+    for index in _wrong(wrong):
         unit = " microseconds" if name == "delay" else ""
         problems.setdefault(index, f"{name} is {values[index].as_py()}{unit}; give {least} to {most}")
 
 
 def _check_times(values: pa.Array, problems: Problems) -> None:
-    for index in pc.indices_nonzero(pc.fill_null(pc.greater(values, _LATEST), False)).to_pylist():
+    for index in _wrong(pc.greater(values, _LATEST)):
         problems.setdefault(index, "at is beyond the year 9999 in UTC; give an earlier time, or null for now")
 
 
@@ -258,5 +291,5 @@ def _check_one_time(given: dict[str, pa.Array], problems: Problems) -> None:
     times = [values.is_valid() for name, values in given.items() if name in {"at", "delay"}]
     if len(times) < 2:  # noqa: PLR2004 - one of them cannot contradict another
         return
-    for index in pc.indices_nonzero(pc.and_(*times)).to_pylist():
+    for index in _wrong(pc.and_(*times)):
         problems.setdefault(index, "at and delay are both given; leave one of them null")

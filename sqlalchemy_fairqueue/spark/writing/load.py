@@ -8,18 +8,22 @@ from __future__ import annotations
 import contextlib
 import uuid
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from threading import Event
+from time import monotonic
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
+from sqlalchemy_fairqueue.database.configuration import new_policy_json
+from sqlalchemy_fairqueue.database.errors import is_away, is_serialization_failure
 from sqlalchemy_fairqueue.errors import FairQueueError
-from sqlalchemy_fairqueue.spark.connections import connect, find_installation
-from sqlalchemy_fairqueue.spark.errors import BadOption, BadRows, PipelineError
-from sqlalchemy_fairqueue.spark.writing.merge import Attempts, LoadResult, Merge, committed
-from sqlalchemy_fairqueue.spark.writing.rejected_rows import RejectedRows, file_system
+from sqlalchemy_fairqueue.spark.connections import connect, find_installation, translated_errors
+from sqlalchemy_fairqueue.spark.errors import BadOption, BadRows, PipelineError, Unreachable
+from sqlalchemy_fairqueue.spark.options import PLACES, followup_parameters
+from sqlalchemy_fairqueue.spark.writing.rejected_rows import RejectedRows, RejectedRowsWriter, file_system
 from sqlalchemy_fairqueue.spark.writing.stage import (
     Stage,
     copy_rows,
@@ -33,14 +37,62 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from sqlalchemy_fairqueue.spark.connections import Installation
+    from sqlalchemy_fairqueue.spark.options import WriteOptions
     from sqlalchemy_fairqueue.spark.writing.columns import Columns
-    from sqlalchemy_fairqueue.spark.writing.options import WriteOptions
     from sqlalchemy_fairqueue.spark.writing.payloads import Problems
 
 EXAMPLES = 10
 """Number of bad rows that an error shows."""
 
 _QUERY = "sql.streaming.queryId"
+
+
+_CHANNELS_AT_ONCE = 20_000
+_RETRY_SECONDS = 120.0
+_PAUSE_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
+_SETTINGS = (
+    "set statement_timeout = 0",
+    "set idle_in_transaction_session_timeout = 0",
+    # The statement of a driver that died must not run on for minutes: its successor would wait for it.
+    "set client_connection_check_interval = '2s'",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadResult:
+    """The result of a load.
+
+    Attributes:
+        job_id: The id of the job.
+        merged: Whether this run enqueued it. False: an earlier run did, and the counts are those of that run.
+        messages: Good rows of the frame.
+        created: Messages that were added.
+        replaced: Messages with the same key that were replaced.
+        duplicates: Rows whose key another message or row had; they were skipped.
+        dropped: Rows for channels that were full and drop messages then.
+        rejected: Rows with bad values, which were rejected.
+    """
+
+    job_id: str
+    merged: bool
+    messages: int
+    created: int
+    replaced: int
+    duplicates: int
+    dropped: int
+    rejected: int
+
+
+def committed(
+    connection: psycopg.Connection, installation: Installation, queue: str, job_id: str
+) -> tuple[LoadResult, int | None] | None:
+    """The result of a job that was committed before, and its last micro-batch; None without one."""
+    statement = (
+        "select batch_id, messages, created, replaced, duplicates, dropped, rejected "  # noqa: S608 - quoted
+        f"from {installation.quoted}.fq_find_load(%s::text, %s::text)"
+    )
+    row = connection.execute(statement.encode(), [queue, job_id]).fetchone()
+    return None if row is None else (LoadResult(job_id, False, *row[1:]), row[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,27 +202,75 @@ class Load:
         if self.rejects is not None:
             kept = {one.partition: one.attempt for one in staged if one.rejected}
             self.rejects.publish(self.installation.schema, self.options.queue, self.job_id, batch_id, kept)
-        attempts = Attempts(
-            tuple(one.attempt for one in staged),
-            sum(one.messages for one in staged),
-            sum(one.rejected for one in staged),
-        )
-        source = None if batch_id is None else next((one.source for one in staged), None)
         try:
-            return Merge(
-                self.options,
-                self.installation,
-                self.existing_stage,
-                self.job_id,
-                attempts,
-                batch_id,
-                source,
-                groups="group" in self.columns.indexes,
-            ).run()
+            return self._merge_once(staged, batch_id)
         except FairQueueError as error:
             if batch_id is None and _stage_is_gone(error) and (before := self._merged_before()):
                 return before
             raise
+
+    def _merge_once(self, staged: Sequence[Staged], batch_id: int | None) -> LoadResult:
+        """Enqueue the staged rows once, in one transaction after their channels are made.
+
+        After a lost connection it is not known whether the commit succeeded: the same call again tells, as the job is
+        recorded. So a lost connection and a lock timeout are retried for two minutes.
+
+        Raises:
+            PipelineError: The merge failed. Unless the message says that the connection was lost, nothing was enqueued.
+            StageIncomplete, KeyStands, ChannelFull, InvalidArgument: As the class says; nothing was enqueued.
+        """
+        action = f"merge job {self.job_id!r}" + (f", batch {batch_id}" if batch_id is not None else "")
+        started = monotonic()
+        for tried in range(1_000):
+            try:
+                with (
+                    translated_errors(action),
+                    contextlib.closing(connect(self.options, "merge", autocommit=True)) as connection,
+                ):
+                    for setting in _SETTINGS:
+                        connection.execute(setting.encode())
+                    return self._enqueue(connection, staged, batch_id)
+            except Exception as error:
+                if not _is_transient(error) or monotonic() - started > _RETRY_SECONDS:
+                    raise
+            Event().wait(_PAUSE_SECONDS[min(tried, len(_PAUSE_SECONDS) - 1)])
+        raise AssertionError
+
+    def _enqueue(self, connection: psycopg.Connection, staged: Sequence[Staged], batch_id: int | None) -> LoadResult:
+        options, table = self.options, self.existing_stage.name
+        policy = new_policy_json(options.policy)
+        attempts = [one.attempt for one in staged]
+        made = _CHANNELS_AT_ONCE
+        while made == _CHANNELS_AT_ONCE:
+            (made,) = self._call(
+                connection,
+                "select {schema}.fq_make_stage_channels(%s::text, %s::text, %s::bigint[], %s::integer, %s::jsonb)",
+                options.queue, table, attempts, _CHANNELS_AT_ONCE, policy,
+            )  # fmt: skip
+        connection.execute("begin isolation level read committed")
+        merged = self._call(
+            connection,
+            "select merged, messages, created, replaced, duplicates, dropped, rejected "
+            "from {schema}.fq_merge(%s::text, %s::text, %s::text, %s::bigint[], %s::bigint, %s::bigint, %s::text,"
+            " %s::text, %s::bigint, true::boolean)",
+            options.queue, self.job_id, table, attempts, sum(one.messages for one in staged), batch_id,
+            None if batch_id is None else next((one.source for one in staged), None), options.on_duplicate,
+            sum(one.rejected for one in staged),
+        )  # fmt: skip
+        if merged[0] and "group" in self.columns.indexes:
+            self._call(
+                connection,
+                f"select {{schema}}.fq_make_load_groups(%s::text, %s::text, %s::bigint[], {PLACES}, %s::jsonb)",
+                options.queue, table, attempts,
+                *followup_parameters(options.then, options.on_failure, options.max_attempts), policy,
+            )  # fmt: skip
+        connection.execute("commit")
+        return LoadResult(self.job_id, *merged)
+
+    def _call(self, connection: psycopg.Connection, statement: str, *values: object) -> tuple[Any, ...]:
+        row = connection.execute(statement.format(schema=self.installation.quoted).encode(), values).fetchone()
+        assert row is not None  # noqa: S101 - a function returns a row
+        return row
 
     def drop(self, staged: Iterable[Staged | None] = ()) -> None:
         """Clean up after success and failure alike."""
@@ -239,7 +339,7 @@ class _Task:
         self.rejected = 0
         self._load = load
         self._given: pa.RecordBatch | None = None
-        self._rejects = load.rejects.writer(attempt) if load.rejects else None
+        self._rejects = RejectedRowsWriter(load.rejects, attempt) if load.rejects else None
 
     def good_rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Sequence[pa.Array]]:
         """The rows that can be enqueued, as columns. Raises _BadRowFound at a bad one that fails the load."""
@@ -313,3 +413,10 @@ def begin(options: WriteOptions, columns: Columns, *, stream: bool = False) -> L
                 return merged
         stage = make_stage(connection, installation, options)
         return Load(options, columns, installation, job_id, stage, left=left)
+
+
+def _is_transient(error: Exception) -> bool:
+    """Whether the same merge may succeed a little later."""
+    cause = error.__cause__ if isinstance(error.__cause__, psycopg.Error) else error
+    # A server that restarts cannot be reached for a while.
+    return isinstance(error, Unreachable) or is_away(cause) or is_serialization_failure(cause)

@@ -46,10 +46,6 @@ class RejectedRows:
     path: str
     run: str
 
-    def writer(self, attempt: int) -> RejectedRowsWriter:
-        """The writer of one task."""
-        return RejectedRowsWriter(self, attempt)
-
     def publish(self, schema: str, queue: str, job_id: str, batch_id: int | None, attempts: Mapping[int, int]) -> None:
         """Move the files of the successful attempts to the load's folder, instead of the files of an earlier run.
 
@@ -60,7 +56,7 @@ class RejectedRows:
             batch_id: The micro-batch of a stream.
             attempts: The attempt of each partition with rejected rows.
         """
-        files, root = self._file_system()
+        files, root = file_system(self.path)
         names = {"schema": schema, "queue": queue, "job_id": job_id}
         folder = "/".join((root, *(f"{name}={_escaped(value)}" for name, value in names.items())))
         folder += "" if batch_id is None else f"/batch_id={batch_id}"
@@ -73,7 +69,7 @@ class RejectedRows:
 
     def delete_work(self) -> None:
         """Delete the folder of the run."""
-        files, root = self._file_system()
+        files, root = file_system(self.path)
         with contextlib.suppress(FileNotFoundError):
             files.delete_dir(self._folder(root))
 
@@ -84,9 +80,6 @@ class RejectedRows:
     def _folder(self, root: str) -> str:
         # Readers of Parquet pass over names that begin with an underscore.
         return f"{root}/_{self.run}"
-
-    def _file_system(self) -> tuple[fs.FileSystem, str]:
-        return file_system(self.path)
 
 
 def file_system(path: str) -> tuple[fs.FileSystem, str]:
@@ -127,7 +120,7 @@ class RejectedRowsWriter:
         rows = pa.Table.from_batches([batch]).take(indexes)
         rows = rows.append_column(PROBLEM, pa.array([problems[index] for index in sorted(problems)], pa.string()))
         if self._file is None:
-            files, root = self._rejects._file_system()  # noqa: SLF001 - the two classes belong together
+            files, root = file_system(self._rejects.path)
             path = self._rejects.file(root, self._attempt)
             files.create_dir(path.rpartition("/")[0])
             self._file = pq.ParquetWriter(path, rows.schema, filesystem=files)

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from sqlalchemy_fairqueue.spark.connections import Installation
-    from sqlalchemy_fairqueue.spark.options import TargetOptions
-    from sqlalchemy_fairqueue.spark.writing.options import WriteOptions
+    from sqlalchemy_fairqueue.spark.options import TargetOptions, WriteOptions
     from sqlalchemy_fairqueue.spark.writing.payloads import Problems
 
 # Classes of SQLSTATE: data exceptions, broken constraints, limits of the server.
@@ -69,8 +68,7 @@ def drop_stage(target: TargetOptions, stage: Stage) -> None:
     A task that Spark has given up may still be copying to it.
     """
     with contextlib.suppress(Exception), contextlib.closing(connect(target, "cleanup", autocommit=True)) as connection:
-        connection.execute(f"set lock_timeout = '{_DROP_WAIT}'".encode())
-        connection.execute(f"select {stage.installation.quoted}.fq_drop_stage(%s::text)".encode(), [stage.name])
+        _drop(connection, stage, _DROP_WAIT)
 
 
 def job_stages(connection: psycopg.Connection, installation: Installation, options: WriteOptions) -> list[Stage]:
@@ -91,13 +89,17 @@ def drop_left_behind(connection: psycopg.Connection, stages: Iterable[Stage]) ->
         stages: Tables that were there before the job was merged. Their runs, dead or not, have nothing to merge.
     """
     dropped = []
-    connection.execute(f"set lock_timeout = '{_LEFT_BEHIND_WAIT}'".encode())
     for stage in stages:
         with contextlib.suppress(psycopg.Error):
-            connection.execute(f"select {stage.installation.quoted}.fq_drop_stage(%s::text)".encode(), [stage.name])
+            _drop(connection, stage, _LEFT_BEHIND_WAIT)
             dropped.append(stage)
     connection.execute("reset lock_timeout")
     return dropped
+
+
+def _drop(connection: psycopg.Connection, stage: Stage, wait: str) -> None:
+    connection.execute(f"set lock_timeout = '{wait}'".encode())
+    connection.execute(f"select {stage.installation.quoted}.fq_drop_stage(%s::text)".encode(), [stage.name])
 
 
 def copy_rows(  # noqa: PLR0917 - a copy needs all of them

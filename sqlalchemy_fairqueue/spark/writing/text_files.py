@@ -18,13 +18,15 @@ import pyarrow as pa
 
 from sqlalchemy_fairqueue.spark.errors import BadFrame
 from sqlalchemy_fairqueue.spark.executors import shipped
-from sqlalchemy_fairqueue.spark.writing.columns import column_name
+from sqlalchemy_fairqueue.spark.writing.columns import COLUMNS, DURATION, INSTANT, TEXT, WHOLE, column_name
 from sqlalchemy_fairqueue.times import parsed_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
+
+    from sqlalchemy_fairqueue.spark.writing.columns import Kind
 
     Row = dict[str, Any]
 
@@ -48,7 +50,7 @@ def read_messages(spark: SparkSession, path: str, file_format: str, *, json_payl
     """
     whole = file_format == "csv"
     texts = spark.read.text(path, wholetext=whole).selectExpr("_metadata.file_path", "cast(value as binary)")
-    schema = ", ".join(f"{name} {kind}" for name, (kind, _, _) in _COLUMNS.items())
+    schema = ", ".join(f"{name} {kind.spark}" for name, kind in COLUMNS.items())
     return texts.mapInArrow(shipped(partial(_batches, partial(_csv if whole else _json, json_payload))), schema)
 
 
@@ -69,8 +71,8 @@ def _batches(read: Callable[[str], Iterator[Row]], batches: Iterator[pa.RecordBa
 
 
 def _batch(rows: list[Row]) -> pa.RecordBatch:
-    columns = [pa.array([row.get(name) for row in rows], kind) for name, (_, kind, _) in _COLUMNS.items()]
-    return pa.record_batch(columns, list(_COLUMNS))
+    columns = [pa.array([row.get(name) for row in rows], kind.arrow) for name, kind in COLUMNS.items()]
+    return pa.record_batch(columns, list(COLUMNS))
 
 
 def _csv(json_payload: bool, text: str) -> Iterator[Row]:  # noqa: FBT001 - given by partial, before the text
@@ -141,7 +143,7 @@ def _row(values: Mapping[str, Any], written: Mapping[str, str], json_payload: bo
         column = column_name(name)
         if column in row:
             raise ValueError(f"column {column!r} is there twice")
-        read = _COLUMNS[column][2]
+        read = _PARSERS.get(COLUMNS[column])
         try:
             if value is None:
                 row[column] = None
@@ -175,18 +177,7 @@ def _instant(value: Any) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-# By name: the type in Spark, the type in Arrow, and the parser; None: the text is kept as written.
-_COLUMNS: dict[str, tuple[str, pa.DataType, Callable[[Any], Any] | None]] = {
-    "channel": ("string", pa.string(), _text),
-    "payload": ("string", pa.string(), None),
-    "kind": ("string", pa.string(), _text),
-    "at": ("timestamp", pa.timestamp("us", "UTC"), _instant),
-    "delay": ("interval day to second", pa.duration("us"), lambda value: parsed_duration(_text(value))),
-    "priority": ("bigint", pa.int64(), _whole),
-    "key": ("string", pa.string(), _text),
-    "headers": ("string", pa.string(), None),
-    "max_attempts": ("bigint", pa.int64(), _whole),
-    "cost": ("bigint", pa.int64(), _whole),
-    "group": ("string", pa.string(), _text),
-    "ordering_key": ("string", pa.string(), _text),
-}
+# The other values are kept as written.
+_PARSERS: dict[Kind, Callable[[Any], Any]] = {
+    TEXT: _text, WHOLE: _whole, INSTANT: _instant, DURATION: lambda value: parsed_duration(_text(value)),
+}  # fmt: skip

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 
 from sqlalchemy_fairqueue.reporting.columns import COLUMNS
-from sqlalchemy_fairqueue.reporting.measurement import measure_table
 from sqlalchemy_fairqueue.times import microseconds
 from tests.bench.processes import stat_of, ticks
+from tests.reporting.tables import measure_table
 
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.reporting.figures import Figures

@@ -9,8 +9,9 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from sqlalchemy_fairqueue import ChannelPolicy, Rate
-from sqlalchemy_fairqueue.reporting.simulation.scenarios import FairBy, Scenario
+from sqlalchemy_fairqueue.reporting.simulation.scenarios import Scenario
 from sqlalchemy_fairqueue.times import duration, microseconds
+from sqlalchemy_fairqueue.values.messages import FairBy
 from sqlalchemy_fairqueue.worker.leases import _CHARGED_AFTER, _CHARGED_AHEAD
 from sqlalchemy_fairqueue.worker.timings import Timings
 from tests.fixtures.clock import install_clock

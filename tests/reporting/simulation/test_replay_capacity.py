@@ -8,12 +8,11 @@ import pyarrow as pa
 import pytest
 
 from sqlalchemy_fairqueue import ChannelPolicy
-from sqlalchemy_fairqueue.reporting.simulation.capacity import Capacity, capacity_of
-from sqlalchemy_fairqueue.reporting.simulation.compilation import compiled
-from sqlalchemy_fairqueue.reporting.simulation.replay import measured_replay, replay_queue, simulated_attempts
+from sqlalchemy_fairqueue.reporting.simulation.replay import replay_queue, simulated_attempts
 from sqlalchemy_fairqueue.reporting.simulation.scenarios import Scenario, as_recorded
 from sqlalchemy_fairqueue.reporting.simulation.simulator import simulate
-from sqlalchemy_fairqueue.reporting.simulation.trace import trace_of
+from sqlalchemy_fairqueue.reporting.simulation.state import compiled
+from sqlalchemy_fairqueue.reporting.simulation.trace import Capacity, capacity_of, trace_of
 from tests.reporting.simulation.replay_programs import START
 from tests.reporting.simulation.test_replay_queue import course, row
 
@@ -150,13 +149,11 @@ def test_the_default_is_the_capacity() -> None:
     rows = backlog([0, 250, 500, 750], gap=SERVICE // 3)
     history = pa.Table.from_pylist(rows)
 
-    replayed = measured_replay(history, as_recorded({}))
+    replayed = replay_queue(history, as_recorded({}))
 
     finished = [replayed["finished_at"].cast(pa.int64()).to_numpy(), [one["finished_at"] for one in rows]]
     again, was = (int(np.max(one)) - START for one in finished)
     assert again == pytest.approx(was, rel=0.05)
-    assert replayed["workers"][0].as_py() == capacity(rows).workers
-    assert replayed.select(replay_queue(history, Scenario(name="x")).column_names).schema.names[0] == "scenario"
 
 
 def test_recorded_policies_are_of_one_channel_each() -> None:

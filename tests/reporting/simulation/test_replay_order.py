@@ -8,8 +8,8 @@ from hypothesis import given, settings
 
 from sqlalchemy_fairqueue import ChannelPolicy
 from sqlalchemy_fairqueue.reporting.simulation.replay import simulated_attempts
-from sqlalchemy_fairqueue.reporting.simulation.scenarios import FairBy
 from sqlalchemy_fairqueue.reporting.simulation.trace import trace_of
+from sqlalchemy_fairqueue.values.messages import FairBy
 from tests.fixtures.database import Database
 from tests.reporting.simulation.replay_programs import START, KernelRun, Program, Task, programs
 from tests.sql.client import Kernel

@@ -9,7 +9,8 @@ import pytest
 from sqlalchemy_fairqueue import ChannelPolicy
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.reporting.simulation.replay import SCHEMA, replay_queue
-from sqlalchemy_fairqueue.reporting.simulation.scenarios import FairBy, Scenario, check_scenarios
+from sqlalchemy_fairqueue.reporting.simulation.scenarios import Scenario, check_scenarios
+from sqlalchemy_fairqueue.values.messages import FairBy
 from tests.reporting.simulation.replay_programs import START
 
 

@@ -1,18 +1,25 @@
-"""Run of the archive: it takes the archive's lock, and adds the missing rows day by day."""
+"""Archive: the history as Parquet, a folder a UTC day, kept up to date by runs that may die at any time.
+
+Readers see a change by a single rename: the rows of a day that a run adds are one file, and its name tells its content.
+``archive_storage`` has the files, their names and the marker. A run takes the archive's lock, finds the rows that are
+missing and adds them day by day.
+"""
 
 from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import psycopg
 from pyspark.errors import AnalysisException
 from pyspark.sql.functions import coalesce, lit
 
+from sqlalchemy_fairqueue.reporting.history import has_gap, superseded
 from sqlalchemy_fairqueue.spark import register
-from sqlalchemy_fairqueue.spark.archiving.storage import (
+from sqlalchemy_fairqueue.spark.archive_storage import (
     DAY,
     ArchiveFile,
     Marker,
@@ -24,10 +31,12 @@ from sqlalchemy_fairqueue.spark.archiving.storage import (
 )
 from sqlalchemy_fairqueue.spark.connections import translated_errors
 from sqlalchemy_fairqueue.spark.errors import ArchiveBusy, ArchiveError, DataLoss
-from sqlalchemy_fairqueue.spark.reading.history_position import last_pruned
+from sqlalchemy_fairqueue.spark.options import ReadOptions, read_options
 from sqlalchemy_fairqueue.spark.reading.offsets import Offset, Position, check_origin, horizon
-from sqlalchemy_fairqueue.spark.reading.queries import reading_connection, task_count
+from sqlalchemy_fairqueue.spark.reading.queries import last_pruned, reading_connection, task_count
+from sqlalchemy_fairqueue.spark.reading.tables import HISTORY, frame_schema
 from sqlalchemy_fairqueue.times import instant
+from sqlalchemy_fairqueue.values.checks import check_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -36,7 +45,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from sqlalchemy_fairqueue.spark.reading.offsets import Horizon
-    from sqlalchemy_fairqueue.spark.reading.options import ReadOptions
 
 _NEW = """
 select h.finished_at / 86400000000, count(*)
@@ -53,6 +61,242 @@ from {schema}.fq_pruned_history p
 where p.id > %(pruned)s
 order by p.id
 """
+_log = logging.getLogger(__name__)
+# Time limit of waiting for the lock of an archive.
+_LOCK_TIMEOUT = "2s"
+
+_LAST_ID = 2**63 - 1
+_TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
+# A folder that is listed while its files are joined may lack some of them.
+_LISTINGS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedDay:
+    """The rows that a run added to a day.
+
+    Attributes:
+        day: The UTC day.
+        rows: The number of attempts.
+        is_late: Whether the day was archived before.
+    """
+
+    day: date
+    rows: int
+    is_late: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveResult:
+    """The result of a run.
+
+    Attributes:
+        days: The days that were added to, in their order.
+        through_xid: All rows of the days before *until* that transactions below this one recorded are archived.
+        until: The first day that is not archived yet.
+        lost: Days of which attempts were pruned before they were archived.
+    """
+
+    days: tuple[ArchivedDay, ...]
+    through_xid: int
+    until: date
+    lost: tuple[date, ...] = field(default=())
+
+    @property
+    def rows(self) -> int:
+        """The number of attempts that were added."""
+        return sum(day.rows for day in self.days)
+
+
+@dataclass(frozen=True, slots=True)
+class CompactedDay:
+    """A day whose files a run has joined.
+
+    Attributes:
+        day: The UTC day.
+        rows: The number of its attempts.
+        files: The number of files that it had.
+    """
+
+    day: date
+    rows: int
+    files: int
+
+
+def archive(
+    spark: SparkSession,
+    path: str,
+    *,
+    dsn: str | None = None,
+    dsn_env: str | None = None,
+    schema: str | None = None,
+    today: bool = False,
+    num_partitions: int | None = None,
+    fail_on_data_loss: bool = True,
+    accepted_origin: str | None = None,
+    progress: Callable[[ArchivedDay], None] | None = None,
+) -> ArchiveResult:
+    """Bring the archive at *path* up to date with the history.
+
+    A day is added whole by one rename, and so are rows of an archived day that were recorded later: readers never see
+    half of what a run adds to a day. A run that dies leaves the days that it finished; the next run continues there.
+    Run it after midnight UTC, and before housekeeping drops the oldest day.
+
+    Args:
+        spark: A classic session (not Spark Connect: it works with the session's file systems).
+        path: A folder on any file system that the session knows and whose rename is atomic.
+        dsn: Where the history is; or *dsn_env*, the variable that holds it on driver and executors.
+        dsn_env: See *dsn*.
+        schema: The schema of the installation; None: the connection's default.
+        today: Whether the present day is archived as far as it goes, which makes a file each time.
+        num_partitions: How many tasks read a day; None: one for a quarter of a million rows, up to 16.
+        fail_on_data_loss: Whether days that were dropped before they were archived are an error; else a warning.
+        accepted_origin: The origin, as the error wrote it, with which an archive of another origin continues.
+        progress: Called after each day that was added to.
+
+    Raises:
+        ArchiveBusy: Another process updates the archive.
+        ArchiveDamaged: The folder holds files that no run leaves there.
+        OriginChanged: The archive is of another history.
+        DataLoss: Days were dropped from the history before they were archived.
+    """
+    raw_options = _raw_options(
+        dsn=dsn, dsnEnv=dsn_env, schema=schema, acceptedOrigin=accepted_origin, numPartitions=num_partitions,
+        failOnDataLoss=str(fail_on_data_loss).lower(),
+    )  # fmt: skip
+    options = read_options(ReadOptions, raw_options)
+    storage = Storage(spark, path)
+    with _opened(spark, options, "archive the history") as (connection, namespace):
+        pruned = last_pruned(connection, namespace)
+        marker = _marker(storage, horizon(connection, namespace), pruned)
+        with _locked(connection, storage, marker, path) as check_lock:
+            # Under the lock, as another run may have archived later transactions until now.
+            now = horizon(connection, namespace)
+            archived = archived_through(_own_files(storage, marker, now, options.accepted_origin))
+            lost = _lost(connection, namespace, archived, marker, options)
+            if marker != marker.updated(now.origin, pruned):
+                # Rows pruned until now were archived, or are reported as lost once: a folder that is removed from the
+                # archive later must not count as lost.
+                marker = marker.updated(now.origin, pruned)
+                storage.save_marker(marker, new=False)
+            until = _today(connection, namespace) + today
+            added = []
+            for day, rows in pending_rows(connection, namespace, archived, now.xmin, until).items():
+                file = ArchiveFile(day, archived.get(day, 0), now.xmin)
+                given = raw_options | {"numPartitions": str(task_count(0, rows, options.num_partitions))}
+                frame = _frame(spark, given, file, Offset(now.origin, Position(), marker.pruned))
+                written = storage.write(frame, file)
+                if written != rows and options.fail_on_data_loss:
+                    raise ArchiveError(
+                        f"{file.folder} was read as {written} rows and counted as {rows}: rows of the history were "
+                        "deleted or changed meanwhile; run the archive again, with fail_on_data_loss=False to go on"
+                    )
+                check_lock()
+                storage.publish(file)
+                added.append(ArchivedDay(day_of(day), written, is_late=day in archived))
+                if progress is not None:
+                    progress(added[-1])
+            storage.clean()
+    return ArchiveResult(tuple(added), now.xmin, day_of(until), tuple(map(day_of, lost)))
+
+
+def compact_archive(
+    spark: SparkSession,
+    path: str,
+    *,
+    dsn: str | None = None,
+    dsn_env: str | None = None,
+    schema: str | None = None,
+    min_files: int = 2,
+    progress: Callable[[CompactedDay], None] | None = None,
+) -> tuple[CompactedDay, ...]:
+    """Join the files of each day of the archive at *path* that has several.
+
+    A day of joined files appears by one rename, and the files that it holds are removed then. Readers of
+    :func:`read_archive` and of the report see each attempt once at any time. A run that dies loses and doubles nothing:
+    the next run, of :func:`archive` or of this function, removes what it left. Queries that have begun before fail if
+    they open a file that was removed: run them again.
+
+    Args:
+        spark: A classic session.
+        path: The folder of an archive.
+        dsn: The database of its history, where the archive's lock is; or *dsn_env*, the variable that holds it.
+        dsn_env: See *dsn*.
+        schema: The schema of the installation; None: the connection's default.
+        min_files: The least number of files of a day that are joined.
+        progress: Called after each day.
+
+    Returns:
+        The days whose files were joined.
+
+    Raises:
+        ArchiveBusy: Another process updates the archive.
+        ArchiveDamaged: The folder holds files that no run leaves there.
+        ArchiveError: There is no archive.
+        OriginChanged: The archive is of another history. If this one continues it, run :func:`archive` with
+            *accepted_origin* first.
+    """
+    options = read_options(ReadOptions, _raw_options(dsn=dsn, dsnEnv=dsn_env, schema=schema))
+    check_count("min_files", min_files, 2, 2**31 - 1)
+    storage = Storage(spark, path)
+    done = []
+    with _opened(spark, options, "compact the archive") as (connection, namespace):
+        marker = storage.marker()
+        if marker is None:
+            raise ArchiveError(f"there is no archive at {path}; give the folder that archive() has made")
+        with _locked(connection, storage, marker, path) as check_lock:
+            days: dict[int, list[ArchiveFile]] = {}
+            for one in sorted(_own_files(storage, marker, horizon(connection, namespace), options.accepted_origin)):
+                days.setdefault(one.day, []).append(one)
+            archived = archived_through(one for files in days.values() for one in files)
+            if marker != marker.updated(marker.origin, marker.pruned):
+                # Joined files have today's columns. A library that does not know these must not add to the archive.
+                storage.save_marker(marker.updated(marker.origin, marker.pruned), new=False)
+            for day, files in sorted(days.items()):
+                if len(files) < min_files:
+                    continue
+                joined = ArchiveFile(day, 0, archived[day])
+                found = storage.read(files)
+                frame = found.withColumn("cost", coalesce(found["cost"], lit(1))).repartition(1)
+                rows = found.count()
+                written = storage.write(frame.sortWithinPartitions("finished_at", "id"), joined)
+                if written != rows:
+                    raise ArchiveError(f"{joined.folder} has {rows} rows and was joined to {written}; run it again")
+                check_lock()
+                # From the rename on readers pass over the files that it covers.
+                storage.publish(joined)
+                for one in files:
+                    storage.remove(one)
+                done.append(CompactedDay(day_of(day), rows, len(files)))
+                if progress is not None:
+                    progress(done[-1])
+            storage.clean()
+    return tuple(done)
+
+
+def read_archive(spark: SparkSession, path: str) -> DataFrame:
+    """The archive as a frame: the columns of the history and ``day``, the UTC day of ``finished_at``.
+
+    In files that were written before the history had costs, each attempt has cost 1; before it had groups, none.
+    """
+    from pyspark.sql.functions import coalesce, lit  # noqa: PLC0415 - they need a session
+
+    reader = spark.read.schema(frame_schema(HISTORY, ()).add("day", "date"))
+    frame = reader.parquet(path)
+    files = [unquote(file) for file in frame.inputFiles()]
+    for _ in range(_LISTINGS):
+        if not has_gap(files):
+            break
+        frame = reader.parquet(path)
+        files = [unquote(file) for file in frame.inputFiles()]
+    if covered := superseded(files):
+        frame = reader.option("basePath", path).parquet(*(file for file in files if file not in covered))
+    return frame.withColumn("cost", coalesce(frame["cost"], lit(1)))
+
+
+def _raw_options(**given: Any) -> dict[str, str]:
+    """Those that are given, as text."""
+    return {name: str(value) for name, value in given.items() if value is not None}
 
 
 def pending_rows(
@@ -99,164 +343,6 @@ def _day_ranges(archived: Mapping[int, int], until: int) -> Iterator[tuple[int, 
         yield reached, until, 0
 
 
-_log = logging.getLogger(__name__)
-# Time limit of waiting for the lock of an archive.
-_LOCK_TIMEOUT = "2s"
-
-_LAST_ID = 2**63 - 1
-_TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
-
-
-@dataclass(frozen=True, slots=True)
-class ArchivedDay:
-    """The rows that a run added to a day.
-
-    Attributes:
-        day: The UTC day.
-        rows: The number of attempts.
-        is_late: Whether the day was archived before.
-    """
-
-    day: date
-    rows: int
-    is_late: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ArchiveResult:
-    """The result of a run.
-
-    Attributes:
-        days: The days that were added to, in their order.
-        through_xid: All rows of the days before *until* that transactions below this one recorded are archived.
-        until: The first day that is not archived yet.
-        lost: Days of which attempts were pruned before they were archived.
-    """
-
-    days: tuple[ArchivedDay, ...]
-    through_xid: int
-    until: date
-    lost: tuple[date, ...] = field(default=())
-
-    @property
-    def rows(self) -> int:
-        """The number of attempts that were added."""
-        return sum(day.rows for day in self.days)
-
-
-def update_archive(
-    spark: SparkSession,
-    path: str,
-    options: ReadOptions,
-    raw_options: dict[str, str],
-    *,
-    today: bool,
-    progress: Callable[[ArchivedDay], None] | None,
-) -> ArchiveResult:
-    """Bring the archive up to date; the arguments are those of :func:`archive`."""
-    storage = Storage(spark, path)
-    with (
-        _prepared(spark),
-        reading_connection(options, "archive") as (connection, schema),
-        translated_errors("archive the history"),
-    ):
-        pruned = last_pruned(connection, schema)
-        marker = _marker(storage, horizon(connection, schema), pruned)
-        with _locked(connection, storage, marker, path) as check_lock:
-            # Under the lock, as another run may have archived later transactions until now.
-            now = horizon(connection, schema)
-            archived = archived_through(_own_files(storage, marker, now, options.accepted_origin))
-            lost = _lost(connection, schema, archived, marker, options)
-            if marker != marker.updated(now.origin, pruned):
-                # Rows pruned until now were archived, or are reported as lost once: a folder that is removed from the
-                # archive later must not count as lost.
-                marker = marker.updated(now.origin, pruned)
-                storage.save_marker(marker, new=False)
-            until = _today(connection, schema) + today
-            added = []
-            for day, rows in pending_rows(connection, schema, archived, now.xmin, until).items():
-                file = ArchiveFile(day, archived.get(day, 0), now.xmin)
-                given = raw_options | {"numPartitions": str(task_count(0, rows, options.num_partitions))}
-                frame = _frame(spark, given, file, Offset(now.origin, Position(), marker.pruned))
-                written = storage.write(frame, file)
-                if written != rows and options.fail_on_data_loss:
-                    raise ArchiveError(
-                        f"{file.folder} was read as {written} rows and counted as {rows}: rows of the history were "
-                        "deleted or changed meanwhile; run the archive again, with fail_on_data_loss=False to go on"
-                    )
-                check_lock()
-                storage.publish(file)
-                added.append(ArchivedDay(day_of(day), written, is_late=day in archived))
-                if progress is not None:
-                    progress(added[-1])
-            storage.clean()
-    return ArchiveResult(tuple(added), now.xmin, day_of(until), tuple(map(day_of, lost)))
-
-
-@dataclass(frozen=True, slots=True)
-class CompactedDay:
-    """A day whose files a run has joined.
-
-    Attributes:
-        day: The UTC day.
-        rows: The number of its attempts.
-        files: The number of files that it had.
-    """
-
-    day: date
-    rows: int
-    files: int
-
-
-def compact_files(
-    spark: SparkSession,
-    path: str,
-    options: ReadOptions,
-    *,
-    min_files: int,
-    progress: Callable[[CompactedDay], None] | None,
-) -> tuple[CompactedDay, ...]:
-    """Join the files of days that have several; the arguments are those of :func:`compact_archive`."""
-    storage = Storage(spark, path)
-    done = []
-    with (
-        _prepared(spark),
-        reading_connection(options, "archive") as (connection, schema),
-        translated_errors("compact the archive"),
-    ):
-        marker = storage.marker()
-        if marker is None:
-            raise ArchiveError(f"there is no archive at {path}; give the folder that archive() has made")
-        with _locked(connection, storage, marker, path) as check_lock:
-            days: dict[int, list[ArchiveFile]] = {}
-            for one in sorted(_own_files(storage, marker, horizon(connection, schema), options.accepted_origin)):
-                days.setdefault(one.day, []).append(one)
-            archived = archived_through(one for files in days.values() for one in files)
-            if marker != marker.updated(marker.origin, marker.pruned):
-                # Joined files have today's columns. A library that does not know these must not add to the archive.
-                storage.save_marker(marker.updated(marker.origin, marker.pruned), new=False)
-            for day, files in sorted(days.items()):
-                if len(files) < min_files:
-                    continue
-                joined = ArchiveFile(day, 0, archived[day])
-                found = storage.read(files)
-                frame = found.withColumn("cost", coalesce(found["cost"], lit(1))).repartition(1)
-                rows = found.count()
-                written = storage.write(frame.sortWithinPartitions("finished_at", "id"), joined)
-                if written != rows:
-                    raise ArchiveError(f"{joined.folder} has {rows} rows and was joined to {written}; run it again")
-                check_lock()
-                # From the rename on readers pass over the files that it covers.
-                storage.publish(joined)
-                for one in files:
-                    storage.remove(one)
-                done.append(CompactedDay(day_of(day), rows, len(files)))
-                if progress is not None:
-                    progress(done[-1])
-            storage.clean()
-    return tuple(done)
-
-
 def _own_files(storage: Storage, marker: Marker, now: Horizon, accepted: str | None) -> list[ArchiveFile]:
     """The files of the archive, after what dead runs left was removed.
 
@@ -278,8 +364,14 @@ def _own_files(storage: Storage, marker: Marker, now: Horizon, accepted: str | N
 
 
 @contextmanager
-def _prepared(spark: SparkSession) -> Iterator[None]:
-    """Register the data source, and have the session write timestamps in UTC for the time of the block."""
+def _opened(spark: SparkSession, options: ReadOptions, action: str) -> Iterator[tuple[psycopg.Connection, str]]:
+    """A connection for the block, and the quoted schema. The session has the data source, and writes timestamps in UTC.
+
+    Args:
+        spark: The session.
+        options: Where the history is.
+        action: What is tried, for messages.
+    """
     try:
         register(spark)
     except AnalysisException as error:
@@ -289,7 +381,8 @@ def _prepared(spark: SparkSession) -> Iterator[None]:
     before = spark.conf.get(_TIMESTAMPS)
     spark.conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
     try:
-        yield
+        with reading_connection(options, "archive") as found, translated_errors(action):
+            yield found
     finally:
         spark.conf.set(_TIMESTAMPS, str(before))
 

@@ -1,0 +1,278 @@
+"""Making of a fairness report: the figures, replays and advice of each queue, and the page of all.
+
+Each queue is a :class:`QueueWork`, in this process or in a worker of Spark.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import pyarrow.compute as pc
+
+from sqlalchemy_fairqueue.reporting.columns import check_columns, check_label_column, labels_of, last_labels, queues_of
+from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, no_attempts_of
+from sqlalchemy_fairqueue.reporting.measurement import figures_of, measure_queue
+from sqlalchemy_fairqueue.reporting.replaying import advice_of, figures_policy, merged_replay, recorded_queue, replay_of
+from sqlalchemy_fairqueue.reporting.reports import Objective, Report
+from sqlalchemy_fairqueue.reporting.simulation.scenarios import REPLAYED, check_scenarios
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import timedelta
+
+    import pyarrow as pa
+
+    from sqlalchemy_fairqueue.reporting.columns import LastLabels
+    from sqlalchemy_fairqueue.reporting.history import RecordedHistory
+    from sqlalchemy_fairqueue.reporting.measurement import MeasuredQueue
+    from sqlalchemy_fairqueue.reporting.reports import Advice, Replay
+    from sqlalchemy_fairqueue.reporting.simulation.scenarios import QueueSettings, Scenario
+    from sqlalchemy_fairqueue.values.policies import ChannelPolicy
+
+    Progress = Callable[[str, int, int], None]
+
+V = TypeVar("V")
+
+
+def by_queue(values: Mapping[tuple[str, str], V]) -> dict[str, dict[str, V]]:
+    """Values by queue and channel as mappings by channel, by queue."""
+    found: dict[str, dict[str, V]] = {}
+    for (queue, channel), value in values.items():
+        found.setdefault(queue, {})[channel] = value
+    return found
+
+
+class Asked:
+    """What a report is to say of each queue.
+
+    Args:
+        policies: The policies of channels, by queue and channel.
+        policies_known: Whether policies and plans were given.
+        plans: The plans that they follow.
+        settings: The settings of queues.
+        scenarios: The scenarios to replay.
+        replayed: Whether the record is replayed and policies are tried.
+        window: Width of the windows over time.
+        objective: The target for waits, or its text.
+        labels: The column of labels; a mapping is none.
+
+    Raises:
+        InvalidArgument: Two scenarios have one name.
+        ValueError: The objective cannot be read.
+    """
+
+    def __init__(
+        self,
+        *,
+        policies: Mapping[tuple[str, str], ChannelPolicy],
+        policies_known: bool,
+        plans: Mapping[tuple[str, str], str],
+        settings: Mapping[str, QueueSettings],
+        scenarios: Sequence[Scenario],
+        replayed: bool,
+        window: timedelta | None,
+        objective: Objective | str | None,
+        labels: Mapping[str, str] | str | None,
+    ) -> None:
+        self.policies = by_queue(policies)
+        self.policies_known = policies_known
+        self.plans = by_queue(plans)
+        self.settings = settings
+        self.scenarios = check_scenarios(scenarios) if scenarios else {}
+        self.replayed = replayed
+        self.window = window
+        self.objective = Objective.parse(objective) if isinstance(objective, str) else objective
+        self.label = labels if isinstance(labels, str) else None
+
+    @property
+    def replays(self) -> list[str]:
+        """The names of the replays: that of the record comes first, if there is any."""
+        return [REPLAYED, *self.scenarios] if self.replayed or self.scenarios else []
+
+    @property
+    def steps(self) -> list[tuple[str, Callable[[QueueWork], None]]]:
+        """What is to be done with a queue after it was measured, with the names of the steps."""
+        replays = [
+            (f"replaying {'the record' if name == REPLAYED else repr(name)}",
+             partial(QueueWork.replay, scenario=self.scenarios.get(name)))
+            for name in self.replays
+        ]  # fmt: skip
+        return [*replays, *([("trying policies", QueueWork.advise)] if self.replayed else [])]
+
+
+class QueueReport(NamedTuple):
+    """What a report says of one queue.
+
+    Attributes:
+        measured: Its figures.
+        replays: The replay of the record and that of each scenario; empty: nothing was to be replayed.
+        advice: A policy for it.
+        labels: The labels of its channels, each with the time of the attempt that has it.
+    """
+
+    measured: MeasuredQueue
+    replays: tuple[Replay, ...]
+    advice: Advice | None
+    labels: LastLabels
+
+
+class QueueWork:
+    """Makes the report of a queue: it measures the queue, and then does the steps that were asked for.
+
+    Args:
+        rows: The attempts of the queue.
+        asked: What is asked.
+    """
+
+    def __init__(self, rows: pa.Table, asked: Asked) -> None:
+        name: str = rows["queue"][0].as_py()
+        policies, self._plans = asked.policies.get(name, {}), asked.plans.get(name, {})
+        shown = {
+            (name, channel): figures_policy(policy, self._plans.get(channel)) for channel, policy in policies.items()
+        }
+        self._asked = asked
+        self._measured = measure_queue(rows, shown, asked.window)
+        self._labels = {} if asked.label is None else last_labels(rows, asked.label)
+        self._recorded = recorded_queue(rows, policies, asked.settings.get(name)) if asked.replays else None
+        self._replays: list[Replay] = []
+        self._advice: Advice | None = None
+
+    def replay(self, scenario: Scenario | None) -> None:
+        """Replay the record, or a scenario."""
+        assert self._recorded is not None  # noqa: S101 - it is replayed
+        known, window = self._asked.policies_known, self._asked.window
+        self._replays.append(replay_of(self._recorded, scenario, policies_known=known, window=window))
+
+    def advise(self) -> None:
+        """Try policies, after the record was replayed."""
+        assert self._recorded is not None  # noqa: S101 - it was replayed
+        self._advice = advice_of(
+            figures_of([self._measured]).channels, self._recorded, self._replays[0],
+            policies_known=self._asked.policies_known, objective=self._asked.objective, plans=self._plans,
+        )  # fmt: skip
+
+    def report(self) -> QueueReport:
+        """What was found."""
+        return QueueReport(self._measured, tuple(self._replays), self._advice, self._labels)
+
+
+def assembled(
+    parts: Sequence[QueueReport],
+    asked: Asked,
+    *,
+    output: str | os.PathLike[str] | None,
+    title: str,
+    labels: Mapping[str, str] | str | None,
+    tenant: str | None,
+    replays: Sequence[Replay] = (),
+) -> Report:
+    """The report of all queues, with its page; the arguments are those of :func:`report`.
+
+    Raises:
+        HistoryEmpty: There is no queue, or none has *tenant*.
+        InvalidArgument: The queues are of several databases.
+    """
+    figures = figures_of([one.measured for one in parts])
+    if tenant is not None and tenant not in {one.channel for one in figures.channels}:
+        raise HistoryEmpty(no_attempts_of(tenant))
+    if isinstance(labels, str):
+        labels = labels_of(one.labels for one in parts)
+    made = Report(
+        title=title,
+        figures=figures,
+        replays=tuple(
+            merged_replay(name, [one.replays[number] for one in parts]) for number, name in enumerate(asked.replays)
+        ) or tuple(replays),
+        path=None if output is None else Path(output),
+        made_at=datetime.now(UTC),
+        objective=asked.objective,
+        advice=tuple(sorted((one.advice for one in parts if one.advice), key=lambda advice: advice.queue)),
+        labels=labels or {},
+    )  # fmt: skip
+    if made.path is not None:
+        from sqlalchemy_fairqueue.reporting.page import page_of, tenant_page_of  # noqa: PLC0415 - figures need no matplotlib
+
+        page = page_of(made) if tenant is None else tenant_page_of(made, tenant)
+        made.path.write_text(page, encoding="utf-8")
+    return made
+
+
+def report(
+    history: RecordedHistory,
+    *,
+    scenarios: Sequence[Scenario] = (),
+    output: str | os.PathLike[str] | None = "fairness.html",
+    title: str = "Fairness report",
+    window: timedelta | None = None,
+    objective: Objective | str | None = None,
+    labels: Mapping[str, str] | str | None = None,
+    tenant: str | None = None,
+    replayed: bool = True,
+    progress: Progress | None = None,
+) -> Report:
+    """Make a fairness report in this process: figures, and a page that shows and defines them.
+
+    It takes about 200 bytes of memory an attempt, and 500 for a replay.
+
+    Args:
+        history: What :func:`read_history` or :func:`read_archive` gives.
+        scenarios: Scenarios that are replayed, for comparison with the history.
+        output: The file of the page, which is replaced. None: no page.
+        title: Its title.
+        window: Width of the windows over time. None: one that makes at most 240 of them.
+        objective: A target for the waits of each tenant, such as "p95 < 2 s".
+        labels: The names of tenants on the page, by channel, or the column of the history that holds them; others stand
+            as they are. Of a column the label of a channel's last attempt counts.
+        tenant: A channel: the page is about it alone, on one sheet, and names no other. The figures are of all.
+        replayed: Whether the record is replayed under its own policies, to tell how far forecasts can be trusted, and
+            policies are tried for the tenant because of whom others were denied their share or miss the objective.
+        progress: Called before each step with its name, its number from 0, and the number of all steps.
+
+    Raises:
+        HistoryEmpty: The history has no attempt, or none of *tenant*.
+        InvalidArgument: A column is missing, the history is of several databases, or two scenarios have one name.
+        ValueError: The objective cannot be read.
+
+    Example:
+        >>> queue.configure(engine, history=True)
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
+        >>> queue.complete(engine, queue.dequeue(engine))
+        >>> made = report(read_history(engine, queue=queue.name), output=None, replayed=False)
+        >>> [channel] = made.figures.channels
+        >>> channel.channel, channel.attempts, channel.wait.p95 < timedelta(minutes=1)
+        ('customer-7', 1, True)
+    """
+    check_columns(history.attempts.column_names)
+    if isinstance(labels, str):
+        check_label_column(labels, history.attempts.column_names)
+    if tenant is not None and not pc.any(pc.equal(history.attempts["channel"], tenant)).as_py():
+        raise HistoryEmpty(no_attempts_of(tenant))
+    asked = Asked(
+        policies=history.policies, policies_known=history.policies_known, plans=history.plans,
+        settings=history.settings, scenarios=scenarios, replayed=replayed, window=window, objective=objective,
+        labels=labels,
+    )  # fmt: skip
+    later = asked.steps
+    names = ["measuring the record", *(name for name, _ in later)]
+    names += [] if output is None else ["drawing the page"]
+    told = iter(enumerate(names))
+
+    def tell() -> None:
+        number, name = next(told)
+        if progress is not None:
+            progress(name, number, len(names))
+
+    tell()
+    queues = [QueueWork(rows, asked) for _, rows in queues_of(history.attempts)]
+    for _, do in later:
+        tell()
+        for queue in queues:
+            do(queue)
+    if output is not None:
+        tell()
+    parts = [queue.report() for queue in queues]
+    return assembled(parts, asked, output=output, title=title, labels=labels, tenant=tenant)
