@@ -109,8 +109,8 @@ class Columns:
         given = {name: batch.column(index) for name, index in self.indexes.items()}
         columns = [self._encoded(name, values, problems) for name, values in given.items()]
         _check_one_time(given, problems)
-        if "headers" in given:
-            check_headers(columns[list(given).index("headers")], given.get("group"), problems)
+        if {"headers", "group"} <= given.keys():
+            check_headers(columns[list(given).index("headers")], given["group"], problems)
         count = batch.num_rows
         return [*columns, *(pa.array([value] * count) for value in self._constants().values())], problems
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from pyarrow import csv
 from sqlalchemy_fairqueue.spark.connections import connect, translated_errors
 from sqlalchemy_fairqueue.sql.schema import quoted
 from sqlalchemy_fairqueue.times import microseconds
+from sqlalchemy_fairqueue.values.checks import HEADERS_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
 
 # Classes of SQLSTATE: data exceptions, broken constraints, limits of the server.
 _ABOUT_A_ROW = {"22", "23", "54"}
+_BAD_HEADERS = (
+    f"headers have more than {HEADERS_BYTES:,} bytes of JSON as PostgreSQL writes them, less 64 in a group, or a "
+    "number beyond 1e300 or closer to zero than 1e-300; keep what is large in the payload"
+)
+_COLUMN = re.compile(r", column (\w+)")
 _DROP_WAIT = "5s"
 # A stage that a task is copying to is left to the run that it belongs to.
 _LEFT_BEHIND_WAIT = "100ms"
@@ -180,6 +187,11 @@ def _is_about_a_row(error: psycopg.Error) -> bool:
 
 def _reason(error: psycopg.Error) -> str:
     constraint = error.diag.constraint_name
+    if constraint == "headers_check":
+        return _BAD_HEADERS
+    # The context also has the value, which may be confidential.
+    if column := _COLUMN.search(error.diag.context or ""):
+        return f"{column[1]}: {error.diag.message_primary} (SQLSTATE {error.sqlstate}); correct it, or leave it out"
     what = f"its values break the constraint {constraint}" if constraint else error.diag.message_primary
     return f"the staging table refuses the row: {what} (SQLSTATE {error.sqlstate}); correct it, or leave it out"
 
