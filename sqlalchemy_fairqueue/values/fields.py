@@ -152,7 +152,11 @@ class Rate:
         counted = "" if self.of == "messages" else f" of {self.of}"
         for unit in ("s", "m", "h", "d"):
             if UNITS[unit] >= self.interval:
-                return f"{UNITS[unit] / self.interval:.6g}/{unit}{counted}"
+                count = UNITS[unit] / self.interval
+                # An interval is whole microseconds, so that 30/s is 30.0003/s. One that divides an hour is exact.
+                if UNITS["h"] % self.interval and UNITS[unit] / round(count) == self.interval:
+                    return f"{round(count)}/{unit}{counted}"
+                return f"{count:.6g}/{unit}{counted}"
         return f"1/{self.interval / UNITS['d']:.6g}d{counted}"
 
     def __str__(self) -> str:
