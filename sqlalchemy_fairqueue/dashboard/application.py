@@ -126,7 +126,7 @@ def create_dashboard(
             HTTPException: _refusal,
             Refused: _answered,
             Unread: _unread,
-            NotGranted: _database_refusal,
+            NotGranted: _not_granted,
             InvalidArgument: _bad_argument,
             UnknownChannel: _not_there,
             UnknownGroup: _not_there,
@@ -217,6 +217,11 @@ async def _bad_argument(_: Request, error: Exception) -> Response:
 
 async def _not_there(_: Request, error: Exception) -> Response:
     return _page(404, "Not here", str(error))
+
+
+async def _not_granted(_: Request, error: Exception) -> Response:
+    logger.warning("the dashboard lacks a grant: %s", logged(error))
+    return _page(403, "A grant is missing", str(error))
 
 
 async def _database_refusal(_: Request, error: Exception) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,14 +12,19 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sqlalchemy import Engine
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from sqlalchemy_fairqueue.database.engines import READ_COMMITTED, aread_again, blocking, isolate, on, read_again, run
+from sqlalchemy_fairqueue.database.errors import sqlstate_of
 from sqlalchemy_fairqueue.doctor.examination import examine
 from sqlalchemy_fairqueue.doctor.findings import Role as Work
 from sqlalchemy_fairqueue.doctor.installation import Unusable
+from sqlalchemy_fairqueue.errors import NotGranted
 from sqlalchemy_fairqueue.figures import DUTY, PATIENCE_SECONDS, SharedFigures
 from sqlalchemy_fairqueue.queue import Queue
+from sqlalchemy_fairqueue.sql.files import latest_version
+from sqlalchemy_fairqueue.sql.grants import function_roles
+from sqlalchemy_fairqueue.sql.schema import schema_argument
 from sqlalchemy_fairqueue.texts import logged
 
 if TYPE_CHECKING:
@@ -34,6 +40,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
+_NO_PRIVILEGE = "42501"
 _HEALTH_KEPT = 60.0
 _HEALTH_DUTY = 200
 _HEALTH_PATIENCE = 0.1
@@ -125,14 +132,16 @@ class Reading:
     async def figures_at_hand(self) -> Figures | None:
         """The figures. None: they are being read for the first time, which takes longer than a page may."""
         if self.figures.latest is not None:
-            return await self.figures.aget()
+            with self._naming_grants():
+                return await self.figures.aget()
         if self._first is None or self._first.done():
             self._first = asyncio.ensure_future(self.figures.aget())
             # An error is for those who ask for it.
             self._first.add_done_callback(lambda task: task.cancelled() or task.exception())
         reading = self._first
         await asyncio.wait([reading], timeout=_FIRST_PATIENCE)
-        return reading.result() if reading.done() else None
+        with self._naming_grants():
+            return reading.result() if reading.done() else None
 
     def queue(self, name: str) -> Queue:
         """The queue of that name: the application's own where it was given, with its codec."""
@@ -140,7 +149,7 @@ class Reading:
 
     async def call(self, verb: Callable[..., R], *arguments: Any, **named: Any) -> R:
         """Call a verb of a queue on the engine: in a thread, or awaited on an async one."""
-        with self.spending():
+        with self.spending(), self._naming_grants():
             if isinstance(self.engine, Engine):
                 return await asyncio.to_thread(verb, self.engine, *arguments, **named)
             return await cast("Awaitable[R]", verb(self.engine, *arguments, **named))
@@ -152,6 +161,22 @@ class Reading:
     async def read(self, work: Callable[[Connection], R]) -> R:
         """Read from the database on a connection."""
         return await self.ask(on, lambda engine: run(engine, work))
+
+    @contextmanager
+    def _naming_grants(self) -> Iterator[None]:
+        """Raise NotGranted with the operation to paste where PostgreSQL denies the role a function."""
+        try:
+            yield
+        except DBAPIError as error:
+            name = re.search(r"\bfq_\w+", str(error.orig))
+            kinds = function_roles(latest_version()).get(name.group(), ()) if name else ()
+            if sqlstate_of(error) != _NO_PRIVILEGE or name is None or not kinds:
+                raise
+            role, kind = self.engine.url.username or "", "monitor" if "monitor" in kinds else kinds[-1]
+            raise NotGranted(
+                f"role {role!r} may not execute {name.group()}; put "
+                f"op.grant_fairqueue({role!r}, {kind!r}{schema_argument(self.schema)}) in a migration"
+            ) from error
 
     @contextmanager
     def spending(self) -> Iterator[None]:
