@@ -74,10 +74,11 @@ class Pages(GroupPages, PlanPages):
             "overview.html",
             access,
             figures,
-            headline=headline(figures),
+            headline=headline(figures, self.reading.figures.past, health),
             queues=[
-                {"figures": queue, "state": queue_state(queue), "past": self.reading.figures.past(queue.name)}
+                {"figures": queue, "state": queue_state(queue, past), "past": past}
                 for queue in listed.queues
+                for past in [self.reading.figures.past(queue.name)]
             ],
             listed=listed,
             many=len(figures.queues) > 1,

@@ -7,17 +7,22 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.dashboard.rendering import percent_text
+from sqlalchemy_fairqueue.doctor.findings import Level
+from sqlalchemy_fairqueue.doctor.queues import judge_queue
 from sqlalchemy_fairqueue.formats import format_duration, plural
 from sqlalchemy_fairqueue.values.reports import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
+    from sqlalchemy_fairqueue.dashboard.reading import Health
+    from sqlalchemy_fairqueue.doctor.findings import Finding
     from sqlalchemy_fairqueue.figures import Figures, QueueFigures
+    from sqlalchemy_fairqueue.figures.shared import Point
     from sqlalchemy_fairqueue.values.reports import ChannelDemand, QueueCapacity, SharedLimit
 
-_LONG_SECONDS = 60
+_LONG = timedelta(minutes=1)
 _QUEUES = 3
 """Queues that are named as those that draw from a shared limit."""
 _FEW = 2
@@ -72,7 +77,8 @@ def reason_detail(channel: ChannelDemand, queue: QueueFigures) -> str:  # noqa: 
                 f"it has its share, {used}, and more work: {channel.leased:,} out, {channel.ready:,} ready; add workers"
             )
         case Reason.TURN:
-            return f"{plural(queue.contention.leased, 'message')} of the queue are out"
+            out = queue.contention.leased
+            return f"{plural(out, 'message')} of the queue {_is(out)} out"
         case Reason.ORDERING_KEY:
             return (
                 f"{plural(channel.held, 'message')} held, the first behind message {channel.behind} of its ordering key"
@@ -134,9 +140,13 @@ def _out(limited: ChannelDemand | QueueCapacity | SharedLimit, next_cost: int | 
     """What is out of a limit that is reached."""
     most, used = limited.max_concurrency, limited.current_concurrency or 0
     if most is not None and used >= most:
-        return f"{used:,} of the {most:,} messages {whose} are out"
+        return f"{used:,} of {plural(most, 'message')} {whose} {_is(used)} out"
     cost = f"a cost of {limited.current_cost or 0:,} of the {limited.max_cost_out or 0:,} {whose} is out"
     return f"{cost}; the next message costs {next_cost:,}" if next_cost else cost
+
+
+def _is(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def _shared(channel: ChannelDemand, queue: QueueFigures) -> str:
@@ -158,44 +168,41 @@ def _clock(instant: datetime | None) -> str:
     return f"{instant:%Y-%m-%d %H:%M} UTC" if instant else "now"
 
 
-def queue_state(queue: QueueFigures) -> tuple[str, str]:
+_LEVELS = {Level.OK: "good", Level.WARNING: "warn", Level.PROBLEM: "bad"}
+_OF_QUEUES = ("queues", "signals")
+"""Checks of doctor that :func:`judge_queue` makes of newer figures."""
+
+
+def queue_findings(queue: QueueFigures, past: Sequence[Point] = ()) -> list[Finding]:
+    """Return what doctor finds about a queue, from the figures."""
+    return list(judge_queue(queue.stats, queue.at, _LONG, [(point.at, point.backlog) for point in past]))
+
+
+def queue_state(queue: QueueFigures, past: Sequence[Point] = ()) -> tuple[str, str]:
     """A word for the state of a queue, and its level: good, warn, bad or idle."""
-    stats = queue.stats
-    if stats.paused_at is not None:
-        return "paused", "warn"
-    if stats.ready and not stats.consumers:
-        return "no consumer", "bad"
-    oldest = queue.oldest_ready
-    if oldest is not None and oldest.total_seconds() > _LONG_SECONDS:
-        return "behind", "warn"
-    if queue.messages:
-        return "flowing", "good"
-    return "idle", "idle"
+    found = queue_findings(queue, past)
+    if found:
+        return found[0].values["state"], _LEVELS[found[0].level]
+    return ("flowing", "good") if queue.messages else ("idle", "idle")
 
 
-def headline(figures: Figures) -> tuple[str, str]:
-    """The state of all queues in a sentence, and its level."""
+def headline(figures: Figures, past: Callable[[str], Sequence[Point]], health: Health | None) -> tuple[str, str]:
+    """The worst of what is known in a sentence, and its level: of the queues, and of the other checks of doctor."""
     queues = list(figures.queues.values())
     if not queues:
         return "No queue has been used yet.", "idle"
-    unserved = [queue.name for queue in queues if queue_state(queue)[0] == "no consumer"]
-    if unserved:
-        return f"Nobody works on {_names(unserved)}.", "bad"
-    behind = [queue.name for queue in queues if queue_state(queue)[0] == "behind"]
-    longest = max((queue.oldest_ready for queue in queues if queue.oldest_ready), default=None)
-    if behind and longest:
-        verb = "is" if len(behind) == 1 else "are"
-        return f"{_names(behind)} {verb} behind: the longest wait is {format_duration(longest)}.", "warn"
-    paused = [queue.name for queue in queues if queue.stats.paused_at is not None]
-    if paused:
-        return f"{_names(paused)} {'is' if len(paused) == 1 else 'are'} paused.", "warn"
+    found = [finding for queue in queues for finding in queue_findings(queue, past(queue.name))]
+    if health:
+        found += [one for one in health.findings if one.level and one.check not in _OF_QUEUES]
+    if found:
+        worst = max(found, key=lambda finding: finding.level)
+        more = f"; {plural(len(found) - 1, 'further finding')}" if len(found) > 1 else ""
+        return f"{worst.message[:1].upper()}{worst.message[1:]}{more}.", _LEVELS[worst.level]
+    if health and health.problem:
+        return "The checks could not be made: see Health.", "warn"
     ready = sum(queue.stats.ready for queue in queues)
     if not ready:
         return "All is calm: nothing waits.", "good"
+    longest = max((queue.oldest_ready for queue in queues if queue.oldest_ready), default=None)
     wait = f", the longest wait is {format_duration(longest)}" if longest else ""
     return f"All flows: {plural(ready, 'message')} ready{wait}.", "good"
-
-
-def _names(names: Sequence[str]) -> str:
-    shown = names[:2]
-    return " and ".join(shown) if len(names) <= len(shown) else f"{', '.join(shown)} and {len(names) - len(shown)} more"

@@ -13,7 +13,14 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy_fairqueue.database.errors import sqlstate_of, too_old
 from sqlalchemy_fairqueue.doctor.findings import Check, CheckContext, Finding, Level, Role
 from sqlalchemy_fairqueue.doctor.installation import find_installation, is_unreachable
-from sqlalchemy_fairqueue.doctor.queues import check_gates, check_leases, check_queues, check_schedules, check_waits
+from sqlalchemy_fairqueue.doctor.queues import (
+    check_gates,
+    check_kinds,
+    check_leases,
+    check_queues,
+    check_schedules,
+    check_waits,
+)
 from sqlalchemy_fairqueue.doctor.rights import check_grants, check_ownership, check_privileges, check_row_security
 from sqlalchemy_fairqueue.doctor.schema import (
     check_drift,
@@ -23,7 +30,15 @@ from sqlalchemy_fairqueue.doctor.schema import (
     check_times,
     check_version,
 )
-from sqlalchemy_fairqueue.doctor.server import check_clock, check_platform, check_server, check_snapshots, check_vacuum
+from sqlalchemy_fairqueue.doctor.server import (
+    check_clock,
+    check_connections,
+    check_platform,
+    check_server,
+    check_sizes,
+    check_snapshots,
+    check_vacuum,
+)
 from sqlalchemy_fairqueue.errors import FairQueueError
 
 if TYPE_CHECKING:
@@ -33,8 +48,9 @@ if TYPE_CHECKING:
 
 _CHECKS: tuple[Check, ...] = (
     check_server, check_platform, check_clock, check_version, check_drift, check_privileges, check_ownership,
-    check_grants, check_row_security, check_sequences, check_vacuum, check_snapshots, check_queues, check_gates,
-    check_leases, check_waits, check_times, check_history, check_states, check_schedules,
+    check_grants, check_row_security, check_sequences, check_connections, check_sizes, check_vacuum, check_snapshots,
+    check_queues, check_kinds, check_gates, check_leases, check_waits, check_times, check_history, check_states,
+    check_schedules,
 )  # fmt: skip
 _NO_PRIVILEGE = "42501"
 _READ_ALL = "run doctor as the owner of the tables"

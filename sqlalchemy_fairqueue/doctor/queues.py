@@ -1,4 +1,4 @@
-"""Service of the queues: messages that wait too long, gates, expired leases, waits, schedules."""
+"""Service of the queues: messages that wait too long, kinds that fail, gates, expired leases, waits, schedules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sqlalchemy_fairqueue.sql.schema import quoted_literal
 from sqlalchemy_fairqueue.times import duration, microseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
 
     from sqlalchemy import Row
@@ -41,7 +41,10 @@ def check_queues(context: CheckContext) -> Iterator[Finding]:
     now = read_clock(connection, schema)
     wanted = [name for name in names if context.queue in {None, name}]
     for stats in stats_by_queue(connection, schema, wanted).values():
-        yield from _queue(stats, now, context.max_age)
+        findings = list(judge_queue(stats, now, context.max_age))
+        if all(finding.check != "queues" for finding in findings):
+            yield Finding("queues", Level.OK, _calm(stats, now), None, {"queue": stats.queue, "ready": stats.ready})
+        yield from findings
 
 
 @check("no expired lease holds messages", tables=("fq_lease", "fq_message"))
@@ -76,34 +79,113 @@ def check_waits(context: CheckContext) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _queue(stats: QueueStats, now: datetime, max_age: timedelta) -> Iterator[Finding]:
+def _calm(stats: QueueStats, now: datetime) -> str:
+    waits = age(stats.oldest_ready_at, now)
+    since = f", the oldest for {format_duration(waits)}" if waits is not None else ""
+    held = ((stats.paused, "paused"), (stats.limited, "beyond limits"))
+    words = ", ".join(f"{count:,} {word}" for count, word in held if count)
+    return (
+        f"queue {stats.queue!r}: {stats.ready:,} ready{since}{f' ({words})' if words else ''}, "
+        f"{plural(stats.consumers, 'consumer')}"
+    )
+
+
+def judge_queue(
+    stats: QueueStats, now: datetime, max_age: timedelta, past: Sequence[tuple[datetime, int]] = ()
+) -> Iterator[Finding]:
+    """Yield what an operator should know of a queue, the gravest first; ``values["state"]`` says it in a few words.
+
+    Args:
+        stats: The queue.
+        now: The time, by the database's clock.
+        max_age: How long messages may be ready that workers could take.
+        past: Its backlogs lately, the oldest first. Empty: they are not known.
+    """
     waits = age(stats.oldest_ready_at, now)
     values = {
-        "queue": stats.queue, "ready": stats.ready, "dead": stats.dead, "signals": stats.signals,
-        "consumers": stats.consumers, "oldest_ready_seconds": waits, "paused_at": stats.paused_at,
+        "queue": stats.queue, "ready": stats.ready, "deliverable": stats.deliverable, "paused": stats.paused,
+        "limited": stats.limited, "dead": stats.dead, "signals": stats.signals, "consumers": stats.consumers,
+        "oldest_ready_seconds": waits, "paused_at": stats.paused_at,
     }  # fmt: skip
     who = f"queue {stats.queue!r}"
     since = f", the oldest for {format_duration(waits)}" if waits is not None else ""
-    others = f"{plural(stats.consumers, 'consumer')}, {plural(stats.dead, 'dead letter')}"
-    message = f"{who}: {stats.ready:,} ready{since}, {others}"
+    name = f"--queue {shlex.quote(stats.queue)}"
+
+    def warning(state: str, message: str, remedy: str) -> Finding:
+        return Finding("queues", Level.WARNING, f"{who} {message}", remedy, values | {"state": state})
+
     if stats.paused_at is not None:
-        paused = format_duration(now - stats.paused_at)
-        remedy = f"fairqueue resume --queue {shlex.quote(stats.queue)}"
-        yield Finding("queues", Level.WARNING, f"{message}; paused {paused} ago", remedy, values)
-    elif waits is not None and waits > max_age:
-        level = Level.WARNING if stats.consumers else Level.PROBLEM
-        remedy = "start a worker" if not stats.consumers else (
-            "start more workers, or find the channel that its limits hold back with 'fairqueue channels'"
-        )  # fmt: skip
-        yield Finding("queues", level, message, remedy, values)
-    else:
-        yield Finding("queues", Level.OK, message, None, values)
+        message = f"is paused for {format_duration(now - stats.paused_at)}: {stats.ready:,} ready{since}"
+        yield warning("paused", message, f"fairqueue resume {name}")
+    elif not stats.consumers and stats.ready > stats.paused:
+        message = f"{who} has no consumer: {stats.ready:,} ready{since}"
+        yield Finding("queues", Level.PROBLEM, message, "start a worker", values | {"state": "no consumer"})
+    elif waits is not None and waits > max_age and stats.deliverable:
+        message = f"is behind: {stats.deliverable:,} of {stats.ready:,} ready could be taken now{since}"
+        yield warning("behind", message, "start more workers, or see what its channels wait for: fairqueue channels")
+    if (reached := _limit_reached(stats)) and stats.limited:
+        message = f"is at its limit: {reached}, {plural(stats.limited, 'ready message')} held back{since}"
+        yield warning("at its limit", message, f"if what its handlers use bears more: fairqueue configure {name}")
+    if growth := _growth(past):
+        yield warning("growing", growth, "start more workers, or see who enqueues: fairqueue top")
+    if stats.dead:
+        yield warning("dead letters", f"has {plural(stats.dead, 'dead letter')}", f"fairqueue dead groups {name}")
     if stats.signals > _MAX_SIGNALS:
         yield Finding(
             "signals", Level.WARNING,
             f"{who}: {stats.signals:,} signals that no dequeue has heard yet",
             "start a worker: every dequeue hears them first, some hundred thousand a second",
-            values,
+            values | {"state": "unheard"},
+        )  # fmt: skip
+
+
+def _limit_reached(stats: QueueStats) -> str | None:
+    """What is out of a limit of the queue that is reached."""
+    used, cost = stats.current_concurrency or 0, stats.current_cost or 0
+    if stats.max_concurrency is not None and used >= stats.max_concurrency:
+        return f"{used:,} of {plural(stats.max_concurrency, 'message')} out"
+    if stats.max_cost_out is not None and cost + (stats.next_cost or 0) > stats.max_cost_out:
+        return f"a cost of {cost:,} of {stats.max_cost_out:,} out"
+    return None
+
+
+_GROWTH_PERIOD = timedelta(minutes=1)
+_GROWTH = 1.2
+_FEW = 10
+
+
+def _growth(past: Sequence[tuple[datetime, int]]) -> str | None:
+    """How a backlog grew from the first to the last of its past, if it did throughout and by a fifth."""
+    if not past or past[-1][0] - past[0][0] < _GROWTH_PERIOD:
+        return None
+    (begin, first), (_, middle), (end, last) = past[0], past[len(past) // 2], past[-1]
+    if not first < middle < last or last < max(first * _GROWTH, first + _FEW):
+        return None
+    return f"grows: from {first:,} to {plural(last, 'message')} in {format_duration(end - begin)}"
+
+
+_RECENT = timedelta(hours=1)
+_AGAIN = 3
+_OLDEST = 100_000
+
+
+@check(
+    "no kind died lately or fails again and again",
+    functions=("fq_now", "fq_queues"),
+    tables=("fq_message", "fq_dead_letter", "fq_channel"),
+)
+def check_kinds(context: CheckContext) -> Iterator[Finding]:
+    """Kinds of messages that died in the last hour, or have failed three times: unknown ones, crashes, errors."""
+    found = context.execute("kinds", queue=context.queue, period=microseconds(_RECENT), attempts=_AGAIN, most=_OLDEST)
+    for row in found:
+        facts = ((row.died, "died in the last hour"), (row.tried, f"failed {_AGAIN} times"))
+        words = ", ".join(f"{count:,} {fact}" for count, fact in facts if count)
+        error = f": {row.error}" if row.error else ""
+        yield Finding(
+            "kinds", Level.WARNING,
+            f"kind {row.kind!r} of queue {row.queue!r}: {words}{error:.200}",
+            f"fairqueue dead groups --queue {shlex.quote(row.queue)}",
+            {"queue": row.queue, "kind": row.kind, "died": row.died, "tried": row.tried},
         )  # fmt: skip
 
 

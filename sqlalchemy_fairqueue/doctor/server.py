@@ -216,7 +216,39 @@ def _table(schema: str, row: Row[Any]) -> Finding:
     return Finding("autovacuum", Level.OK, message, None, values)
 
 
-_WARNING_AGE = timedelta(minutes=5)
+_NEAR, _FULL = 0.8, 0.95
+
+
+@check()
+def check_connections(context: CheckContext) -> Iterator[Finding]:
+    """The sessions of the server beside its limit."""
+    row = context.execute("connections").one()
+    part = row.used / max(1, row.most)
+    level = Level.PROBLEM if part >= _FULL else Level.WARNING if part >= _NEAR else Level.OK
+    yield Finding(
+        "connections", level, f"{row.used:,} of {row.most:,} connections are in use",
+        "give workers and applications smaller pools, put a pooler before the server, or raise max_connections"
+        if level else None,
+        {"used": row.used, "most": row.most},
+    )  # fmt: skip
+
+
+_LARGEST = 3
+
+
+@check()
+def check_sizes(context: CheckContext) -> Iterator[Finding]:
+    """The sizes of the tables with their indexes."""
+    sizes = {row.table: row.bytes for row in context.execute("sizes", schema=context.schema)}
+    largest = ", ".join(f"{table} {_megabytes(size)}" for table, size in list(sizes.items())[:_LARGEST])
+    yield Finding("sizes", Level.OK, f"the tables take {_megabytes(sum(sizes.values()))}: {largest}", None, sizes)
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 2**20:,.1f} MB"
+
+
+_WARNING_AGE = timedelta(minutes=1)
 _PROBLEM_AGE = timedelta(hours=1)
 _WARNING_TRANSACTIONS = 1_000_000
 _PROBLEM_TRANSACTIONS = 50_000_000

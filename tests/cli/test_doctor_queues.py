@@ -14,19 +14,62 @@ from tests.worker.helpers import until
 
 
 def test_queues_that_wait(findings: Findings, engine: Engine, clock: Clock) -> None:
-    """Messages that wait too long are a problem where nobody dequeues, and a warning where somebody does."""
+    """Ready messages are a problem at once where nobody dequeues, and a warning after a time where somebody does."""
     enqueue(engine, "a", "a")
-    assert levels(findings("queues")) == ["ok"]
-
-    clock.advance(timedelta(minutes=10))
     [waiting] = findings("queues")
     assert (waiting["level"], waiting["remedy"]) == ("problem", "start a worker")
-    assert waiting["values"]["oldest_ready_seconds"] == pytest.approx(600, abs=60)
-    assert levels(findings("queues", "--max-age", "1h")) == ["ok"]
 
+    clock.advance(timedelta(minutes=10))
     lease(engine, 1)
     [served] = findings("queues")
     assert (served["level"], served["values"]["consumers"]) == ("warning", 1)
+    assert served["values"]["oldest_ready_seconds"] == pytest.approx(600, abs=60)
+    assert levels(findings("queues", "--max-age", "1h")) == ["ok"]
+
+
+def test_what_holds_back_is_not_behind(findings: Findings, engine: Engine, clock: Clock) -> None:
+    """Messages that a paused channel holds back are not behind, those that the queue's limit does are at it."""
+    enqueue(engine, "a", "b")
+    lease(engine, 1)
+    QUEUE.pause(engine, "b")
+    clock.advance(timedelta(minutes=4))
+    assert levels(findings("queues", "--max-age", "1m")) == ["ok"]
+
+    QUEUE.resume(engine, "b")
+    assert [one["values"]["state"] for one in findings("queues", "--max-age", "1m")] == ["behind"]
+
+    QUEUE.configure(engine, max_concurrency=1)
+    assert [one["values"]["state"] for one in findings("queues", "--max-age", "1m")] == ["at its limit"]
+
+
+def test_kinds_that_die(findings: Findings, engine: Engine, clock: Clock) -> None:
+    """Deaths of the last hour are told by kind, with an error."""
+    assert levels(findings("kinds")) == ["ok"]
+    bury(engine, "a", "b", kind="parse")
+    [found] = findings("kinds")
+    assert found["values"] == {"queue": "documents", "kind": "parse", "died": 2, "tried": 0}
+    assert found["message"].endswith("2 died in the last hour: ValueError: no such page")
+    assert levels(findings("kinds", "--queue", "other")) == ["ok"]
+    clock.advance(timedelta(hours=2))
+    assert levels(findings("kinds")) == ["ok"]
+
+
+def test_kinds_that_fail_again(findings: Findings, engine: Engine) -> None:
+    """Messages that failed three times and go on trying are told by kind."""
+    enqueue(engine, "a", kind="parse", max_attempts=9)
+    for attempt in range(3):
+        assert findings("kinds")[0]["values"].get("tried", 0) == 0, attempt
+        QUEUE.retry(engine, lease(engine, 1), error="OSError: away")
+    [found] = findings("kinds")
+    assert (found["values"]["tried"], found["level"]) == (1, "warning")
+
+
+def test_server_figures(findings: Findings) -> None:
+    """The connections and the sizes of the tables are told."""
+    [connections], [sizes] = findings("connections"), findings("sizes")
+    assert 0 < connections["values"]["used"] <= connections["values"]["most"]
+    assert {"fq_message", "fq_history"} <= set(sizes["values"])
+    assert all(size > 0 for size in sizes["values"].values())
 
 
 def test_paused_queues(findings: Findings, engine: Engine) -> None:
@@ -36,7 +79,7 @@ def test_paused_queues(findings: Findings, engine: Engine) -> None:
     bury(engine, "a")
 
     other, paused = findings("queues")
-    assert (other["level"], other["values"]["dead"]) == ("ok", 1)
+    assert (other["level"], other["values"]["state"], other["values"]["dead"]) == ("warning", "dead letters", 1)
     assert (paused["level"], paused["remedy"]) == ("warning", """fairqueue resume --queue 'it'"'"'s off'""")
     assert [one["values"]["queue"] for one in findings("queues", "--queue", "documents")] == ["documents"]
     assert levels(findings("queues", "--queue", "nowhere")) == ["problem"]

@@ -115,7 +115,7 @@ def test_reasons_are_new_where_figures_are_old(engine: Engine) -> None:
         QUEUE.resume(engine, "customer-7")
         assert all_have(client, "others' turn", "taken by taker")
         QUEUE.configure(engine, max_concurrency=1)
-        assert all_have(client, "queue limit", "1 of the 1 messages", "taken by taker")
+        assert all_have(client, "queue limit", "1 of 1 message of the queue is out", "taken by taker")
         QUEUE.pause(engine)
         assert all_have(client, "queue paused", "the queue is paused since")
         page = client.get("/tenants?queue=documents&reason=queue+paused").text

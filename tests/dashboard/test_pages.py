@@ -10,8 +10,13 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Enqueue, Queue
 from sqlalchemy_fairqueue.dashboard import create_dashboard
+from sqlalchemy_fairqueue.dashboard.reading import Health
 from sqlalchemy_fairqueue.dashboard.rendering import thinned
-from sqlalchemy_fairqueue.dashboard.words import waits_words
+from sqlalchemy_fairqueue.dashboard.words import headline, waits_words
+from sqlalchemy_fairqueue.doctor.examination import Examination
+from sqlalchemy_fairqueue.doctor.findings import Finding, Level
+from sqlalchemy_fairqueue.figures import SharedFigures
+from sqlalchemy_fairqueue.figures.shared import Point
 from sqlalchemy_fairqueue.values.messages import FairBy
 from tests.cli.messages import ODD_NAMES, QUEUE, bury, enqueue, lease
 from tests.dashboard.conftest import Browse, visited
@@ -27,17 +32,51 @@ def test_nothing(browse: Browse) -> None:
     assert "No queue has been used yet." in browse("viewer").get().text
 
 
+@pytest.fixture
+def healthy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Doctor finds nothing: the tests' own server runs without autovacuum."""
+    monkeypatch.setattr("sqlalchemy_fairqueue.dashboard.reading.examine", lambda *_, **__: Examination("", 1, ()))
+
+
+@pytest.mark.usefixtures("healthy")
 def test_overview(browse: Browse, engine: Engine) -> None:
     """The overview has each queue, the state of all in a sentence, and who waits longest."""
     enqueue(engine, "customer-7", "customer-7", "customer-8")
     page = browse("viewer").get()
-    assert "Nobody works on documents." in page.text
+    assert "Queue 'documents' has no consumer: 3 ready" in page.text
     assert "no consumer" in page.text
     assert page.links["customer-7"] == "tenant?queue=documents&channel=customer-7"
     lease(engine, 1)
     assert "All flows: 2 messages ready, the longest wait is " in browse("viewer").get().text
     QUEUE.pause(engine)
-    assert "documents is paused." in browse("viewer").get().text
+    assert "Queue 'documents' is paused for " in browse("viewer").get().text
+
+
+@pytest.mark.usefixtures("healthy")
+def test_what_is_not_well(browse: Browse, engine: Engine) -> None:
+    """The headline tells of deaths and of a limit that is reached, the first of them in words."""
+    bury(engine, "customer-7")
+    assert "Queue 'documents' has 1 dead letter." in browse("viewer").get().text
+    QUEUE.configure(engine, max_concurrency=1)
+    enqueue(engine, "customer-7", "customer-8")
+    lease(engine, 1)
+    text = browse("viewer").get().text
+    assert "Queue 'documents' is at its limit: 1 of 1 message out, 1 ready message held back" in text
+    assert "; 1 further finding." in text
+
+
+def test_headline_has_the_checks(engine: Engine) -> None:
+    """A finding of doctor and a backlog that grows are in the headline, the worst first."""
+    enqueue(engine, "customer-7", "customer-8")
+    lease(engine, 1)
+    figures = SharedFigures(engine).get()
+    points = [Point(figures.at + timedelta(seconds=30 * number), 50 * number, 0, 0.0, None) for number in range(4)]
+    growing = headline(figures, lambda _: points, None)
+    assert growing == ("Queue 'documents' grows: from 0 to 150 messages in 1m 30s.", "warn")
+    assert headline(figures, lambda _: points[:2], None)[1] == "good"
+    clock = Finding("times", Level.PROBLEM, "the server's clock went back")
+    health = Health([clock, Finding("queues", Level.PROBLEM, "older than the figures")])
+    assert headline(figures, lambda _: points, health) == ("The server's clock went back; 1 further finding.", "bad")
 
 
 def test_tenants(browse: Browse, engine: Engine) -> None:
@@ -51,7 +90,7 @@ def test_tenants(browse: Browse, engine: Engine) -> None:
     page = browse("viewer").get("tenants", queue="documents")
     row = page.text.partition("minnow")[2]
     assert row.strip().startswith(("1", "2", "3", "4", "5", "6", "7", "8", "9", "0"))
-    assert "queue limit 2 of the 2 messages of the queue are out taken by whale 100" in page.text
+    assert "queue limit 2 of 2 messages of the queue are out taken by whale 100" in page.text
     assert "late \N{MULTIPLICATION SIGN}2" in page.text
     filtered = browse("viewer").get("tenants", queue="documents", reason="scheduled").text
     assert "late" in filtered
@@ -149,7 +188,7 @@ def test_a_tenant(browse: Browse, engine: Engine) -> None:
     [first, second] = enqueue(engine, "customer-7", "customer-7")
     lease(engine, 1)
     page = browse("viewer").get("tenant", queue="documents", channel="customer-7")
-    assert "own limit 1 of the 1 messages it may have out are out" in page.text
+    assert "own limit 1 of 1 message it may have out is out" in page.text
     assert {f"#{first}", f"#{second}"} <= page.links.keys()
     assert "10/s" in page.text
     assert page.forms == []

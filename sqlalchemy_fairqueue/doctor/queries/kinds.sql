@@ -1,0 +1,39 @@
+-- Kinds by queue whose messages died within :period microseconds, or were tried in vain :attempts times or more and
+-- wait for the next attempt: how many of each, and the last line of one of their errors; :queue null is all queues.
+-- Reads the dead letters of the period by their index, and the :most oldest messages.
+with deaths as (
+  select d.queue, d.kind, count(*) as died, max(d.error) as error
+  from fairqueue.fq_queues() q (name)
+  join fairqueue.fq_dead_letter d
+    on d.queue = q.name
+    and d.died_at > fairqueue.fq_now() - :period
+  group by d.queue, d.kind
+),
+oldest as (
+  select m.channel_id, m.kind, m.attempts, m.error
+  from fairqueue.fq_message m
+  order by m.id
+  limit :most
+),
+tries as (
+  select c.queue, o.kind, count(*) as tried, max(o.error) as error
+  from oldest o
+  join fairqueue.fq_channel c on c.id = o.channel_id
+  where o.error is not null
+    and o.attempts >= :attempts
+  group by c.queue, o.kind
+)
+select
+  coalesce(d.queue, t.queue) as queue,
+  coalesce(d.kind, t.kind) as kind,
+  coalesce(d.died, 0) as died,
+  coalesce(t.tried, 0) as tried,
+  regexp_replace(rtrim(coalesce(d.error, t.error), E'\n '), '^.*\n', '') as error
+from deaths d
+full join tries t
+  on t.queue = d.queue
+  and t.kind = d.kind
+where cast(:queue as text) is null
+  or coalesce(d.queue, t.queue) = :queue
+order by died desc, tried desc, queue, kind
+limit 20
