@@ -1,6 +1,7 @@
 """Tables: a list of columns gives the screen and the document.
 
-On terminals of any width, numbers are never cut, and columns without information are left out first.
+On terminals of any width, numbers are never cut, names after other texts, and columns without information are left
+out first.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
 _GAP = 2
-_MIN_WIDTH = 4
+_FIRST_WIDTH, _MIN_WIDTH = 12, 4
+_NAMES = frozenset({"queue", "channel", "name", "kind"})
+"""Headings of columns that are narrowed after others: a name that is cut finds nothing."""
 BLANK = frozenset({"", "-", "0"})
 
 
@@ -126,7 +129,10 @@ class TextTable:
             for index, column in enumerate(self.columns)
         ]
         kept = _kept(self._is_blank(), widths, options.max_width)
-        _shrink(widths, [index for index in kept if not self.columns[index].number], kept, options.max_width)
+        flexible = [index for index in kept if not self.columns[index].number]
+        others = [index for index in flexible if self.columns[index].name not in _NAMES]
+        _shrink(widths, others, kept, options.max_width, _FIRST_WIDTH)
+        _shrink(widths, flexible, kept, options.max_width, _MIN_WIDTH)
         table = Grid(box=None, pad_edge=False, header_style="bold")
         for index in kept:
             column = self.columns[index]
@@ -191,10 +197,10 @@ def _kept(blank: Sequence[bool], widths: Sequence[int], width: int) -> list[int]
     return kept
 
 
-def _shrink(widths: list[int], flexible: Sequence[int], kept: Sequence[int], width: int) -> None:
-    """Narrow the widest text column by one, as often as the width requires."""
+def _shrink(widths: list[int], flexible: Sequence[int], kept: Sequence[int], width: int, least: int) -> None:
+    """Narrow the widest of the flexible columns by one, as often as the width requires."""
     for _ in range(_total(kept, widths) - width):
         widest = max(flexible, key=lambda index: widths[index], default=None)
-        if widest is None or widths[widest] <= _MIN_WIDTH:
+        if widest is None or widths[widest] <= least:
             return
         widths[widest] -= 1

@@ -63,3 +63,10 @@ def test_wide_characters() -> None:
     """A character that takes two columns counts as two."""
     rows = lines(80, ("東京", 1, 0, "x", "y"), ("köln", 1, 0, "x", "y"))
     assert rows[1].index("1") == rows[2].index("1") - 2
+
+
+def test_other_texts_are_cut_before_names() -> None:
+    """A name is whole as long as other texts can give way, even if it is the longest."""
+    name = "customer-with-a-long-name"
+    [_, row] = lines(len(name) + 30, (name, 1, 5, "OSError: no such page", ""))
+    assert row.split() == [name, "1", "5", "OSError:", "no\N{HORIZONTAL ELLIPSIS}"]
