@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _GAP = 2
 _FIRST_WIDTH, _MIN_WIDTH = 12, 4
-_NAMES = frozenset({"queue", "channel", "name", "kind"})
+_NAMES = frozenset({"queue", "channel", "name", "kind", "worker"})
 """Headings of columns that are narrowed after others: a name that is cut finds nothing."""
 BLANK = frozenset({"", "-", "0"})
 

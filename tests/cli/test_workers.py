@@ -26,6 +26,7 @@ def test_list(cli: Cli, engine: Engine, database: Database) -> None:
     assert [one["stop_requested_by"] for one in found] == [None, "dana"]
     assert found[1]["stop_requested_at"] is not None
     assert [row[:2] for row in cli("workers", "list").rows()] == [["worker", "holds"], ["[red]w1", "2"], ["w2", "1"]]
+    assert {"held longest", "kind"} <= set(cli("workers", "list").rows()[0])
 
 
 def test_stop(cli: Cli, engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
