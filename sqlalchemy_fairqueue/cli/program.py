@@ -99,6 +99,7 @@ _COMMANDS = {
     "cancel": "messages:cancel",
     "purge": "controls:purge",
     "history prune": "upkeep:prune_history",
+    "usage": "usage:usage",
     "doctor": "upkeep:doctor",
     "roles": "upkeep:roles",
     "top": "top:top",
@@ -112,7 +113,7 @@ _COMMANDS = {
     "spark replay": "spark:replay_history",
 }
 _PANELS = {
-    "Commands that show": "stats channels top messages dead groups limits plans workers roles doctor report",
+    "Commands that show": "stats channels top messages dead groups limits plans workers usage roles doctor report",
     "Commands that change": "pause resume configure cancel purge schedules history",
     "Commands that run": "worker dashboard metrics spark",
 }

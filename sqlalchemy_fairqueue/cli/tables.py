@@ -82,7 +82,7 @@ class Table:
     def __init__(self, *columns: Column) -> None:
         self._columns = columns
         self._shown = [column for column in columns if column.name]
-        self._members = [column for column in columns if column.key is not None]
+        self.members = [column for column in columns if column.key is not None]
 
     def screen(self, items: Iterable[object], without: Collection[str] = ()) -> TextTable:
         """Items below each other, without the columns of these headings."""
@@ -96,7 +96,7 @@ class Table:
 
     def document(self, item: object) -> dict[str, Any]:
         """An item as a document."""
-        return {column.member: column.value(item) for column in self._members}
+        return {column.member: column.value(item) for column in self.members}
 
     def documents(self, items: Iterable[object]) -> list[dict[str, Any]]:
         """Items as documents."""

@@ -1,0 +1,74 @@
+"""Usage of channels in a month, counted from the history."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from sqlalchemy_fairqueue.doctor.findings import query
+from sqlalchemy_fairqueue.times import any_instant, duration, instant_microseconds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelUsage:
+    """What a channel used of a queue.
+
+    Attributes:
+        queue: The queue.
+        channel: The channel.
+        messages: Messages that were completed.
+        attempts: Attempts that ended, in whichever way.
+        time: How long these took together.
+        cost: What they cost.
+    """
+
+    queue: str
+    channel: str
+    messages: int
+    attempts: int
+    time: timedelta
+    cost: int
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The usage of a month, which begins and ends in UTC.
+
+    Attributes:
+        since: Its first instant.
+        until: The first instant of the next month.
+        pruned_until: Until when its history was pruned, so that earlier attempts are not counted. None: it was not.
+        channels: The channels by queue and name.
+    """
+
+    since: datetime
+    until: datetime
+    pruned_until: datetime | None
+    channels: Sequence[ChannelUsage]
+
+
+def read_usage(connection: Connection, schema: str | None, month: datetime, queue: str | None = None) -> Usage:
+    """Count what channels used in a month, in queues that recorded their history then.
+
+    Args:
+        connection: As a role that may read ``fq_history`` and ``fq_pruned_history``.
+        schema: The schema of the installation.
+        month: An instant in the month.
+        queue: The only queue. None: all.
+    """
+    since = month.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    until = (since + timedelta(days=31)).replace(day=1)
+    period = {"since": instant_microseconds(since), "until": instant_microseconds(until)}
+    rows = connection.execute(query("usage", schema), period | {"queue": queue})
+    channels = [
+        ChannelUsage(row.queue, row.channel, row.messages, row.attempts, duration(row.time), row.cost) for row in rows
+    ]
+    # Read afterwards: what is pruned in between is told.
+    pruned = connection.execute(query("pruned_until", schema), period).scalar()
+    return Usage(since, until, None if pruned is None else min(any_instant(pruned), until), channels)
