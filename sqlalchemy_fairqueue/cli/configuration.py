@@ -257,4 +257,5 @@ def _limits(options: Options, name: str | None, wanted: dict[str, Any], *, remov
         elif name is not None and wanted:
             facet.configure(installation.engine, name, **wanted)
         found = facet.list(installation.engine, name)
-    return Result({"limits": _LIMITS.documents(found)}, _LIMITS.listing(found, "no shared limits"))
+        nothing = f"schema {installation.schema!r} has no shared limit{f' {name!r}' if name else 's'}"
+    return Result({"limits": _LIMITS.documents(found)}, _LIMITS.listing(found, nothing))

@@ -103,7 +103,7 @@ def show_schedule(
     slots = _slots(found, ran, now, limit)
     document = {"schedule": _TABLE.document(found), "slots": slots, "ran_is_known": ran is not None}
     hidden = () if ran is not None else ("which slots were run, the owner of the tables may read",)
-    return Result(document, (_TABLE.details(found), *_SLOTS.listing(slots, "it has no slots"), *hidden))
+    return Result(document, (_TABLE.details(found), *_SLOTS.listing(slots, "the schedule has no slots"), *hidden))
 
 
 def _ran(installation: Installation, one: ScheduleInfo, most: int) -> list[dict[str, Any]] | None:

@@ -185,7 +185,9 @@ def channels(
             if found[limit:]:
                 more = True
                 hint = f"there are more: --after {clean(shlex.quote(page[-1].channel))}, or a higher --limit"
-            parts += _channels(now).listing(page, "no busy channels" if busy else "no channels", hint)
+            parts += _channels(now).listing(
+                page, f"queue {queue.name!r} has no {'busy ' if busy else ''}channels", hint
+            )
     if not queues:
         parts.append(f"schema {installation.schema!r} has no queue yet")
     return Result({"channels": documents, "more": more}, tuple(parts))

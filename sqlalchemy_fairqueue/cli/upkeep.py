@@ -108,7 +108,7 @@ def roles(options: Options) -> Result:
         _ROLES.document(one) | {"grants": [_grant_document(each, version) for each in one.grants]} for one in found
     ]
     rows = [row for one in found for row in _rows(one)]
-    nothing = "nobody but the owner may use it; op.grant_fairqueue() lets"
+    nothing = "no role has a grant: nobody but the owner may use it; op.grant_fairqueue() lets"
     return Result({"roles": documents}, (text_table(_RIGHTS, rows) if rows else nothing,))
 
 
@@ -168,4 +168,4 @@ def prune_history(options: Options, *, ahead: Annotated[int, Spec(metavar="DAYS"
             if not any(row.action in _UNFINISHED for row in pruned):
                 break
     document = {"partitions": _PARTITIONS.documents(changes)}
-    return Result(document, _PARTITIONS.listing(changes, "nothing was to be done"))
+    return Result(document, _PARTITIONS.listing(changes, "no partition of the history was to be made or dropped"))

@@ -13,7 +13,7 @@ def test_prune(cli: Cli, engine: Engine, database: Database) -> None:
 
     made = cli("history", "prune", "--ahead", "2", "--json").document["partitions"]
     assert [one["action"] for one in made] == ["made"] * 3
-    assert cli("history", "prune", "--ahead", "2").out == "nothing was to be done\n"
+    assert cli("history", "prune", "--ahead", "2").out == "no partition of the history was to be made or dropped\n"
 
     day = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=9)
     old = f"fq_history_p{day:%Y%m%d}"

@@ -8,7 +8,7 @@ from tests.cli.messages import QUEUE, enqueue, lease
 
 def test_limits(cli: Cli, engine: Engine) -> None:
     """A limit is made, changed, drawn from, shown and removed; what is not named stays."""
-    assert cli("limits").out == "no shared limits\n"
+    assert cli("limits").out == "schema 'public' has no shared limits\n"
     cli("configure", "limit", "api", "--max-concurrency", "5", "--rate", "50/s", "--burst", "3")
     made = cli("configure", "limit", "api", "--max-concurrency", "2", "--json").document["limits"]
     rate = {"interval_seconds": 0.02, "burst": 3, "of": "messages"}
@@ -35,7 +35,7 @@ def test_removal(cli: Cli, engine: Engine) -> None:
     assert refused.status == 2
     assert "the limit api is that of documents" in refused.err
     cli("configure", "queue", "--no-limit")
-    assert cli("configure", "limit", "api", "--remove").out == "no shared limits\n"
+    assert cli("configure", "limit", "api", "--remove").out == "schema 'public' has no shared limit 'api'\n"
 
 
 def test_contradictions(cli: Cli) -> None:

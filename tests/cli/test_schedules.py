@@ -77,7 +77,7 @@ def test_show_of_a_cron_expression(cli: Cli, engine: Engine) -> None:
     slots = cli("schedules", "show", "one", *OWN, "--json").document["slots"]
     assert [(one["state"], one["slot_at"][11:19]) for one in slots] == [("next", "18:00:00")] * 5
     QUEUE.schedules.pause(engine, "one", channel="a")
-    assert "it has no slots" in cli("schedules", "show", "one", *OWN).out
+    assert "the schedule has no slots" in cli("schedules", "show", "one", *OWN).out
 
 
 def test_show_without_the_record(bare_cli: Cli, engine: Engine, database: Database) -> None:

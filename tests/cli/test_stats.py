@@ -133,7 +133,7 @@ def test_busy_channels(cli: Cli, engine: Engine) -> None:
     """--busy leaves out the channels without messages."""
     enqueue(engine, "a")
     QUEUE.complete(engine, lease(engine, 1))
-    assert cli("channels", "--busy").out == "no busy channels\n"
+    assert cli("channels", "--busy").out == "queue 'documents' has no busy channels\n"
     assert cli("channels", "a", "--busy", "--json").document == {"channels": [], "more": False}
     enqueue(engine, "b")
     assert [one["channel"] for one in cli("channels", "--busy", "--json").document["channels"]] == ["b"]
