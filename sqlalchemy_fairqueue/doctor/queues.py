@@ -178,14 +178,18 @@ def check_kinds(context: CheckContext) -> Iterator[Finding]:
     """Kinds of messages that died in the last hour, or have failed three times: unknown ones, crashes, errors."""
     found = context.execute("kinds", queue=context.queue, period=microseconds(_RECENT), attempts=_AGAIN, most=_OLDEST)
     for row in found:
-        facts = ((row.died, "died in the last hour"), (row.tried, f"failed {_AGAIN} times"))
+        facts = (
+            (row.died, "died in the last hour"), (row.tried, f"failed {_AGAIN} times"),
+            (row.returned, f"given back {_AGAIN} times, as by workers without a handler for the kind"),
+        )  # fmt: skip
         words = ", ".join(f"{count:,} {fact}" for count, fact in facts if count)
         error = f": {row.error}" if row.error else ""
         yield Finding(
             "kinds", Level.WARNING,
             f"kind {row.kind!r} of queue {row.queue!r}: {words}{error:.200}",
-            f"fairqueue dead groups --queue {shlex.quote(row.queue)}",
-            {"queue": row.queue, "kind": row.kind, "died": row.died, "tried": row.tried},
+            "start a worker that has a handler for the kind" if row.returned
+            else f"fairqueue dead groups --queue {shlex.quote(row.queue)}",
+            {"queue": row.queue, "kind": row.kind, "died": row.died, "tried": row.tried, "returned": row.returned},
         )  # fmt: skip
 
 

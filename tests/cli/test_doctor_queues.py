@@ -47,7 +47,7 @@ def test_kinds_that_die(findings: Findings, engine: Engine, clock: Clock) -> Non
     assert levels(findings("kinds")) == ["ok"]
     bury(engine, "a", "b", kind="parse")
     [found] = findings("kinds")
-    assert found["values"] == {"queue": "documents", "kind": "parse", "died": 2, "tried": 0}
+    assert found["values"] == {"queue": "documents", "kind": "parse", "died": 2, "tried": 0, "returned": 0}
     assert found["message"].endswith("2 died in the last hour: ValueError: no such page")
     assert levels(findings("kinds", "--queue", "other")) == ["ok"]
     clock.advance(timedelta(hours=2))
@@ -62,6 +62,28 @@ def test_kinds_that_fail_again(findings: Findings, engine: Engine) -> None:
         QUEUE.retry(engine, lease(engine, 1), error="OSError: away")
     [found] = findings("kinds")
     assert (found["values"]["tried"], found["level"]) == (1, "warning")
+
+
+def test_kinds_that_crash(findings: Findings, engine: Engine, clock: Clock) -> None:
+    """Messages whose consumers died three times are told, though nobody left an error."""
+    enqueue(engine, "a", kind="parse", max_attempts=9)
+    for attempt in range(3):
+        assert findings("kinds")[0]["values"].get("tried", 0) == 0, attempt
+        assert len(lease(engine, 1)) == 1
+        clock.advance(timedelta(minutes=10))
+    assert lease(engine, 1)[0].attempt == 4
+    assert findings("kinds")[0]["values"]["tried"] == 1
+
+
+def test_kinds_that_nobody_knows(findings: Findings, engine: Engine) -> None:
+    """Messages that were given back three times uncounted, as workers do that do not know the kind, are told."""
+    enqueue(engine, "a", kind="new")
+    for _ in range(3):
+        assert levels(findings("kinds")) == ["ok"]
+        QUEUE.release(engine, lease(engine, 1))
+    [found] = findings("kinds")
+    assert (found["level"], found["values"]["returned"], found["values"]["tried"]) == ("warning", 1, 0)
+    assert found["remedy"] == "start a worker that has a handler for the kind"
 
 
 def test_server_figures(findings: Findings) -> None:

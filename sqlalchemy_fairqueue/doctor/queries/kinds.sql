@@ -1,5 +1,5 @@
--- Kinds by queue whose messages died within :period microseconds, or were tried in vain :attempts times or more and
--- wait for the next attempt: how many of each, and the last line of one of their errors; :queue null is all queues.
+-- Kinds by queue whose messages died within :period microseconds, or were tried in vain :attempts times or more, or
+-- given back uncounted as often: how many of each, and the last line of one of their errors; :queue null is all queues.
 -- Reads the dead letters of the period by their index, and the :most oldest messages.
 with deaths as (
   select d.queue, d.kind, count(*) as died, max(d.error) as error
@@ -10,17 +10,21 @@ with deaths as (
   group by d.queue, d.kind
 ),
 oldest as (
-  select m.channel_id, m.kind, m.attempts, m.error
+  select m.channel_id, m.kind, m.error,
+    m.attempts - (m.lease_id is not null)::integer >= :attempts as is_tried,
+    m.deliveries - m.attempts >= :attempts as is_returned
   from fairqueue.fq_message m
   order by m.id
   limit :most
 ),
 tries as (
-  select c.queue, o.kind, count(*) as tried, max(o.error) as error
+  select c.queue, o.kind, max(o.error) as error,
+    count(*) filter (where o.is_tried) as tried,
+    count(*) filter (where o.is_returned) as returned
   from oldest o
   join fairqueue.fq_channel c on c.id = o.channel_id
-  where o.error is not null
-    and o.attempts >= :attempts
+  where o.is_tried
+    or o.is_returned
   group by c.queue, o.kind
 )
 select
@@ -28,6 +32,7 @@ select
   coalesce(d.kind, t.kind) as kind,
   coalesce(d.died, 0) as died,
   coalesce(t.tried, 0) as tried,
+  coalesce(t.returned, 0) as returned,
   regexp_replace(rtrim(coalesce(d.error, t.error), E'\n '), '^.*\n', '') as error
 from deaths d
 full join tries t
@@ -35,5 +40,5 @@ full join tries t
   and t.kind = d.kind
 where cast(:queue as text) is null
   or coalesce(d.queue, t.queue) = :queue
-order by died desc, tried desc, queue, kind
+order by died desc, tried desc, returned desc, queue, kind
 limit 20
