@@ -9,7 +9,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from sqlalchemy_fairqueue.cli.errors import CommandError, ExitStatus, one_line, refused_error, usage_error
 from sqlalchemy_fairqueue.database.errors import sqlstate_of
-from sqlalchemy_fairqueue.doctor.installation import Unusable, is_unreachable
+from sqlalchemy_fairqueue.doctor.installation import Unusable, is_unreachable, needed_kind
 from sqlalchemy_fairqueue.errors import FairQueueError, InvalidArgument, SchemaMismatch, StartError, WorkerError
 
 _NO_PRIVILEGE = "42501"
@@ -82,6 +82,8 @@ def _database_error(error: DBAPIError, database: str) -> CommandError:
     state = sqlstate_of(error)
     if state == _NO_PRIVILEGE:
         advice = "'fairqueue doctor' tells which privileges are missing"
+        if kind := needed_kind(error):
+            advice = f"the role needs the grant {kind!r}; {advice}"
         return CommandError(f"{database} refused: {one_line(what)}; {advice}", ExitStatus.REFUSED, "privilege_missing")
     return refused_error(f"{database} refused: {one_line(what)} (SQLSTATE {state or None})")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,16 +14,13 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from sqlalchemy_fairqueue.database.engines import READ_COMMITTED, aread_again, blocking, isolate, on, read_again, run
-from sqlalchemy_fairqueue.database.errors import sqlstate_of
+from sqlalchemy_fairqueue.database.errors import refusal_of
 from sqlalchemy_fairqueue.doctor.examination import examine
 from sqlalchemy_fairqueue.doctor.findings import Role as Work
-from sqlalchemy_fairqueue.doctor.installation import Unusable
+from sqlalchemy_fairqueue.doctor.installation import Unusable, grant, needed_kind
 from sqlalchemy_fairqueue.errors import NotGranted
 from sqlalchemy_fairqueue.figures import DUTY, PATIENCE_SECONDS, SharedFigures
 from sqlalchemy_fairqueue.queue import Queue
-from sqlalchemy_fairqueue.sql.files import latest_version
-from sqlalchemy_fairqueue.sql.grants import function_roles
-from sqlalchemy_fairqueue.sql.schema import schema_argument
 from sqlalchemy_fairqueue.texts import logged
 
 if TYPE_CHECKING:
@@ -40,7 +36,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-_NO_PRIVILEGE = "42501"
 _HEALTH_KEPT = 60.0
 _HEALTH_DUTY = 200
 _HEALTH_PATIENCE = 0.1
@@ -164,19 +159,14 @@ class Reading:
 
     @contextmanager
     def _naming_grants(self) -> Iterator[None]:
-        """Raise NotGranted with the operation to paste where PostgreSQL denies the role a function."""
+        """Raise NotGranted with the operation to paste where PostgreSQL denies something to the role."""
         try:
             yield
         except DBAPIError as error:
-            name = re.search(r"\bfq_\w+", str(error.orig))
-            kinds = function_roles(latest_version()).get(name.group(), ()) if name else ()
-            if sqlstate_of(error) != _NO_PRIVILEGE or name is None or not kinds:
+            if (kind := needed_kind(error)) is None:
                 raise
-            role, kind = self.engine.url.username or "", "monitor" if "monitor" in kinds else kinds[-1]
-            raise NotGranted(
-                f"role {role!r} may not execute {name.group()}; put "
-                f"op.grant_fairqueue({role!r}, {kind!r}{schema_argument(self.schema)}) in a migration"
-            ) from error
+            denied, role = refusal_of(error).message, self.engine.url.username or ""
+            raise NotGranted(f"{denied}; put {grant(role, kind, self.schema)} in a migration") from error
 
     @contextmanager
     def spending(self) -> Iterator[None]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 
-from sqlalchemy_fairqueue.database.errors import sqlstate_of, to_upgrade, too_old
+from sqlalchemy_fairqueue.database.errors import refusal_of, sqlstate_of, to_upgrade, too_old
 from sqlalchemy_fairqueue.database.installation import read_version
 from sqlalchemy_fairqueue.doctor.findings import query
 from sqlalchemy_fairqueue.sql.files import latest_version
+from sqlalchemy_fairqueue.sql.grants import function_roles
 from sqlalchemy_fairqueue.sql.schema import schema_argument
 
 if TYPE_CHECKING:
@@ -62,9 +64,23 @@ def find_installation(connection: Connection, schema: str | None, kind: str = "o
     return row.schema, read_version(connection, row.schema)
 
 
-def grant(role: str, kind: str, schema: str) -> str:
+def grant(role: str, kind: str, schema: str | None) -> str:
     """Return the operation of Alembic that lets a role do a kind of work."""
     return f"op.grant_fairqueue({role!r}, {kind!r}{schema_argument(schema)})"
+
+
+_NO_PRIVILEGE = "42501"
+_DENIED = re.compile(r"\bfq_\w+|\bschema\b")
+
+
+def needed_kind(error: DBAPIError) -> str | None:
+    """Return the kind of work that allows what the server denied to the role; None if no grant does."""
+    if sqlstate_of(error) != _NO_PRIVILEGE or not (denied := _DENIED.search(refusal_of(error).message)):
+        return None
+    if denied[0] == "schema":
+        return "monitor"
+    kinds = function_roles(latest_version()).get(denied[0])
+    return ("monitor" if "monitor" in kinds else kinds[-1]) if kinds else None
 
 
 def outdated(name: str, version: int, schema: str | None) -> Unusable | None:

@@ -102,7 +102,7 @@ def test_no_privilege_on_a_function(bare_cli: Cli, database: Database, engine: E
         found = bare_cli("pause", "--queue", "documents", "--json", "--database-url", url)
 
     assert (found.status, found.error["kind"]) == (5, "privilege_missing")
-    assert "permission denied for function fq_pause" in found.err
+    assert "permission denied for function fq_pause; the role needs the grant 'operator'; " in found.err
     assert "'fairqueue doctor' tells which privileges are missing" in found.err
 
 

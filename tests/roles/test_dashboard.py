@@ -38,3 +38,12 @@ def test_without_the_grant(jobs: Installation, page: str) -> None:
         answer = client.get(f"/{page}")
         assert answer.status_code == httpx.codes.FORBIDDEN
         assert f"op.grant_fairqueue('{consumer.name}', 'monitor', schema='{SCHEMA}')" in Page(403, answer.text).text
+
+
+def test_without_any_grant(jobs: Installation) -> None:
+    """A role that may not use the schema reads a grant too."""
+    nobody = jobs.role("nobody")
+    with visited(create_dashboard(nobody.engine, schema=SCHEMA)) as client:
+        answer = client.get("/")
+    assert answer.status_code == httpx.codes.FORBIDDEN
+    assert f"op.grant_fairqueue('{nobody.name}', 'monitor', schema='{SCHEMA}')" in Page(403, answer.text).text
