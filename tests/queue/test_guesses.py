@@ -114,7 +114,7 @@ _GUESSES: list[tuple[Callable[[], object], str]] = [
     (lambda: _QUEUE.stats("postgresql://"), "make an engine of a URL by create_engine(url)"),
     (lambda: _QUEUE.group(_ENGINE), "as session; give a Session or an AsyncSession"),
     (lambda: _WORKER(_ENGINE, [_QUEUE]), "give each queue as an argument: Worker(engine, documents, mails)"),
-    (lambda: _WORKER(_ENGINE, _QUEUE, session_factory=Session()), "which makes no sessions; give a sessionmaker"),
+    (lambda: _WORKER(_ENGINE, _QUEUE, session_factory=Session()), "makes no sessions; give a sessionmaker"),
     (lambda: _WORKER(_ENGINE, _QUEUE, middleware=print), "give a list of functions"),
     (lambda: install_fairqueue("postgresql://"), "give an Engine or a Connection"),  # type: ignore[arg-type]
     (
