@@ -262,3 +262,16 @@ def test_what_is_held_back_uses_no_quota(queue: Queue, engine: Engine) -> None:
     assert _costs(_take(queue, engine, limit=1)) == [1]
     _add(queue, engine, 7, channel="b")
     assert _costs(_take(queue, engine)) == [7]
+
+
+@pytest.mark.usefixtures("still")
+def test_a_channel_that_waits_for_the_queue_keeps_its_place(queue: Queue, engine: Engine) -> None:
+    """Its second message does not fit its own quota: that says nothing of the first, which waits for the queue's."""
+    queue.configure(engine, max_cost_out=8)
+    queue.configure_channel(engine, "a", max_cost_out=7)
+    _add(queue, engine, 4, channel="b")
+    [out] = _take(queue, engine)
+    _add(queue, engine, 5, 5)
+    assert _take(queue, engine) == []
+    queue.complete(engine, out)
+    assert _costs(_take(queue, engine)) == [5]
