@@ -491,15 +491,15 @@ _ORDERING = [
     Mutation(
         "who takes a single message asks for no ordering key",
         "fq_take_one",
-        "and (m.ordering_key is null or fairqueue.fq_goes_first(m.channel_id, m.ordering_key, m.id))",
+        "      and (select g.goes from fairqueue.fq_goes_first(m.channel_id, m.ordering_key, m.id) g)\n",
         "",
         ordering=True,
     ),
     Mutation(
         "who takes several messages asks for no ordering key",
         "fq_choose",
-        "x.ordering_key is null or fairqueue.fq_goes_first(x.channel_id, x.ordering_key, x.id) as goes",
-        "true as goes",
+        "    select u.number, g.goes\n",
+        "    select u.number, true as goes\n",
         ordering=True,
     ),
     Mutation(
@@ -520,8 +520,8 @@ _ORDERING = [
     Mutation(
         "who comes first of an ordering key is held back",
         "fq_hold_back",
-        "and not fairqueue.fq_goes_first(m.channel_id, m.ordering_key, m.id)",
-        "",
+        "    where not g.goes\n",
+        "    where m.ordering_key is not null\n",
         ordering=True,
     ),
     Mutation(

@@ -106,22 +106,22 @@ begin
   select array_agg(l.number) filter (where l.goes), array_agg(ords[l.number]) filter (where not l.goes)
   into v_locked, v_behind
   from (
-    select u.number, x.ordering_key is null or fairqueue.fq_goes_first(x.channel_id, x.ordering_key, x.id) as goes
+    select u.number, g.goes
     from unnest(rows, v_ids) with ordinality u(row, id, number)
     join fairqueue.fq_message x
       on x.ctid = u.row
       and x.id is not distinct from u.id
       and num_nulls(x.lease_id) = 1
+    cross join lateral fairqueue.fq_goes_first(x.channel_id, x.ordering_key, x.id) g
     where is_full is null or u.number = any (v_fits)
     for no key update of x skip locked
   ) l;
   if coalesce(cardinality(v_locked), 0) < cardinality(v_ids) then
     -- The next pass goes on behind what others have locked and what comes after others of its ordering key.
-    if v_behind is not null then
-      perform fairqueue.fq_hold_back(
-        p_queue, v_channels, v_heads_at, v_head_ids, v_behind, (2 * v_depth + cardinality(p_skip))::integer, p_now
-      );
-    end if;
+    perform fairqueue.fq_hold_back(
+      p_queue, v_channels, v_heads_at, v_head_ids, v_behind, (2 * v_depth + cardinality(p_skip))::integer, p_now
+    )
+    where v_behind is not null;
     skip := p_skip || case when is_full is null then v_ids else array(select v_ids[n] from unnest(v_fits) n) end;
     is_full := is_full and coalesce(cardinality(v_locked), 0) = coalesce(cardinality(v_fits), 0);
     is_cut := false;

@@ -29,8 +29,8 @@ begin
       order by x.channel_id, x.dequeue_at, x.id
       limit greatest(p_depth, 20)
     ) m
-    where m.ordering_key is not null
-      and not fairqueue.fq_goes_first(m.channel_id, m.ordering_key, m.id)
+    cross join lateral fairqueue.fq_goes_first(m.channel_id, m.ordering_key, m.id) g
+    where not g.goes
   ),
   locked as materialized (
     select x.ctid as row

@@ -44,7 +44,7 @@ begin
         for no key update skip locked
       )
       and num_nulls(m.lease_id) = 1
-      and (m.ordering_key is null or fairqueue.fq_goes_first(m.channel_id, m.ordering_key, m.id))
+      and (select g.goes from fairqueue.fq_goes_first(m.channel_id, m.ordering_key, m.id) g)
     returning m.id, m.ctid, m.channel_id, (
         select c.name
         from fairqueue.fq_channel c
