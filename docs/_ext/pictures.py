@@ -1,4 +1,4 @@
-"""Pictures of fairness for the site: ``python docs/_ext/pictures.py`` draws them anew into docs/_static.
+"""Pictures for the site: ``python docs/_ext/pictures.py`` draws them anew into docs/_static. Here: fairness.
 
 The fair order is that of a real queue in a private PostgreSQL: one consumer takes one message at a time. What is drawn
 as time is the number of messages that were taken, since all take equally long here. So the pictures come out the same
@@ -7,16 +7,16 @@ on every machine.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import tempfile
 from collections import Counter
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
+import kernel_pictures
+from drawing import INK, SERVED, STATIC, WAITING, WHALE, picture, plain
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.orm import Session
 
@@ -24,13 +24,12 @@ from sqlalchemy_fairqueue import ChannelPolicy, Queue, install_fairqueue
 from sqlalchemy_fairqueue.embedded import embedded_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from matplotlib.axes import Axes
 
-_STATIC = Path(__file__).parents[1] / "_static"
-_WHALE, _SERVED, _WAITING, _INK, _PALE = "#8195a8", "#0f766e", "#f4a582", "#1f2933", "#d9dee3"
 _MINNOWS = ("Alice", "Carol", "Dave", "Erin", "Frank", "Grace", "Heidi", "Ivan", "Judy", "Kim")
+_TAKEN = "messages that were taken so far"
 _SHAPES = (4, 3, 1, 3, 1, 5, 2, 4, 4, 1)
 
 
@@ -83,73 +82,51 @@ def _waits(panel: Axes, title: str, taken: Sequence[Taken]) -> None:
     """One row a tenant: when its messages came and were taken."""
     tenants = ["Bob", *_MINNOWS]
     waits = [one.taken - one.came for one in taken if one.tenant != "Bob"]
-    panel.set_title(f"{title}: the others wait for {median(waits):.0f} messages (median)", loc="left", color=_INK)
+    panel.set_title(f"{title}: the others wait for {median(waits):.0f} messages (median)", loc="left", color=INK)
     for row, tenant in enumerate(tenants):
         own = [one for one in taken if one.tenant == tenant]
         if tenant != "Bob":
             came, last = min(one.came for one in own), max(one.taken for one in own)
-            panel.barh(row, last - came, left=came, height=0.55, color=_WAITING, linewidth=0)
-        colour, width = (_WHALE, 0.5) if tenant == "Bob" else (_SERVED, 1.6)
+            panel.barh(row, last - came, left=came, height=0.55, color=WAITING, linewidth=0)
+        colour, width = (WHALE, 0.5) if tenant == "Bob" else (SERVED, 1.6)
         panel.vlines([one.taken for one in own], row - 0.34, row + 0.34, color=colour, lw=width)
-    panel.set_yticks(range(len(tenants)), tenants, color=_INK)
+    panel.set_yticks(range(len(tenants)), tenants, color=INK)
     panel.invert_yaxis()
-    _plain(panel)
+    plain(panel)
 
 
 def _shares(panel: Axes, title: str, taken: Sequence[Taken], until: int) -> None:
     """How many messages of each tenant were taken so far."""
-    panel.set_title(title, loc="left", color=_INK)
+    panel.set_title(title, loc="left", color=INK)
     counts: Counter[str] = Counter()
     lines: dict[str, list[int]] = {tenant: [] for tenant in sorted({one.tenant for one in taken})}
     for one in taken[:until]:
         counts[one.tenant] += 1
         for tenant, line in lines.items():
             line.append(counts[tenant])
-    for (tenant, line), colour in zip(lines.items(), (_SERVED, "#b45309", _WHALE), strict=False):
+    for (tenant, line), colour in zip(lines.items(), (SERVED, "#b45309", WHALE), strict=False):
         panel.plot(range(1, len(line) + 1), line, color=colour, lw=1.6)
         panel.annotate(tenant, (len(line), line[-1]), (4, 0), textcoords="offset points", va="center", color=colour)
-    panel.set_ylabel("messages taken of each", color=_INK)
-    _plain(panel)
-
-
-def _plain(panel: Axes) -> None:
-    panel.grid(axis="x", color=_PALE, linewidth=0.6)
-    panel.set_axisbelow(True)
-    panel.tick_params(length=0)
-    panel.spines[:].set_visible(False)
-
-
-@contextlib.contextmanager
-def _picture(name: str, rows: int, height: float) -> Iterator[list[Axes]]:
-    """Panels above each other, written as SVG with text as text."""
-    import matplotlib as mpl  # noqa: PLC0415 - it writes caches when it is imported
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
-    settings = {"svg.fonttype": "none", "svg.hashsalt": name, "font.family": "sans-serif", "font.size": 10}
-    with mpl.rc_context(settings):
-        figure = Figure(figsize=(9, height), layout="constrained", facecolor="white")
-        panels = figure.subplots(rows, 1, sharex=True, squeeze=False)[:, 0]
-        yield list(panels)
-        panels[-1].set_xlabel("messages that were taken so far", color=_INK)
-        figure.savefig(_STATIC / name, format="svg", metadata={"Date": None})
+    panel.set_ylabel("messages taken of each", color=INK)
+    plain(panel)
 
 
 def draw(engine: Engine) -> None:
     """Draw all pictures."""
-    _STATIC.mkdir(exist_ok=True)
+    STATIC.mkdir(exist_ok=True)
     small = [
         Visit(name, count, 8 + 11 * place) for place, (name, count) in enumerate(zip(_MINNOWS, _SHAPES, strict=True))
     ]
     visits = [Visit("Bob", 250), *small]
-    with _picture("fairness-waits.svg", 2, 5.4) as panels:
+    with picture("fairness-waits.svg", 2, 5.4, _TAKEN) as panels:
         _waits(panels[0], "Fair queue", fair(engine, "waits", visits))
         _waits(panels[1], "First come, first served", fifo(visits))
     pair = [Visit("a", 200), Visit("b", 200)]
-    with _picture("fairness-weights.svg", 2, 4.6) as panels:
+    with picture("fairness-weights.svg", 2, 4.6, _TAKEN) as panels:
         _shares(panels[0], "Equal weights", fair(engine, "equal", pair), 100)
         _shares(panels[1], "Weight 3 for a", fair(engine, "weighted", pair, {"a": 3}), 100)
     late = [Visit("a", 200), Visit("b", 60, 60)]
-    with _picture("fairness-idle.svg", 1, 2.8) as panels:
+    with picture("fairness-idle.svg", 1, 2.8, _TAKEN) as panels:
         _shares(panels[0], "b was idle for 60 messages: it saves nothing up", fair(engine, "idle", late), 140)
 
 
@@ -161,6 +138,7 @@ def main() -> None:
             engine = create_engine(server.url())
             install_fairqueue(engine)
             draw(engine)
+            kernel_pictures.draw(engine)
             engine.dispose()
 
 
