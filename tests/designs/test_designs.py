@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 
     Task = tuple[int, str, bytes]
 
-_FAIR = ("partitioned", "blocks", "channels")
+_FAIR = ("partitioned", "ranked", "numbered", "blocks", "channels")
+_FAIR_ONE_BY_ONE = ("numbered", "blocks", "channels")
+_FAIR_TO_NEWCOMERS = ("partitioned", "ranked", "blocks", "channels")
 _TENANTS = 25
 _EACH = 20
 _IN_VAIN = 5
+_FEWEST = 4
 
 
 class Consumer:
@@ -103,3 +106,28 @@ def test_tenants_take_turns_in_a_fair_design(connect: Callable[..., Consumer], r
     tasks = consumer.drain(_TENANTS)
     indexes = jain([Service(tenant, 0.0, 0.01 * place) for place, (_, tenant, _) in enumerate(tasks)])
     assert (min(indexes) > 0.9) is (request.node.callspec.params["connect"] in _FAIR), indexes
+
+
+def test_tenants_take_turns_where_tasks_are_taken_singly(
+    connect: Callable[..., Consumer], request: pytest.FixtureRequest
+) -> None:
+    """Designs that remember whose turn it is are fair task by task; those that rank what waits take the oldest."""
+    consumer = connect()
+    for tenant in range(_TENANTS):
+        consumer.enqueue(*[f"tenant-{tenant}"] * _EACH)
+    first = {tenant for _ in range(_TENANTS) for _, tenant, _ in consumer.dequeue(1)}
+    assert (len(first) == _TENANTS) is (request.node.callspec.params["connect"] in _FAIR_ONE_BY_ONE), first
+
+
+def test_a_tenant_that_comes_late_takes_turns_with_the_others(
+    connect: Callable[..., Consumer], request: pytest.FixtureRequest
+) -> None:
+    """After a tenant was served for long, it shares with one that comes now, unless each counts for itself."""
+    consumer = connect()
+    consumer.enqueue(*["early"] * 3 * _EACH)
+    for _ in range(_EACH):
+        consumer.dequeue(2)
+    consumer.enqueue(*["late"] * _EACH)
+    counts = Counter(tenant for _ in range(4) for _, tenant, _ in consumer.dequeue(4))
+    is_fair = counts["early"] >= _FEWEST and counts["late"] >= _FEWEST
+    assert is_fair is (request.node.callspec.params["connect"] in _FAIR_TO_NEWCOMERS), counts

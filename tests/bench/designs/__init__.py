@@ -15,6 +15,8 @@ _HERE = Path(__file__).parent
 DESIGNS: Final = {
     "fifo": (_HERE / "tasks.sql", _HERE / "fifo.sql"),
     "partitioned": (_HERE / "tasks.sql", _HERE / "partitioned.sql"),
+    "ranked": (_HERE / "tasks.sql", _HERE / "ranked.sql"),
+    "numbered": (_HERE / "numbered.sql",),
     "blocks": (_HERE / "blocks.sql",),
     "channels": (_HERE / "head_pointer.sql", _HERE / "channels.sql"),
 }

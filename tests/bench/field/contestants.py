@@ -62,6 +62,8 @@ _BATCH: Final = "8"
 _DESIGNS: Final = [
     Contestant("fifo", "with_design", ("fifo", _BATCH), speed=4_000),
     Contestant("partitioned", "with_design", ("partitioned", "1"), speed=100, full=True),
+    Contestant("ranked", "with_design", ("ranked", _BATCH), speed=1_000),
+    Contestant("numbered", "with_design", ("numbered", _BATCH), speed=4_000),
     Contestant("blocks", "with_design", ("blocks", _BATCH), speed=4_000),
     Contestant("channels", "with_design", ("channels", "1")),
 ]
