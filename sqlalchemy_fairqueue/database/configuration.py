@@ -87,12 +87,13 @@ def limits_by_queue(
 ) -> dict[Q, list[SharedLimit]]:
     """Return the shared limits that queues draw from, by one statement. None for a queue: all limits."""
     found = read_by_queue(connection, schema, "fq_limits", "list the limits", queues, name=name)
-    return {queue: [_limit(**row) for row in rows] for queue, rows in found.items()}
+    return {queue: [_limit(row) for row in rows] for queue, rows in found.items()}
 
 
-def _limit(queues: Sequence[str], leased: Sequence[int], **row: Any) -> SharedLimit:
-    others = {name: row[name] for name in row if name not in RATE}
-    return SharedLimit(rate=rate_of_columns(row), queues=tuple(queues), leased=tuple(leased), **others)
+def _limit(row: dict[str, Any]) -> SharedLimit:
+    others = {name: tuple(row[name]) if isinstance(row[name], list) else row[name] for name in row if name not in RATE}
+    values: dict[str, Any] = {"rate": rate_of_columns(row), **others}
+    return SharedLimit(**values)
 
 
 def pause_channel(connection: Connection, target: Target, channel: str | None, *, new: bool) -> None:

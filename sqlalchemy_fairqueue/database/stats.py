@@ -45,7 +45,7 @@ HEARD = timedelta(seconds=10)
 _DEMAND = (
     "channel", "ready", "scheduled", "held", "behind", "leased", "current_concurrency", "max_concurrency",
     "current_cost", "max_cost_out", "next_cost", "weight", "paused_at", "oldest_ready_at", "last_dequeue_at",
-    "rate_allows_at", "served_cost",
+    "rate_allows_at", "opens_at", "served_cost",
 )  # fmt: skip
 _SAMPLE = Shape(("fq_now as now", "cast(pg_catalog.pg_current_snapshot() as text) as snapshot"))
 
@@ -214,6 +214,7 @@ def read_competition(
         current_cost=whole["queue_current_cost"],
         next_cost=whole["queue_next_cost"],
         rate_allows_at=whole["queue_rate_allows_at"],
+        noted_at=whole["queue_noted_at"],
         consumers=int(whole["consumers"]),
     )
     demands = [_demand(row) for row in rows if row["channel"] is not None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from enum import StrEnum
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
@@ -14,7 +15,7 @@ from sqlalchemy_fairqueue.values.policies import POLICY, ChannelPolicy, PolicyFi
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
     from sqlalchemy_fairqueue.values.fields import Rate
 
@@ -214,11 +215,13 @@ class QueueCapacity:
         queue: Name of the queue.
         paused_at: When the queue was paused, in UTC. None: it is not.
         max_concurrency: Most messages of the whole queue that consumers hold at once. None: no limit.
-        current_concurrency: How many count against it. None: neither a limit nor a rate was ever set.
+        current_concurrency: How many count against it; those that ended do until the next dequeue. None: neither a
+            limit nor a rate was ever set.
         max_cost_out: Most that these messages cost together. None: no limit.
         current_cost: What they cost.
         next_cost: What the message costs that it would deliver first. None: nothing is ready.
         rate_allows_at: When its rate allows the next message, in UTC, or allowed it. None: no rate.
+        noted_at: When a dequeue last wrote down what it knew of the queue, in UTC. None: none did.
         consumers: Consumers with a lease that has not ended; a bounded reading counts one at most.
     """
 
@@ -230,6 +233,7 @@ class QueueCapacity:
     current_cost: int | None
     next_cost: int | None
     rate_allows_at: datetime | None
+    noted_at: datetime | None
     consumers: int
 
 
@@ -252,12 +256,14 @@ class QueueStats(QueueCapacity):
         oldest_ready_at: Since when the oldest of the ready messages waits, in UTC. None: nothing is ready.
         paused_at: When the queue was paused, in UTC. None: it is not.
         max_concurrency: Most messages of the whole queue that consumers hold at once. None: no limit.
-        current_concurrency: How many count against it. None: neither a limit nor a rate was ever set.
+        current_concurrency: How many count against it; those that ended do until the next dequeue. None: neither a
+            limit nor a rate was ever set.
         max_cost_out: Most that these messages cost together. None: no limit.
         current_cost: What they cost. None: neither a limit nor a rate was ever set.
         next_cost: What the message costs that it would deliver first. None: nothing is ready.
         rate: Most messages, or most cost, of the whole queue in a time. None: no rate.
         rate_allows_at: When that allows the next message, in UTC, or allowed it. None: no rate.
+        noted_at: When a dequeue last wrote down what it knew of the queue, in UTC. None: none did.
         signals: Signals that no dequeue has heard yet; thousands for long mean that nobody dequeues.
         consumers: Consumers with a lease that has not ended.
         served_cost: What the attempts that ended since *served_since* cost. None: the queue records no history.
@@ -318,6 +324,7 @@ class SharedLimit:
         current_cost: What they cost.
         queues: The queues that draw from it.
         leased: How many messages of each of these queues consumers hold, in the same order.
+        contending: Those of the queues whose limits held messages back at their last dequeue, within the last second.
 
     Example:
         >>> queue.limits.configure(engine, "ocr", max_concurrency=20)
@@ -336,6 +343,7 @@ class SharedLimit:
     current_cost: int
     queues: tuple[str, ...]
     leased: tuple[int, ...]
+    contending: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -375,7 +383,8 @@ class ChannelDemand:
         held: Messages that wait for others of their ordering keys.
         behind: The message that the first of these waits behind. None: none is held, or some messages are ready.
         leased: Messages that consumers hold.
-        current_concurrency: How many messages count against max_concurrency.
+        current_concurrency: How many messages count against max_concurrency; those that ended do until the next
+            dequeue.
         max_concurrency: As in its policy.
         current_cost: What the messages cost that count against max_cost_out.
         max_cost_out: As in its policy.
@@ -386,6 +395,7 @@ class ChannelDemand:
         oldest_ready_at: Since when the oldest of the ready messages waits, in UTC. None: nothing is ready.
         last_dequeue_at: When the channel was last served, in UTC. None: never.
         rate_allows_at: When its rate allows the next delivery, in UTC. None: it has no rate.
+        opens_at: Until when dequeues let it wait, for its rate or its first message, in UTC. None: for no time.
         served_cost: What its attempts that ended lately cost. None: the queue shares by messages, or records no
             history.
         wait: Why it waits, if the reading asked for reasons. None: nothing of it waits, or the reading did not ask.
@@ -413,6 +423,7 @@ class ChannelDemand:
     oldest_ready_at: datetime | None
     last_dequeue_at: datetime | None
     rate_allows_at: datetime | None
+    opens_at: datetime | None
     behind: int | None = None
     served_cost: int | None = None
     wait: Wait | None = None
@@ -887,25 +898,52 @@ def with_waits(
 def _holds(
     queue: QueueCapacity, limits: Sequence[SharedLimit], channel: ChannelDemand, now: datetime
 ) -> Iterator[Wait]:
-    """Yield the reasons that hold a channel back, the strongest first."""
+    """Yield the reasons that hold a channel back, the strongest first, as the last dequeue found them.
+
+    The next dequeue hears of messages that have ended and of times that have come, and takes messages in the same
+    transaction. So what a limit holds back is never seen without it, however short its messages are.
+    """
+    allows_at, queue_allows_at = channel.rate_allows_at, queue.rate_allows_at
+    is_rated = _is_later(allows_at, now, is_unheard=channel.opens_at == allows_at)
+    is_queue_rated = queue_allows_at is not None and _is_later(
+        queue_allows_at, now, is_unheard=queue.noted_at is not None and queue.noted_at < queue_allows_at
+    )
     checks = (
         (Reason.QUEUE_PAUSED, queue.paused_at is not None, None),
         (Reason.PAUSED, channel.paused_at is not None, None),
         (Reason.NO_CONSUMER, not queue.consumers, None),
         (Reason.OWN_LIMIT, _is_full(channel, channel.next_cost), None),
-        (Reason.RATE, _is_later(channel.rate_allows_at, now), channel.rate_allows_at),
+        (Reason.RATE, is_rated, allows_at),
         (Reason.QUEUE_LIMIT, _is_full(queue, queue.next_cost), None),
-        (Reason.QUEUE_RATE, _is_later(queue.rate_allows_at, now), queue.rate_allows_at),
+        (Reason.QUEUE_RATE, is_queue_rated, queue_allows_at),
     )
     yield from (Wait(reason, until) for reason, holds, until in checks if holds)
-    full = (one for one in limits if _is_full(one, queue.next_cost))
-    yield from (Wait(Reason.SHARED_LIMIT, None, (), one.name, _others(one, queue.queue)) for one in full)
-    late = (one for one in limits if _is_later(one.rate_allows_at, now))
-    yield from (Wait(Reason.SHARED_RATE, one.rate_allows_at, (), one.name, _others(one, queue.queue)) for one in late)
+    found = [(Reason.SHARED_LIMIT, one) for one in limits if _is_full(one, queue.next_cost)]
+    found += [(Reason.SHARED_RATE, one) for one in limits if _is_later(one.rate_allows_at, now)]
+    # If the limits held the last dequeue back, the scarcest did: it was full, or left what it had to another queue.
+    contended = [(room, one) for one in limits if queue.queue in one.contending for room in _rooms(one, now)]
+    found += [(reason, one) for (_, reason), one in sorted(contended, key=lambda pair: pair[0])]
+    for reason, one in found:
+        until = one.rate_allows_at if reason is Reason.SHARED_RATE else None
+        yield Wait(reason, until, (), one.name, _others(one, queue.queue))
 
 
-def _is_later(instant: datetime | None, now: datetime) -> bool:
-    return instant is not None and instant > now
+_LATE = timedelta(seconds=1)
+"""A rate holds for so long after it allows a message, unless a dequeue has come since: consumers may be late."""
+
+
+def _is_later(instant: datetime | None, now: datetime, *, is_unheard: bool = False) -> bool:
+    return instant is not None and instant > (now - _LATE if is_unheard else now)
+
+
+def _rooms(limit: SharedLimit, now: datetime) -> Iterator[tuple[float, Reason]]:
+    """Yield about how many messages each part of a shared limit lets out."""
+    if limit.max_concurrency is not None:
+        yield limit.max_concurrency - limit.current_concurrency, Reason.SHARED_LIMIT
+    if limit.max_cost_out is not None:
+        yield limit.max_cost_out - limit.current_cost, Reason.SHARED_LIMIT
+    if limit.rate is not None and limit.rate_allows_at is not None:
+        yield (now - limit.rate_allows_at) / limit.rate.interval, Reason.SHARED_RATE
 
 
 def _is_full(limited: ChannelDemand | QueueCapacity | SharedLimit, next_cost: int | None) -> bool:

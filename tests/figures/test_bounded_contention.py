@@ -107,21 +107,27 @@ def test_an_idle_queue(engine: Engine) -> None:
 
 
 def test_slots_that_nobody_has_heard_of(engine: Engine) -> None:
-    """A full channel whose slot was freed competes if it has messages that are due, heard or unheard, and else not."""
+    """A full channel whose slot was freed competes once a dequeue has heard of it, if it has messages that are due."""
     names = ("due", "later", "none", "told")
     for weight, channel in enumerate(names):
         QUEUE.configure_channel(engine, channel, max_concurrency=1, weight=10**weight)
-    enqueue(engine, "due", "due", "later", "none", "told")
+    enqueue(engine, "due", "due", "due", "later", "none", "told")
     enqueue(engine, "later", delay=timedelta(hours=1))
     held = lease(engine)
     assert len(held) == len(names)
     assert lease(engine) == []
     enqueue(engine, "told", "other")
+
+    def rival_weights() -> set[int]:
+        with engine.connect() as connection:
+            both = (read(connection, channel) for channel in (*names, "other") for read in (_bounded, _whole))
+            return {found[4][1] for found in both}
+
     QUEUE.complete(engine, held)
-    with engine.connect() as connection:
-        for channel in (*names, "other"):
-            found, whole = _bounded(connection, channel), _whole(connection, channel)
-            assert found[4][1] == whole[4][1] == 1 + 1_000 + 1
+    # Only the channel without a limit.
+    assert rival_weights() == {1}
+    [_, *_] = QUEUE.dequeue(engine, limit=1)
+    assert rival_weights() == {1 + 1_000 + 1}
 
 
 def test_beyond_the_bound_it_counts_so_many(engine: Engine) -> None:

@@ -1,7 +1,7 @@
 """Each reason of a wait is produced on purpose, and named with those who take the capacity."""
 
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from sqlalchemy import Engine
@@ -9,11 +9,12 @@ from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue import InvalidArgument, Queue
 from sqlalchemy_fairqueue.dashboard.words import reason_detail
-from sqlalchemy_fairqueue.database.stats import read_clock
+from sqlalchemy_fairqueue.database.calls import Target
+from sqlalchemy_fairqueue.database.stats import read_clock, read_competition
 from sqlalchemy_fairqueue.figures import QueueFigures, SharedFigures, channel_waits
 from sqlalchemy_fairqueue.figures.leftovers import read_leftovers
 from sqlalchemy_fairqueue.values.messages import FairBy
-from sqlalchemy_fairqueue.values.reports import ChannelDemand, QueueTaker, Reason, Taker, Wait
+from sqlalchemy_fairqueue.values.reports import ChannelDemand, QueueTaker, Reason, Taker, Wait, with_waits
 from tests.cli.messages import QUEUE, enqueue, lease
 from tests.fixtures.database import Database
 
@@ -235,6 +236,92 @@ def test_all_that_is_out_is_its_own(engine: Engine, fair_by: FairBy) -> None:
     _consume(engine, "a")
     enqueue(engine, "a", "b")
     assert _tenant(engine, "a").reason is Reason.CAPACITY
+
+
+def _reasons(engine: Engine, message_id: int, queue: Queue = QUEUE) -> set[Reason | None]:
+    """The reasons that each of the readings gives: of the message, of its tenant, of the channel."""
+    message = queue.message(engine, message_id)
+    assert message is not None
+    with engine.connect() as connection:
+        [listed] = channel_waits(connection, queue, queue.channels(connection, "a"), read_clock(connection, None))
+    figures = SharedFigures(engine).get().queues[queue.name].contention.channels
+    [tenant] = [one for one in figures if one.channel == "a"]
+    return {message.wait.reason if message.wait else None, listed.reason, tenant.reason}
+
+
+@pytest.mark.parametrize("reason", [Reason.OWN_LIMIT, Reason.QUEUE_LIMIT, Reason.SHARED_LIMIT])
+@pytest.mark.parametrize("by_cost", [False, True])
+def test_a_limit_holds_until_the_next_dequeue(engine: Engine, reason: Reason, by_cost: bool) -> None:  # noqa: FBT001
+    """While messages end one after the other, it is never said that consumers are busy: they wait for the limit."""
+    limit: dict[str, Any] = {"max_cost_out": 20} if by_cost else {"max_concurrency": 2}
+    if reason is Reason.OWN_LIMIT:
+        QUEUE.configure_channel(engine, "a", **limit)
+    elif reason is Reason.QUEUE_LIMIT:
+        QUEUE.configure(engine, **limit)
+    else:
+        QUEUE.limits.configure(engine, "api", **limit)
+        QUEUE.configure(engine, limits=["api"])
+    *_, last = enqueue(engine, *"aaaa", cost=10)
+    held = lease(engine)
+    assert len(held) == 2
+    for delivery in held:
+        assert _reasons(engine, last) == {reason}
+        QUEUE.complete(engine, delivery)
+    assert _reasons(engine, last) == {reason}
+    assert len(lease(engine, 1)) == 1
+    assert _reasons(engine, last) == {Reason.CAPACITY}
+
+
+def test_a_limit_that_leaves_its_slot_to_another_queue(engine: Engine) -> None:
+    """Both queues wait for the limit while its slot is free: one leaves it to the other, which has not come yet."""
+    other = Queue("summaries")
+    enqueue(engine, "a", queue=other)
+    other.complete(engine, lease(engine, queue=other))
+    QUEUE.limits.configure(engine, "api", max_concurrency=1)
+    last = {}
+    for queue in (QUEUE, other):
+        queue.configure(engine, limits=["api"])
+        *_, last[queue] = enqueue(engine, *"aaa", queue=queue)
+    [held] = lease(engine)
+    assert lease(engine, queue=other) == []
+    QUEUE.complete(engine, held)
+    assert lease(engine) == []
+    assert QUEUE.limits.list(engine)[0].current_concurrency == 0
+    for queue in (QUEUE, other):
+        assert _reasons(engine, last[queue], queue) == {Reason.SHARED_LIMIT}
+    QUEUE.limits.configure(engine, "mail", rate="1/ms, burst 5")
+    QUEUE.configure(engine, limits=["api", "mail"])
+    assert _reasons(engine, last[QUEUE]) == {Reason.SHARED_LIMIT}
+    QUEUE.limits.configure(engine, "api", max_concurrency=100)
+    [taken] = lease(engine, 1, queue=other)
+    assert taken.channel == "a"
+    assert _reasons(engine, last[other], other) == {Reason.CAPACITY}
+
+
+@pytest.mark.parametrize("is_used_up", [False, True])
+@pytest.mark.parametrize("reason", [Reason.RATE, Reason.QUEUE_RATE])
+def test_a_rate_holds_until_the_next_dequeue(engine: Engine, reason: Reason, is_used_up: bool) -> None:  # noqa: FBT001
+    """A consumer that comes late has waited for the rate, if that was used up; one that does not come is busy."""
+    late, busy = timedelta(milliseconds=900), timedelta(milliseconds=1100)
+    rate, of_queue = "1/h, burst 1" if is_used_up else "1000/s, burst 1000", reason is Reason.QUEUE_RATE
+
+    def reasons() -> list[Reason | None]:
+        with engine.connect() as connection:
+            capacity, found, own = read_competition(connection, Target(None, QUEUE.name), ["a"])
+            allows_at = capacity.rate_allows_at if of_queue else own[0].rate_allows_at
+            assert allows_at is not None
+            return [with_waits(capacity, found, (), own, allows_at + after)[0].reason for after in (late, busy)]
+
+    if of_queue:
+        QUEUE.configure(engine, rate=rate)
+    else:
+        QUEUE.configure_channel(engine, "a", rate=rate)
+    enqueue(engine, "a", "a")
+    [held] = lease(engine, 1)
+    expected = [reason if is_used_up else Reason.CAPACITY, Reason.CAPACITY]
+    assert reasons() == expected
+    QUEUE.complete(engine, held)
+    assert reasons() == expected
 
 
 def test_what_a_drained_worker_left(engine: Engine) -> None:

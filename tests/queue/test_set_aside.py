@@ -108,6 +108,7 @@ def test_a_row_costs_itself(
         batch = queue.dequeue(engine, limit=10)
         assert [one.message_id for one in batch] == late
         queue.complete(engine, batch)
+        assert queue.dequeue(engine) == []
     assert len(failures) == 1
     [channel, _] = queue.channels(engine)
     assert (channel.backlog, channel.current_concurrency, channel.ready, channel.problem) == (0, 0, 0, None)
@@ -138,6 +139,7 @@ def test_a_row_whose_lease_expired(
     assert [one.message_id for one in queue.dead_letters.list(engine)] == ([bad] if outcome == "dead" else [])
     queue.complete(engine, batch)
     assert database.value("select count(*) from fq_history where message_id = :bad", bad=bad) == 1
+    assert queue.dequeue(engine) == []
     assert (queue.stats(engine).current_concurrency, queue.channels(engine)[0].current_concurrency) == (0, 0)
 
 

@@ -34,6 +34,7 @@ NOTHING = QueueStats(
     next_cost=None,
     rate=None,
     rate_allows_at=None,
+    noted_at=None,
     signals=0,
     consumers=0,
 )

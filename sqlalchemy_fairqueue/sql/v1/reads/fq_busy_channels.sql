@@ -1,10 +1,9 @@
 -- fq_busy_channels: the channels of a queue that are not idle, each once: those with a message that the dispatcher
 -- knows of, with a leased message, or with a signal that nobody has heard; and those of p_channels (named). The columns
--- of its state are what the dispatcher knows; due_at: when its head is due, or a message that a signal tells of; added,
--- freed, queue_freed: what signals will add to the backlog, and free of the slots; current_cost: less what they free of
--- it; next_cost: what its head costs, where it
--- has a max_cost_out; leased: messages out. changed:
--- whether the head can be another by now, since there is such a signal or a message out, or priorities age.
+-- of its state are what the dispatcher knows, opens_at is its due_at; due_at: when its head is due, or a message that a
+-- signal tells of; added, freed, freed_cost: what signals will add to the backlog, and free of the slots and the cost;
+-- next_cost: what its head costs, where it has a max_cost_out; leased: messages out. changed: whether the head can be
+-- another by now, since there is such a signal or a message out, or priorities age.
 -- Guarantees: one query, which the planner inlines. With p_scan and p_count it reads a bounded part: so many ready and
 -- due channels, those served next, and signals, the first ones; so many messages out, those whose leases expire first,
 -- and of so many of their channels, those with the most, the state.
@@ -17,28 +16,27 @@ create function fairqueue.fq_busy_channels(p_queue text, p_channels text[], p_sc
 returns table (
   channel_id bigint, max_concurrency integer, rate_interval bigint, rate_burst integer, rate_at bigint, weight integer,
   paused_at bigint, last_dequeue_at bigint, backlog bigint, current_concurrency integer, head_dequeue_at bigint,
-  due_at bigint, added bigint, freed bigint, queue_freed bigint, leased bigint, changed boolean, named boolean,
-  rate_of text, max_cost_out integer, current_cost bigint, next_cost bigint
+  opens_at bigint, due_at bigint, added bigint, freed bigint, freed_cost bigint, leased bigint, changed boolean,
+  named boolean, rate_of text, max_cost_out integer, current_cost bigint, next_cost bigint
 )
 language sql
 stable
 as $$
   with moved as materialized (
     select u.channel_id, min(u.due_at) as due_at, sum(u.added)::bigint as added, sum(u.freed)::bigint as freed,
-      sum(u.queue_freed)::bigint as queue_freed, sum(u.leased)::bigint as leased, sum(u.freed_cost)::bigint as freed_cost,
-      bool_or(u.changed) as changed,
+      sum(u.freed_cost)::bigint as freed_cost, sum(u.leased)::bigint as leased, bool_or(u.changed) as changed,
       bool_or(u.named) as named, bool_or(u.is_read) as is_read
     from (
       (
-        select g.channel_id, g.dequeue_at as due_at, g.added, g.freed, g.queue_freed, 0::bigint as leased,
-          coalesce(g.freed_cost, 0) as freed_cost, true as changed, false as named, true as is_read
+        select g.channel_id, g.dequeue_at as due_at, g.added, g.freed, coalesce(g.freed_cost, 0) as freed_cost,
+          0::bigint as leased, true as changed, false as named, true as is_read
         from fairqueue.fq_signal g
         where g.queue = p_queue
         order by g.queue, g.xid, g.id
         limit p_scan
       )
       union all
-      select o.channel_id, null, 0, 0, 0, count(*), 0, true, false,
+      select o.channel_id, null, 0, 0, 0, count(*), true, false,
         (row_number() over (order by count(*) desc, o.channel_id) <= p_scan) is not false
       from (
         select m.channel_id
@@ -54,7 +52,7 @@ as $$
       ) o
       group by o.channel_id
       union all
-      select c.id, null, 0, 0, 0, 0, 0, false, true, true
+      select c.id, null, 0, 0, 0, 0, false, true, true
       from unnest(p_channels) p(name)
       -- With a limit, or PostgreSQL 15 reads all channels of the queue.
       cross join lateral (
@@ -69,9 +67,9 @@ as $$
   )
   select m.channel_id, s.max_concurrency, coalesce(s.rate_interval, 0), coalesce(s.rate_burst, 1), s.rate_at,
     case when m.is_read then coalesce(s.weight, 1) end, s.paused_at, s.last_dequeue_at, coalesce(s.backlog, 0),
-    coalesce(s.current_concurrency, 0), s.head_dequeue_at, least(s.head_dequeue_at, m.due_at), m.added, m.freed,
-    m.queue_freed, m.leased, m.changed or (num_nonnulls(s.priority_aging) = 1 or s.head_dequeue_at < 0) is true, m.named,
-    coalesce(s.rate_of, 'messages'), s.max_cost_out, coalesce(s.current_cost, 0) - m.freed_cost,
+    coalesce(s.current_concurrency, 0), s.head_dequeue_at, s.due_at, least(s.head_dequeue_at, m.due_at), m.added,
+    m.freed, m.freed_cost, m.leased, m.changed or (num_nonnulls(s.priority_aging) = 1 or s.head_dequeue_at < 0) is true,
+    m.named, coalesce(s.rate_of, 'messages'), s.max_cost_out, coalesce(s.current_cost, 0),
     case when s.max_cost_out is not null then fairqueue.fq_head_cost(p_queue, s.head_message_id, s.mean_cost) end
   from moved m
   left join lateral (
@@ -84,7 +82,7 @@ as $$
   ) s on true
   union all
   select s.channel_id, s.max_concurrency, s.rate_interval, s.rate_burst, s.rate_at, s.weight, s.paused_at,
-    s.last_dequeue_at, s.backlog, s.current_concurrency, s.head_dequeue_at, s.head_dequeue_at, 0, 0, 0, 0,
+    s.last_dequeue_at, s.backlog, s.current_concurrency, s.head_dequeue_at, s.due_at, s.head_dequeue_at, 0, 0, 0, 0,
     (num_nonnulls(s.priority_aging) = 1 or s.head_dequeue_at < 0) is true, false, s.rate_of, s.max_cost_out,
     s.current_cost,
     case when s.max_cost_out is not null then fairqueue.fq_head_cost(p_queue, s.head_message_id, s.mean_cost) end

@@ -7,8 +7,9 @@
 -- served. Times in microseconds since the epoch. policy: its fields by the names of their columns. plan: the plan that
 -- the channel follows; overridden: the columns of its policy that were configured for it alone. served_cost: what its
 -- attempts that ended since served_since cost, see fq_recent_costs; both null: the queue does not record its history.
--- current_cost: what its messages out cost, where it has a limit; next_cost: what its head costs, where that has a
--- max_cost_out. problem: why a dequeue has paused the channel, see fq_set_aside.
+-- current_concurrency, current_cost: messages that count against its limits, and what they cost, as far as the
+-- dispatcher knows; next_cost: what its head costs, where that has a max_cost_out. opens_at: until when the dispatcher
+-- lets it wait for its rate or its head. problem: why a dequeue has paused the channel, see fq_set_aside.
 -- Cost: five index probes a channel of the answer, its scheduled and its prioritised messages and its dead letters, and
 -- what the queue has of leased messages and signals not heard, and at most 2,000 rows of the history. With p_busy, one
 -- index entry more for each busy channel. The ready messages are not read: the dispatcher counts them. Planned anew by
@@ -24,7 +25,7 @@ returns table (
   channel text, ready bigint, deliverable bigint, paused bigint, limited bigint, scheduled bigint, held bigint,
   behind bigint, leased bigint, current_concurrency integer, current_cost bigint, next_cost bigint, policy jsonb,
   backlog bigint, dropped bigint, paused_at bigint, oldest_ready_at bigint, last_dequeue_at bigint, dead bigint,
-  rate_allows_at bigint, plan text, overridden text[],
+  rate_allows_at bigint, opens_at bigint, plan text, overridden text[],
   served_cost bigint, served_since bigint, problem text
 )
 language plpgsql
@@ -104,12 +105,12 @@ begin
   served as materialized (select r.channel_id, r.cost, r.since from fairqueue.fq_recent_costs(p_queue) r)
   select n.name, r.ready, d.deliverable, d.paused, r.ready - d.paused - d.deliverable, later.scheduled, later.held,
     case when later.held > 0 and w.since is null then fairqueue.fq_channel_behind(n.id::bigint) end,
-    coalesce(h.messages, 0), (s.current_concurrency - coalesce(t.freed, 0))::integer, k.current_cost, k.next_cost,
+    coalesce(h.messages, 0), s.current_concurrency, s.current_cost, k.next_cost,
     s.fq_policy, greatest(later.scheduled + later.held, s.backlog + coalesce(t.added, 0)),
     s.dropped + coalesce(t.dropped, 0), s.paused_at, w.since, nullif(s.last_dequeue_at, 0),
     (select count(*) from fairqueue.fq_dead_letter d where d.channel_id = n.id),
-    fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst), f.name, coalesce(o.overridden, '{}'),
-    case when e.since is not null then coalesce(u.cost, 0) end, e.since, s.problem
+    fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst), s.due_at, f.name,
+    coalesce(o.overridden, '{}'), case when e.since is not null then coalesce(u.cost, 0) end, e.since, s.problem
   from named n
   cross join lateral (
     select v.*, to_jsonb(v.*) - v_others as fq_policy
@@ -126,13 +127,15 @@ begin
   cross join lateral (select greatest(0, s.backlog + coalesce(t.added, 0) - later.scheduled - later.held)) r(ready)
   cross join whole
   cross join lateral (
-    select s.current_cost - coalesce(t.freed_cost, 0) as current_cost, case
+    select case
         when s.max_cost_out is not null then fairqueue.fq_head_cost(p_queue, s.head_message_id, s.mean_cost)
       end as next_cost
   ) k
   cross join lateral (
     select fairqueue.fq_channel_allows(
-      s.paused_at, fairqueue.fq_is_spent(s.max_cost_out, k.current_cost::bigint, k.next_cost::bigint), s.max_concurrency,
+      s.paused_at, fairqueue.fq_is_spent(
+        s.max_cost_out, (s.current_cost - coalesce(t.freed_cost, 0))::bigint, k.next_cost::bigint
+      ), s.max_concurrency,
       (s.current_concurrency - coalesce(t.freed, 0))::bigint, s.rate_at, s.rate_interval, s.rate_burst, v_now
     ) as room
   ) a

@@ -8,9 +8,10 @@
 -- not paused, at their own limit or held back by their rate; messages_out; waits, the median, the 90th and 99th
 -- percentile and the longest of the channels' waits, in microseconds; queue_cost, of queues that are fair by cost or
 -- seconds and record their history, what lately ended cost (fq_recent_costs), of which served_cost is the channel's;
--- those of fq_stats; consumers: whether there is one. What the dispatcher knows decides of channels that have no row,
--- so that one whose head was cancelled, or is locked for long, may be counted as waiting. The bounded part counts up to
--- its bounds, and scheduled messages as ready if any is ready.
+-- those of fq_stats; consumers: whether there is one. A rate holds a channel back until the dispatcher has let it go.
+-- What the dispatcher knows decides of channels that have no row, so that one whose head was cancelled, or is locked
+-- for long, may be counted as waiting. The bounded part counts up to its bounds, and scheduled messages as ready if
+-- any is ready.
 -- Cost: that of fq_busy_channels, and four index probes a row of the answer and a channel that has changed, with its
 -- scheduled, held and prioritised messages, of the latter up to p_scan. Locks: none.
 -- Index: fq_channel_pkey, fq_message_ready_ix, fq_queue_pkey, fq_queue_state_newest_ix, fq_lease_expires_ix; those of
@@ -22,11 +23,11 @@ create function fairqueue.fq_contention(
 returns table (
   channel text, ready bigint, scheduled bigint, held bigint, behind bigint, leased bigint,
   current_concurrency integer, max_concurrency integer, rate_interval bigint, rate_burst integer, weight integer,
-  paused_at bigint, oldest_ready_at bigint, last_dequeue_at bigint, rate_allows_at bigint, waiting bigint,
-  rivals bigint, rival_weight bigint, messages_out bigint, waits bigint[], served_cost bigint, queue_cost bigint,
-  queue_paused_at bigint, queue_concurrency integer, queue_max_concurrency integer, queue_rate_allows_at bigint,
-  consumers boolean, rate_of text, max_cost_out integer, current_cost bigint, next_cost bigint,
-  queue_max_cost_out integer, queue_current_cost bigint, queue_next_cost bigint
+  paused_at bigint, oldest_ready_at bigint, last_dequeue_at bigint, rate_allows_at bigint, opens_at bigint,
+  waiting bigint, rivals bigint, rival_weight bigint, messages_out bigint, waits bigint[], served_cost bigint,
+  queue_cost bigint, queue_paused_at bigint, queue_concurrency integer, queue_max_concurrency integer,
+  queue_rate_allows_at bigint, queue_noted_at bigint, consumers boolean, rate_of text, max_cost_out integer,
+  current_cost bigint, next_cost bigint, queue_max_cost_out integer, queue_current_cost bigint, queue_next_cost bigint
 )
 language plpgsql
 stable
@@ -50,7 +51,7 @@ begin
   return query
   with busy as materialized (
     select b.*, nullif(b.last_dequeue_at, 0) as served_at, b.backlog + b.added as messages,
-      (b.current_concurrency - b.freed)::integer as used, b.head_dequeue_at as head,
+      b.head_dequeue_at as head,
       fairqueue.fq_rate_allows_at(b.rate_at, b.rate_interval, b.rate_burst) as allowed_at,
       fairqueue.fq_is_spent(b.max_cost_out, b.current_cost, b.next_cost::bigint) as spent
     from fairqueue.fq_busy_channels(p_queue, p_channels, p_scan, p_count) b
@@ -88,19 +89,18 @@ begin
   whole as materialized (
     select count(b.since) as waiting, count(*) filter (where b.leased > 0 or b.competes) as rivals,
       sum(b.weight) filter (where b.leased > 0 or b.competes) as rival_weight, sum(b.leased) as messages_out,
-      sum(b.queue_freed) as queue_freed,
       percentile_disc(array[0.5, 0.1, 0.01, 0]) within group (order by v_now - b.since desc) as waits
     from (
       select n.*,
-        n.since is not null and n.paused_at is null and (n.used < n.max_concurrency) is not false
-        and not n.spent and (n.allowed_at <= v_now) is not false as competes
+        n.since is not null and n.paused_at is null and (n.current_concurrency < n.max_concurrency) is not false
+        and not n.spent and (n.allowed_at > v_now or n.allowed_at = n.opens_at) is not true as competes
       from (
-        select l.weight, l.leased, l.queue_freed, l.paused_at, l.used, l.max_concurrency, l.spent, l.allowed_at,
-          l.since
+        select l.weight, l.leased, l.paused_at, l.current_concurrency, l.max_concurrency, l.spent, l.allowed_at,
+          l.opens_at, l.since
         from looked l
         union all
-        select p.weight, p.leased, p.queue_freed, p.paused_at, p.used, p.max_concurrency, p.spent, p.allowed_at,
-          case when p.due_at <= v_now then p.due_at end
+        select p.weight, p.leased, p.paused_at, p.current_concurrency, p.max_concurrency, p.spent, p.allowed_at,
+          p.opens_at, case when p.due_at <= v_now then p.due_at end
         from picked p
         where not p.is_picked
       ) n
@@ -126,11 +126,11 @@ begin
   )
   select c.name, s.ready, s.scheduled, s.held,
     case when s.held > 0 and s.since is null then fairqueue.fq_channel_behind(s.channel_id::bigint) end, s.leased,
-    s.used, s.max_concurrency, s.rate_interval, s.rate_burst, s.weight, s.paused_at, s.since, s.served_at,
-    s.allowed_at, w.waiting, w.rivals, coalesce(w.rival_weight, 0), coalesce(w.messages_out, 0)::bigint,
-    coalesce(w.waits, '{}'), case when a.cost is not null then coalesce(u.cost, 0) end, a.cost, q.paused_at,
-    (n.current_concurrency - coalesce(w.queue_freed, 0))::integer, q.max_concurrency,
-    fairqueue.fq_rate_allows_at(n.rate_at, n.rate_interval, n.rate_burst),
+    s.current_concurrency, s.max_concurrency, s.rate_interval, s.rate_burst, s.weight, s.paused_at, s.since,
+    s.served_at, s.allowed_at, s.opens_at, w.waiting, w.rivals, coalesce(w.rival_weight, 0),
+    coalesce(w.messages_out, 0)::bigint, coalesce(w.waits, '{}'),
+    case when a.cost is not null then coalesce(u.cost, 0) end, a.cost, q.paused_at, n.current_concurrency,
+    q.max_concurrency, fairqueue.fq_rate_allows_at(n.rate_at, n.rate_interval, n.rate_burst), n.noted_at,
     exists (select from fairqueue.fq_lease e where e.queue = p_queue and e.expires_at > v_now), s.rate_of,
     s.max_cost_out, s.current_cost, s.next_cost, q.max_cost_out, n.current_cost, fairqueue.fq_next_cost(p_queue)
   from whole w

@@ -1,13 +1,15 @@
 -- fq_limits: the shared limits, by name, with the queues that draw from each, what each of these has out (leased, in
--- the same order), what they have out together and what that costs, and when the rate allows the next message. p_name:
--- only this one; p_queue: only those that this queue draws from; null: all.
+-- the same order), which of them their limits held back at their last dequeue (contending), what they have out together
+-- and what that costs, and when the rate allows the next message. p_name: only this one; p_queue: only those that this
+-- queue draws from; null: all.
 -- Guarantees: one snapshot of each limit. rate_interval 0: no rate. Locks: none. Index: fq_limit_pkey,
 -- fq_queue_pkey; those of fq_limit_members. Errors: QF007: for monitors and operators of the queue, or else of all
 -- queues.
 create function fairqueue.fq_limits(p_name text, p_queue text default null)
 returns table (
   name text, max_concurrency integer, max_cost_out integer, rate_interval bigint, rate_burst integer, rate_of text,
-  rate_allows_at bigint, current_concurrency bigint, current_cost bigint, queues text[], leased bigint[]
+  rate_allows_at bigint, current_concurrency bigint, current_cost bigint, queues text[], leased bigint[],
+  contending text[]
 )
 language plpgsql
 security definer
@@ -24,12 +26,14 @@ begin
       order by s.limit_name desc, s.queue desc, s.row_version desc
       limit 1
     ),
-    coalesce(m.messages_out, 0)::bigint, coalesce(m.cost_out, 0)::bigint, coalesce(m.queues, '{}'), coalesce(m.leased, '{}')
+    coalesce(m.messages_out, 0)::bigint, coalesce(m.cost_out, 0)::bigint, coalesce(m.queues, '{}'),
+    coalesce(m.leased, '{}'), coalesce(m.contending, '{}')
   from fairqueue.fq_limit f
   cross join lateral (
     select sum(x.messages_out) as messages_out, sum(x.cost_out) as cost_out,
       array_agg(x.queue order by x.queue) as queues,
-      array_agg(x.messages_out order by x.queue) as leased
+      array_agg(x.messages_out order by x.queue) as leased,
+      array_agg(x.queue order by x.queue) filter (where x.contends_until > fairqueue.fq_now()) as contending
     from fairqueue.fq_limit_members(f.name::text) x
   ) m
   where (p_name is null or f.name = p_name)

@@ -3,9 +3,10 @@
 -- expired; signals: what transactions left and nobody has heard. ready is the sum of deliverable (what consumers could
 -- take now), paused (that of paused channels, of a paused queue all) and limited (what limits and rates hold back).
 -- held: those that wait for others of their ordering keys, which are neither ready nor scheduled.
--- current_concurrency, current_cost: messages that count against the queue's limits, and what they cost, null if it
--- never had one; next_cost: what the first ready message costs; rate_allows_at: when
--- the queue's rate allows its next message; served_cost, served_since: as in fq_channel_stats.
+-- current_concurrency, current_cost: messages that count against the queue's limits, and what they cost, as far as the
+-- dispatcher knows, null if it never had one; next_cost: what the first ready message costs; rate_allows_at: when the
+-- queue's rate allows its next message; noted_at: when the dispatcher's state was written; served_cost, served_since:
+-- as in fq_channel_stats.
 -- Cost: one state row and one index probe a channel with messages; three more for a channel with a signal that is not
 -- heard, a message out or aging priorities, and for the hundred whose heads are the oldest; the scheduled and
 -- prioritised messages; and what the queue has of leased messages, dead letters, signals not heard, and at most
@@ -19,7 +20,7 @@ returns table (
   channels bigint, ready bigint, deliverable bigint, paused bigint, limited bigint, scheduled bigint, held bigint,
   leased bigint, dead bigint, dropped bigint, oldest_ready_at bigint, paused_at bigint, max_concurrency integer,
   current_concurrency integer, max_cost_out integer, current_cost bigint, next_cost bigint, rate_interval bigint,
-  rate_burst integer, rate_of text, rate_allows_at bigint, signals bigint,
+  rate_burst integer, rate_of text, rate_allows_at bigint, noted_at bigint, signals bigint,
   consumers bigint, served_cost bigint, served_since bigint
 )
 language plpgsql
@@ -39,8 +40,9 @@ begin
   with busy as materialized (
     select k.channel_id, k.head_dequeue_at as head, k.changed, k.paused_at, k.backlog + k.added as backlog,
       fairqueue.fq_channel_allows(
-        k.paused_at, fairqueue.fq_is_spent(k.max_cost_out, k.current_cost, k.next_cost::bigint), k.max_concurrency,
-        (k.current_concurrency - k.freed)::bigint, k.rate_at, k.rate_interval, k.rate_burst, v_now
+        k.paused_at,
+        fairqueue.fq_is_spent(k.max_cost_out, (k.current_cost - k.freed_cost)::bigint, k.next_cost::bigint),
+        k.max_concurrency, (k.current_concurrency - k.freed)::bigint, k.rate_at, k.rate_interval, k.rate_burst, v_now
       ) as room
     from fairqueue.fq_busy_channels(p_queue, null::text[], null::integer, null::integer) k
   ),
@@ -85,7 +87,7 @@ begin
     cross join lateral fairqueue.fq_waits_since(p.channel_id, v_now, null::bigint) w
   ),
   signals as materialized (
-    select count(*) as signals, sum(g.dropped) as dropped, sum(g.queue_freed) as freed, sum(g.queue_freed_cost) as cost
+    select count(*) as signals, sum(g.dropped) as dropped, sum(g.queue_freed) as freed
     from fairqueue.fq_signal g
     where g.queue = p_queue
   )
@@ -112,11 +114,11 @@ begin
     ),
     o.since,
     q.paused_at, q.max_concurrency,
-    (n.current_concurrency - coalesce(t.freed, 0))::integer,
-    q.max_cost_out, (n.current_cost - coalesce(t.cost, 0))::bigint,
+    n.current_concurrency,
+    q.max_cost_out, n.current_cost,
     fairqueue.fq_next_cost(p_queue), nullif(q.rate_interval, 0),
     case when q.rate_interval > 0 then q.rate_burst end, q.rate_of,
-    fairqueue.fq_rate_allows_at(n.rate_at, n.rate_interval, n.rate_burst),
+    fairqueue.fq_rate_allows_at(n.rate_at, n.rate_interval, n.rate_burst), n.noted_at,
     t.signals, (
       select count(distinct e.consumer)
       from fairqueue.fq_lease e
