@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.texts import clean
 from sqlalchemy_fairqueue.times import parsed_duration
 from sqlalchemy_fairqueue.values.fields import Rate
+
+if TYPE_CHECKING:
+    from sqlalchemy_fairqueue.values.reports import LongestOut
 
 _SECONDS = {"d": 86_400, "h": 3_600, "m": 60}
 _WHOLE = re.compile(r"\d{1,19}", re.ASCII)
@@ -81,6 +84,14 @@ def format_value(value: object) -> str:
             return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
         case _:
             return clean(str(value))
+
+
+def format_longest(longest: LongestOut, now: datetime, channel: str | None = None) -> str:
+    """What is out longest: ``message 2641, parse, for 58.0s``, of another channel than *channel* with its name."""
+    name = f" of {clean(longest.channel)}" if longest.channel != channel else ""
+    kind = f", {clean(longest.kind)}" if longest.kind else ""
+    since = f", for {format_duration(max(now - longest.since, timedelta()))}" if longest.since else ""
+    return f"message {longest.message_id}{name}{kind}{since}"
 
 
 def plural(count: int, noun: str) -> str:

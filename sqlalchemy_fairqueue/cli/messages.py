@@ -155,7 +155,7 @@ def show_message(
         ("ordering key", found.ordering_key),
         ("state", found.state(now)),
         ("waits for", wait and reason_text(wait)),
-        ("which has", wait and takers_text(wait)),
+        ("which has", wait and takers_text(wait, now, found.channel)),
         ("messages ahead", None if found.consumer is not None else _ahead(found)),
         ("enqueued (UTC)", found.enqueued_at),
         ("due (UTC)", found.due_at),

@@ -17,6 +17,7 @@ from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, number_column
 from sqlalchemy_fairqueue.database.engines import run
 from sqlalchemy_fairqueue.database.stats import stats_by_queue
 from sqlalchemy_fairqueue.figures import age, channel_waits
+from sqlalchemy_fairqueue.formats import format_longest
 from sqlalchemy_fairqueue.texts import clean
 from sqlalchemy_fairqueue.values.reports import ChannelStats, QueueStats, Wait
 
@@ -40,15 +41,19 @@ _COUNTS = (
 _RATE = number_column("rate", get=lambda one: one.rate and one.rate.per_time(), blank=BLANK)
 _DEAD = (number_column("dead", blank=BLANK, style=_red), number_column("dropped", blank=BLANK))
 _SERVED_COST = number_column("served cost", get=lambda one: one.served_cost or None, blank=BLANK)
-WAITS = (
-    Column("waits for", None, get=lambda one: one.wait and reason_text(one.wait), blank=BLANK),
-    Column("which has", None, get=lambda one: one.wait and takers_text(one.wait), blank=BLANK),
-)
 
 
 def oldest_column(now: datetime) -> Column:
     """How long the oldest message has been ready."""
     return number_column("oldest ready", "oldest_ready_seconds", get=lambda one: age(one.oldest_ready_at, now))
+
+
+def wait_columns(now: datetime) -> tuple[Column, Column]:
+    """What channels wait for, and who has it."""
+    return (
+        Column("waits for", None, get=lambda one: one.wait and reason_text(one.wait), blank=BLANK),
+        Column("which has", None, get=lambda one: one.wait and takers_text(one.wait, now, one.channel), blank=BLANK),
+    )
 
 
 def _queues(now: datetime) -> Table:
@@ -78,7 +83,7 @@ def _channels(now: datetime) -> Table:
         *_DEAD,
         _SERVED_COST,
         oldest_column(now),
-        *WAITS,
+        *wait_columns(now),
         Column("plan", blank=BLANK),
         Column("state", get=_state, blank=BLANK),
     )
@@ -104,10 +109,14 @@ def reason_text(wait: Wait) -> str:
     return str(wait.reason) if wait.limit is None else f"{wait.reason} {wait.limit}"
 
 
-def takers_text(wait: Wait) -> str | None:
-    """The holders of what something waits for, the other queues of a shared limit first."""
+def takers_text(wait: Wait, now: datetime, channel: str) -> str | None:
+    """The holders of what a channel waits for, the other queues of a shared limit first, and what is out longest."""
     queues = [f"queue {one.queue}: {one.leased:,}" for one in wait.queues if one.leased]
-    return ", ".join(queues + [f"{one.channel}: {one.leased:,}" for one in wait.takers]) or None
+    channels = [
+        f"{one.channel}{'' if one.weight == 1 else f' (weight {one.weight:,})'}: {one.leased:,}" for one in wait.takers
+    ]
+    longest = [] if wait.longest_out is None else [format_longest(wait.longest_out, now, channel)]
+    return "; ".join([*filter(None, [", ".join(queues + channels)]), *longest]) or None
 
 
 def wait_document(wait: Wait | None) -> dict[str, Any]:
@@ -118,6 +127,7 @@ def wait_document(wait: Wait | None) -> dict[str, Any]:
         "shared_limit": wait.limit if wait else None,
         "taken_by": [asdict(one) for one in wait.takers] if wait else [],
         "taken_by_queues": [asdict(one) for one in wait.queues] if wait else [],
+        "longest_out": asdict(wait.longest_out) if wait and wait.longest_out else None,
     }
 
 

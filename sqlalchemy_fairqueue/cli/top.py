@@ -18,7 +18,7 @@ from rich.text import Text
 from sqlalchemy_fairqueue.cli.installation import Installation, open_installation
 from sqlalchemy_fairqueue.cli.options import Options, Spec
 from sqlalchemy_fairqueue.cli.output import Result, console, results, writing
-from sqlalchemy_fairqueue.cli.stats import WAITS, oldest_column, paused_text, wait_document
+from sqlalchemy_fairqueue.cli.stats import oldest_column, paused_text, wait_columns, wait_document
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, bold, number_column
 from sqlalchemy_fairqueue.figures import Sample, age, take_sample
 from sqlalchemy_fairqueue.formats import plural
@@ -157,7 +157,7 @@ def _table(sample: Sample) -> Table:
             "change/s", "change_per_second", sample.change, lambda value: _per_second(value, "+"), blank=BLANK
         ),
         oldest_column(sample.at),
-        *WAITS,
+        *wait_columns(sample.at),
         Column("", "paused_at"),
         Column("state", None, get=lambda one: paused_text(one.paused_at), blank=BLANK),
     )

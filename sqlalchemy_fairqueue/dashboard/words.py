@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy_fairqueue.dashboard.rendering import percent_text
 from sqlalchemy_fairqueue.doctor.findings import Level
 from sqlalchemy_fairqueue.doctor.queues import judge_queue
-from sqlalchemy_fairqueue.formats import format_duration, plural
+from sqlalchemy_fairqueue.formats import format_duration, format_longest, plural
 from sqlalchemy_fairqueue.values.reports import Reason
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Share:
 
 def reason_detail(channel: ChannelDemand, queue: QueueFigures) -> str:  # noqa: C901, PLR0911, PLR0912 - one case a reason
     """The figures of what holds a tenant up."""
-    stats, until = queue.stats, channel.wait and channel.wait.until
+    stats, until = queue.stats, channel.wait.until if channel.wait else None
     match channel.reason:
         case Reason.QUEUE_PAUSED:
             return f"the queue is paused since {_clock(stats.paused_at)}"
@@ -56,17 +56,17 @@ def reason_detail(channel: ChannelDemand, queue: QueueFigures) -> str:  # noqa: 
         case Reason.NO_CONSUMER:
             return "no consumer has a lease: is a worker running?"
         case Reason.OWN_LIMIT:
-            return _out(channel, channel.next_cost, "it may have out")
+            words = _out(channel, channel.next_cost, "it may have out")
+            return _with_longest(words, channel, queue, channel.leased)
         case Reason.RATE:
-            wait = max(until - queue.at, queue.at - queue.at) if until else None
-            rate = channel.rate.per_time() if channel.rate else ""
-            return f"its rate of {rate} allows the next message in {format_duration(wait)}" if wait else rate
+            rate = f" of {channel.rate.per_time()}" if channel.rate else ""
+            return f"its rate{rate} allows the next message {_in(until, queue)}"
         case Reason.QUEUE_LIMIT:
-            return _out(stats, stats.next_cost, "of the queue")
+            words = _out(stats, stats.next_cost, "of the queue")
+            return _with_longest(words, channel, queue, queue.contention.leased)
         case Reason.QUEUE_RATE:
-            wait = max(until - queue.at, queue.at - queue.at) if until else None
             rate = f" of {stats.rate.per_time()}" if stats.rate else ""
-            return f"the queue's rate{rate} allows the next message in {format_duration(wait)}" if wait else rate
+            return f"the queue's rate{rate} allows the next message {_in(until, queue)}"
         case Reason.SHARED_LIMIT | Reason.SHARED_RATE:
             return _shared(channel, queue)
         case Reason.CAPACITY:
@@ -145,6 +145,21 @@ def _out(limited: ChannelDemand | QueueCapacity | SharedLimit, next_cost: int | 
     return f"{cost}; the next message costs {next_cost:,}" if next_cost else cost
 
 
+def _with_longest(words: str, channel: ChannelDemand, queue: QueueFigures, leased: int) -> str:
+    """What is out of a limit that is reached, with the message that is out longest of these *leased* ones."""
+    longest = channel.wait.longest_out if channel.wait else None
+    if not leased:
+        return "all that was out has just ended: the next dequeue takes further messages"
+    if longest is None:
+        return words
+    return f"{words}{': ' if leased == 1 else '; the longest is '}{format_longest(longest, queue.at, channel.channel)}"
+
+
+def _in(instant: datetime | None, queue: QueueFigures) -> str:
+    """In what time something comes that is due then."""
+    return f"in {format_duration(instant - queue.at)}" if instant is not None and instant > queue.at else "now"
+
+
 def _is(count: int) -> str:
     return "is" if count == 1 else "are"
 
@@ -156,11 +171,12 @@ def _shared(channel: ChannelDemand, queue: QueueFigures) -> str:
         return ""
     if held.reason is Reason.SHARED_LIMIT:
         words = _out(limit, queue.stats.next_cost, f"of the shared limit {limit.name}")
+        if queue.name in limit.contending and limit.current_concurrency < (limit.max_concurrency or 0):
+            words = f"the next message of the shared limit {limit.name} is for another queue, or comes at once"
     else:
-        wait = max(held.until - queue.at, queue.at - queue.at) if held.until else queue.at - queue.at
         rate = f" of {limit.rate.per_time()}" if limit.rate else ""
-        words = f"the rate{rate} of the shared limit {limit.name} allows the next message in {format_duration(wait)}"
-    others = ", ".join(f"{one.queue} has {one.leased:,} out" for one in held.queues[:_QUEUES])
+        words = f"the rate{rate} of the shared limit {limit.name} allows the next message {_in(held.until, queue)}"
+    others = ", ".join(f"{one.queue} has {one.leased:,} out" for one in held.queues[:_QUEUES] if one.leased)
     return f"{words}; queue {others}" if others else words
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy_fairqueue.database.calls import call, named, read, read_by_queue
 from sqlalchemy_fairqueue.database.clauses import Shape
@@ -19,18 +19,22 @@ from sqlalchemy_fairqueue.values.reports import (
     Competition,
     ConsumerInfo,
     Contention,
+    LongestOut,
     QueueCapacity,
     QueueStats,
+    Reason,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.database.calls import Target
 
     Row = dict[str, Any]
+
+_Channel = TypeVar("_Channel", bound=ChannelDemand)
 
 COMPETING = 1000
 """Channels with messages out, and ready channels, that the contention of one channel is read from."""
@@ -227,6 +231,31 @@ def read_competition(
         served_cost=whole["queue_cost"],
     )
     return capacity, found, [one for one in demands if one.channel in channels]
+
+
+def with_longest_out(connection: Connection, target: Target, channels: Iterable[_Channel]) -> tuple[_Channel, ...]:
+    """Return channels whose waits for a limit of their own or of the queue tell what is out longest of it."""
+    found = tuple(channels)
+    full = [one.channel for one in found if one.reason is Reason.OWN_LIMIT]
+    own = {one.channel: one for one in _longest_out(connection, target, full)} if full else {}
+    is_full = any(one.reason is Reason.QUEUE_LIMIT for one in found)
+    of_queue = next(iter(_longest_out(connection, target, None)), None) if is_full else None
+
+    def told(channel: _Channel) -> _Channel:
+        longest = own.get(channel.channel) if channel.reason is Reason.OWN_LIMIT else of_queue
+        if channel.wait is None or longest is None or channel.reason not in {Reason.OWN_LIMIT, Reason.QUEUE_LIMIT}:
+            return channel
+        if longest.since is None and channel.reason is Reason.OWN_LIMIT and channel.max_concurrency == 1:
+            longest = replace(longest, since=channel.last_dequeue_at)
+        return replace(channel, wait=replace(channel.wait, longest_out=longest))
+
+    return tuple(told(one) for one in found)
+
+
+def _longest_out(connection: Connection, target: Target, channels: list[str] | None) -> list[LongestOut]:
+    doing = f"read what is out longest of queue {target.queue!r}"
+    rows = target.read(connection, "fq_longest_out", doing, channels=channels, count=COUNTED)
+    return [LongestOut(row["message_id"], row["channel"], row["kind"], row["delivered_at"]) for row in rows]
 
 
 def read_consumers(connection: Connection, target: Target, *, limit: int) -> list[ConsumerInfo]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from sqlalchemy_fairqueue.database.calls import Target
 from sqlalchemy_fairqueue.database.configuration import limits_by_queue, queue_settings
 from sqlalchemy_fairqueue.database.stats import (
     consumers_by_queue,
@@ -15,6 +16,7 @@ from sqlalchemy_fairqueue.database.stats import (
     read_queues,
     sample_context,
     stats_by_queue,
+    with_longest_out,
 )
 from sqlalchemy_fairqueue.figures.times import age
 from sqlalchemy_fairqueue.queue.base import schema_of
@@ -101,9 +103,13 @@ class QueueFigures:
         return max((0.0, *lacking))
 
 
-def with_reasons(stats: QueueStats, contention: Contention, limits: Sequence[SharedLimit], now: datetime) -> Contention:
-    """Return a contention whose channels have the reasons of their waits."""
-    return replace(contention, channels=with_waits(stats, contention, limits, contention.channels, now))
+def with_reasons(
+    connection: Connection, schema: str | None, figures: QueueFigures, contention: Contention
+) -> QueueFigures:
+    """Return figures with a contention whose channels have the reasons of their waits."""
+    channels = with_waits(figures.stats, contention, figures.limits, contention.channels, figures.at)
+    channels = with_longest_out(connection, Target(schema, figures.name), channels)
+    return replace(figures, contention=replace(contention, channels=channels))
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,14 +169,14 @@ def read_figures(
         figures = QueueFigures(
             context.at,
             stats[name],
-            with_reasons(stats[name], contention[name], limits.get(name, ()), context.at)
-            if name in contention
-            else Contention(queue=name, channels=(), waiting=0, rivals=0, rival_weight=0, leased=0, waits=()),
+            Contention(queue=name, channels=(), waiting=0, rivals=0, rival_weight=0, leased=0, waits=()),
             consumers.get(name, ()),
             limits.get(name, ()),
             name in recorded,
             settings[name].fair_by if name in settings else "messages",
         )
+        if name in contention:
+            figures = with_reasons(connection, schema, figures, contention[name])
         if previous is not None and since is not None:
             figures = _with_rates(figures, previous.queues.get(name), since, completed)
         found[name] = figures

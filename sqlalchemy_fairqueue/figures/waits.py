@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.database.calls import Target
 from sqlalchemy_fairqueue.database.configuration import read_limits
-from sqlalchemy_fairqueue.database.stats import COMPETING, COUNTED, read_competition, sample_context
+from sqlalchemy_fairqueue.database.stats import (
+    COMPETING,
+    COUNTED,
+    read_competition,
+    sample_context,
+    with_longest_out,
+)
 from sqlalchemy_fairqueue.figures.queues import with_reasons
 from sqlalchemy_fairqueue.values.reports import with_waits
 
@@ -47,16 +53,17 @@ def channel_waits(
     waiting = [one for one in channels if one.undelivered]
     if not waiting:
         return channels
-    limits = read_limits(connection, queue.schema, queue=queue.name)
+    limits, target = read_limits(connection, queue.schema, queue=queue.name), Target(queue.schema, queue.name)
     if stats is None and len(waiting) == 1 and waiting[0].oldest_ready_at is not None:
-        target = Target(queue.schema, queue.name)
         capacity, competition, own = read_competition(connection, target, [waiting[0].channel])
         # Whether it is ready is known, and the reading has only a part of what is.
         own = [replace(one, oldest_ready_at=waiting[0].oldest_ready_at) for one in own]
-        waits = {one.channel: one.wait for one in with_waits(capacity, competition, limits, own, now)}
+        told = with_longest_out(connection, target, with_waits(capacity, competition, limits, own, now))
+        waits = {one.channel: one.wait for one in told}
         return [replace(one, wait=waits.get(one.channel)) for one in channels]
     counts = queue.stats(connection) if stats is None else stats
-    return with_waits(counts, queue.admin.contention(connection, limit=_RIVALS), limits, channels, now)
+    found = with_waits(counts, queue.admin.contention(connection, limit=_RIVALS), limits, channels, now)
+    return with_longest_out(connection, target, found)
 
 
 def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, channels: Iterable[str]) -> QueueFigures:
@@ -101,8 +108,7 @@ def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, cha
     held = {one.name: getattr(capacity, one.name) for one in fields(capacity)}
     held["consumers"] = max(figures.stats.consumers, 1) if capacity.consumers else 0
     stats = replace(figures.stats, **held)
-    contention = with_reasons(stats, contention, limits, now)
-    return replace(figures, at=now, stats=stats, limits=limits, contention=contention)
+    return with_reasons(connection, queue.schema, replace(figures, at=now, stats=stats, limits=limits), contention)
 
 
 def _with_known(one: ChannelDemand, known: ChannelDemand | None, *, is_all: bool) -> ChannelDemand:

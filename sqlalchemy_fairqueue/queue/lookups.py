@@ -14,7 +14,13 @@ from sqlalchemy_fairqueue.database.messages import (
     read_message_attempts,
     read_messages,
 )
-from sqlalchemy_fairqueue.database.stats import read_channel_stats, read_competition, read_stats, sample_context
+from sqlalchemy_fairqueue.database.stats import (
+    read_channel_stats,
+    read_competition,
+    read_stats,
+    sample_context,
+    with_longest_out,
+)
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import QueueBase, recorded, verb
 from sqlalchemy_fairqueue.unit_of_work import changes as change
@@ -250,7 +256,8 @@ def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wa
     # The message is ready, which the reading shows only of a part of them.
     own = [replace(one, oldest_ready_at=message.due_at) for one in own]
     limits = read_limits(connection, target.schema, queue=target.queue)
-    return next((one.wait for one in with_waits(capacity, competition, limits, own, now)), None)
+    waiting = with_longest_out(connection, target, with_waits(capacity, competition, limits, own, now))
+    return next((one.wait for one in waiting), None)
 
 
 def _position(after: object, channel: str | None) -> MessagePosition:

@@ -56,6 +56,7 @@ class Taker:
         leased: Its messages that consumers hold.
         share: These as a part of all messages that consumers of the queue hold, 0 to 1.
         entitled: The part that its weight entitles it to, 0 to 1.
+        weight: Its weight.
 
     Example:
         >>> queue.configure(engine, max_concurrency=1)
@@ -70,6 +71,7 @@ class Taker:
     leased: int
     share: float
     entitled: float
+    weight: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,33 @@ class QueueTaker:
 
 
 @dataclass(frozen=True, slots=True)
+class LongestOut:
+    """The message out that consumers have held longest, of those that a limit counts.
+
+    Attributes:
+        message_id: Its id. In a queue that records no history it is the least of these messages.
+        channel: Its channel.
+        kind: Its kind. None: it cannot be read.
+        since: Since when a consumer holds it, in UTC. None: not known, because the queue records no history.
+
+    Example:
+        >>> queue.configure(engine, max_concurrency=1, history=True)
+        >>> message_id, waiting = [
+        ...     queue.enqueue(engine, channel="customer-7", payload=1, kind="parse").message_id for _ in range(2)
+        ... ]
+        >>> [delivery] = queue.dequeue(engine)
+        >>> longest = queue.message(engine, waiting).wait.longest_out
+        >>> longest.message_id == message_id, longest.kind, longest.since is None
+        (True, 'parse', False)
+    """
+
+    message_id: int
+    channel: str
+    kind: str | None
+    since: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
     """The reason for which a message waits, and who has what it waits for.
 
@@ -109,6 +138,8 @@ class Wait:
         limit: The shared limit that holds it back, or None.
         queues: The other queues that draw from that limit, those with the most messages out first.
         behind: The message of its ordering key that goes first, or None.
+        longest_out: The message that keeps the limit of its channel or of its queue busy for longest. None: another
+            reason, or all of them have just ended.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -123,6 +154,7 @@ class Wait:
     limit: str | None = None
     queues: tuple[QueueTaker, ...] = ()
     behind: int | None = None
+    longest_out: LongestOut | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -886,7 +918,7 @@ def with_waits(
         if held.reason not in _OF_OTHERS:
             return held
         takers = [
-            Taker(one.channel, one.leased, competition.share(one) or 0.0, competition.entitled(one))
+            Taker(one.channel, one.leased, competition.share(one) or 0.0, competition.entitled(one), one.weight)
             for one in holding
             if one.channel != channel.channel
         ]

@@ -90,7 +90,8 @@ def test_tenants(browse: Browse, engine: Engine) -> None:
     page = browse("viewer").get("tenants", queue="documents")
     row = page.text.partition("minnow")[2]
     assert row.strip().startswith(("1", "2", "3", "4", "5", "6", "7", "8", "9", "0"))
-    assert "queue limit 2 of 2 messages of the queue are out taken by whale 100" in page.text
+    assert "queue limit 2 of 2 messages of the queue are out; the longest is message 1 of whale" in page.text
+    assert "taken by whale 100" in page.text
     assert "late \N{MULTIPLICATION SIGN}2" in page.text
     filtered = browse("viewer").get("tenants", queue="documents", reason="scheduled").text
     assert "late" in filtered

@@ -1,5 +1,6 @@
 """Each reason of a wait is produced on purpose, and named with those who take the capacity."""
 
+import re
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from sqlalchemy_fairqueue.values.messages import FairBy
 from sqlalchemy_fairqueue.values.reports import ChannelDemand, QueueTaker, Reason, Taker, Wait, with_waits
 from tests.cli.messages import QUEUE, enqueue, lease
 from tests.fixtures.database import Database
+from tests.queue.damage import lose
 
 
 class _Tenant(NamedTuple):
@@ -199,8 +201,8 @@ def test_others_turn(engine: Engine) -> None:
     enqueue(engine, "a")
     tenant = _tenant(engine, "a")
     assert (tenant.reason, tenant.share, tenant.entitled) == (Reason.TURN, 0.0, 0.2)
-    assert [(taker.channel, taker.share, taker.entitled) for taker in tenant.takers] == [
-        ("b", 0.75, 0.6), ("c", 0.25, 0.2),
+    assert [(taker.channel, taker.share, taker.entitled, taker.weight) for taker in tenant.takers] == [
+        ("b", 0.75, 0.6, 3), ("c", 0.25, 0.2, 1),
     ]  # fmt: skip
 
 
@@ -322,6 +324,66 @@ def test_a_rate_holds_until_the_next_dequeue(engine: Engine, reason: Reason, is_
     assert reasons() == expected
     QUEUE.complete(engine, held)
     assert reasons() == expected
+
+
+@pytest.mark.parametrize("history", [True, False])
+def test_what_is_out_longest(engine: Engine, history: bool) -> None:  # noqa: FBT001
+    """A limit of the tenant names its message that is out longest, a limit of the queue that of all tenants."""
+    QUEUE.configure(engine, history=history, max_concurrency=4)
+    QUEUE.configure_channel(engine, "a", max_concurrency=2)
+    first, *_ = enqueue(engine, "b", kind="render")
+    assert len(lease(engine)) == 1
+    own, *_, last = enqueue(engine, *"aaa", kind="parse")
+    for _ in range(2):
+        assert len(lease(engine, 1)) == 1
+
+    def named(message_id: int) -> tuple[Reason, int | None, str | None]:
+        message = QUEUE.message(engine, message_id)
+        assert message is not None
+        assert message.wait is not None
+        longest = message.wait.longest_out
+        assert longest is not None
+        tenant = _tenant(engine, message.channel)
+        assert tenant.wait.longest_out == longest
+        details = QUEUE.message(engine, longest.message_id)
+        assert details is not None
+        assert longest.since == details.delivered_at
+        assert f"; the longest is message {longest.message_id}" in reason_detail(tenant.channel, tenant.queue)
+        return message.wait.reason, longest.message_id, longest.kind
+
+    assert named(last) == (Reason.OWN_LIMIT, own, "parse")
+    [_, other] = enqueue(engine, "c", "c")
+    assert len(lease(engine, 1)) == 1
+    assert named(other) == (Reason.QUEUE_LIMIT, first, "render")
+
+
+def test_since_when_a_single_message_is_out(engine: Engine) -> None:
+    """Without a history that is known where the channel may have one message out: since its last dequeue."""
+    QUEUE.configure_channel(engine, "a", max_concurrency=1)
+    enqueue(engine, "a", "a", kind="parse")
+    [held] = lease(engine)
+    tenant = _tenant(engine, "a")
+    longest = tenant.wait.longest_out
+    assert longest is not None
+    assert (longest.message_id, longest.since) == (held.message_id, tenant.channel.last_dequeue_at)
+    assert re.search(r"1 of 1 message .* is out: message \d+, parse, for", reason_detail(tenant.channel, tenant.queue))
+    QUEUE.complete(engine, held)
+    tenant = _tenant(engine, "a")
+    assert (tenant.reason, tenant.wait.longest_out) == (Reason.OWN_LIMIT, None)
+    assert "has just ended" in reason_detail(tenant.channel, tenant.queue)
+
+
+def test_a_kind_that_cannot_be_read(engine: Engine, database: Database) -> None:
+    """The message that is out longest is named without its kind; the reason is told all the same."""
+    QUEUE.configure_channel(engine, "a", max_concurrency=1)
+    _, last = enqueue(engine, "a", "a")
+    [held] = lease(engine)
+    lose(database, held.message_id, "kind")
+    message = QUEUE.message(engine, last)
+    assert message is not None
+    assert message.wait is not None
+    assert message.wait.longest_out is not None
+    assert (message.wait.longest_out.message_id, message.wait.longest_out.kind) == (held.message_id, None)
 
 
 def test_what_a_drained_worker_left(engine: Engine) -> None:
@@ -477,6 +539,7 @@ def test_limits_that_are_none(engine: Engine, limit: int) -> None:
         "fq_contention('q', 0)", "fq_contention('q', null)", "fq_consumers('q', 0)",
         "fq_message_attempts('q', 1, 0, 1)", "fq_message_attempts('q', 1, 1, -1)", "fq_plan_channels('q', 'p', 0, 0)",
         "fq_message_details('q', null, 'c', 0, 1)", "fq_message_details('q', null, 'c', 1, -1)",
+        "fq_longest_out('q', null, 0)", "fq_longest_out('q', '{c}', null)",
         "fq_dead_letter_groups('q', 0, 1)", "fq_dead_letter_groups('q', 1, null)",
     ],
 )  # fmt: skip

@@ -133,10 +133,9 @@ begin
   ) k
   cross join lateral (
     select fairqueue.fq_channel_allows(
-      s.paused_at, fairqueue.fq_is_spent(
-        s.max_cost_out, (s.current_cost - coalesce(t.freed_cost, 0))::bigint, k.next_cost::bigint
-      ), s.max_concurrency,
-      (s.current_concurrency - coalesce(t.freed, 0))::bigint, s.rate_at, s.rate_interval, s.rate_burst, v_now
+      s.paused_at,
+      fairqueue.fq_is_spent(s.max_cost_out, (s.current_cost - coalesce(t.freed_cost, 0))::bigint, k.next_cost::bigint),
+      s.max_concurrency, (s.current_concurrency - coalesce(t.freed, 0))::bigint, s.rate_at, s.rate_interval, s.rate_burst, v_now
     ) as room
   ) a
   cross join lateral (

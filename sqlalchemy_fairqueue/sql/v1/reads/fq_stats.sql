@@ -20,8 +20,8 @@ returns table (
   channels bigint, ready bigint, deliverable bigint, paused bigint, limited bigint, scheduled bigint, held bigint,
   leased bigint, dead bigint, dropped bigint, oldest_ready_at bigint, paused_at bigint, max_concurrency integer,
   current_concurrency integer, max_cost_out integer, current_cost bigint, next_cost bigint, rate_interval bigint,
-  rate_burst integer, rate_of text, rate_allows_at bigint, noted_at bigint, signals bigint,
-  consumers bigint, served_cost bigint, served_since bigint
+  rate_burst integer, rate_of text, rate_allows_at bigint, noted_at bigint, signals bigint, consumers bigint,
+  served_cost bigint, served_since bigint
 )
 language plpgsql
 stable
@@ -115,8 +115,7 @@ begin
     o.since,
     q.paused_at, q.max_concurrency,
     n.current_concurrency,
-    q.max_cost_out, n.current_cost,
-    fairqueue.fq_next_cost(p_queue), nullif(q.rate_interval, 0),
+    q.max_cost_out, n.current_cost, fairqueue.fq_next_cost(p_queue), nullif(q.rate_interval, 0),
     case when q.rate_interval > 0 then q.rate_burst end, q.rate_of,
     fairqueue.fq_rate_allows_at(n.rate_at, n.rate_interval, n.rate_burst), n.noted_at,
     t.signals, (
@@ -124,8 +123,7 @@ begin
       from fairqueue.fq_lease e
       where e.queue = p_queue and e.expires_at > v_now
     ),
-    c.cost,
-    c.since
+    c.cost, c.since
   from counted l
   cross join oldest o
   cross join signals t
