@@ -69,9 +69,9 @@ def reason_detail(channel: ChannelDemand, queue: QueueFigures) -> str:  # noqa: 
             return f"the queue's rate{rate} allows the next message {_in(until, queue)}"
         case Reason.SHARED_LIMIT | Reason.SHARED_RATE:
             return _shared(channel, queue)
+        case Reason.NEXT:
+            return "nothing holds it back: it comes with the next dequeue of a consumer that knows its kind"
         case Reason.CAPACITY:
-            if not queue.contention.leased:
-                return "no consumer has taken a message yet: it comes with the next dequeue of one that knows its kind"
             used = f"{percent_text(queue.contention.used(channel))} of the {share_of(queue)}"
             return (
                 f"it has its share, {used}, and more work: {channel.leased:,} out, {channel.ready:,} ready; add workers"

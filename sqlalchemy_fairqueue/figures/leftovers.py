@@ -51,7 +51,7 @@ def _leftovers(connection: Connection, queue: Queue, worker: str) -> Leftovers |
             messages[own, None] += count
             counted[own, None] += bool(count)
         if one.ready and (wait := one.wait):
-            is_free = wait.reason in {Reason.CAPACITY, Reason.TURN}
+            is_free = wait.reason in {Reason.NEXT, Reason.CAPACITY, Reason.TURN}
             reason = (Reason.NO_CONSUMER if is_free and not others else wait.reason, wait.limit)
             messages[reason] += one.ready
             counted[reason] += 1

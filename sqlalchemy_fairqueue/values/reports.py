@@ -39,6 +39,9 @@ class Reason(StrEnum):
     QUEUE_RATE = "queue rate"
     SHARED_LIMIT = "shared limit"
     SHARED_RATE = "shared rate"
+    NEXT = "next dequeue"
+    """Nothing holds it back, and consumers hold no message at all: the next dequeue of one that knows its kind takes
+    it."""
     CAPACITY = "capacity"
     """It has the share of the consumers that it is entitled to and more work than that serves, or no other channel has
     messages out: what it lacks is a consumer that takes more."""
@@ -992,6 +995,8 @@ def _others(limit: SharedLimit, queue: str) -> tuple[QueueTaker, ...]:
 
 
 def _turn(competition: Competition, channel: ChannelDemand) -> Reason:
+    if not competition.leased:
+        return Reason.NEXT
     if competition.leased <= channel.leased:
         # Consumers work for no other one.
         return Reason.CAPACITY

@@ -168,10 +168,11 @@ def prepare(engine: Engine, reason: Reason) -> int:
             _consume(engine, "b")
         case Reason.SHARED_LIMIT | Reason.SHARED_RATE:
             _shared(engine, **({"max_concurrency": 3} if reason is Reason.SHARED_LIMIT else {"rate": "1/h, burst 3"}))
-        case Reason.CAPACITY:
-            _consume(engine, "a")
-        case Reason.TURN:
-            _consume(engine, "b")
+        case Reason.NEXT:
+            enqueue(engine, "b")
+            QUEUE.complete(engine, lease(engine))
+        case Reason.CAPACITY | Reason.TURN:
+            _consume(engine, "a" if reason is Reason.CAPACITY else "b")
         case Reason.ORDERING_KEY:
             enqueue(engine, "a", ordering_key="k")
             lease(engine)
@@ -215,7 +216,7 @@ def test_capacity(engine: Engine) -> None:
 
 
 def test_no_others(engine: Engine) -> None:
-    """While consumers hold no message of another channel, it is not the others' turn, however many wait."""
+    """While consumers hold no message, it is not the others' turn, however many wait, and no lack of consumers."""
     [delivery] = lease(engine, 1) if enqueue(engine, "b") else []
     QUEUE.complete(engine, delivery)
     assert QUEUE.stats(engine).consumers == 1
@@ -225,8 +226,7 @@ def test_no_others(engine: Engine) -> None:
         assert found is not None
         assert found.wait is not None
         tenant = _tenant(engine, "a")
-        assert (tenant.reason, tenant.takers, found.wait.reason) == (Reason.CAPACITY, (), Reason.CAPACITY)
-        assert reason_detail(tenant.channel, tenant.queue).startswith("no consumer has taken")
+        assert (tenant.reason, tenant.takers, found.wait.reason) == (Reason.NEXT, (), Reason.NEXT)
 
 
 @pytest.mark.parametrize("fair_by", ["messages", "cost"])
@@ -320,10 +320,9 @@ def test_a_rate_holds_until_the_next_dequeue(engine: Engine, reason: Reason, is_
         QUEUE.configure_channel(engine, "a", rate=rate)
     enqueue(engine, "a", "a")
     [held] = lease(engine, 1)
-    expected = [reason if is_used_up else Reason.CAPACITY, Reason.CAPACITY]
-    assert reasons() == expected
+    assert reasons() == [reason if is_used_up else Reason.CAPACITY, Reason.CAPACITY]
     QUEUE.complete(engine, held)
-    assert reasons() == expected
+    assert reasons() == [reason if is_used_up else Reason.NEXT, Reason.NEXT]
 
 
 @pytest.mark.parametrize("history", [True, False])
@@ -400,7 +399,7 @@ def test_what_a_drained_worker_left(engine: Engine) -> None:
     enqueue(engine, "a", "b")
     [consumer] = QUEUE.admin.consumers(engine)
     assert reasons(consumer.consumer) == [("no consumer", 2)]
-    assert reasons("drained") == [("capacity", 2)]
+    assert reasons("drained") == [("next dequeue", 2)]
     QUEUE.configure_channel(engine, "a", rate="1/h, burst 1")
     _ = lease(engine, 2)
     enqueue(engine, "a")
