@@ -2,6 +2,7 @@
 
 # Annotations are read when the program starts, so that they must not be postponed.
 import shlex
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from functools import partial
@@ -13,9 +14,10 @@ from sqlalchemy_fairqueue.cli.installation import channel_not_found, open_instal
 from sqlalchemy_fairqueue.cli.options import Options, Spec
 from sqlalchemy_fairqueue.cli.output import Result
 from sqlalchemy_fairqueue.cli.policies import plain
-from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, number_column
+from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, bold, number_column
 from sqlalchemy_fairqueue.database.engines import run
 from sqlalchemy_fairqueue.database.stats import stats_by_queue
+from sqlalchemy_fairqueue.doctor.queues import LONG, judge_queue, summary
 from sqlalchemy_fairqueue.figures import age, channel_waits
 from sqlalchemy_fairqueue.formats import format_longest
 from sqlalchemy_fairqueue.texts import clean
@@ -142,16 +144,26 @@ def _channel_document(one: ChannelStats, now: datetime) -> dict[str, Any]:
     return document
 
 
+def summary_of(queues: Sequence[QueueStats], now: datetime) -> str:
+    """The worst of the queues in a sentence, as the dashboard says it."""
+    return summary([finding for one in queues for finding in judge_queue(one, now, LONG)], queues, now)
+
+
 def stats(options: Options) -> Result:
-    """Show the counts of queues: ready, deliverable, scheduled, leased and dead messages, channels, consumers."""
+    """Show the counts of queues: ready, deliverable, scheduled, leased and dead messages, channels, consumers.
+
+    The first line says the worst of it.
+    """
     with open_installation(options) as installation:
         # One connection for all: to open one may take long.
         names = [queue.name for queue in installation.queues()]
         counts = run(installation.engine, partial(stats_by_queue, schema=installation.schema, queues=names))
         now, schema = installation.now(), installation.schema
     found = [counts[name] for name in names]
-    document = {"queues": [_document(queue, now) for queue in found]}
-    return Result(document, _queues(now).listing(found, f"schema {schema!r} has no queue yet"))
+    sentence = summary_of(found, now)
+    document = {"summary": sentence, "queues": [_document(queue, now) for queue in found]}
+    headline = (bold(sentence),) if found else ()
+    return Result(document, (*headline, *_queues(now).listing(found, f"schema {schema!r} has no queue yet")))
 
 
 def channels(

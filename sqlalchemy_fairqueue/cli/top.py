@@ -18,15 +18,15 @@ from rich.text import Text
 from sqlalchemy_fairqueue.cli.installation import Installation, open_installation
 from sqlalchemy_fairqueue.cli.options import Options, Spec
 from sqlalchemy_fairqueue.cli.output import Result, console, results, writing
-from sqlalchemy_fairqueue.cli.stats import oldest_column, paused_text, wait_columns, wait_document
-from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, bold, number_column
+from sqlalchemy_fairqueue.cli.stats import oldest_column, paused_text, summary_of, wait_columns, wait_document
+from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, number_column
 from sqlalchemy_fairqueue.figures import Sample, age, take_sample
 from sqlalchemy_fairqueue.formats import plural
 from sqlalchemy_fairqueue.values.reports import ChannelStats
 
 _PIPE_LINES = 20
-_OTHER_LINES = 4
-"""Lines of a screen without a channel: headline, headings, the count of channels left out, the cursor's line."""
+_OTHER_LINES = 5
+"""Lines of a screen without a channel: summary, totals, headings, the channels left out, the cursor's line."""
 
 
 class Sort(StrEnum):
@@ -167,7 +167,11 @@ def _rendered(sample: Sample, sort: Sort, limit: int) -> RenderableType:
     """The sample as text."""
     several = len({channel.queue for channel in sample.channels}) > 1
     channels = _sorted(sample, sort, limit)
-    parts: list[RenderableType] = [_headline(sample), _table(sample).screen(channels, () if several else {"queue"})]
+    parts: list[RenderableType] = [
+        Text(summary_of(sample.queues, sample.at), style="bold", no_wrap=True, overflow="ellipsis"),
+        _totals_line(sample),
+        _table(sample).screen(channels, () if several else {"queue"}),
+    ]
     if sample.total > len(channels):
         parts.append(Text(f"and {plural(sample.total - len(channels), 'more channel')}", style="dim"))
     return Group(*parts)
@@ -179,6 +183,7 @@ def sample_document(sample: Sample, sort: Sort, limit: int) -> dict[str, Any]:
     return {
         "at": sample.at,
         "since_seconds": sample.since,
+        "summary": summary_of(sample.queues, sample.at),
         "totals": _totals(sample),
         "channels": [table.document(one) | wait_document(one.wait) for one in _sorted(sample, sort, limit)],
     }
@@ -198,12 +203,12 @@ def _totals(sample: Sample) -> dict[str, Any]:
     }
 
 
-def _headline(sample: Sample) -> Text:
+def _totals_line(sample: Sample) -> Text:
     totals = _totals(sample)
     rate = totals["completed_per_second"]
     done = "" if rate is None else f", {rate:,.1f} done/s"
     held = f"{totals['held']:,} held, " if totals["held"] else ""
-    return bold(
+    return Text(
         f"{sample.at:%H:%M:%S} UTC  {plural(totals['channels'], 'channel')}: {totals['ready']:,} ready, "
         f"{totals['scheduled']:,} scheduled, {held}{totals['leased']:,} leased{done}"
     )

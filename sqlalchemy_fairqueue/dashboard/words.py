@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.dashboard.rendering import percent_text
 from sqlalchemy_fairqueue.doctor.findings import Level
-from sqlalchemy_fairqueue.doctor.queues import judge_queue
+from sqlalchemy_fairqueue.doctor.queues import LONG, judge_queue, summary
 from sqlalchemy_fairqueue.formats import format_duration, format_longest, plural
 from sqlalchemy_fairqueue.values.reports import Reason
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.figures.shared import Point
     from sqlalchemy_fairqueue.values.reports import ChannelDemand, QueueCapacity, SharedLimit
 
-_LONG = timedelta(minutes=1)
 _QUEUES = 3
 """Queues that are named as those that draw from a shared limit."""
 _FEW = 2
@@ -191,7 +190,7 @@ _OF_QUEUES = ("queues", "signals")
 
 def queue_findings(queue: QueueFigures, past: Sequence[Point] = ()) -> list[Finding]:
     """Return what doctor finds about a queue, from the figures."""
-    return list(judge_queue(queue.stats, queue.at, _LONG, [(point.at, point.backlog) for point in past]))
+    return list(judge_queue(queue.stats, queue.at, LONG, [(point.at, point.backlog) for point in past]))
 
 
 def queue_state(queue: QueueFigures, past: Sequence[Point] = ()) -> tuple[str, str]:
@@ -205,20 +204,10 @@ def queue_state(queue: QueueFigures, past: Sequence[Point] = ()) -> tuple[str, s
 def headline(figures: Figures, past: Callable[[str], Sequence[Point]], health: Health | None) -> tuple[str, str]:
     """The worst of what is known in a sentence, and its level: of the queues, and of the other checks of doctor."""
     queues = list(figures.queues.values())
-    if not queues:
-        return "No queue has been used yet.", "idle"
     found = [finding for queue in queues for finding in queue_findings(queue, past(queue.name))]
-    if health:
+    if health and queues:
         found += [one for one in health.findings if one.level and one.check not in _OF_QUEUES]
-    if found:
-        worst = max(found, key=lambda finding: finding.level)
-        more = f"; {plural(len(found) - 1, 'further finding')}" if len(found) > 1 else ""
-        return f"{worst.message[:1].upper()}{worst.message[1:]}{more}.", _LEVELS[worst.level]
-    if health and health.problem:
-        return "The checks could not be made: see Health.", "warn"
-    ready = sum(queue.stats.ready for queue in queues)
-    if not ready:
-        return "All is calm: nothing waits.", "good"
-    longest = max((queue.oldest_ready for queue in queues if queue.oldest_ready), default=None)
-    wait = f", the longest wait is {format_duration(longest)}" if longest else ""
-    return f"All flows: {plural(ready, 'message')} ready{wait}.", "good"
+        if health.problem and not found:
+            return "The checks could not be made: see Health.", "warn"
+    level = _LEVELS[max((one.level for one in found), default=Level.OK)] if queues else "idle"
+    return summary(found, [queue.stats for queue in queues], figures.at), level

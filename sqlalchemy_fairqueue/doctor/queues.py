@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.reports import QueueStats
 
 
+LONG = timedelta(minutes=1)
+"""From when on a summary of queues calls one behind."""
 _MAX_SIGNALS = 10_000
 _GRACE = timedelta(minutes=1)
 """Time for dequeues to reclaim expired leases, which they do a few at a time."""
@@ -137,6 +139,27 @@ def judge_queue(
             "start a worker: every dequeue hears them first, some hundred thousand a second",
             values | {"state": "unheard"},
         )  # fmt: skip
+
+
+def summary(found: Sequence[Finding], queues: Sequence[QueueStats], now: datetime) -> str:
+    """Return the worst of what was found about queues in a sentence, or how they flow.
+
+    Args:
+        found: The findings, those of :func:`judge_queue` and others.
+        queues: The queues.
+        now: The time, by the database's clock.
+    """
+    if found:
+        worst = max(found, key=lambda finding: finding.level)
+        more = f"; {plural(len(found) - 1, 'further finding')}" if len(found) > 1 else ""
+        return f"{worst.message[:1].upper()}{worst.message[1:]}{more}."
+    if not queues:
+        return "No queue has been used yet."
+    if not (ready := sum(queue.ready for queue in queues)):
+        return "All is calm: nothing waits."
+    longest = max((wait for queue in queues if (wait := age(queue.oldest_ready_at, now))), default=None)
+    words = f", the longest wait is {format_duration(longest)}" if longest else ""
+    return f"All flows: {plural(ready, 'message')} ready{words}."
 
 
 def _limit_reached(stats: QueueStats) -> str | None:

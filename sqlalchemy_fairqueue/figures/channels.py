@@ -38,7 +38,7 @@ class Sample:
     Attributes:
         at: The instant, by the database's clock.
         since: The time since the previous sample; None: it is the first.
-        total: How many channels the queues have, idle ones too.
+        queues: The counts of the queues.
         channels: Those that have messages, had some in the previous sample, or completed some since, with the reasons
             of their waits.
         changes: Growth of the number of their messages a second, by queue and channel. Empty: it is the first sample.
@@ -48,11 +48,16 @@ class Sample:
 
     at: datetime
     since: timedelta | None
-    total: int
+    queues: Sequence[QueueStats]
     channels: Sequence[ChannelStats]
     changes: Mapping[Key, float]
     rates: Mapping[Key, float]
     snapshot: str
+
+    @property
+    def total(self) -> int:
+        """How many channels the queues have, idle ones too."""
+        return sum(one.channels for one in self.queues)
 
     def change(self, stats: ChannelStats) -> float | None:
         """Return the growth of the number of a channel's messages a second; None in the first sample."""
@@ -98,8 +103,7 @@ def take_sample(engine: Engine, schema: str | None, queues: Sequence[Queue], pre
         seconds = since.total_seconds()
         changes = {key: (messages_of(stats) - earlier.get(key, 0)) / seconds for key, stats in found.items()}
         rates = {key: finished.get(key, 0) / seconds for key in found if key[0] in recorded}
-    total = sum(one.channels for one in counts.values())
-    return Sample(context.at, since, total, channels, changes, rates, context.snapshot)
+    return Sample(context.at, since, tuple(counts.values()), channels, changes, rates, context.snapshot)
 
 
 def _may_be_busy(stats: QueueStats) -> bool:

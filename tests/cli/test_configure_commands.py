@@ -281,7 +281,7 @@ def test_queues_with_odd_names(cli: Cli, engine: Engine) -> None:
     cli("configure", "queue", "--queue", name, "--max-concurrency", "3")
 
     assert Queue(name).stats(engine).max_concurrency == 3
-    assert cli("stats").rows()[1][0] == r"odd [red] \x1b[0m:name"
+    assert cli("stats").rows()[2][0] == r"odd [red] \x1b[0m:name"
 
 
 def test_a_queue_by_its_name(cli: Cli, engine: Engine) -> None:

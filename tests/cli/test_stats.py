@@ -11,7 +11,7 @@ from tests.fixtures.database import Database
 def test_stats_without_queues(cli: Cli) -> None:
     """An installation that nobody has used yet has no queues, which is no error."""
     assert cli("stats").out == "schema 'public' has no queue yet\n"
-    assert cli("stats", "--json").document == {"queues": []}
+    assert cli("stats", "--json").document == {"summary": "No queue has been used yet.", "queues": []}
 
 
 def test_stats(cli: Cli, engine: Engine) -> None:
@@ -27,7 +27,8 @@ def test_stats(cli: Cli, engine: Engine) -> None:
     document = cli("stats", "--json").document
 
     assert found.status == 0
-    headings, documents, other = found.rows()
+    sentence, headings, documents, other = found.rows()
+    assert sentence == ["Queue 'documents' has 1 dead letter; 1 further finding."] == [document["summary"]]
     assert headings[:6] == ["queue", "ready", "deliverable", "paused", "limited", "scheduled"]
     assert documents[:12] == ["documents", "2", "2", "0", "0", "1", "0", "1", "7", "50/s", "1", "0"]
     assert other[0] == "other"

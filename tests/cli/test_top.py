@@ -35,15 +35,15 @@ def test_one_sample(cli: Cli, engine: Engine) -> None:
     QUEUE.pause(engine, "b")
 
     found = cli("top", "--once")
-    assert found.out.splitlines()[0].endswith("UTC  3 channels: 5 ready, 2 scheduled, 1 leased")
-    assert found.rows()[1] == [
+    assert found.out.splitlines()[1].endswith("UTC  3 channels: 5 ready, 2 scheduled, 1 leased")
+    assert found.rows()[2] == [
         "channel", "ready", "scheduled", "held", "leased", "done/s", "change/s", "oldest ready", "waits for",
         "which has", "state",
     ]  # fmt: skip
-    assert [row[:7] for row in found.rows()[2:]] == [
+    assert [row[:7] for row in found.rows()[3:]] == [
         ["c", "3", "0", "0", "0", "-", "-"], ["b", "2", "0", "0", "0", "-", "-"], ["a", "0", "2", "0", "1", "-", "-"],
     ]  # fmt: skip
-    assert found.rows()[3][-1] == "paused"
+    assert found.rows()[4][-1] == "paused"
 
     shown = cli("top", "--json").document
     assert shown["since_seconds"] is None
@@ -60,8 +60,8 @@ def test_a_held_channel(cli: Cli, engine: Engine) -> None:
     first, *_ = enqueue(engine, "a", "a", "a", ordering_key="k")
     lease(engine)
     found = cli("top", "--once", "--sort", "held")
-    assert found.out.splitlines()[0].endswith("UTC  1 channel: 0 ready, 0 scheduled, 2 held, 1 leased")
-    assert f"behind message {first} of its ordering key" in found.rows()[2]
+    assert found.out.splitlines()[1].endswith("UTC  1 channel: 0 ready, 0 scheduled, 2 held, 1 leased")
+    assert f"behind message {first} of its ordering key" in found.rows()[3]
     assert f"behind message {first} of its ordering key" in cli("channels").rows()[1]
     [top], [listed] = (cli(name, "--json").document["channels"] for name in ("top", "channels"))
     for one in (top, listed):
@@ -184,7 +184,7 @@ def test_idle_channels(named: Database, cli: Cli, engine: Engine) -> None:
     assert rates["quick"][0] > 0
     assert (third.total, third.channels) == (3, [])
     found = cli("top", "--once")
-    assert found.out.splitlines()[0].endswith("UTC  3 channels: 0 ready, 0 scheduled, 0 leased")
+    assert found.out.splitlines()[1].endswith("UTC  3 channels: 0 ready, 0 scheduled, 0 leased")
     assert found.out.splitlines()[-1] == "and 3 more channels"
 
 
