@@ -21,7 +21,7 @@ from sqlalchemy_fairqueue.database.calls import Target
 from sqlalchemy_fairqueue.database.messages import read_results
 from sqlalchemy_fairqueue.errors import PayloadError
 from sqlalchemy_fairqueue.texts import clean, last_line
-from sqlalchemy_fairqueue.values.reports import AttemptDetails, MessageDetails
+from sqlalchemy_fairqueue.values.reports import AttemptDetails, MessageDetails, Wait
 
 _MOST_AHEAD = 1000
 """Messages ahead of one that a look-up counts."""
@@ -154,7 +154,7 @@ def show_message(
         ("key", found.key),
         ("ordering key", found.ordering_key),
         ("state", found.state(now)),
-        ("waits for", wait and reason_text(wait)),
+        ("waits for", wait and f"{reason_text(wait)}{_used(wait)}"),
         ("which has", wait and takers_text(wait, now, found.channel)),
         ("messages ahead", None if found.consumer is not None else _ahead(found)),
         ("enqueued (UTC)", found.enqueued_at),
@@ -298,6 +298,10 @@ def attempts_parts(attempts: Sequence[AttemptDetails]) -> tuple[Any, ...]:
 def attempts_document(attempts: Sequence[AttemptDetails]) -> list[dict[str, Any]]:
     """Attempts as JSON documents."""
     return [asdict(one) for one in attempts]
+
+
+def _used(wait: Wait) -> str:
+    return "" if wait.used is None else f": {wait.used:,} of {wait.most:,} out"
 
 
 def _ahead(message: MessageDetails) -> str:

@@ -129,6 +129,8 @@ def wait_document(wait: Wait | None) -> dict[str, Any]:
         "shared_limit": wait.limit if wait else None,
         "taken_by": [asdict(one) for one in wait.takers] if wait else [],
         "taken_by_queues": [asdict(one) for one in wait.queues] if wait else [],
+        "limit_used": wait.used if wait else None,
+        "limit_most": wait.most if wait else None,
         "longest_out": asdict(wait.longest_out) if wait and wait.longest_out else None,
     }
 

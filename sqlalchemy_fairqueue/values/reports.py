@@ -141,6 +141,8 @@ class Wait:
         limit: The shared limit that holds it back, or None.
         queues: The other queues that draw from that limit, those with the most messages out first.
         behind: The message of its ordering key that goes first, or None.
+        used: How many messages count against the max_concurrency that holds it back. None: something else does.
+        most: That max_concurrency.
         longest_out: The message that keeps the limit of its channel or of its queue busy for longest. None: another
             reason, or all of them have just ended.
 
@@ -157,6 +159,8 @@ class Wait:
     limit: str | None = None
     queues: tuple[QueueTaker, ...] = ()
     behind: int | None = None
+    used: int | None = None
+    most: int | None = None
     longest_out: LongestOut | None = None
 
 
@@ -944,15 +948,15 @@ def _holds(
         queue_allows_at, now, is_unheard=queue.noted_at is not None and queue.noted_at < queue_allows_at
     )
     checks = (
-        (Reason.QUEUE_PAUSED, queue.paused_at is not None, None),
-        (Reason.PAUSED, channel.paused_at is not None, None),
-        (Reason.NO_CONSUMER, not queue.consumers, None),
-        (Reason.OWN_LIMIT, _is_full(channel, channel.next_cost), None),
-        (Reason.RATE, is_rated, allows_at),
-        (Reason.QUEUE_LIMIT, _is_full(queue, queue.next_cost), None),
-        (Reason.QUEUE_RATE, is_queue_rated, queue_allows_at),
+        (queue.paused_at is not None, Wait(Reason.QUEUE_PAUSED)),
+        (channel.paused_at is not None, Wait(Reason.PAUSED)),
+        (not queue.consumers, Wait(Reason.NO_CONSUMER)),
+        (_is_full(channel, channel.next_cost), _with_used(Wait(Reason.OWN_LIMIT), channel)),
+        (is_rated, Wait(Reason.RATE, allows_at)),
+        (_is_full(queue, queue.next_cost), _with_used(Wait(Reason.QUEUE_LIMIT), queue)),
+        (is_queue_rated, Wait(Reason.QUEUE_RATE, queue_allows_at)),
     )
-    yield from (Wait(reason, until) for reason, holds, until in checks if holds)
+    yield from (wait for holds, wait in checks if holds)
     found = [(Reason.SHARED_LIMIT, one) for one in limits if _is_full(one, queue.next_cost)]
     found += [(Reason.SHARED_RATE, one) for one in limits if _is_later(one.rate_allows_at, now)]
     # If the limits held the last dequeue back, the scarcest did: it was full, or left what it had to another queue.
@@ -960,7 +964,8 @@ def _holds(
     found += [(reason, one) for (_, reason), one in sorted(contended, key=lambda pair: pair[0])]
     for reason, one in found:
         until = one.rate_allows_at if reason is Reason.SHARED_RATE else None
-        yield Wait(reason, until, (), one.name, _others(one, queue.queue))
+        wait = Wait(reason, until, limit=one.name, queues=_others(one, queue.queue))
+        yield _with_used(wait, one) if reason is Reason.SHARED_LIMIT else wait
 
 
 _LATE = timedelta(seconds=1)
@@ -986,6 +991,12 @@ def _is_full(limited: ChannelDemand | QueueCapacity | SharedLimit, next_cost: in
     if most is not None and (limited.current_concurrency or 0) >= most:
         return True
     return most_cost is not None and 0 < cost > most_cost - (next_cost or 0)
+
+
+def _with_used(wait: Wait, limited: ChannelDemand | QueueCapacity | SharedLimit) -> Wait:
+    """Return the wait for a limit with what is used of it, if that is a limit of messages that is reached."""
+    used, most = limited.current_concurrency or 0, limited.max_concurrency
+    return wait if most is None or used < most else replace(wait, used=used, most=most)
 
 
 def _others(limit: SharedLimit, queue: str) -> tuple[QueueTaker, ...]:
