@@ -11,6 +11,7 @@ import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from datetime import timedelta
+from fractions import Fraction
 from functools import cache
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, cast
@@ -74,7 +75,7 @@ class Rate:
         >>> rate.per_time()
         '50/s'
         >>> str(Rate(100_000, per=timedelta(minutes=1), of="cost"))
-        '1666.67/s of cost'
+        '100000/m of cost'
     """
 
     count: float
@@ -148,19 +149,24 @@ class Rate:
         return cls(1, interval, burst, of) if interval > timedelta() else None
 
     def per_time(self) -> str:
-        """Write the rate without its burst, in the smallest unit that has at least one message: ``50/s``, ``1/30d``."""
+        """Write the rate without its burst, in the least unit that gives it exactly: ``50/s``, ``100/m``, ``1/30d``."""
         counted = "" if self.of == "messages" else f" of {self.of}"
-        for unit in ("s", "m", "h", "d"):
-            if UNITS[unit] >= self.interval:
-                count = UNITS[unit] / self.interval
-                # An interval is whole microseconds, so that 30/s is 30.0003/s. One that divides an hour is exact.
-                if UNITS["h"] % self.interval and UNITS[unit] / round(count) == self.interval:
-                    return f"{round(count)}/{unit}{counted}"
-                return f"{count:.6g}/{unit}{counted}"
-        return f"1/{self.interval / UNITS['d']:.6g}d{counted}"
+        units = [unit for unit in ("s", "m", "h", "d") if UNITS[unit] >= self.interval]
+        if not units:
+            return f"1/{_decimal(self.interval / UNITS['d'])}d{counted}"
+        for unit in units:
+            count = _decimal(UNITS[unit] / self.interval)
+            if Fraction(count) * microseconds(self.interval) == microseconds(UNITS[unit]):
+                return f"{count}/{unit}{counted}"
+        for unit in units:
+            # An interval is whole microseconds, so that 30/s is 30.0003/s.
+            count = str(round(UNITS[unit] / self.interval))
+            if UNITS[unit] / int(count) == self.interval:
+                return f"{count}/{unit}{counted}"
+        return f"{_decimal(UNITS[units[0]] / self.interval)}/{units[0]}{counted}"
 
     def __str__(self) -> str:
-        """The text that :meth:`parse` takes, rounded to six digits."""
+        """The text that :meth:`parse` takes, rounded to six decimals."""
         return self.per_time() + ("" if self.burst == Rate(1, self.interval).burst else f", burst {self.burst}")
 
     def __eq__(self, other: object) -> bool:
@@ -172,6 +178,10 @@ class Rate:
     def __hash__(self) -> int:
         """By interval, burst and unit."""
         return hash((self.interval, self.burst, self.of))
+
+
+def _decimal(number: float) -> str:
+    return f"{number:.6f}".rstrip("0").rstrip(".")
 
 
 def checked_rate(what: str, value: object) -> Rate | None:

@@ -18,7 +18,7 @@ def test_plans(cli: Cli, engine: Engine) -> None:
     headings, row = cli("plans", "list").rows()
     shown = dict(zip(headings, row, strict=True))
     assert (shown.pop("plan"), shown.pop("channels"), shown.pop("state")) == ("gold", "2", "default")
-    set_ = {"rate": "1.66667/s, burst 10", "weight": "5", "max backlog": "9", "on full": "raise"}
+    set_ = {"rate": "100/m, burst 10", "weight": "5", "max backlog": "9", "on full": "raise"}
     assert shown == dict.fromkeys(shown, "-") | set_
     assert cli("configure", "channel", "b", "--reset", "weight", "--json").document["policy"]["weight"] == 5
     assert ["plan", "gold"] in cli("configure", "channel", "b").rows()
