@@ -13,7 +13,9 @@ from sqlalchemy_fairqueue.times import parsed_duration
 from sqlalchemy_fairqueue.values.fields import Rate
 
 if TYPE_CHECKING:
-    from sqlalchemy_fairqueue.values.reports import LongestOut
+    from collections.abc import Sequence
+
+    from sqlalchemy_fairqueue.values.reports import AttemptDetails, LongestOut
 
 _SECONDS = {"d": 86_400, "h": 3_600, "m": 60}
 _WHOLE = re.compile(r"\d{1,19}", re.ASCII)
@@ -92,6 +94,23 @@ def format_longest(longest: LongestOut, now: datetime, channel: str | None = Non
     kind = f", {clean(longest.kind)}" if longest.kind else ""
     since = f", for {format_duration(max(now - longest.since, timedelta()))}" if longest.since else ""
     return f"message {longest.message_id}{name}{kind}{since}"
+
+
+def end_words(state: str, at: datetime | None, attempts: Sequence[AttemptDetails]) -> str:
+    """How a message ended, in words: ``completed at 2026-03-01 10:00:00 UTC, 2 attempts, ran 3.2s``.
+
+    Args:
+        state: How. "gone": after its last attempt, in a way that nothing tells of.
+        at: When. None: at the end of its last attempt.
+        attempts: Those that were recorded, the oldest first.
+    """
+    if not attempts:
+        return f"{state} at {format_value(at)} UTC"
+    last = attempts[-1]
+    how = last.outcome if state == "gone" else state
+    words = f"{how} at {format_value(at or last.finished_at)} UTC, {plural(last.attempt, 'attempt')}"
+    words += f", ran {format_duration(last.finished_at - last.started_at)}"
+    return f"{words}; withdrawn or purged since" if state == "gone" else words
 
 
 def plural(count: int, noun: str) -> str:

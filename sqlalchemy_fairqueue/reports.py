@@ -10,6 +10,7 @@ from sqlalchemy_fairqueue.values.messages import (
 )
 from sqlalchemy_fairqueue.values.reports import (
     AttemptDetails,
+    AttemptPage,
     ChannelDemand,
     ChannelStats,
     ConsumerInfo,
@@ -33,6 +34,7 @@ from sqlalchemy_fairqueue.worker import Health, WorkerStats
 
 __all__ = [
     "AttemptDetails",
+    "AttemptPage",
     "CancelReceipt",
     "ChannelDemand",
     "ChannelStats",

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Queue
-from sqlalchemy_fairqueue.cli.errors import ExitStatus, not_found_error
+from sqlalchemy_fairqueue.cli.errors import ExitStatus, not_found_error, usage_error
 from sqlalchemy_fairqueue.cli.installation import Installation, open_queue
 from sqlalchemy_fairqueue.cli.options import AnyIds, Ids, Options, Spec
 from sqlalchemy_fairqueue.cli.output import Result
@@ -20,20 +20,34 @@ from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, bold, key_valu
 from sqlalchemy_fairqueue.database.calls import Target
 from sqlalchemy_fairqueue.database.messages import read_results
 from sqlalchemy_fairqueue.errors import PayloadError
+from sqlalchemy_fairqueue.formats import end_words
 from sqlalchemy_fairqueue.texts import clean, last_line
-from sqlalchemy_fairqueue.values.reports import AttemptDetails, MessageDetails, Wait
+from sqlalchemy_fairqueue.values.reports import (
+    AttemptDetails,
+    AttemptOutcome,
+    AttemptPage,
+    MessageDetails,
+    MessagePage,
+    Wait,
+)
 
 _MOST_AHEAD = 1000
 """Messages ahead of one that a look-up counts."""
 
 
 class State(StrEnum):
-    """The states of messages that are not settled."""
+    """The states of messages."""
 
     LEASED = "leased"
     READY = "ready"
     HELD = "held"
     SCHEDULED = "scheduled"
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+
+
+_IN_HISTORY: dict[State | None, AttemptOutcome] = {State.COMPLETED: "completed", State.CANCELLED: "cancelled"}
+"""The states of messages that only a history has, with the outcome of their last attempt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +85,19 @@ def _table(now: datetime) -> Table:
     )  # fmt: skip
 
 
+_ENDED_MESSAGES = Table(
+    number_column("id", "message_id", shown=str),
+    Column("state", get=lambda one: one.outcome),
+    Column("channel"),
+    Column("kind"),
+    number_column("attempts", get=lambda one: one.attempt, shown=str),
+    number_column("enqueued (UTC)", "enqueued_at"),
+    number_column("ended (UTC)", "finished_at"),
+    number_column("took", None, get=lambda one: one.finished_at - one.started_at),
+    Column("consumer", blank=BLANK),
+    *(Column("", key) for key in ("ready_at", "started_at", "error")),
+)
+
 _ATTEMPTS = Table(
     number_column("attempt"),
     Column("outcome"),
@@ -91,38 +118,44 @@ def list_messages(
     limit: Annotated[int, Spec(min=1, max=10_000)] = 100,
     after: Annotated[str | None, Spec(metavar="NEXT")] = None,
 ) -> Result:
-    """List messages that are not settled, page by page.
+    """List messages, page by page: those that are not settled, or those that have ended as --state says.
 
     Those of a channel: first those that consumers hold, then the others in the order of delivery. Those of the whole
     queue: by their ids. By kind, and by state without a channel, a page reads 2,000 messages at most, so that it may be
     short and not the last one.
 
+    Those that are completed, or were cancelled while a consumer had them, are listed where the queue records its
+    history, the last one first. Such a page reads 10,000 attempts of all queues of the schema at most.
+
     Options:
         channel: Default: the whole queue.
-        state: Only leased, ready, held or scheduled ones.
+        state: Only leased, ready, held or scheduled ones; or completed or cancelled ones.
         kind: Only of this kind.
         key: Only the one with this key of the channel.
         limit: At most so many.
         after: The page after this one: what the last one said.
     """
+    ended = _IN_HISTORY.get(state)
+    if ended is not None and key is not None:
+        raise usage_error(f"--state {ended} and --key are given; a message has no key when it has ended: leave one out")
+    found: MessagePage | AttemptPage
     with open_queue(options) as (installation, queue):
         now = installation.now()
-        found = queue.messages(
-            installation.engine,
-            channel=channel,
-            state=None if state is None else state.value,
-            kind=kind,
-            key=key,
-            limit=limit,
-            after=after,
-        )
+        which: Any = {"channel": channel, "kind": kind, "limit": limit, "after": after}
+        if ended is not None:
+            found = queue.admin.recent_attempts(installation.engine, outcome=ended, **which)
+        else:
+            wanted: Any = None if state is None else state.value
+            found = queue.messages(installation.engine, state=wanted, key=key, **which)
     whose = f"queue {queue.name!r}" if channel is None else f"channel {channel!r} of queue {queue.name!r}"
     such = "" if state is None and kind is None and key is None else "such "
     nothing, more = f"{whose} has no {such}messages", None
+    if ended is not None:
+        nothing += f" in its history: 'fairqueue configure queue {queue.name} --history' records one"
     if found.next is not None:
         nothing = f"no {such}messages of {whose} among those that were read"
         more = f"there may be more: --after={found.next}"
-    table = _table(now)
+    table = _table(now) if ended is None else _ENDED_MESSAGES
     document = {"queue": queue.name, "channel": channel, "messages": table.documents(found), "next": found.next}
     return Result(document, table.listing(list(found), nothing, more, without=() if channel is None else {"channel"}))
 
@@ -130,7 +163,7 @@ def list_messages(
 def show_message(
     options: Options, message_id: Annotated[int | None, Spec(metavar="[ID]", min=1)] = None, *, name: Name
 ) -> Result:
-    """Show a message: its state, why it waits, its payload, its attempts, the last traceback; once it ended its result.
+    """Show a message: its state, why it waits, its payload, its attempts, the last traceback; once it ended how it did.
 
     Attempts are shown where the queue records its history. Of several messages with an ordering key it is the one that
     is out, or else the next.
@@ -180,6 +213,7 @@ _RESULT = Table(
     Column("channel"),
     Column("kind"),
     Column("state"),
+    Column("enqueued (UTC)", "enqueued_at"),
     Column("ended (UTC)", "finished_at"),
     Column("result"),
     Column("no result"),
@@ -188,23 +222,42 @@ _RESULT = Table(
 
 
 def _ended(installation: Installation, queue: Queue, message_id: int | None) -> Result:
-    """The result of a message that has ended."""
+    """What is kept of a message that has ended: its result, and its attempts in the history."""
+    wanted = message_id or 0
     with installation.engine.connect() as connection:
-        [kept] = read_results(connection, Target(installation.schema, queue.name), [message_id or 0])
-    if kept.state not in _ENDED:
+        [kept] = read_results(connection, Target(installation.schema, queue.name), [wanted])
+        attempts = queue.admin.attempts(connection, wanted)
+    if kept.state == "failed":
+        raise not_found_error(f"message {wanted} of queue {queue.name!r} is dead: 'fairqueue dead show {wanted}'")
+    if kept.state not in _ENDED and not attempts:
         raise not_found_error(
-            f"queue {queue.name!r} has no message {message_id}: it is done, withdrawn, of another queue, or dead: "
-            f"'fairqueue dead show {message_id}'"
+            f"queue {queue.name!r} has no message {wanted}: it is done, withdrawn, purged or of another queue; "
+            f"'fairqueue configure queue {queue.name} --history' records how messages end"
         )
+    last = attempts[-1] if attempts else None
+    of_last = (
+        {"channel": None, "kind": None, "enqueued_at": None, "finished_at": None} if last is None else asdict(last)
+    )
+    state = _ENDED.get(kept.state) or (last.outcome if last is not None and last.outcome in _ENDED else "gone")
     result = None
     if kept.state == "completed":
         result = "null" if kept.content is None else _decoded(queue, kept.content)
     document = {
-        "queue": queue.name, "message_id": message_id, "channel": kept.channel, "kind": kept.kind,
-        "state": _ENDED[kept.state], "finished_at": kept.finished_at, "result": result, "no_result": kept.reason,
+        "queue": queue.name, "message_id": message_id, "channel": kept.channel or of_last["channel"],
+        "kind": kept.kind or of_last["kind"], "state": state, "enqueued_at": of_last["enqueued_at"],
+        "finished_at": kept.finished_at or of_last["finished_at"], "result": result, "no_result": kept.reason,
         "expires_at": kept.expires_at,
     }  # fmt: skip
-    return Result(document, (_RESULT.details(document),))
+    words = end_words(state, kept.finished_at, attempts)
+    return Result(
+        document | {"history": attempts_document(attempts)},
+        (
+            words,
+            _RESULT.details(document),
+            *attempts_parts(attempts, "attempts"),
+            *error_parts(None if last is None else last.error),
+        ),
+    )
 
 
 _MOVED = {
@@ -290,9 +343,9 @@ def error_parts(error: str | None) -> tuple[Any, ...]:
     return () if error is None else (bold("error"), "\n".join(clean(line.expandtabs()) for line in error.splitlines()))
 
 
-def attempts_parts(attempts: Sequence[AttemptDetails]) -> tuple[Any, ...]:
+def attempts_parts(attempts: Sequence[AttemptDetails], heading: str = "attempts before") -> tuple[Any, ...]:
     """A heading and a table of attempts that ended; nothing if there are none."""
-    return (bold("attempts before"), _ATTEMPTS.screen(attempts)) if attempts else ()
+    return (bold(heading), _ATTEMPTS.screen(attempts)) if attempts else ()
 
 
 def attempts_document(attempts: Sequence[AttemptDetails]) -> list[dict[str, Any]]:

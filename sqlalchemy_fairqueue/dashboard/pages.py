@@ -20,7 +20,7 @@ from sqlalchemy_fairqueue.dashboard.group_pages import GroupPages
 from sqlalchemy_fairqueue.dashboard.plan_pages import PlanPages, values_of
 from sqlalchemy_fairqueue.dashboard.policies import EDITOR
 from sqlalchemy_fairqueue.dashboard.rendering import payload_text
-from sqlalchemy_fairqueue.dashboard.timelines import ENDED, ended_timeline, timeline, trace_link
+from sqlalchemy_fairqueue.dashboard.timelines import end_of, ended_timeline, timeline, trace_link
 from sqlalchemy_fairqueue.dashboard.words import headline, queue_state
 from sqlalchemy_fairqueue.database.messages import (
     read_dead_letter_groups,
@@ -29,6 +29,7 @@ from sqlalchemy_fairqueue.database.messages import (
     read_results,
 )
 from sqlalchemy_fairqueue.errors import NotGranted
+from sqlalchemy_fairqueue.formats import end_words
 from sqlalchemy_fairqueue.values.checks import check_name
 from sqlalchemy_fairqueue.values.reports import Reason
 
@@ -165,21 +166,23 @@ class Pages(GroupPages, PlanPages):
     async def _ended(
         self, request: Request, access: Access, figures: Figures, queue: QueueFigures, message_id: int
     ) -> Response:
-        """A message that has ended and of which a result is kept."""
+        """A message that has ended: its result, and its attempts in the history, as far as they are kept."""
         target = self.target_of(queue.name)
         read = partial(read_results, target=target, message_ids=[message_id])
         [kept] = await self.reading.read(read)
-        if kept.state not in ENDED:
-            raise HTTPException(404, f"Queue {queue.name!r} has no message {message_id}: it is done or was purged.")
         read_attempts = partial(read_message_attempts, target=target, message_id=message_id, limit=_ATTEMPTS)
         attempts = await self.reading.read(read_attempts)
+        end = end_of(kept, attempts)
+        if end is None:
+            raise HTTPException(404, f"Queue {queue.name!r} has no message {message_id}: it is done or was purged.")
         result = None
         if access.payloads and kept.state == "completed":
             content = b"null" if kept.content is None else kept.content
             result = payload_text(content[:_SHOWN_BYTES], len(content))
         return self.answer(
             request, "ended.html", access, figures,
-            queue=queue, message_id=message_id, kept=kept, state=ENDED[kept.state], result=result,
+            queue=queue, message_id=message_id, kept=kept, last=attempts[-1] if attempts else None, state=end,
+            result=result, words=end_words(end[0], kept.finished_at, attempts),
             steps=ended_timeline(attempts, kept), recorded=queue.records_history or bool(attempts),
         )  # fmt: skip
 

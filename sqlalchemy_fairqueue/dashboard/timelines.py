@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _LEAST_WAIT_SECONDS = 0.001
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}", re.ASCII)
 _OUTCOMES = {
+    "completed": ("completed the message", "good"),
     "retried": ("failed and was put back to be tried again", "warn"),
     "released": ("was put back undone, and does not count", "calm"),
     "buried": ("was given up", "bad"),
@@ -34,6 +35,7 @@ ENDED = {
     "failed": ("a dead letter", "bad"),
 }
 """The words and levels of messages that have ended, by the states of their results."""
+_GONE = ("gone", "calm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +81,31 @@ def timeline(
     return steps
 
 
+def end_of(kept: FoundResult, attempts: Sequence[AttemptDetails]) -> tuple[str, str] | None:
+    """How a message ended and its level, by its result or else by its last attempt. None: nothing is kept of it."""
+    if kept.state in ENDED or not attempts:
+        return ENDED.get(kept.state)
+    return ENDED[attempts[-1].outcome] if _is_end(attempts[-1]) else _GONE
+
+
 def ended_timeline(attempts: Sequence[AttemptDetails], kept: FoundResult) -> list[Step]:
-    """The steps of a message that has ended: its attempts that did not complete it, and its end."""
-    steps: list[Step] = []
-    before = attempts[0].ready_at if attempts else None
+    """The steps of a message that has ended: its attempts, and its end unless the last of them was that."""
+    steps = [Step(one.enqueued_at, "enqueued") for one in attempts[:1]]
+    before = steps[0].at if steps else None
     for attempt in attempts:
         steps += _waited(attempt.ready_at, attempt.started_at, before or attempt.ready_at)
         steps.append(_attempt(attempt))
         before = attempt.finished_at
-    words, level = ENDED[kept.state]
-    return [*steps, Step(kept.finished_at, words, level)]
+    end = end_of(kept, attempts)
+    if end is _GONE:
+        steps.append(Step(before, "withdrawn or purged since", "calm"))
+    elif end is not None and not (attempts and _is_end(attempts[-1])):
+        steps.append(Step(kept.finished_at, *end))
+    return steps
+
+
+def _is_end(attempt: AttemptDetails) -> bool:
+    return attempt.outcome in {"completed", "cancelled"}
 
 
 def _waited(ready_at: datetime, started_at: datetime, before: datetime) -> Iterator[Step]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.calls import Call, Target
     from sqlalchemy_fairqueue.values.messages import Delivery, Enqueue, EnqueueOutcome, MessageName
     from sqlalchemy_fairqueue.values.policies import ChannelPolicy
-    from sqlalchemy_fairqueue.values.reports import MessageState
+    from sqlalchemy_fairqueue.values.reports import AttemptOutcome, MessageState
 
 
 ResultState = Literal["completed", "unkept", "cancelled", "expired", "pending", "failed", "gone", "unknown"]
@@ -378,7 +378,7 @@ def read_messages(
 def read_message_attempts(
     connection: Connection, target: Target, message_id: int, *, limit: int = 100, chars: int = 10_000
 ) -> list[AttemptDetails]:
-    """Return the last attempts at a message that did not complete it, the oldest first."""
+    """Return the last attempts at a message that have ended, the oldest first."""
     rows = target.read(
         connection,
         "fq_message_attempts",
@@ -388,6 +388,48 @@ def read_message_attempts(
         chars=chars,
     )
     return [AttemptDetails(**row) for row in reversed(rows)]
+
+
+class HistoryPosition(NamedTuple):
+    """The end of a page of attempts: the transaction and the id of the last row that was looked at."""
+
+    xid: int
+    id: int
+
+
+def read_recent_attempts(
+    connection: Connection,
+    target: Target,
+    *,
+    channel: str | None = None,
+    kind: str | None = None,
+    outcome: AttemptOutcome | None = None,
+    after: HistoryPosition | None = None,
+    limit: int = 100,
+    scan: int = 10_000,
+    chars: int = 10_000,
+) -> tuple[list[AttemptDetails], HistoryPosition | None]:
+    """Return a page of attempts that have ended, the last recorded first, and where the next page begins, or None.
+
+    It looks at *scan* attempts of all queues at most, from where the page before has ended.
+    """
+    xid, last_id = after or (None, None)
+    rows = target.read(
+        connection,
+        "fq_recent_attempts",
+        f"read the last attempts of {target.named()}",
+        channel=channel,
+        kind=kind,
+        outcome=outcome,
+        xid=xid,
+        id=last_id,
+        limit=limit,
+        scan=scan,
+        chars=chars,
+    )
+    places = [HistoryPosition(row.pop("recorded_xid"), row.pop("history_id")) for row in rows]
+    attempts = [AttemptDetails(**row) for row in rows if row["message_id"] is not None]
+    return attempts, None if len(attempts) == len(rows) else places[-1]
 
 
 def read_results(connection: Connection, target: Target, message_ids: Sequence[int]) -> list[FoundResult]:

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from sqlalchemy_fairqueue.database.configuration import new_policy_json
-from sqlalchemy_fairqueue.database.messages import first_named, read_dead_letters, read_message_attempts
+from sqlalchemy_fairqueue.database.messages import (
+    HistoryPosition,
+    first_named,
+    read_dead_letters,
+    read_message_attempts,
+    read_recent_attempts,
+)
 from sqlalchemy_fairqueue.database.stats import read_consumers, read_contention
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import Facet, QueueBase, verb
 from sqlalchemy_fairqueue.queue.lookups import ERROR, checked_name
 from sqlalchemy_fairqueue.times import instant_microseconds
 from sqlalchemy_fairqueue.values.checks import (
+    check_choice,
     check_count,
     check_instant,
     check_message_id,
@@ -21,7 +28,7 @@ from sqlalchemy_fairqueue.values.checks import (
     check_names,
     check_page,
 )
-from sqlalchemy_fairqueue.values.reports import DeadLetterInfo
+from sqlalchemy_fairqueue.values.reports import AttemptOutcome, AttemptPage, DeadLetterInfo
 
 if TYPE_CHECKING:
     import builtins
@@ -40,6 +47,8 @@ if TYPE_CHECKING:
     )
 
     Ids = int | Iterable[int] | None
+
+_SCAN = 10_000
 
 
 class DeadLetters(Facet[QueueBase]):
@@ -247,6 +256,17 @@ def checked_ids(message_ids: int | Iterable[int]) -> list[int]:
     return ids
 
 
+def _position(after: object) -> HistoryPosition:
+    """Read the position at which the page before ended, from its ``next``."""
+    try:
+        xid, last_id = map(int, after.split(".")) if isinstance(after, str) else (0, 0)
+    except ValueError:
+        xid, last_id = 0, 0
+    if 0 < xid < 2**63 and 0 < last_id < 2**63:
+        return HistoryPosition(xid, last_id)
+    raise InvalidArgument(f"after is {after!r:.80}; give page.next of the page before, with the same filters")
+
+
 class Admin(Facet[QueueBase]):
     """What operators do rarely, as ``queue.admin``: done at once, since it returns what it found.
 
@@ -359,15 +379,17 @@ class Admin(Facet[QueueBase]):
 
     @verb
     def attempts(self, where: Where, message_id: int | None, *, limit: int = 100) -> tuple[AttemptDetails, ...]:
-        """Return the attempts that did not complete a message, the oldest first; the message may be dead.
+        """Return the attempts at a message that have ended, the oldest first, also if it is done or dead.
 
-        A queue records them after ``queue.configure(where, history=True)``, and keeps them for its retention. An
-        attempt that a worker did not end shows as "expired", when its lease was found to be over. It costs O(log n) and
+        The last one of a message that is done was "completed" or "cancelled". A message that was withdrawn before it
+        was delivered, or purged, has none of these. A queue records attempts after
+        ``queue.configure(where, history=True)``, and keeps them for its retention. An attempt that a worker did
+        not end shows as "expired", when its lease was found to be over. It costs an index probe a day that is kept, and
         what is returned.
 
         Args:
             where: A session, Connection or Engine.
-            message_id: The message, or the dead letter, or one that was completed since.
+            message_id: The message.
             limit: Most to return, the last ones, 1 to 10,000.
 
         Raises:
@@ -385,6 +407,67 @@ class Admin(Facet[QueueBase]):
 
         def work(connection: Connection) -> tuple[AttemptDetails, ...]:
             return tuple(read_message_attempts(connection, self._target, checked, limit=limit, chars=ERROR))
+
+        return self._ask(where, work)
+
+    @verb
+    def recent_attempts(
+        self,
+        where: Where,
+        *,
+        channel: str | None = None,
+        kind: str | None = None,
+        outcome: AttemptOutcome | None = None,
+        limit: int = 100,
+        after: str | None = None,
+        scan: int = _SCAN,
+    ) -> AttemptPage:
+        """Return a page of attempts that have ended, the last recorded first: with "completed", messages that are done.
+
+        A queue records them after ``queue.configure(where, history=True)``, and keeps them for its retention. All
+        filters that are given must be met. No index helps with them: the call reads *scan* attempts of all queues of
+        the schema at most, about 2 us each. So a page may be empty although it is not the last one.
+
+        Args:
+            where: A session, Connection or Engine.
+            channel: Only those at messages of this channel.
+            kind: Only those at messages of this kind.
+            outcome: Only those that ended so.
+            limit: Most to return, 1 to 10,000.
+            after: ``page.next`` of the page before, with the same filters.
+            scan: Most attempts to read, 1 to 1,000,000.
+
+        Raises:
+            InvalidArgument: A bad argument.
+
+        Example:
+            >>> queue.configure(engine, history=True)
+            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
+            >>> queue.complete(engine, queue.dequeue(engine))
+            >>> [attempt] = queue.admin.recent_attempts(engine, channel="customer-7", outcome="completed")
+            >>> attempt.message_id == message_id
+            True
+        """
+        check_names(channel=channel, kind=kind)
+        if outcome is not None:
+            check_choice("outcome", outcome, get_args(AttemptOutcome))
+        check_count("limit", limit, 1, 10_000)
+        check_count("scan", scan, 1, 1_000_000)
+        read = partial(
+            read_recent_attempts,
+            target=self._target,
+            channel=channel,
+            kind=kind,
+            outcome=outcome,
+            after=None if after is None else _position(after),
+            limit=limit,
+            scan=scan,
+            chars=ERROR,
+        )
+
+        def work(connection: Connection) -> AttemptPage:
+            attempts, end = read(connection)
+            return AttemptPage(tuple(attempts), None if end is None else ".".join(map(str, end)))
 
         return self._ask(where, work)
 

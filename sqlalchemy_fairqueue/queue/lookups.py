@@ -118,7 +118,7 @@ class LookupMethods(QueueBase):
 
         ``queue.codec.decode(found.content)`` is its payload. Dead letters are found by ``queue.dead_letters``. Its
         ``wait`` says why it waits and who has what it waits for: other channels, and with a shared limit other queues.
-        Its ``history`` has the attempts that failed, as ``queue.admin.attempts`` gives them.
+        Its ``history`` has the attempts that ended; ``queue.admin.attempts`` has them also of a message that is done.
         The call reads O(log n) and a bounded part of the queue. It counts up to 1,000 messages ahead of this one, and
         up to 60,000 leased messages. Shares are computed from 1,000 of the channels that have these, and 1,000 ready
         ones; if there are more, the share that a channel is entitled to is an upper bound. ``queue.admin.contention``

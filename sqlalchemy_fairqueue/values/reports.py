@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.fields import Rate
 
 
+_Item = TypeVar("_Item")
+
+
 class Reason(StrEnum):
     """The reasons of a wait. The first one that holds is given: lifting the others would change nothing.
 
@@ -719,6 +722,7 @@ class DeadLetterInfo:
         return self.decoded
 
 
+AttemptOutcome = Literal["completed", "retried", "released", "buried", "expired", "cancelled"]
 MessageState = Literal["leased", "scheduled", "held", "ready"]
 MoveOutcome = Literal["moved", "unchanged", "leased", "duplicate", "missing"]
 RetryNowOutcome = Literal["due", "unchanged", "redriven", "leased", "duplicate", "missing"]
@@ -801,16 +805,19 @@ class MessageDetails:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptDetails:
-    """An attempt at a message that has ended without completing it, from the history of its queue.
+    """An attempt at a message that has ended, from the history of its queue.
 
     Attributes:
+        message_id: The message.
+        kind: Which handler it was for.
         attempt: Which attempt it was, as the message counted.
         channel: The channel that the message was in.
         consumer: Who held it; None if that is not known any more.
+        enqueued_at: When the message was enqueued, in UTC.
         ready_at: Since when the message was ready before it, in UTC.
         started_at: When it was delivered, in UTC.
         finished_at: When the attempt ended, in UTC.
-        outcome: "retried", "released", "buried", "expired" (its lease ended) or "cancelled".
+        outcome: "completed", "retried", "released", "buried", "expired" (its lease ended) or "cancelled".
         error: The beginning of its error, or None.
 
     Example:
@@ -822,22 +829,41 @@ class AttemptDetails:
         (1, 'retried', 'busy')
     """
 
+    message_id: int
+    kind: str
     attempt: int
     channel: str
     consumer: str | None
+    enqueued_at: datetime
     ready_at: datetime
     started_at: datetime
     finished_at: datetime
-    outcome: str
+    outcome: AttemptOutcome
     error: str | None = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class MessagePage(Sequence[MessageDetails]):
-    """A page of messages, in order: a sequence of them.
+class _Page(Sequence[_Item]):
+    items: tuple[_Item, ...]
+    next: str | None
+
+    @overload
+    def __getitem__(self, index: int) -> _Item: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[_Item]: ...
+    def __getitem__(self, index: int | slice) -> _Item | Sequence[_Item]:
+        """One of them, or some."""
+        return self.items[index]
+
+    def __len__(self) -> int:
+        """How many they are."""
+        return len(self.items)
+
+
+class MessagePage(_Page[MessageDetails]):
+    """A page of messages, in order: a sequence of them. There may be none on a page that is not the last.
 
     Attributes:
-        messages: The messages. There may be none on a page that is not the last.
         next: Where the next page begins: ``queue.messages(..., after=page.next)``. None: this is the last page.
 
     Example:
@@ -849,20 +875,25 @@ class MessagePage(Sequence[MessageDetails]):
         1
     """
 
-    messages: tuple[MessageDetails, ...]
-    next: str | None
+    __slots__ = ()
 
-    @overload
-    def __getitem__(self, index: int) -> MessageDetails: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[MessageDetails]: ...
-    def __getitem__(self, index: int | slice) -> MessageDetails | Sequence[MessageDetails]:
-        """One message, or some of them."""
-        return self.messages[index]
 
-    def __len__(self) -> int:
-        """The number of its messages."""
-        return len(self.messages)
+class AttemptPage(_Page[AttemptDetails]):
+    """A page of attempts, the last recorded first: a sequence of them. It may be empty and still not be the last.
+
+    Attributes:
+        next: Where the next page begins: ``queue.admin.recent_attempts(..., after=page.next)``. None: this is the last
+            page.
+
+    Example:
+        >>> queue.configure(engine, history=True)
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
+        >>> queue.complete(engine, queue.dequeue(engine))
+        >>> [attempt.outcome for attempt in queue.admin.recent_attempts(engine)]
+        ['completed']
+    """
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

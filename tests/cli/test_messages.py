@@ -1,3 +1,4 @@
+import re
 from datetime import timedelta
 
 import pytest
@@ -101,6 +102,47 @@ def test_a_result(cli: Cli, engine: Engine) -> None:
     assert cli("messages", "show", str(second), "--json").document["result"] == "null"
     gone = cli("messages", "show", str(third), "--json").document
     assert (gone["state"], gone["result"]) == ("cancelled", None)
+
+
+def test_one_that_has_ended(cli: Cli, engine: Engine) -> None:
+    """Where the queue records its history, a message that is done says when it ended, after which attempts."""
+    QUEUE.configure(engine, history=True)
+    [done] = enqueue(engine, "a", kind="report")
+    QUEUE.retry(engine, lease(engine, 1), delay=timedelta(0), error="TimeoutError: host 1")
+    QUEUE.complete(engine, lease(engine, 1))
+    found = cli("messages", "show", str(done))
+    assert re.match(r"completed at \d{4}-.* UTC, 2 attempts, ran \d", found.out)
+    assert any(row[:2] == ["1", "retried"] and row[-1] == "TimeoutError: host 1" for row in found.rows())
+    document = cli("messages", "show", str(done), "--json").document
+    assert (document["state"], document["channel"], document["kind"]) == ("completed", "a", "report")
+    assert document["finished_at"] == document["history"][-1]["finished_at"]
+    assert [one["outcome"] for one in document["history"]] == ["retried", "completed"]
+
+    [cancelled] = enqueue(engine, "b")
+    deliveries = lease(engine, 1)
+    QUEUE.cancel(engine, cancelled)
+    QUEUE.release(engine, deliveries)
+    assert cli("messages", "show", str(cancelled), "--json").document["state"] == "cancelled"
+    [purged] = enqueue(engine, "b")
+    QUEUE.release(engine, lease(engine, 1))
+    QUEUE.purge(engine, "b")
+    found = cli("messages", "show", str(purged))
+    assert re.match(r"released at .* UTC, \d attempts?, ran .*; withdrawn or purged since", found.out)
+
+    def listed(*words: str) -> list[int]:
+        document = cli("messages", "list", *words, "--json").document
+        return [message["message_id"] for message in document["messages"]]
+
+    [later] = enqueue(engine, "c")
+    QUEUE.complete(engine, lease(engine, 1))
+    assert listed("--state", "completed") == [later, done]
+    assert listed("a", "--state", "completed") == [done]
+    assert listed("--state", "completed", "--kind", "report") == [done]
+    assert listed("--state", "cancelled") == [cancelled]
+    first = cli("messages", "list", "--state", "completed", "--limit", "1", "--json").document
+    assert listed("--state", "completed", "--after", first["next"]) == [done]
+    assert "records one" in cli("messages", "list", "d", "--state", "completed").out
+    assert cli("messages", "list", "a", "--state", "completed", "--key", "k").status == 2
 
 
 def test_cancel(cli: Cli, engine: Engine) -> None:

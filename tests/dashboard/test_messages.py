@@ -174,6 +174,26 @@ def test_results(browse: Browse, engine: Engine) -> None:
     assert "State cancelled" in browse("viewer").get("message", queue="documents", id=cancelled).text
 
 
+def test_one_that_has_ended(browse: Browse, engine: Engine) -> None:
+    """Without a result a message that is done is shown from the history, and so is one that was purged since."""
+    QUEUE.configure(engine, history=True)
+    [done] = enqueue(engine, "a", kind="parse")
+    QUEUE.retry(engine, lease(engine, 1), delay=timedelta(0), error="Traceback\nTimeoutError: host 1")
+    QUEUE.complete(engine, lease(engine, 1))
+    page = browse("reader").get("message", queue="documents", id=done)
+    assert "State completed" in page.text
+    assert "UTC, 2 attempts, ran" in page.text
+    assert page.links["a"] == "tenant?queue=documents&channel=a"
+    steps = page.text.partition("What happened")[2].partition("Result")[0]
+    places = [steps.index(word) for word in ("enqueued", "attempt 1", "host 1", "attempt 2", "completed the message")]
+    assert places == sorted(places)
+    assert "host 1" not in browse("viewer").get("message", queue="documents", id=done).text
+    [purged] = enqueue(engine, "a")
+    QUEUE.release(engine, lease(engine, 1))
+    QUEUE.purge(engine, "a")
+    assert "withdrawn or purged since" in browse("viewer").get("message", queue="documents", id=purged).text
+
+
 def test_results_that_are_not_kept(browse: Browse, engine: Engine, database: Database) -> None:
     """A result whose time is over, or that could not be kept, is said to be; a message without one is not there."""
     [gone] = enqueue(engine, "a")

@@ -79,6 +79,7 @@ def _messages(database: Database) -> Steps:
     yield "dead_letters.purge", five.message_id
     yield "dead_letters.purge", {"kind": "nobody"}
     yield "admin.attempts", two.message_id
+    yield "admin.recent_attempts", {"channel": "b"}
     yield "admin.retry_now", two.message_id
     yield "admin.retry_now", later.message_id
     yield "admin.move", many[-1].message_id, "new"

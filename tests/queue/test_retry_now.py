@@ -184,12 +184,39 @@ def test_attempts(queue: Queue, engine: Engine, clock: Clock) -> None:
     assert Queue("others").admin.attempts(engine, message_id) == ()
 
 
+def test_attempts_of_what_is_done(queue: Queue, engine: Engine) -> None:
+    """The attempt that completed a message is told, and the last ones of a queue are listed page by page."""
+    queue.configure(engine, history=True)
+    others = Queue("others")
+    others.configure(engine, history=True)
+    done = []
+    for channel in ("a", "b", "a"):
+        done += [queue.enqueue(engine, channel=channel, payload=1).message_id]
+        queue.complete(engine, queue.dequeue(engine))
+        others.enqueue(engine, channel="a", payload=1)
+        others.complete(engine, others.dequeue(engine))
+    [attempt] = queue.admin.attempts(engine, done[0])
+    assert (attempt.outcome, attempt.attempt, attempt.message_id) == ("completed", 1, done[0])
+    assert attempt.enqueued_at <= attempt.started_at <= attempt.finished_at
+
+    page = queue.admin.recent_attempts(engine, limit=2)
+    assert [one.message_id for one in page] == [done[2], done[1]]
+    rest = queue.admin.recent_attempts(engine, limit=2, after=page.next)
+    assert ([one.message_id for one in rest], rest.next) == ([done[0]], None)
+    assert [one.message_id for one in queue.admin.recent_attempts(engine, channel="b")] == [done[1]]
+    assert not queue.admin.recent_attempts(engine, outcome="retried")
+    short = queue.admin.recent_attempts(engine, channel="b", scan=1)
+    assert (list(short), short.next is not None) == ([], True)
+    found = queue.admin.recent_attempts(engine, channel="b", scan=3, after=short.next)
+    assert [one.message_id for one in found] == [done[1]]
+
+
 def test_attempts_are_found_by_an_index(engine: Engine, database: Database) -> None:
     """Each day of the history is probed, and none is read."""
     with engine.connect() as connection:
         connection.execute(text("set enable_seqscan = off; set enable_bitmapscan = off"))
-        query = "select from fq_history h where h.message_id = 7 and h.outcome <> 'completed' and h.queue = 'documents'"
+        query = "select from fq_history h where h.message_id = 7 and h.queue = 'documents'"
         plan = "\n".join(connection.scalars(text(f"explain {query}")))
     assert "Seq Scan" not in plan
     assert "Index Scan" in plan
-    assert database.value("select count(*) from pg_indexes where indexname = 'fq_history_undone_ix'") == 1
+    assert database.value("select count(*) from pg_indexes where indexname = 'fq_history_message_ix'") == 1

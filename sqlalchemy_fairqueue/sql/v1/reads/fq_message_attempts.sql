@@ -1,12 +1,12 @@
--- fq_message_attempts: the attempts at a message of a queue that have ended without completing it, the newest first, up
--- to p_limit, from the history. No row: there was none, or the queue did not record it, or its day was pruned.
+-- fq_message_attempts: the attempts at a message of a queue that have ended, the newest first, up to p_limit, from the
+-- history. No row: there was none, or the queue did not record it, or its day was pruned.
 -- Guarantees: one snapshot. error: the first p_chars characters.
--- Cost: an index probe a day that is kept, and the rows. Locks: none. Index: fq_history_undone_ix.
+-- Cost: an index probe a day that is kept, and the rows. Locks: none. Index: fq_history_message_ix.
 -- Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_message_attempts(p_queue text, p_message_id bigint, p_limit integer, p_chars integer)
 returns table (
-  attempt integer, channel text, consumer text, ready_at bigint, started_at bigint, finished_at bigint, outcome text,
-  error text
+  message_id bigint, kind text, attempt integer, channel text, consumer text, enqueued_at bigint, ready_at bigint,
+  started_at bigint, finished_at bigint, outcome text, error text
 )
 language plpgsql
 stable
@@ -19,10 +19,10 @@ begin
       using errcode = 'QF001', hint = 'ask for 1 attempt or more, with 0 characters of each error or more';
   end if;
   return query
-  select h.attempt, h.channel, h.consumer, h.ready_at, h.started_at, h.finished_at, h.outcome, left(h.error, p_chars)
+  select h.message_id, h.kind, h.attempt, h.channel, h.consumer, h.enqueued_at, h.ready_at, h.started_at,
+    h.finished_at, h.outcome, left(h.error, p_chars)
   from fairqueue.fq_history h
   where h.message_id = p_message_id
-    and h.outcome <> 'completed'
     and h.queue = p_queue
   order by h.finished_at desc, h.id desc
   limit p_limit;

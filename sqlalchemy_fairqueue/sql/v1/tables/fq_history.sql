@@ -27,6 +27,6 @@ create table fairqueue.fq_history (
 partition by range (finished_at);
 create index fq_history_recorded_ix on fairqueue.fq_history (recorded_xid, id);
 create index fq_history_id_ix on fairqueue.fq_history using brin (id);
-create index fq_history_undone_ix on fairqueue.fq_history (message_id) where outcome <> 'completed';
+create index fq_history_message_ix on fairqueue.fq_history (message_id);
 create table fairqueue.fq_history_default partition of fairqueue.fq_history default;
 alter table fairqueue.fq_history_default replica identity full;

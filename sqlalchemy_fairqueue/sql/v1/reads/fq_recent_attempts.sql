@@ -1,0 +1,62 @@
+-- fq_recent_attempts: attempts at messages of a queue that have ended, the last recorded first, a page of up to p_limit,
+-- and where they stand in the history. p_channel, p_kind, p_outcome: only such; null restricts nothing. p_xid and p_id
+-- are the recorded_xid and history_id of the last row of the page before.
+-- Guarantees: one snapshot. The last row has no message_id if there may be more, and says where to go on. At most
+-- p_scan attempts of all queues are looked at, so that a page may have fewer than p_limit, or none, and still not be
+-- the last. error: the first p_chars characters.
+-- Cost: an index probe a day that is kept, and the attempts that are looked at. Locks: none.
+-- Index: fq_history_recorded_ix. Errors: QF001 bad limit; QF007.
+create function fairqueue.fq_recent_attempts(
+  p_queue text, p_channel text, p_kind text, p_outcome text, p_xid bigint, p_id bigint, p_limit integer,
+  p_scan integer, p_chars integer
+)
+returns table (
+  message_id bigint, kind text, attempt integer, channel text, consumer text, enqueued_at bigint, ready_at bigint,
+  started_at bigint, finished_at bigint, outcome text, error text, recorded_xid bigint, history_id bigint
+)
+language plpgsql
+stable
+security definer
+set plan_cache_mode = force_custom_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+declare
+  v_found integer := 0;
+  v_scanned integer := 0;
+  v_queue text;
+begin
+  perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
+  if (least(p_limit, p_scan) >= 1 and p_chars >= 0) is not true or num_nulls(p_limit, p_scan) > 0 then
+    raise exception 'fq_recent_attempts has limit %, scan %, characters %', p_limit, p_scan, p_chars
+      using errcode = 'QF001', hint = 'ask for 1 attempt or more, and let 1 or more be looked at';
+  end if;
+  for v_queue, message_id, kind, attempt, channel, consumer, enqueued_at, ready_at, started_at, finished_at, outcome,
+    error, recorded_xid, history_id
+  in
+    select h.queue, h.message_id, h.kind, h.attempt, h.channel, h.consumer, h.enqueued_at, h.ready_at, h.started_at,
+      h.finished_at, h.outcome, left(h.error, p_chars), h.recorded_xid::text::bigint, h.id
+    from fairqueue.fq_history h
+    where p_id is null
+      or (h.recorded_xid, h.id) < (p_xid::text::xid8, p_id)
+    order by h.recorded_xid desc, h.id desc
+    limit p_scan
+  loop
+    v_scanned := v_scanned + 1;
+    if v_queue = p_queue
+      and (p_channel is null or channel = p_channel)
+      and (p_kind is null or kind = p_kind)
+      and (p_outcome is null or outcome = p_outcome)
+    then
+      v_found := v_found + 1;
+      return next;
+      exit when v_found = p_limit;
+    end if;
+  end loop;
+  if v_found = p_limit or v_scanned = p_scan then
+    message_id := null;
+    return next;
+  end if;
+end
+$$;
