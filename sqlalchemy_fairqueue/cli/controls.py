@@ -2,6 +2,8 @@
 
 # Annotations are read when the program starts, so that they must not be postponed.
 from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
 from typing import Annotated, Any
 
 from sqlalchemy_fairqueue import Queue
@@ -10,7 +12,8 @@ from sqlalchemy_fairqueue.cli.installation import Installation, channel_not_foun
 from sqlalchemy_fairqueue.cli.options import Options, Spec, Yes
 from sqlalchemy_fairqueue.cli.output import Result, confirm
 from sqlalchemy_fairqueue.cli.tables import Column, Table, number_column
-from sqlalchemy_fairqueue.formats import plural
+from sqlalchemy_fairqueue.formats import format_duration, plural
+from sqlalchemy_fairqueue.times import earlier
 
 Channel = Annotated[str | None, Spec(metavar="CHANNEL", help="One channel. Default: the whole queue.")]
 AllQueues = Annotated[bool, Spec(help="The channel in every queue of the schema.")]
@@ -108,44 +111,96 @@ _PURGED = Table(
 )
 
 
+class UndeliveredState(StrEnum):
+    """The states of messages that no consumer holds."""
+
+    READY = "ready"
+    SCHEDULED = "scheduled"
+    HELD = "held"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Which:
+    """Undelivered messages by what they have in common.
+
+    Attributes:
+        key: Only the one with this key.
+        ordering_key: Only those with this ordering key.
+        kind: Only those of this kind.
+        state: Only ready, scheduled or held ones.
+        since: Only those that were enqueued within so much time, like 2h.
+        until: Only those that were enqueued longer ago, like 1h.
+    """
+
+    key: Annotated[str | None, Spec(metavar="KEY")] = None
+    ordering_key: Annotated[str | None, Spec(metavar="KEY")] = None
+    kind: str | None = None
+    state: Annotated[UndeliveredState | None, Spec(metavar="STATE")] = None
+    since: timedelta | None = None
+    until: timedelta | None = None
+
+    def arguments(self, installation: Installation) -> dict[str, Any]:
+        """The selection as arguments of the library, from now on; empty if it is all messages."""
+        found = {name: value for name in self.__slots__ if (value := getattr(self, name)) is not None}
+        for name in found.keys() & {"since", "until"}:
+            found[name] = earlier(installation.now(), found[name])
+        return found | ({"state": self.state.value} if self.state is not None else {})
+
+    def __str__(self) -> str:
+        """The selection in words that come after the word for messages."""
+        words = f" with key {self.key!r}" if self.key is not None else ""
+        words += f" with ordering key {self.ordering_key!r}" if self.ordering_key is not None else ""
+        words += f" of kind {self.kind!r}" if self.kind is not None else ""
+        words += f" that are {self.state}" if self.state is not None else ""
+        words += f" enqueued within {format_duration(self.since)}" if self.since is not None else ""
+        return words + (f" enqueued {format_duration(self.until)} ago or longer" if self.until is not None else "")
+
+
+_COUNTED = 100_000
+"""Messages that the question counts one by one."""
+
+
 def purge(
     options: Options,
     channel: Annotated[str, Spec(metavar="CHANNEL")],
     *,
-    key: Annotated[str | None, Spec(metavar="KEY")] = None,
-    ordering_key: Annotated[str | None, Spec(metavar="KEY")] = None,
+    which: Which,
     all_queues: bool = False,
     yes: Yes = False,
 ) -> Result:
-    """Delete every message of a channel that is not delivered yet, for good. Asks, unless --yes is given.
+    """Delete the messages of a channel that are not delivered yet, for good. Asks, unless --yes is given.
+
+    All that is given must be met. The question says how many they are.
 
     With --all-queues, for a tenant that leaves: in every queue of the schema, and the dead letters as well. It tells
     what it leaves: messages that consumers hold, and schedules.
 
     Options:
-        key: Only the one with this key.
-        ordering_key: Only those with this ordering key.
         all_queues: In every queue of the schema, and dead letters, too.
     """
-    named = {"key": key, "ordering_key": ordering_key}
+    such = str(which)
     if all_queues:
         _check_no_queue(options)
-        if any(value is not None for value in named.values()):
-            raise usage_error("--all-queues goes without --key and --ordering-key; leave it out")
+        if such:
+            raise usage_error("--all-queues deletes all messages of the channel; leave it or the other options out")
         with open_installation(options) as installation:
             return _purge_all(installation, channel, yes=yes)
     with open_queue(options) as (installation, queue):
-        found = queue.channels(installation.engine, channel=channel)
+        engine = installation.engine
+        found = queue.channels(engine, channel=channel)
         if not found:
             raise channel_not_found(queue, channel)
-        such = "".join(
-            f" with {name.replace('_', ' ')} {value!r}" for name, value in named.items() if value is not None
-        )
-        waiting = found[0].undelivered
+        arguments = which.arguments(installation)
+        waiting, more = found[0].undelivered, ""
+        if arguments and not yes:
+            waiting = queue.admin.count_undelivered(engine, channel, limit=_COUNTED, **arguments)
+            more = " or more" if waiting == _COUNTED else ""
         what = f"channel {channel!r} of queue {queue.name!r}"
-        count = f"the undelivered messages{such}" if such else plural(waiting, "undelivered message")
-        confirm(f"delete {count} of {what} for good?", yes=yes or not waiting)
-        purged = queue.purge(installation.engine, channel, **named).purged or 0
+        question = (
+            f"delete {waiting:,}{more} undelivered message{'' if waiting == 1 else 's'}{such} of {what} for good?"
+        )
+        confirm(question, yes=yes or not waiting)
+        purged = queue.purge(engine, channel, **arguments).purged or 0
     said = f"{plural(purged, 'message')}{such} of {what} deleted; delivered ones are left to their consumers"
     return Result({"queue": queue.name, "channel": channel, "purged": purged}, (said,))
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
+from sqlalchemy_fairqueue.database.clauses import Shape
 from sqlalchemy_fairqueue.database.configuration import new_policy_json
 from sqlalchemy_fairqueue.database.messages import (
     HistoryPosition,
@@ -28,6 +29,7 @@ from sqlalchemy_fairqueue.values.checks import (
     check_names,
     check_page,
 )
+from sqlalchemy_fairqueue.values.messages import Undelivered
 from sqlalchemy_fairqueue.values.reports import AttemptOutcome, AttemptPage, DeadLetterInfo
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.database.calls import Call, Target
     from sqlalchemy_fairqueue.queue.base import Where
+    from sqlalchemy_fairqueue.values.messages import UndeliveredState
     from sqlalchemy_fairqueue.values.reports import (
         AttemptDetails,
         ConsumerInfo,
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     Ids = int | Iterable[int] | None
 
 _SCAN = 10_000
+_COUNT = Shape(("pg_catalog.count(*)",))
 
 
 class DeadLetters(Facet[QueueBase]):
@@ -409,6 +413,50 @@ class Admin(Facet[QueueBase]):
             return tuple(read_message_attempts(connection, self._target, checked, limit=limit, chars=ERROR))
 
         return self._ask(where, work)
+
+    @verb
+    def count_undelivered(
+        self,
+        where: Where,
+        channel: str,
+        *,
+        key: str | None = None,
+        ordering_key: str | None = None,
+        kind: str | None = None,
+        state: UndeliveredState | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 100_000,
+    ) -> int:
+        """Count the messages that ``queue.purge`` with the same arguments would delete. It reads and costs the same.
+
+        Args:
+            where: A session, Connection or Engine.
+            channel: The channel.
+            key: Only the one that has this key.
+            ordering_key: Only those that have this ordering key.
+            kind: Only those of this kind.
+            state: Only those that are "ready", "scheduled" or "held" now.
+            since: Only those that were enqueued then or later (aware).
+            until: Only those that were enqueued before then (aware).
+            limit: Count up to so many, 1 to 1,000,000,000.
+
+        Raises:
+            InvalidArgument: A bad argument.
+
+        Example:
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
+            >>> queue.admin.count_undelivered(engine, "customer-7", kind="parse")
+            1
+        """
+        which = Undelivered(
+            channel=channel, key=key, ordering_key=ordering_key, kind=kind, state=state, since=since, until=until
+        )
+        check_count("limit", limit, 1, 10**9)
+        doing = f"count messages of {self._target.named(channel)}"
+        call = self._target.call("fq_undelivered", doing, _COUNT, limit=limit, **which.parameters())
+        count: int = self._ask(where, call.value)
+        return count
 
     @verb
     def recent_attempts(

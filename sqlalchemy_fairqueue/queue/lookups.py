@@ -25,15 +25,18 @@ from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import QueueBase, recorded, verb
 from sqlalchemy_fairqueue.unit_of_work import changes as change
 from sqlalchemy_fairqueue.unit_of_work.settlements import Cancel
-from sqlalchemy_fairqueue.values.checks import check_choice, check_count, check_message_id, check_name, check_names
-from sqlalchemy_fairqueue.values.messages import CancelReceipt, MessageName, PurgeReceipt
+from sqlalchemy_fairqueue.values.checks import check_choice, check_count, check_message_id, check_names
+from sqlalchemy_fairqueue.values.messages import CancelReceipt, MessageName, PurgeReceipt, Undelivered
 from sqlalchemy_fairqueue.values.reports import MessagePage, MessageState, Reason, Wait, with_waits
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.database.calls import Target
     from sqlalchemy_fairqueue.queue.base import RecordedWhere, Where
+    from sqlalchemy_fairqueue.values.messages import UndeliveredState
     from sqlalchemy_fairqueue.values.reports import ChannelStats, MessageDetails, QueueStats
 
 
@@ -344,32 +347,54 @@ class WithdrawalMethods(QueueBase):
 
     @recorded
     def purge(
-        self, where: RecordedWhere, channel: str, *, key: str | None = None, ordering_key: str | None = None
+        self,
+        where: RecordedWhere,
+        channel: str,
+        *,
+        key: str | None = None,
+        ordering_key: str | None = None,
+        kind: str | None = None,
+        state: UndeliveredState | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
     ) -> PurgeReceipt:
         """Delete the messages of a channel that no consumer holds, ready, scheduled and held, for good.
 
-        With *key* or *ordering_key* only those that have it.
+        Of *key*, *ordering_key*, *kind*, *state*, *since* and *until* all that are given must be met.
+        ``queue.admin.count_undelivered`` counts them before.
 
         Messages that are out stay, and so do those that another transaction has locked or not committed. In one
         transaction enqueues are sent first, so that what it enqueues to the channel is deleted as well. A channel that
         does not exist has nothing to delete.
 
         Locks the channel's state and the messages until the transaction ends: until then the channel is not served.
-        Waits for a dequeue that is serving the channel. A channel of a million messages takes seconds.
+        Waits for a dequeue that is serving the channel. A channel of a million messages takes seconds. A key or an
+        ordering key is found by an index; else the call reads all undelivered messages of the channel, or with
+        "scheduled" those that are due later.
+
+        Args:
+            where: As for the class.
+            channel: The channel.
+            key: Only the one that has this key.
+            ordering_key: Only those that have this ordering key.
+            kind: Only those of this kind.
+            state: Only those that are "ready", "scheduled" or "held" when the call is sent.
+            since: Only those that were enqueued then or later (aware).
+            until: Only those that were enqueued before then (aware).
 
         Returns:
             A receipt that has ``purged`` once the transaction has committed; on a Connection at once.
 
         Raises:
-            InvalidArgument: A bad name.
+            InvalidArgument: A bad argument.
 
         Example:
-            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
-            >>> queue.purge(engine, "customer-7").purged
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
+            >>> queue.purge(engine, "customer-7", kind="parse", state="ready").purged
             1
         """
-        check_name("channel", channel)
-        check_names(key=key, ordering_key=ordering_key)
-        name = MessageName(channel, key, ordering_key)
+        which = Undelivered(
+            channel=channel, key=key, ordering_key=ordering_key, kind=kind, state=state, since=since, until=until
+        )
         receipt = PurgeReceipt(channel)
-        return self._perform(where, [change.purge(self._target, name, receipt)], receipt)
+        return self._perform(where, [change.purge(self._target, which, receipt)], receipt)

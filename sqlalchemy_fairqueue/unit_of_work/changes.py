@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.calls import Call, Target
     from sqlalchemy_fairqueue.database.schedules import ScheduleDefinition
     from sqlalchemy_fairqueue.unit_of_work.operations import ReceiptUpdate, Share
-    from sqlalchemy_fairqueue.values.messages import MessageName, PurgeReceipt
+    from sqlalchemy_fairqueue.values.messages import PurgeReceipt, Undelivered
     from sqlalchemy_fairqueue.values.policies import PolicyChanges, Unset
     from sqlalchemy_fairqueue.values.settings import QueueChanges, QueueLimits
 
@@ -181,10 +181,10 @@ def resume(target: Target, channel: str | None) -> Change:
     return _of(target, channel, partial(resume_channel, target=target, channel=channel))
 
 
-def purge(target: Target, name: MessageName, receipt: PurgeReceipt) -> Change:
-    """Delete the undelivered messages of a channel, or those of a key or ordering key."""
-    call = target.call("fq_purge_channel", f"purge {target.named(name.channel)}", **name._asdict())
-    return _of(target, name.channel, call.value, receipt=receipt)
+def purge(target: Target, which: Undelivered, receipt: PurgeReceipt) -> Change:
+    """Delete undelivered messages of a channel."""
+    call = target.call("fq_purge_channel", f"purge {target.named(which.channel)}", **which.parameters())
+    return _of(target, which.channel, call.value, receipt=receipt)
 
 
 def set_schedule(target: Target, definition: ScheduleDefinition) -> Change:

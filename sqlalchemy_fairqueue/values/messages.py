@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, get_args
 from uuid import UUID
 
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
+from sqlalchemy_fairqueue.times import instant_microseconds
 from sqlalchemy_fairqueue.values.checks import (
     check_choice,
     check_count,
     check_duration,
     check_instant,
     check_name,
+    check_names,
     is_plain_name,
 )
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 OnDuplicate = Literal["skip", "raise", "replace"]
 UniqueFrom = Literal["enqueue", "completion"]
 EnqueueOutcome = Literal["created", "duplicate", "replaced", "coalesced", "dropped"]
+UndeliveredState = Literal["ready", "scheduled", "held"]
 CancelOutcome = Literal["cancelled", "leased", "missing"]
 
 FairBy = Literal["messages", "cost", "seconds"]
@@ -233,6 +236,47 @@ class MessageName(NamedTuple):
     channel: str
     key: str | None
     ordering_key: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undelivered:
+    """Messages of a channel that no consumer holds. All that is not None must be met.
+
+    Attributes:
+        channel: The channel.
+        key: Their key.
+        ordering_key: Their ordering key.
+        kind: Their kind.
+        state: Their state.
+        since: They were enqueued then or later.
+        until: They were enqueued before then.
+    """
+
+    channel: str
+    key: str | None = None
+    ordering_key: str | None = None
+    kind: str | None = None
+    state: UndeliveredState | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        check_name("channel", self.channel)
+        check_names(key=self.key, ordering_key=self.ordering_key, kind=self.kind)
+        if self.state is not None:
+            check_choice("state", self.state, get_args(UndeliveredState))
+        for name, time in (("since", self.since), ("until", self.until)):
+            if time is not None:
+                check_instant(name, time)
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters of a function."""
+        times = {
+            name: None if time is None else instant_microseconds(time)
+            for name, time in (("since", self.since), ("until", self.until))
+        }
+        return asdict(self) | times
 
 
 @dataclass(slots=True, eq=False)

@@ -6,6 +6,7 @@ from sqlalchemy import Engine
 from sqlalchemy_fairqueue import Queue
 from tests.cli.conftest import Cli
 from tests.cli.messages import QUEUE, bury, enqueue, lease
+from tests.fixtures.clock import Clock
 
 
 def test_pause_and_resume_a_queue(cli: Cli, engine: Engine) -> None:
@@ -198,8 +199,27 @@ def test_purge_by_name(cli: Cli, engine: Engine) -> None:
     enqueue(engine, "a")
 
     asked = cli("purge", "a", "--ordering-key", "s", answer="no\n")
-    assert "delete the undelivered messages with ordering key 's' of channel 'a'" in asked.err
+    assert "delete 2 undelivered messages with ordering key 's' of channel 'a'" in asked.err
     assert cli("purge", "a", "--ordering-key", "s", "--yes", "--json").document["purged"] == 2
     assert cli("purge", "a", "--key", "k", "--yes", "--json").document["purged"] == 1
     assert cli("purge", "a", "--key", "k", "--all-queues", "--yes").status == 2
     assert len(lease(engine)) == 1
+
+
+def test_purge_by_filters(cli: Cli, engine: Engine, clock: Clock) -> None:
+    """Messages are deleted by kind, state and time of enqueue, and the question counts them."""
+    enqueue(engine, "a", kind="mail")
+    clock.advance(timedelta(hours=3))
+    enqueue(engine, "a", "a", kind="report")
+    enqueue(engine, "a", kind="report", delay=timedelta(hours=1))
+    enqueue(engine, "b", kind="report")
+    asked = cli("purge", "a", "--kind", "report", answer="no\n")
+    assert "delete 3 undelivered messages of kind 'report' of channel 'a'" in asked.err
+    assert asked.status == 1
+    assert cli("purge", "a", "--kind", "report", "--since", "1h", "--until", "30m").out.startswith("0 messages")
+    assert cli("purge", "a", "--until", "1h", "--yes", "--json").document["purged"] == 1
+    assert cli("purge", "a", "--kind", "report", "--state", "scheduled", "--yes", "--json").document["purged"] == 1
+    assert cli("purge", "a", "--state", "held", "--yes", "--json").document["purged"] == 0
+    assert cli("purge", "a", "--since", "1h", "--yes", "--json").document["purged"] == 2
+    assert cli("purge", "b", "--kind", "report", "--all-queues", "--yes").status == 2
+    assert cli("purge", "b", "--state", "leased", "--yes").status == 2

@@ -80,6 +80,7 @@ def _messages(database: Database) -> Steps:
     yield "dead_letters.purge", {"kind": "nobody"}
     yield "admin.attempts", two.message_id
     yield "admin.recent_attempts", {"channel": "b"}
+    yield "admin.count_undelivered", "d", {"state": "ready"}
     yield "admin.retry_now", two.message_id
     yield "admin.retry_now", later.message_id
     yield "admin.move", many[-1].message_id, "new"

@@ -1,5 +1,6 @@
 """Cancelling messages and purging channels: what is withdrawn, and what the receipts tell."""
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -8,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import DuplicateMessage, Queue
 from sqlalchemy_fairqueue.errors import InvalidArgument
+from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
@@ -207,3 +209,33 @@ def test_neither_an_id_nor_a_name(queue: Queue, engine: Engine, bad: dict[str, A
     for verb in queue.cancel, queue.message, queue.admin.retry_now:
         with pytest.raises(InvalidArgument, match="give an id, or a channel with a key or an ordering_key"):
             verb(engine, **bad)
+
+
+def test_purge_by_filters(queue: Queue, engine: Engine, clock: Clock, connect: Connect) -> None:
+    """What is given must all be met; the count before tells the same number, and the channel is served afterwards."""
+    began = clock.now()
+    queue.enqueue(engine, channel="a", payload=1, kind="mail")
+    clock.advance(timedelta(hours=1))
+    later = clock.now()
+    queue.enqueue(engine, channel="a", payload=2, kind="mail")
+    queue.enqueue(engine, channel="a", payload=3, kind="mail", delay=timedelta(hours=1))
+    queue.enqueue(engine, channel="a", payload=4, kind="report", ordering_key="s")
+    queue.enqueue(engine, channel="a", payload=5, kind="report", ordering_key="s")
+    queue.enqueue(engine, channel="b", payload=6, kind="mail")
+    selections: list[tuple[dict[str, Any], int]] = [
+        ({"kind": "mail", "state": "ready", "since": began, "until": later}, 1),
+        ({"kind": "report", "state": "held"}, 1),
+        ({"state": "scheduled"}, 1),
+        ({"kind": "report", "ordering_key": "s", "state": "ready"}, 1),
+        ({"until": later}, 0),
+        ({"since": later}, 1),
+    ]
+    for which, count in selections:
+        assert queue.admin.count_undelivered(engine, "a", **which) == count, which
+        assert queue.purge(engine, "a", **which).purged == count, which
+    queue.enqueue(engine, channel="a", payload=7)
+    assert {delivery.payload for delivery in queue.dequeue(engine, limit=9)} == {6, 7}
+    assert queue.admin.count_undelivered(engine, "nobody") == 0
+    for wrong in ({"state": "leased"}, {"since": later.replace(tzinfo=None)}, {"kind": ""}):
+        with pytest.raises(InvalidArgument):
+            queue.purge(connect(), "a", **wrong)

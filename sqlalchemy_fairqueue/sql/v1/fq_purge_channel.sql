@@ -1,16 +1,17 @@
--- fq_purge_channel: delete the undelivered messages of a channel, in the caller's transaction; with p_key or
--- p_ordering_key only those that have it. Returns how many.
+-- fq_purge_channel: delete the undelivered messages of a channel, in the caller's transaction, or those of them that
+-- fq_undelivered finds by what is not null. Returns how many.
 -- Guarantees: messages committed before the call that nobody else has locked are gone; what consumers hold is left to
 -- them; what is added later stays. The backlog and the head are right with the commit, and a signal tells of the head.
 -- Nothing is kept: no dead letters, no history. A channel that does not exist has none.
 -- Locks: the channel's state row: waits for a dequeue, a hearing or a configuration of the channel. Until the commit
 -- the channel is not served, and no consumer waits for it. Messages for update skip locked: one that is just being
 -- cancelled or replaced is passed by.
--- Index: fq_channel_queue_name_key, fq_channel_state_newest_ix, fq_message_ready_ix; that of fq_find_named; rows by
+-- Index: fq_channel_queue_name_key, fq_channel_state_newest_ix, fq_message_ready_ix; those of fq_undelivered; rows by
 -- ctid.
--- Errors: 40001; QF007.
+-- Errors: 40001; QF001 bad state; QF007.
 create function fairqueue.fq_purge_channel(
-  p_queue text, p_channel text, p_key text default null, p_ordering_key text default null
+  p_queue text, p_channel text, p_key text default null, p_ordering_key text default null, p_kind text default null,
+  p_state text default null, p_since bigint default null, p_until bigint default null
 )
 returns bigint
 language plpgsql
@@ -33,12 +34,12 @@ begin
   v_row := fairqueue.fq_lock_state(v_channel_id);
 
   -- A new statement: what a dequeue that was waited for has taken is seen as taken.
-  if num_nonnulls(p_key, p_ordering_key) > 0 then
+  if num_nonnulls(p_key, p_ordering_key, p_kind, p_state, p_since, p_until) > 0 then
     select array_agg(l.row) into v_rows
     from (
       select m.ctid as row
-      from fairqueue.fq_find_named(
-        p_queue, array[p_channel]::text[], array[p_key]::text[], array[p_ordering_key]::text[]
+      from fairqueue.fq_undelivered(
+        p_queue, p_channel, p_key, p_ordering_key, p_kind, p_state, p_since, p_until, null::bigint
       ) n
       join fairqueue.fq_message m on m.id = n.message_id
       where m.lease_id is null
