@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.dashboard.pages import Pages
 
 _MOST_BYTES = 65_536
+_COUNTED = 100_000
+"""Messages that a question counts one by one."""
 _NAMED = 100
 """Characters of a user's name that the log of a worker shows."""
 
@@ -156,16 +158,24 @@ class Actions:
     async def _purge(self, call: _Call) -> Response:
         of = self._reading.queue(call.queue)
         channel = call.needed_channel
+        query = call.request.query_params
+        which: dict[str, Any] = {name: query[name] for name in ("state", "kind") if name in query}
         if not call.confirmed:
             found = await self._reading.call(of.channels, channel)
             count = sum(stats.undelivered for stats in found)
-            words = f"Delete {count:,} undelivered messages of {channel!r} for good?"
-            return await self._confirm(call, words, "Delete them")
-        receipt = await self._reading.call(of.purge, channel)
+            if which:
+                count = await self._reading.call(of.admin.count_undelivered, channel, limit=_COUNTED, **which)
+            words = f"Delete {count:,}{' or more' if which and count == _COUNTED else ''} undelivered messages"
+            words += f" of kind {which['kind']!r}" if "kind" in which else ""
+            words += f" that are {which['state']}" if "state" in which else ""
+            return await self._confirm(call, f"{words} of {channel!r} for good?", "Delete them")
+        receipt = await self._reading.call(of.purge, channel, **which)
         return self._done(call, "purge", f"purged {receipt.purged}", count=receipt.purged)
 
     async def _cancel(self, call: _Call) -> Response:
         of = self._reading.queue(call.queue)
+        if call.selects:
+            return await self._cancel_selected(call)
         [message_id] = call.ids or [0]
         if not call.confirmed:
             return await self._confirm(call, f"Cancel message {message_id}?", "Cancel the message")
@@ -173,6 +183,16 @@ class Actions:
         outcome = str(receipt.outcome)
         done = {"cancelled": "cancel", "leased": "cancel_asked"}.get(outcome, "cancel_missing")
         return self._done(call, done, outcome, to=link("tenant", queue=call.queue, channel=call.channel))
+
+    async def _cancel_selected(self, call: _Call) -> Response:
+        of = self._reading.queue(call.queue)
+        if call.ids and not call.confirmed:
+            words = f"Cancel {plural(len(call.ids), 'message')}?"
+            effect = ["Those that consumers hold are gone unless they complete first."]
+            return await self._confirm(call, words, "Cancel them", effect=effect)
+        outcomes = [(await self._reading.call(of.cancel, one)).outcome for one in call.ids]
+        counts = f"{outcomes.count('cancelled')} cancelled, {outcomes.count('leased')} out"
+        return self._done(call, "cancel_selected", f"{counts} of {call.ids}", count=len(outcomes))
 
     async def _move(self, call: _Call) -> Response:
         of = self._reading.queue(call.queue)
@@ -189,6 +209,10 @@ class Actions:
 
     async def _retry(self, call: _Call) -> Response:
         of = self._reading.queue(call.queue)
+        if call.selects:
+            outcomes = [await self._reading.call(of.admin.retry_now, one) for one in call.ids]
+            due = sum(outcome in {"due", "redriven"} for outcome in outcomes)
+            return self._done(call, "retry_selected", f"{due} due of {call.ids}", count=due)
         [message_id] = call.ids or [0]
         outcome = await self._reading.call(of.admin.retry_now, message_id)
         return self._done(call, f"retry_{outcome}", outcome)
@@ -291,7 +315,9 @@ class _Call:
         if self.channel is not None:
             check_name("channel", self.channel)
         found = request.query_params.get("id")
-        self.ids = [message_id_of(found)] if found is not None else []
+        self.selects = request.query_params.get("from") == "messages"
+        selected = [name.removeprefix("id.") for name in form if self.selects and name.startswith("id.")]
+        self.ids = [message_id_of(text) for text in ([found] if found is not None else selected)]
 
     @property
     def confirmed(self) -> bool:
@@ -337,19 +363,24 @@ class _Call:
     @property
     def page(self) -> str:
         """The page that the action was asked for on."""
-        match self.request.query_params.get("from"):
+        query = self.request.query_params
+        given: dict[str, object] = {}
+        match page := query.get("from"):
+            case "dead" | "schedules" | "plans" | "workers":
+                pass
             case "tenant":
-                return link("tenant", queue=self.queue, channel=self.channel)
-            case "dead" | "schedules" | "plans" | "workers" as page:
-                return link(page, queue=self.queue)
+                given = {"channel": self.channel}
+            case "messages":
+                given = {"channel": self.channel, "state": query.get("state"), "kind": query.get("kind")}
             case "plan":
-                return link("plan", queue=self.queue, plan=self.plan)
+                given = {"plan": self.plan}
             case "group":
-                return link("group", queue=self.queue, group=self.group)
+                given = {"group": self.group}
             case "message":
-                return link("message", queue=self.queue, id=self.ids[0] if self.ids else None)
+                given = {"id": self.ids[0] if self.ids else None}
             case _:
                 return "./"
+        return link(page, queue=self.queue, **given)
 
     def back(self, done: str | None, *, count: int | None = None, to: str | None = None) -> Response:
         """Go back to the page, which says what was done."""
@@ -360,7 +391,7 @@ class _Call:
 
     def record(self, action: str, outcome: str) -> None:
         """Write the line of the log."""
-        ids = self.ids[0] if self.ids else None
+        ids = self.ids[0] if self.ids and not self.selects else None
         query = self.request.query_params
         record(
             self.access, action, self.queue, outcome,

@@ -106,6 +106,7 @@ def create_dashboard(
         Route("/", page(pages.overview, shared=True)),
         Route("/tenants", page(pages.tenants, shared=True)),
         Route("/tenant", page(pages.tenant, shared=True)),
+        Route("/messages", page(pages.messages)),
         Route("/message", page(pages.message)),
         Route("/plans", page(pages.plans)),
         Route("/plan", page(pages.plan)),

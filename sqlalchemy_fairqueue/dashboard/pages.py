@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from starlette.exceptions import HTTPException
 
@@ -31,7 +31,7 @@ from sqlalchemy_fairqueue.database.messages import (
 from sqlalchemy_fairqueue.errors import NotGranted
 from sqlalchemy_fairqueue.formats import end_words
 from sqlalchemy_fairqueue.values.checks import check_name
-from sqlalchemy_fairqueue.values.reports import Reason
+from sqlalchemy_fairqueue.values.reports import MessageState, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.dashboard.access import Access
     from sqlalchemy_fairqueue.figures import Figures, QueueFigures
-    from sqlalchemy_fairqueue.values.reports import ChannelDemand, DeadLetterGroup
+    from sqlalchemy_fairqueue.values.reports import AttemptPage, ChannelDemand, DeadLetterGroup, MessagePage
     from sqlalchemy_fairqueue.values.schedules import ScheduleInfo
 
 GROUPED = 10_000
@@ -57,6 +57,8 @@ _MESSAGES = 20
 _ATTEMPTS = 100
 _SHOWN_BYTES = 65_536
 _SCHEDULES = 200
+_ENDS = ("completed", "cancelled")
+_STATES = (*get_args(MessageState), *_ENDS)
 
 
 class Pages(GroupPages, PlanPages):
@@ -128,6 +130,35 @@ class Pages(GroupPages, PlanPages):
             request, "tenant.html", access, figures,
             queue=queue, stats=stats, row=row, messages=messages, refused=refused, plans=plans, fields=EDITOR,
             values=values_of(stats),
+        )  # fmt: skip
+
+    async def messages(self, request: Request) -> Response:
+        """The messages of a queue or a tenant, by state and kind, page by page."""
+        access, figures = await self.begin(request)
+        query = request.query_params
+        name = query.get("queue") if "queue" in query or len(figures.queues) != 1 else next(iter(figures.queues))
+        queue = None if name is None else named_queue(figures, name)
+        channel, kind, after = (query.get(one) or None for one in ("channel", "kind", "after"))
+        state = query.get("state")
+        state = state if state in _STATES else None
+        ended = state in _ENDS
+        found: MessagePage | AttemptPage | None = None
+        refused = None
+        if queue is not None:
+            of = self.reading.queue(queue.name)
+            which: dict[str, Any] = {"channel": channel, "kind": kind, "limit": _PAGE, "after": after}
+            try:
+                if ended:
+                    found = await self.reading.ask(of.admin.recent_attempts, outcome=state, **which)
+                else:
+                    found = await self.reading.ask(of.messages, state=state, **which)
+            except NotGranted as error:
+                refused = str(error)
+        return self.answer(
+            request, "messages.html", access, figures,
+            chosen=name, queue=queue, channel=channel, kind=kind, state=state, states=list(_STATES), refused=refused,
+            messages=found or (), next=found.next if found is not None else None, ended=ended,
+            undelivered=not ended and state != "leased",
         )  # fmt: skip
 
     async def message(self, request: Request) -> Response:

@@ -20,6 +20,8 @@ _PAGES = (
     "",
     "tenants",
     "tenants?queue=documents",
+    "messages?queue=documents",
+    "messages?queue=documents&state=completed",
     "plans",
     "plan?queue=documents&plan=gold",
     "groups",

@@ -10,7 +10,7 @@ from sqlalchemy_fairqueue import InvalidArgument
 from sqlalchemy_fairqueue.dashboard import create_dashboard
 from sqlalchemy_fairqueue.values.reports import Reason
 from tests.cli.messages import ODD_NAMES, QUEUE, enqueue, lease
-from tests.dashboard.conftest import Browse, authorize, visited
+from tests.dashboard.conftest import Browse, Page, authorize, visited
 from tests.figures.test_reasons import prepare
 from tests.fixtures.database import Database
 
@@ -148,6 +148,43 @@ def test_moves_that_are_refused(browse: Browse, engine: Engine) -> None:
     assert all(one.button != "Move…" for one in user.get("message", queue="documents", id=message_id).forms)
     held = user.submit(user.submit(form, to="customer-8").form("Move the message"))
     assert "A consumer holds the message: it stays." in held.text
+
+
+def test_messages_by_state_and_kind(browse: Browse, engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    """An operator lists messages by tenant, state and kind, and cancels, tries or purges what is chosen."""
+    caplog.set_level(logging.INFO, "sqlalchemy_fairqueue.dashboard.audit")
+    QUEUE.configure(engine, history=True)
+    [done] = enqueue(engine, "a")
+    QUEUE.complete(engine, lease(engine, 1))
+    first, second, third = enqueue(engine, "a", "a", "b", kind="mail")
+    [later] = enqueue(engine, "a", kind="report", delay=timedelta(hours=1))
+    user, viewer = browse("operator"), browse("viewer")
+
+    def listed(page: Page) -> set[int]:
+        return {int(text[1:]) for text in page.links if text.startswith("#")}
+
+    assert listed(viewer.get("messages")) == {first, second, third, later}
+    assert viewer.get("messages").forms[-1].method == "get"
+    assert listed(viewer.get("messages", queue="documents", state="scheduled")) == {later}
+    assert listed(viewer.get("messages", queue="documents", channel="b", kind="mail")) == {third}
+    assert listed(viewer.get("messages", queue="documents", state="completed")) == {done}
+    assert "No such message" in viewer.get("messages", queue="documents", kind="nothing").text
+
+    form = user.get("messages", queue="documents", state="ready").form("Cancel the selected…")
+    assert "Cancelled: 0." in user.submit(form).text
+    asked = user.submit(form, **{f"id.{first}": "1", f"id.{third}": "1"})
+    assert "Cancel 2 messages?" in asked.text
+    assert listed(user.submit(asked.form("Cancel them"))) == {second}
+    assert f"[{first}, {third}]" in caplog.text
+    assert viewer.submit(form, **{f"id.{second}": "1"}).status == 403
+    form.action = form.action.replace("action=cancel", "action=retry")
+    assert "Due now: 1." in user.submit(form, **{f"id.{later}": "1"}).text
+
+    page = user.get("messages", queue="documents", channel="a", state="ready", kind="report")
+    asked = user.submit(page.form("Purge all of these…"))
+    assert "Delete 1 undelivered messages of kind 'report' that are ready of 'a' for good?" in asked.text
+    assert "Purged 1." in user.submit(asked.form("Delete them")).text
+    assert listed(user.get("messages", queue="documents")) == {second}
 
 
 def test_results(browse: Browse, engine: Engine) -> None:
