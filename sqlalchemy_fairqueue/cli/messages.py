@@ -20,7 +20,7 @@ from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, bold, key_valu
 from sqlalchemy_fairqueue.database.calls import Target
 from sqlalchemy_fairqueue.database.messages import read_results
 from sqlalchemy_fairqueue.errors import PayloadError
-from sqlalchemy_fairqueue.formats import end_words
+from sqlalchemy_fairqueue.formats import end_words, format_duration
 from sqlalchemy_fairqueue.texts import clean, last_line
 from sqlalchemy_fairqueue.values.reports import (
     AttemptDetails,
@@ -79,8 +79,8 @@ def _table(now: datetime) -> Table:
         Column("error", shown=last_line, blank=BLANK),
         *(
             Column("", key)
-            for key in ("behind", "enqueued_at", "max_attempts", "deliveries", "cancelled", "expires_at",
-                        "content_size", "unreadable")
+            for key in ("behind", "enqueued_at", "max_attempts", "deliveries", "cancelled", "cancelled_at",
+                        "expires_at", "content_size", "unreadable")
         ),
     )  # fmt: skip
 
@@ -195,6 +195,7 @@ def show_message(
         ("attempts", f"{found.attempts} of at most {found.max_attempts}, handed out {found.deliveries} times"),
         ("consumer", found.consumer),
         ("lease ends (UTC)", found.expires_at),
+        ("cancelled", _cancelled(found, now)),
         ("headers", found.headers),
         ("payload", payload),
     ]
@@ -355,6 +356,16 @@ def attempts_document(attempts: Sequence[AttemptDetails]) -> list[dict[str, Any]
 
 def _used(wait: Wait) -> str:
     return "" if wait.used is None else f": {wait.used:,} of {wait.most:,} out"
+
+
+def _cancelled(message: MessageDetails, now: datetime) -> str | None:
+    """Since when a message is cancelled that a consumer holds, and what to do about it."""
+    if not message.cancelled or message.cancelled_at is None:
+        return None
+    return (
+        f"{format_duration(now - message.cancelled_at)} ago, its handler still runs: it goes when the handler ends, or "
+        f"'fairqueue workers stop {message.consumer}' stops that worker, or its lease ends"
+    )
 
 
 def _ahead(message: MessageDetails) -> str:

@@ -131,7 +131,9 @@ WORKER_EVENTS = MetricDefinition(
     "fairqueue_worker_events_total", "Counters of a worker of this process, by event.", ("worker", "event")
 )
 WORKER_HUNG = MetricDefinition(
-    "fairqueue_worker_hung", "Handlers of a worker that run on although their time is over.", ("worker",)
+    "fairqueue_worker_hung",
+    "Handlers of a worker that run on although their time is over, or their message was cancelled.",
+    ("worker",),
 )
 
 _HISTOGRAM = ("_bucket", "_count", "_sum")

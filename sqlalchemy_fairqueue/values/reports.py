@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 
 _Item = TypeVar("_Item")
+_OWN_NAME = re.compile(r"(.+):(\d+):[0-9a-f]{8}", re.ASCII | re.DOTALL)
 
 
 class Reason(StrEnum):
@@ -640,6 +642,8 @@ class ConsumerInfo:
             within the last hour, or it took or waited for work more than ten seconds later, as a worker does
             that started under the name after the request.
         stop_requested_by: Who asked, or None.
+        cancelled: Messages that it holds though they were cancelled: if that lasts, their handlers ignore it.
+        cancelled_at: When the first of them was cancelled, in UTC, or None.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
@@ -660,6 +664,20 @@ class ConsumerInfo:
     waiting_until: datetime | None
     stop_requested_at: datetime | None = None
     stop_requested_by: str | None = None
+    cancelled: int = 0
+    cancelled_at: datetime | None = None
+
+    @property
+    def host(self) -> str | None:
+        """The host of a worker without a name of its own: its name is host, process and a random part."""
+        found = _OWN_NAME.fullmatch(self.consumer)
+        return found and found[1]
+
+    @property
+    def pid(self) -> int | None:
+        """The process of such a worker on its host."""
+        found = _OWN_NAME.fullmatch(self.consumer)
+        return found and int(found[2])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -751,6 +769,7 @@ class MessageDetails:
         max_attempts: After how many it becomes a dead letter. The retry policy of its kind may allow fewer.
         deliveries: How often it was handed out, ever.
         cancelled: Whether it was cancelled while a consumer holds it.
+        cancelled_at: When that was, in UTC. None: it was not.
         consumer: Who holds it, if anybody.
         expires_at: When that consumer's lease expires unless it is extended, in UTC.
         error: The last error, or None.
@@ -786,6 +805,7 @@ class MessageDetails:
     max_attempts: int
     deliveries: int
     cancelled: bool
+    cancelled_at: datetime | None
     consumer: str | None
     expires_at: datetime | None
     error: str | None

@@ -36,8 +36,9 @@ State that several threads share, and who writes it:
 * The settler's deque: any thread appends, the settler takes.
 * ``PollSchedule``: the fetcher polls; the settler, the listener and ``is_drained`` ask for an earlier poll.
 * ``FetchTrigger``: any thread sets it, the fetcher waits for it.
-* ``HeldDelivery``: the heartbeat sets ``cancelled`` and, under a lock, ``charged``; a stop sets ``stopping``. A thread
-  that settles the delivery without its handler sets ``given_up``. ``Context`` is the view that handlers get of it.
+* ``HeldDelivery``: the heartbeat sets ``cancelled``, ``cancelled_at`` and, under a lock, ``charged``; a stop sets
+  ``stopping``. A thread that settles the delivery without its handler sets ``given_up``. ``Context`` is the view that
+  handlers get of it.
 * ``ChildProcesses``: a lock guards which child works on which delivery, so that no child is killed for another one.
 * ``WorkerStats``: one thread writes each counter. The exceptions are ``failures``, ``timed_out`` and
   ``hung``: several threads write them, under a lock.

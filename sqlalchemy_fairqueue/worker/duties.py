@@ -262,6 +262,7 @@ class Heartbeat:
         for held in lease.held.copy():
             if held.delivery.message_id in message_ids and not held.cancelled:
                 held.cancelled = True
+                held.first.cancelled_at = held.first.cancelled_at or self._options.clock()
                 cancelled.append(held)
         if cancelled:
             self._stats.cancelled += len(cancelled)

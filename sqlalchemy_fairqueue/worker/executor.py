@@ -165,6 +165,8 @@ class Executor(ABC):
         """Interrupt the handlers of these deliveries, which are lost or cancelled. In a thread they cannot be."""
         for held in deliveries:
             self._children.kill(held.first)
+        if any(held.cancelled for held in deliveries):
+            self._time_limits.note(self._clock() + self._timings.ignored_cancel)
 
     def _begin_handling(self, held: HeldDelivery) -> Handler:
         """Begin to handle a delivery and those of its batch that can be handled; the others are settled.
@@ -266,7 +268,7 @@ class Executor(ABC):
         started = self.running.pop(held, None)
         if still_runs:
             self._hang(held)
-        elif held.given_up:
+        elif held.given_up or held.cancelled_at is not None:
             self._returned(held)
         else:
             self.occupied.pop(held, None)
@@ -296,17 +298,32 @@ class Executor(ABC):
             self._trigger.set()
 
     def _check_time(self) -> float:
-        """Give up the handlers whose time is over. Returns when that of the next one is."""
+        """Give up the handlers whose time is over, and count those that ignore a cancel; when the next one is due."""
         next_at = math.inf
         for held in list(self.running):
             # One in a child process is killed by the thread that waits for it.
-            if held.time_over_at is not None and held not in self._children:
-                over_at = held.time_over_at + self._clean_up
-                if over_at <= self._clock():
-                    self._expire(held)
+            if held in self._children:
+                continue
+            for since, allowed, act in (
+                (held.time_over_at, self._clean_up, self._expire),
+                (held.cancelled_at, self._timings.ignored_cancel, self._ignore),
+            ):
+                if since is None:
+                    continue
+                if since + allowed <= self._clock():
+                    act(held)
                 else:
-                    next_at = min(next_at, over_at)
+                    next_at = min(next_at, since + allowed)
         return next_at
+
+    def _ignore(self, held: HeldDelivery) -> None:
+        """Count a handler that runs on though its message was cancelled. It may still settle it."""
+        ago = self._clock() - (held.cancelled_at or 0.0)
+        self._hang(
+            held,
+            f"was cancelled {ago:.0f} s ago, and its handler still runs without asking context.check() "
+            f"('fairqueue workers stop {self._options.name}' stops its worker)",
+        )
 
     def _expire(self, held: HeldDelivery) -> None:
         """Settle a delivery as failed whose handler still runs though its time is over."""
@@ -330,8 +347,10 @@ class Executor(ABC):
         self._stats.time_is_over()
         return True
 
-    def _hang(self, held: HeldDelivery) -> None:
-        """A delivery is settled, and its handler still runs, unless it has just returned."""
+    def _hang(
+        self, held: HeldDelivery, what: str = "is settled while its handler still runs, which cannot be interrupted"
+    ) -> None:
+        """Nothing is left for a handler to do, and it still runs, unless it has just returned."""
         with self._lock:
             if held not in self.occupied or held in self._hung:
                 return
@@ -343,12 +362,11 @@ class Executor(ABC):
         self._log.message(
             level,
             held.delivery,
-            "is settled while its handler still runs, which cannot be interrupted: "
-            f"{hung} of {self._concurrency} handlers hang{so}",
+            f"{what}: {hung} of {self._concurrency} handlers hang{so}",
         )
 
     def _returned(self, held: HeldDelivery) -> None:
-        """A handler whose delivery was given up has returned."""
+        """A handler has returned that may be counted as hanging."""
         with self._lock:
             since = self.occupied.pop(held, None)
             held.returned()
@@ -359,8 +377,8 @@ class Executor(ABC):
         self._log.message(
             logging.WARNING,
             held.delivery,
-            f"no longer hangs: its handler has returned after {self._clock() - since:.1f} s, which settles nothing; "
-            f"{hung} of {self._concurrency} handlers hang",
+            f"no longer hangs: its handler has returned after {self._clock() - since:.1f} s"
+            f"{', which settles nothing' if held.given_up else ''}; {hung} of {self._concurrency} handlers hang",
         )
         self._refill()
 

@@ -111,6 +111,8 @@ class HeldDelivery:
         lease: The lease that it is held under.
         taken_at: When it was taken from its queue, by the worker's clock.
         cancelled: Somebody withdrew the message.
+        cancelled_at: When the handler was told that a message of its batch is withdrawn, by the worker's clock; None:
+            none is.
         stopping: The worker is asked to stop.
         given_up: The worker has settled it without its handler, which may still work on it.
         timeout: How long its handler may take. Known when the handler begins.
@@ -130,6 +132,7 @@ class HeldDelivery:
     queue: ServedQueue
     taken_at: float
     cancelled: bool = False
+    cancelled_at: float | None = None
     stopping: bool = False
     given_up: bool = False
     timeout: timedelta | None = None

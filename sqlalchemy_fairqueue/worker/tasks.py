@@ -169,8 +169,8 @@ class TaskExecutor(Executor):
         self._changed.set()
         self._begin()
 
-    def _hang(self, held: HeldDelivery) -> None:
-        super()._hang(held)
+    def _hang(self, held: HeldDelivery, *what: str) -> None:
+        super()._hang(held, *what)
         self._call_in_loop(self._changed.set)
 
     async def _call(self, held: HeldDelivery) -> Decision | None:

@@ -145,7 +145,8 @@ class WorkerStats:
         woken: Times that the listener reported notifications for its queues, or its own loss or return.
         failures: Calls to the database that failed.
         timed_out: Deliveries whose handler took longer than its timeout.
-        hung: Handlers that still run, now, though their deliveries are settled without them. Each counts towards the
+        hung: Handlers that still run, now, though their deliveries are settled without them, or their messages were
+            cancelled half a minute ago. Each counts towards the
             worker's ``concurrency`` until it returns.
 
     Example:

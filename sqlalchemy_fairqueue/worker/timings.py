@@ -70,6 +70,7 @@ class Timings:
         signal_again: A signal that comes within so long of the first one repeats it; a later one ends the process.
         drain_check: Time between two checks whether a worker is drained.
         cleanup: A cancelled handler may clean up for so long, and a child process that is to end.
+        ignored_cancel: A handler hangs if it goes on for so long after it was told that its message is cancelled.
         child_start: A child process may take so long to start, and to import a handler.
         lease_check: Longest time between two checks of the leases in an event loop.
         connect: A new connection may take so long. The drivers' own limits are minutes.
@@ -122,6 +123,7 @@ class Timings:
     signal_again: float = 2.0
     drain_check: float = 0.01
     cleanup: float = 1.0
+    ignored_cancel: float = 30.0
     child_start: float = 60.0
     lease_check: float = 1.0
     connect: float = 30.0

@@ -29,6 +29,36 @@ def test_list(cli: Cli, engine: Engine, database: Database) -> None:
     assert {"held longest", "kind"} <= set(cli("workers", "list").rows()[0])
 
 
+def test_a_cancel_that_is_ignored(cli: Cli, engine: Engine) -> None:
+    """A message that is cancelled and still held stands with its worker, and says how to stop it."""
+    queue = Queue("documents")
+    queue.configure(engine, history=True)
+    first, second = enqueue(engine, "customer-7", "customer-8", kind="mail")
+    [delivery, _] = lease(engine, 2, queue=queue)
+    consumer = delivery.lease.consumer
+    assert cli("workers", "list", "--json").document["workers"][0]["cancelled"] == 0
+    assert "cancelled" not in cli("messages", "show", str(first)).out
+    queue.cancel(engine, first)
+    queue.cancel(engine, first)
+    [worker] = cli("workers", "list", "--json").document["workers"]
+    assert (worker["cancelled"], worker["cancelled_at"] is not None) == (1, True)
+    host, pid, _ = consumer.rsplit(":", 2)
+    assert (worker["host"], worker["pid"]) == (host, int(pid))
+    shown = cli("messages", "show", str(first), "--json").document
+    assert (shown["cancelled"], shown["cancelled_at"]) == (True, worker["cancelled_at"])
+    assert f"'fairqueue workers stop {consumer}'" in " ".join(cli("messages", "show", str(first)).out.split())
+
+    handlers = cli("workers", "list", "--handlers", "--json").document["handlers"]
+    assert [(one["consumer"], one["message_id"], one["kind"], one["channel"]) for one in handlers] == [
+        (consumer, first, "mail", "customer-7"), (consumer, second, "mail", "customer-8"),
+    ]  # fmt: skip
+    assert [one["cancelled_at"] is None for one in handlers] == [False, True]
+    assert all(one["delivered_at"] for one in handlers)
+    assert "customer-8" in cli("workers", "list", "--handlers").out
+    queue.release(engine, delivery)
+    assert cli("workers", "list", "--json").document["workers"][0]["cancelled"] == 0
+
+
 def test_stop(cli: Cli, engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
     """A worker that waits for work stops, and its log says who asked; then none of that name is there."""
     caplog.set_level(logging.INFO, "sqlalchemy_fairqueue")

@@ -150,6 +150,18 @@ def test_moves_that_are_refused(browse: Browse, engine: Engine) -> None:
     assert "A consumer holds the message: it stays." in held.text
 
 
+def test_a_cancel_that_is_ignored(browse: Browse, engine: Engine) -> None:
+    """A message that is cancelled and still held says so, on its page, among the messages and with its worker."""
+    [message_id] = enqueue(engine, "a")
+    lease(engine, 1)
+    user = browse("operator")
+    assert "handler still runs" not in user.get("message", queue="documents", id=message_id).text
+    QUEUE.cancel(engine, message_id)
+    assert "ago, its handler still runs" in user.get("message", queue="documents", id=message_id).text
+    assert "1 cancelled" in user.get("workers").text
+    assert "State out" not in user.get("messages", state="leased").text
+
+
 def test_messages_by_state_and_kind(browse: Browse, engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
     """An operator lists messages by tenant, state and kind, and cancels, tries or purges what is chosen."""
     caplog.set_level(logging.INFO, "sqlalchemy_fairqueue.dashboard.audit")

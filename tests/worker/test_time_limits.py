@@ -97,6 +97,69 @@ def test_a_handler_that_hangs(  # noqa: PLR0917 - fixtures
     assert (worker.stats.taken, worker.stats.timed_out, worker.stats.hung) == (taken + 1, 2, 0)
 
 
+def test_a_handler_that_ignores_a_cancel(  # noqa: PLR0917 - fixtures
+    queue: Queue,
+    engine: Engine,
+    database: Database,
+    start: StartWorker,
+    hanging: Hanging,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A handler that runs on though its message is cancelled hangs, is logged once, and still settles it."""
+    queue.handler()(hanging)
+    lease = timedelta(milliseconds=400)
+    with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"):
+        worker = start(queue, concurrency=1, name="w1", lease=lease, timings={"ignored_cancel": 0.01})
+        [message_id] = send(engine, queue, 1)
+        until(lambda: hanging.begun, "it has begun")
+        assert worker.stats.hung == 0
+        queue.cancel(engine, message_id)
+        until(lambda: worker.stats.hung == 1, "it hangs")
+        until(lambda: worker.stats.heartbeats > 5, "it is told again and again")
+        until(lambda: caplog.records, "it is logged")
+        [said] = [record.getMessage() for record in caplog.records]
+        assert f"message {message_id} of queue documents" in said
+        assert " s ago, and its handler still runs" in said
+        assert "'fairqueue workers stop w1'" in said
+        assert not worker.health().ready
+        hanging.go.set()
+        until(lambda: worker.stats.completed == 1, "it is settled")
+        until(lambda: worker.stats.hung == 0, "it has returned")
+        until(lambda: "no longer hangs" in caplog.text, "it is logged")
+    assert (worker.stats.cancelled, worker.stats.timed_out) == (1, 0)
+    assert "settles nothing" not in caplog.text
+    assert database.value("select count(*) from fq_message") == 0
+
+
+async def test_a_task_that_ignores_a_cancel(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
+    """An async handler that swallows its cancellation hangs as well; one that ends with it never does."""
+    go, begun = asyncio.Event(), []
+
+    @queue.handler()
+    async def handle(delivery: Delivery) -> None:
+        begun.append(delivery.message_id)
+        while not go.is_set():
+            try:
+                await go.wait()
+            except asyncio.CancelledError:
+                if delivery.payload == "heeds":
+                    raise
+
+    worker = retimed(
+        AsyncWorker(async_engine, queue, concurrency=2, housekeeping=False, lease=timedelta(milliseconds=400)),
+        ignored_cancel=0.01,
+    )
+    await worker.start()
+    ids = send(engine, queue, "heeds", "ignores")
+    await auntil(lambda: len(begun) == 2, "both have begun")
+    for message_id in ids:
+        await asyncio.to_thread(queue.cancel, engine, message_id)
+    await auntil(lambda: (worker.stats.hung, worker.stats.cancelled) == (1, 2), "one of them hangs")
+    go.set()
+    await auntil(lambda: worker.stats.hung == 0, "it has returned")
+    await worker.stop()
+
+
 def _is_over(worker: Worker) -> bool:
     return worker.stats.timed_out == 1
 

@@ -94,6 +94,7 @@ begin
   flagged as (
     update fairqueue.fq_message m
     set cancelled = true,
+      cancelled_at = coalesce(m.cancelled_at, v_now),
       key = null
     from unnest(v_ids) u(id)
     where m.id = u.id

@@ -2,14 +2,15 @@
 -- Guarantees: one snapshot, one row a consumer. leased: messages that it holds; message_id, kind and channel: of the
 -- one that it has held longest, or, in a queue that records no history, of the one with the least id; delivered_at:
 -- since when it has held that one, null without a history; expires_at: when its last lease expires unless it is
--- extended; waiting_until: until when it waits for work, null: it does not; stop_requested_at, stop_requested_by: when
+-- extended; cancelled, cancelled_at: how many messages that it holds were cancelled, and since when the first of them
+-- is; waiting_until: until when it waits for work, null: it does not; stop_requested_at, stop_requested_by: when
 -- and by whom a consumer of that name was last asked to stop, within the last hour.
 -- Cost: the messages out of the queue. Locks: none. Index: fq_lease_expires_ix, fq_message_lease_ix, fq_channel_pkey,
 -- fq_stop_request_pkey. Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_consumers(p_queue text, p_limit integer default 100)
 returns table (
   consumer text, leased bigint, delivered_at bigint, message_id bigint, kind text, channel text, expires_at bigint,
-  waiting_until bigint, stop_requested_at bigint, stop_requested_by text
+  waiting_until bigint, stop_requested_at bigint, stop_requested_by text, cancelled bigint, cancelled_at bigint
 )
 language plpgsql
 stable
@@ -27,11 +28,13 @@ begin
   with alive as materialized (
     select e.consumer, sum(h.messages)::bigint as leased, max(e.expires_at) as expires_at,
       max(e.waiting_until) filter (where e.waiting_until > v_now) as waiting_until,
-      min(array[h.delivered_at, h.message_id]) as oldest
+      min(array[h.delivered_at, h.message_id]) as oldest, sum(h.cancelled)::bigint as cancelled,
+      min(h.cancelled_at) as cancelled_at
     from fairqueue.fq_lease e
     cross join lateral (
       select count(*) as messages, min(m.delivered_at) as delivered_at,
-        (min(array[m.delivered_at, m.id]))[2] as message_id
+        (min(array[m.delivered_at, m.id]))[2] as message_id,
+        count(*) filter (where m.cancelled) as cancelled, min(m.cancelled_at) as cancelled_at
       from fairqueue.fq_message m
       where m.lease_id = e.id
     ) h
@@ -42,7 +45,7 @@ begin
     limit p_limit
   )
   select a.consumer, a.leased, a.oldest[1], a.oldest[2], m.kind || '', c.name, a.expires_at, a.waiting_until,
-    r.requested_at, r.requested_by
+    r.requested_at, r.requested_by, a.cancelled, a.cancelled_at
   from alive a
   left join fairqueue.fq_message m on m.id = a.oldest[2]
   left join fairqueue.fq_channel c on c.id = m.channel_id

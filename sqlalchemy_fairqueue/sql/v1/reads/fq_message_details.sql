@@ -13,8 +13,8 @@ create function fairqueue.fq_message_details(
 returns table (
   message_id bigint, channel text, kind text, content bytea, content_size integer, headers text, key text,
   ordering_key text, behind bigint, enqueued_at bigint, dequeue_at bigint, delivered_at bigint, returned_at bigint, attempts integer,
-  max_attempts integer, deliveries integer, cancelled boolean, consumer text, expires_at bigint, error text,
-  unreadable text
+  max_attempts integer, deliveries integer, cancelled boolean, cancelled_at bigint, consumer text, expires_at bigint,
+  error text, unreadable text
 )
 language plpgsql
 stable
@@ -30,7 +30,7 @@ begin
       using errcode = 'QF001', hint = 'ask for 1 message or more, with 0 bytes of each or more';
   end if;
   for v_id, channel, enqueued_at, dequeue_at, delivered_at, returned_at, attempts, max_attempts, deliveries, cancelled,
-    consumer, expires_at
+    cancelled_at, consumer, expires_at
   in
     with wanted as materialized (
       select n.id, 0 as step, n.id as ordinal
@@ -64,7 +64,8 @@ begin
     -- A prioritised message, whose position is negative, and one that is held are due since they were enqueued.
     select m.id, c.name, m.enqueued_at,
       case when m.dequeue_at between 0 and 9223372036854775806 then m.dequeue_at else m.enqueued_at end,
-      m.delivered_at, m.returned_at, m.attempts, m.max_attempts, m.deliveries, m.cancelled, e.consumer, e.expires_at
+      m.delivered_at, m.returned_at, m.attempts, m.max_attempts, m.deliveries, m.cancelled, m.cancelled_at,
+      e.consumer, e.expires_at
     from wanted w
     join fairqueue.fq_message m on m.id = w.id
     join fairqueue.fq_channel c on c.id = m.channel_id

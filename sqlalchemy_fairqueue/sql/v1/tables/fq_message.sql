@@ -4,6 +4,7 @@
 -- for it, in a queue that is fair by seconds. ordering_key: of messages of its channel that have the same, one is out
 -- at a time. One that was found while another one goes first waits at the end of the channel, where dequeue_at is the
 -- greatest number, until it is let go: see fq_let_go.
+-- cancelled_at: when that was, for people. A message that nobody holds is deleted instead.
 -- No foreign key points at fq_channel: it would cost a multixact a transaction on a busy channel.
 create table fairqueue.fq_message (
   id bigint generated always as identity,
@@ -29,6 +30,7 @@ create table fairqueue.fq_message (
   group_id uuid,
   key_outlives boolean,
   ordering_key text collate "C",
+  cancelled_at bigint,
   constraint fq_message_pkey primary key (id)
 )
 with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
