@@ -651,6 +651,8 @@ class ConsumerInfo:
         >>> [consumer] = queue.admin.consumers(engine)
         >>> consumer.leased, consumer.channel, consumer.kind
         (1, 'customer-7', 'parse')
+        >>> consumer.consumer.startswith(f"{consumer.host}:{consumer.pid}:")
+        True
     """
 
     queue: str
