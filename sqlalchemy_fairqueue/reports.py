@@ -11,6 +11,7 @@ from sqlalchemy_fairqueue.values.messages import (
 from sqlalchemy_fairqueue.values.reports import (
     AttemptDetails,
     AttemptPage,
+    AuditEntry,
     ChannelDemand,
     ChannelStats,
     ConsumerInfo,
@@ -35,6 +36,7 @@ from sqlalchemy_fairqueue.worker import Health, WorkerStats
 __all__ = [
     "AttemptDetails",
     "AttemptPage",
+    "AuditEntry",
     "CancelReceipt",
     "ChannelDemand",
     "ChannelStats",

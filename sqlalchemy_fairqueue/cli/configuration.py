@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 from sqlalchemy_fairqueue import ChannelPolicy, Queue
 from sqlalchemy_fairqueue.cli.errors import not_found_error, usage_error
-from sqlalchemy_fairqueue.cli.installation import Installation, channel_not_found, open_installation, open_queue
-from sqlalchemy_fairqueue.cli.options import Options, Prefix, Spec
+from sqlalchemy_fairqueue.cli.installation import Installation, acting, channel_not_found, open_installation, open_queue
+from sqlalchemy_fairqueue.cli.options import By, Options, Prefix, Spec
 from sqlalchemy_fairqueue.cli.output import Result
 from sqlalchemy_fairqueue.cli.policies import (
     FieldOptions,
@@ -43,6 +43,7 @@ def configure_channel(
     plan: str | None = None,
     no_plan: bool = False,
     reset: Reset = None,
+    by: By = None,
 ) -> Result:
     """Set how a channel is served; without an option, show it.
 
@@ -66,7 +67,8 @@ def configure_channel(
             raise channel_not_found(queue, channel)
         before = found[0] if found else None
         if wanted:
-            queue.configure_channel(installation.engine, channel, **wanted)
+            with acting(installation, queue, "configure", by, channel=channel, details=wanted) as connection:
+                queue.configure_channel(connection, channel, **wanted)
             found = queue.channels(installation.engine, channel=channel)
     after = found[0]
     what = f"channel {channel!r} of queue {queue.name!r}"
@@ -92,6 +94,7 @@ def configure_queue(
     *,
     settings: QueueOptions,
     new_channels: Annotated[PolicyOptions, Prefix("channel-", "For new channels: ")],
+    by: By = None,
 ) -> Result:
     """Set the limits, the history and the default policy of a queue; without an option, show them.
 
@@ -110,7 +113,8 @@ def configure_queue(
     with open_queue(named, may_be_new=bool(wanted)) as (installation, queue):
         before = _settings(installation, queue)
         if wanted:
-            queue.configure(installation.engine, **wanted)
+            with acting(installation, queue, "configure", by, details=wanted) as connection:
+                queue.configure(connection, **wanted)
         after = _settings(installation, queue)
     rows = field_rows(SETTINGS, after) + [
         (f"dead letter retention of kind {kind}", SETTINGS["dead_letter_retention"].text(kept))
@@ -168,7 +172,9 @@ def list_plans(options: Options) -> Result:
         return _plans(queue, queue.plans.list(installation.engine))
 
 
-def configure_plan(options: Options, name: str, *, policy: PolicyOptions, default: bool = False) -> Result:
+def configure_plan(
+    options: Options, name: str, *, policy: PolicyOptions, default: bool = False, by: By = None
+) -> Result:
     """Make a plan, or change it; without an option, show it.
 
     Options that are not given leave the plan as it is. The change holds for all channels that follow it, but for the
@@ -180,9 +186,13 @@ def configure_plan(options: Options, name: str, *, policy: PolicyOptions, defaul
     changes = policy.changes()
     with open_queue(options, may_be_new=bool(changes)) as (installation, queue):
         if changes:
+            # On the engine, where the call itself brings the plan to its channels.
             queue.plans.configure(installation.engine, name, **changes)
+            details = {"plan": name, **changes}
+            queue.admin.record_audit(installation.engine, "configure plan", by=by, details=details)
         if default:
-            queue.configure(installation.engine, default_plan=name)
+            with acting(installation, queue, "configure", by, details={"default_plan": name}) as connection:
+                queue.configure(connection, default_plan=name)
         found = queue.plans.list(installation.engine, name)
     if not found:
         raise not_found_error(
@@ -191,12 +201,13 @@ def configure_plan(options: Options, name: str, *, policy: PolicyOptions, defaul
     return _plans(queue, found)
 
 
-def remove_plan(options: Options, name: str) -> Result:
+def remove_plan(options: Options, name: str, *, by: By = None) -> Result:
     """Remove a plan that no channel follows, and that is not the default of its queue."""
     with open_queue(options) as (installation, queue):
         if not queue.plans.list(installation.engine, name):
             raise not_found_error(f"queue {queue.name!r} has no plan {name!r}")
-        queue.plans.remove(installation.engine, name)
+        with acting(installation, queue, "remove plan", by, details={"plan": name}) as connection:
+            queue.plans.remove(connection, name)
         return _plans(queue, queue.plans.list(installation.engine))
 
 

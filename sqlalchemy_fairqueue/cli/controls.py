@@ -8,8 +8,14 @@ from typing import Annotated, Any
 
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.cli.errors import not_found_error, usage_error
-from sqlalchemy_fairqueue.cli.installation import Installation, channel_not_found, open_installation, open_queue
-from sqlalchemy_fairqueue.cli.options import Options, Spec, Yes
+from sqlalchemy_fairqueue.cli.installation import (
+    Installation,
+    acting,
+    channel_not_found,
+    open_installation,
+    open_queue,
+)
+from sqlalchemy_fairqueue.cli.options import By, Options, Spec, Yes
 from sqlalchemy_fairqueue.cli.output import Result, confirm
 from sqlalchemy_fairqueue.cli.tables import Column, Table, number_column
 from sqlalchemy_fairqueue.formats import format_duration, plural
@@ -19,7 +25,9 @@ Channel = Annotated[str | None, Spec(metavar="CHANNEL", help="One channel. Defau
 AllQueues = Annotated[bool, Spec(help="The channel in every queue of the schema.")]
 
 
-def pause(options: Options, channel: Channel = None, *, new: bool = False, all_queues: AllQueues = False) -> Result:
+def pause(
+    options: Options, channel: Channel = None, *, new: bool = False, all_queues: AllQueues = False, by: By = None
+) -> Result:
     """Stop serving a queue, or one channel of it.
 
     Messages can be enqueued meanwhile, and consumers keep the messages that they have leased. It takes effect on the
@@ -28,15 +36,15 @@ def pause(options: Options, channel: Channel = None, *, new: bool = False, all_q
     Options:
         new: Make the channel if it does not exist.
     """
-    return (_set_paused_everywhere if all_queues else _set_paused)(options, channel, paused=True, new=new)
+    return (_set_paused_everywhere if all_queues else _set_paused)(options, channel, by, paused=True, new=new)
 
 
-def resume(options: Options, channel: Channel = None, *, all_queues: AllQueues = False) -> Result:
+def resume(options: Options, channel: Channel = None, *, all_queues: AllQueues = False, by: By = None) -> Result:
     """Serve a paused queue or channel again."""
-    return (_set_paused_everywhere if all_queues else _set_paused)(options, channel, paused=False, new=False)
+    return (_set_paused_everywhere if all_queues else _set_paused)(options, channel, by, paused=False, new=False)
 
 
-def _set_paused_everywhere(options: Options, channel: str | None, *, paused: bool, new: bool) -> Result:
+def _set_paused_everywhere(options: Options, channel: str | None, by: str | None, *, paused: bool, new: bool) -> Result:
     if channel is None:
         raise usage_error("--all-queues needs a channel; name it, or give --queue to pause or resume a whole queue")
     _check_no_queue(options)
@@ -46,7 +54,7 @@ def _set_paused_everywhere(options: Options, channel: str | None, *, paused: boo
             found = queue.channels(installation.engine, channel=channel)
             if found or new:
                 since = found[0].paused_at if found else None
-                changed[queue.name] = _change(installation, queue, channel, since, paused=paused, new=new)
+                changed[queue.name] = _change(installation, queue, channel, by, since, paused=paused, new=new)
         if not changed:
             raise not_found_error(f"no queue of schema {installation.schema!r} has a channel {channel!r}")
     lines = [_said(f"channel {channel!r} of queue {name!r}", paused, done) for name, done in changed.items()]
@@ -54,7 +62,7 @@ def _set_paused_everywhere(options: Options, channel: str | None, *, paused: boo
     return Result({"channel": channel, "paused": paused, "queues": queues}, tuple(lines))
 
 
-def _set_paused(options: Options, channel: str | None, *, paused: bool, new: bool) -> Result:
+def _set_paused(options: Options, channel: str | None, by: str | None, *, paused: bool, new: bool) -> Result:
     with open_queue(options, may_be_new=new) as (installation, queue):
         since = None
         if channel is None:
@@ -63,22 +71,31 @@ def _set_paused(options: Options, channel: str | None, *, paused: bool, new: boo
             since = found[0].paused_at
         elif not new:
             raise channel_not_found(queue, channel)
-        changed = _change(installation, queue, channel, since, paused=paused, new=new)
+        changed = _change(installation, queue, channel, by, since, paused=paused, new=new)
     what = f"queue {queue.name!r}" if channel is None else f"channel {channel!r} of queue {queue.name!r}"
     document = {"queue": queue.name, "channel": channel, "paused": paused, "changed": changed}
     return Result(document, (_said(what, paused, changed),))
 
 
 def _change(
-    installation: Installation, queue: Queue, channel: str | None, since: object, *, paused: bool, new: bool
+    installation: Installation,
+    queue: Queue,
+    channel: str | None,
+    by: str | None,
+    since: object,
+    *,
+    paused: bool,
+    new: bool,
 ) -> bool:
     """Pause or resume; return whether it was otherwise before."""
-    changed = (since is not None) is not paused
-    if changed and paused:
-        queue.pause(installation.engine, channel, new=new)
-    elif changed:
-        queue.resume(installation.engine, channel)
-    return changed
+    if (since is not None) is paused:
+        return False
+    with acting(installation, queue, "pause" if paused else "resume", by, channel=channel) as connection:
+        if paused:
+            queue.pause(connection, channel, new=new)
+        else:
+            queue.resume(connection, channel)
+    return True
 
 
 def _said(what: str, paused: bool, changed: bool) -> str:  # noqa: FBT001 - both stand in the sentence
@@ -166,6 +183,7 @@ def purge(
     *,
     which: Which,
     all_queues: bool = False,
+    by: By = None,
     yes: Yes = False,
 ) -> Result:
     """Delete the messages of a channel that are not delivered yet, for good. Asks, unless --yes is given.
@@ -184,7 +202,7 @@ def purge(
         if such:
             raise usage_error("--all-queues deletes all messages of the channel; leave it or the other options out")
         with open_installation(options) as installation:
-            return _purge_all(installation, channel, yes=yes)
+            return _purge_all(installation, channel, by, yes=yes)
     with open_queue(options) as (installation, queue):
         engine = installation.engine
         found = queue.channels(engine, channel=channel)
@@ -200,13 +218,14 @@ def purge(
             f"delete {waiting:,}{more} undelivered message{'' if waiting == 1 else 's'}{such} of {what} for good?"
         )
         confirm(question, yes=yes or not waiting)
-        purged = queue.purge(engine, channel, **arguments).purged or 0
+        details: dict[str, Any] = dict(arguments)
+        with acting(installation, queue, "purge", by, channel=channel, details=details) as connection:
+            purged = details["purged"] = queue.purge(connection, channel, **arguments).purged or 0
     said = f"{plural(purged, 'message')}{such} of {what} deleted; delivered ones are left to their consumers"
     return Result({"queue": queue.name, "channel": channel, "purged": purged}, (said,))
 
 
-def _purge_all(installation: Installation, channel: str, *, yes: bool) -> Result:
-    engine = installation.engine
+def _purge_all(installation: Installation, channel: str, by: str | None, *, yes: bool) -> Result:
     found = _find(installation, channel)
     if not found:
         raise not_found_error(f"no queue of schema {installation.schema!r} has a channel {channel!r}")
@@ -214,10 +233,13 @@ def _purge_all(installation: Installation, channel: str, *, yes: bool) -> Result
     counts = f"{plural(waiting, 'undelivered message')} and {plural(dead, 'dead letter')}"
     queues = ", ".join(repr(one.queue.name) for one in found)
     confirm(f"delete {counts} of channel {channel!r} in {queues} for good?", yes=yes or not waiting + dead)
-    purged = [
-        (one.queue.purge(engine, channel).purged or 0, one.queue.dead_letters.purge(engine, channel=channel))
-        for one in found
-    ]
+    purged = []
+    for one in found:
+        details: dict[str, Any] = {}
+        with acting(installation, one.queue, "purge", by, channel=channel, details=details) as connection:
+            details["purged"] = one.queue.purge(connection, channel).purged or 0
+            details["dead_letters_purged"] = one.queue.dead_letters.purge(connection, channel=channel)
+        purged.append((details["purged"], details["dead_letters_purged"]))
     # Read anew: a consumer may have given messages back, or taken some.
     left = {one.queue.name: one for one in _find(installation, channel)}
     documents: list[dict[str, Any]] = []

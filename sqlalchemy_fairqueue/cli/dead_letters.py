@@ -13,9 +13,9 @@ from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import PayloadError, Queue, Rate
 from sqlalchemy_fairqueue.cli.errors import ExitStatus, not_found_error, usage_error
-from sqlalchemy_fairqueue.cli.installation import Installation, open_queue
+from sqlalchemy_fairqueue.cli.installation import Installation, acting, open_queue
 from sqlalchemy_fairqueue.cli.messages import attempts_document, attempts_parts, error_parts
-from sqlalchemy_fairqueue.cli.options import Id, Options, Page, Spec, Yes
+from sqlalchemy_fairqueue.cli.options import By, Id, Options, Page, Spec, Yes
 from sqlalchemy_fairqueue.cli.output import Result, confirm
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, key_values, number_column
 from sqlalchemy_fairqueue.database.calls import Target
@@ -216,6 +216,7 @@ def redrive_dead(
     limit: Annotated[int | None, Spec(min=1)] = None,
     rate: Annotated[Rate | None, Spec(metavar="RATE", parse=Rate.parse)] = None,
     everything: Everything = False,
+    by: By = None,
     yes: Yes = False,
 ) -> Result:
     """Put dead letters back into their channels: due now, attempts counted anew.
@@ -236,7 +237,11 @@ def redrive_dead(
         outcomes = dict.fromkeys(("redriven", "duplicate", "missing"), 0)
         details = []
         for page in _pages(wanted, rate):
-            for message_id, outcome in queue.dead_letters.redrive(engine, page).items():
+            redriven: list[int] = []
+            with acting(installation, queue, "redrive", by, message_ids=redriven) as connection:
+                answers = queue.dead_letters.redrive(connection, page)
+                redriven += [message_id for message_id, outcome in answers.items() if outcome == "redriven"]
+            for message_id, outcome in answers.items():
                 outcomes[outcome] += 1
                 if outcome != "redriven":
                     details.append({"message_id": message_id, "outcome": outcome})
@@ -262,6 +267,7 @@ def purge_dead(
     kind: str | None = None,
     older_than: timedelta | None = None,
     everything: Everything = False,
+    by: By = None,
     yes: Yes = False,
 ) -> Result:
     """Delete dead letters for good. Asks, unless --yes is given.
@@ -277,7 +283,12 @@ def purge_dead(
         named = f"{plural(len(set(ids)), 'dead letter')} of queue {queue.name!r}" if ids else None
         confirm(f"delete {named or f'all dead letters {chosen.of(queue)}'} for good?", yes=yes)
         until = chosen.arguments(installation)["until"]
-        purged = queue.dead_letters.purge(installation.engine, ids or None, channel=channel, kind=kind, until=until)
+        details: dict[str, Any] = {"kind": kind, "until": until}
+        with acting(
+            installation, queue, "purge dead", by, channel=channel, message_ids=ids, details=details
+        ) as connection:
+            purged = queue.dead_letters.purge(connection, ids or None, channel=channel, kind=kind, until=until)
+            details["purged"] = purged
     missing = bool(ids) and purged < len(set(ids or ()))
     return Result(
         {"queue": queue.name, "purged": purged},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.cli.errors import not_found_error, usage_error
@@ -14,10 +14,10 @@ from sqlalchemy_fairqueue.database.stats import read_clock, read_queues
 from sqlalchemy_fairqueue.doctor.installation import find_installation, outdated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from sqlalchemy import Engine
+    from sqlalchemy import Connection, Engine
 
     from sqlalchemy_fairqueue.cli.errors import CommandError
     from sqlalchemy_fairqueue.cli.options import Options
@@ -129,6 +129,25 @@ def open_queue(options: Options, *, may_be_new: bool = False) -> Iterator[tuple[
     """
     with open_installation(options) as installation:
         yield installation, installation.single_queue(may_be_new=may_be_new)
+
+
+@contextlib.contextmanager
+def acting(
+    installation: Installation,
+    queue: Queue,
+    what: str,
+    by: str | None,
+    *,
+    channel: str | None = None,
+    message_ids: Sequence[int] | None = None,
+    details: Mapping[str, Any] | None = None,
+) -> Iterator[Connection]:
+    """Open a transaction for what an operator does, which records it at the end; *details* may be filled until then."""
+    with installation.engine.begin() as connection:
+        yield connection
+        queue.admin.record_audit(
+            connection, what, by=by, channel=channel, message_ids=message_ids, details=details or None
+        )
 
 
 def channel_not_found(queue: Queue, channel: str) -> CommandError:

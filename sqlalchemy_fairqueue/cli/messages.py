@@ -8,12 +8,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
-from sqlalchemy.orm import Session
-
 from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue.cli.audits import AUDITS, audit_parts
 from sqlalchemy_fairqueue.cli.errors import ExitStatus, not_found_error, usage_error
-from sqlalchemy_fairqueue.cli.installation import Installation, open_queue
-from sqlalchemy_fairqueue.cli.options import AnyIds, Ids, Options, Spec
+from sqlalchemy_fairqueue.cli.installation import Installation, acting, open_queue
+from sqlalchemy_fairqueue.cli.options import AnyIds, By, Ids, Options, Spec
 from sqlalchemy_fairqueue.cli.output import Result
 from sqlalchemy_fairqueue.cli.stats import reason_text, takers_text, wait_document
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, bold, key_values, number_column, text_table
@@ -31,6 +30,7 @@ from sqlalchemy_fairqueue.values.reports import (
     Wait,
 )
 
+_AUDITS = 20
 _MOST_AHEAD = 1000
 """Messages ahead of one that a look-up counts."""
 
@@ -177,6 +177,7 @@ def show_message(
         if found is None:
             return _ended(installation, queue, message_id)
         now = installation.now()
+        audits = queue.admin.audits(installation.engine, message_id=found.message_id, limit=_AUDITS)
     payload = None if found.unreadable is not None else _decoded(queue, found.content)
     wait = found.wait
     rows = [
@@ -202,8 +203,13 @@ def show_message(
     document = {"queue": queue.name} | _table(now).document(found) | wait_document(wait)
     document |= {"messages_ahead": found.messages_ahead, "payload": payload}
     return Result(
-        document | {"history": attempts_document(found.history)},
-        (key_values(rows, blank=False), *attempts_parts(found.history), *error_parts(found.error)),
+        document | {"history": attempts_document(found.history), "audit": AUDITS.documents(audits)},
+        (
+            key_values(rows, blank=False),
+            *attempts_parts(found.history),
+            *audit_parts(audits),
+            *error_parts(found.error),
+        ),
     )
 
 
@@ -228,6 +234,7 @@ def _ended(installation: Installation, queue: Queue, message_id: int | None) -> 
     with installation.engine.connect() as connection:
         [kept] = read_results(connection, Target(installation.schema, queue.name), [wanted])
         attempts = queue.admin.attempts(connection, wanted)
+        audits = queue.admin.audits(connection, message_id=wanted, limit=_AUDITS) if wanted else []
     if kept.state == "failed":
         raise not_found_error(f"message {wanted} of queue {queue.name!r} is dead: 'fairqueue dead show {wanted}'")
     if kept.state not in _ENDED and not attempts:
@@ -251,11 +258,12 @@ def _ended(installation: Installation, queue: Queue, message_id: int | None) -> 
     }  # fmt: skip
     words = end_words(state, kept.finished_at, attempts)
     return Result(
-        document | {"history": attempts_document(attempts)},
+        document | {"history": attempts_document(attempts), "audit": AUDITS.documents(audits)},
         (
             words,
             _RESULT.details(document),
             *attempts_parts(attempts, "attempts"),
+            *audit_parts(audits),
             *error_parts(None if last is None else last.error),
         ),
     )
@@ -283,7 +291,7 @@ _CANCELLED = {
 }
 
 
-def move_messages(options: Options, ids: Ids, *, to: Annotated[str, Spec(metavar="CHANNEL")]) -> Result:
+def move_messages(options: Options, ids: Ids, *, to: Annotated[str, Spec(metavar="CHANNEL")], by: By = None) -> Result:
     """Put messages that wait into another channel, where they stand by their times and priorities.
 
     Each is moved in a transaction of its own. The exit status is 1 when one is not in that channel afterwards.
@@ -292,12 +300,15 @@ def move_messages(options: Options, ids: Ids, *, to: Annotated[str, Spec(metavar
         to: The channel to put them into.
     """
     with open_queue(options) as (installation, queue):
-        outcomes = {message_id: queue.admin.move(installation.engine, message_id, to) for message_id in ids}
+        outcomes = {}
+        for message_id in ids:
+            with acting(installation, queue, "move", by, channel=to, message_ids=[message_id]) as connection:
+                outcomes[message_id] = queue.admin.move(connection, message_id, to)
     failed = {"leased", "duplicate", "missing"}
     return _outcomes({"queue": queue.name, "channel": to}, outcomes.items(), _MOVED, failed)
 
 
-def retry_messages(options: Options, ids: AnyIds = None, *, name: Name) -> Result:
+def retry_messages(options: Options, ids: AnyIds = None, *, name: Name, by: By = None) -> Result:
     """Let messages be tried at once: those that wait for their time or their next attempt, and dead letters.
 
     Limits, rates and pauses hold as ever. Of several messages with an ordering key it is the one that is out, or else
@@ -308,21 +319,29 @@ def retry_messages(options: Options, ids: AnyIds = None, *, name: Name) -> Resul
         if not ids:
             found = queue.message(engine, **asdict(name))
             ids = [] if found is None else [found.message_id]
-        outcomes: list[tuple[int | None, str]] = [(one, queue.admin.retry_now(engine, one)) for one in ids]
+        outcomes: list[tuple[int | None, str]] = []
+        for one in ids:
+            with acting(installation, queue, "retry", by, message_ids=[one]) as connection:
+                outcomes.append((one, queue.admin.retry_now(connection, one)))
     return _outcomes({"queue": queue.name}, outcomes or [(None, "missing")], _RETRIED, {"missing", "duplicate"})
 
 
-def cancel(options: Options, ids: AnyIds = None, *, name: Name) -> Result:
+def cancel(options: Options, ids: AnyIds = None, *, name: Name, by: By = None) -> Result:
     """Withdraw messages that are not delivered yet; the workers of delivered ones are told to stop.
 
     With --ordering-key all messages that have it. The exit status is 1 when one is not there.
     """
-    with open_queue(options) as (installation, queue), Session(installation.engine) as session, session.begin():
-        wanted: list[int | None] = [*ids] if ids else [None]
-        receipts = [queue.cancel(session, one, **asdict(name)) for one in wanted]
     outcomes: list[tuple[int | None, str]] = []
-    for receipt in receipts:
-        outcomes += (receipt.outcomes or {}).items() or [(receipt.message_id, "missing")]
+    cancelled: list[int] = []
+    with (
+        open_queue(options) as (installation, queue),
+        acting(installation, queue, "cancel", by, channel=name.channel, message_ids=cancelled) as connection,
+    ):
+        wanted: list[int | None] = [*ids] if ids else [None]
+        for one in wanted:
+            receipt = queue.cancel(connection, one, **asdict(name))
+            outcomes += (receipt.outcomes or {}).items() or [(receipt.message_id, "missing")]
+        cancelled += [message_id for message_id, outcome in outcomes if message_id and outcome != "missing"]
     return _outcomes({"queue": queue.name}, outcomes, _CANCELLED, {"missing"})
 
 

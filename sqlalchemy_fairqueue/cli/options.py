@@ -69,6 +69,7 @@ class Prefix:
 
 
 Yes = Annotated[bool, Spec(names=("--yes", "-y"), help="Do not ask.")]
+By = Annotated[str | None, Spec(metavar="WHO", help="Who does it, for 'fairqueue audit'. Default: the role.")]
 Page = Annotated[int, Spec(min=1, max=99_999, help="At most so many.")]
 Id = Annotated[int, Spec(metavar="ID", min=1)]
 Ids = Annotated[list[int], Spec(metavar="ID...", min=1)]

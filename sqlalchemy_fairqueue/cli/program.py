@@ -98,6 +98,7 @@ _COMMANDS = {
     "workers stop": "workers:stop_worker",
     "cancel": "messages:cancel",
     "purge": "controls:purge",
+    "audit": "audits:list_audits",
     "history prune": "upkeep:prune_history",
     "usage": "usage:usage",
     "doctor": "upkeep:doctor",
@@ -113,7 +114,9 @@ _COMMANDS = {
     "spark replay": "spark:replay_history",
 }
 _PANELS = {
-    "Commands that show": "stats channels top messages dead groups limits plans workers usage roles doctor report",
+    "Commands that show": (
+        "stats channels top messages dead groups limits plans workers audit usage roles doctor report"
+    ),
     "Commands that change": "pause resume configure cancel purge schedules history",
     "Commands that run": "worker dashboard metrics spark",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from functools import cache
 from operator import attrgetter
@@ -13,9 +14,15 @@ from sqlalchemy_fairqueue.database.calls import call
 from sqlalchemy_fairqueue.database.clauses import Shape, argument
 from sqlalchemy_fairqueue.database.configuration import new_policy_json
 from sqlalchemy_fairqueue.errors import PayloadError
-from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
+from sqlalchemy_fairqueue.times import any_instant, instant_microseconds, microseconds
 from sqlalchemy_fairqueue.values.messages import GroupStatus
-from sqlalchemy_fairqueue.values.reports import AttemptDetails, DeadLetterGroup, DeadLetterInfo, MessageDetails
+from sqlalchemy_fairqueue.values.reports import (
+    AttemptDetails,
+    AuditEntry,
+    DeadLetterGroup,
+    DeadLetterInfo,
+    MessageDetails,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -437,6 +444,31 @@ def read_results(connection: Connection, target: Target, message_ids: Sequence[i
     doing = f"read results of queue {target.queue!r}"
     rows = target.read(connection, "fq_results", doing, ids=list(message_ids))
     return [FoundResult(**{name: row[name] for name in row if name != "message_id"}) for row in rows]
+
+
+def read_audits(
+    connection: Connection,
+    target: Target,
+    *,
+    channel: str | None = None,
+    message_id: int | None = None,
+    before: datetime | None = None,
+    limit: int = 100,
+) -> list[AuditEntry]:
+    """Return what was done to a queue, to a channel or to a message, the last first."""
+    rows = target.read(
+        connection,
+        "fq_audits",
+        f"read what was done to {target.named(channel)}",
+        channel=channel,
+        message_id=message_id,
+        before=None if before is None else instant_microseconds(before),
+        limit=limit,
+    )
+    for row in rows:
+        row["at"] = any_instant(row["at"])
+        row["details"] = None if row["details"] is None else json.loads(row["details"])
+    return [AuditEntry(**row) for row in rows]
 
 
 class Folded(NamedTuple):

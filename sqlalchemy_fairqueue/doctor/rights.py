@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 ALL_TABLES = (
+    "fq_audit",
     "fq_channel",
     "fq_channel_plan",
     "fq_channel_state",

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.models.applications import (
+    AuditMixin,
     ChannelMixin,
     ChannelPlanMixin,
     ChannelStateMixin,
@@ -49,6 +50,7 @@ from sqlalchemy_fairqueue.models.types import Duration, Instant, RoleName, Xid8,
 from sqlalchemy_fairqueue.sql.grants import RoleGrant
 
 if TYPE_CHECKING:
+    Audit = AuditMixin
     Channel = ChannelMixin
     ChannelPlan = ChannelPlanMixin
     ChannelState = ChannelStateMixin
@@ -68,7 +70,8 @@ if TYPE_CHECKING:
 metadata = DefaultBase.metadata
 
 __all__ = [
-    "Channel", "ChannelMixin", "ChannelPlan", "ChannelPlanMixin", "ChannelState", "ChannelStateMixin", "DeadLetter",
+    "Audit", "AuditMixin", "Channel", "ChannelMixin", "ChannelPlan", "ChannelPlanMixin", "ChannelState",
+    "ChannelStateMixin", "DeadLetter",
     "DeadLetterMixin", "Duration", "Epoch", "EpochMixin", "FairqueueMixin", "Gate", "GateMixin", "Grant",
     "GrantMixin", "Group", "GroupFollowup", "GroupFollowupMixin", "GroupMixin", "GroupNote", "GroupNoteMixin",
     "History", "HistoryMixin", "Instant", "KeyPeriod", "KeyPeriodMixin", "Lease", "LeaseMixin", "Limit", "LimitMixin",

@@ -281,6 +281,7 @@ class MessageMixin(ContentMixin):
         delivered_at: Mapped[datetime | None]
         returned_at: Mapped[datetime | None]
         cancelled: Mapped[bool]
+        cancelled_at: Mapped[datetime | None]
         group_id: Mapped[UUID | None]
         key_outlives: Mapped[bool | None]
         charged: Mapped[int | None]
@@ -780,6 +781,28 @@ class StopRequestMixin(FairqueueMixin):
         ...     print(len(session.scalars(select(StopRequest).where(StopRequest.queue == queue.name)).all()))
         1
     """
+
+
+@of_table("fq_audit", "use queue.admin.record_audit(session, ...)", key=("at", "audit_id"))
+class AuditMixin(FairqueueMixin):
+    """A thing that ``who`` did to a queue, a channel or a message. Housekeeping deletes it after 90 days.
+
+    Example:
+        >>> queue.admin.record_audit(engine, "pause", by="dana")
+        >>> with Session(engine) as session:
+        ...     print(session.scalars(select(Audit.who).where(Audit.queue == queue.name)).all())
+        ['dana']
+    """
+
+    if TYPE_CHECKING:
+        audit_id: Mapped[UUID]
+        at: Mapped[datetime]
+        queue: Mapped[str]
+        who: Mapped[str]
+        what: Mapped[str]
+        channel: Mapped[str | None]
+        message_id: Mapped[int | None]
+        details: Mapped[dict[str, Any] | None]
 
 
 @of_table("fq_round", "workers of the queue write it in their housekeeping", key=("duty",))

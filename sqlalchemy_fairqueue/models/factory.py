@@ -37,6 +37,7 @@ class Models:
     """The mapped classes of one installation.
 
     Attributes:
+        Audit: See :class:`AuditMixin`.
         Channel: See :class:`ChannelMixin`.
         ChannelPlan: See :class:`ChannelPlanMixin`.
         ChannelState: See :class:`ChannelStateMixin`.
@@ -71,6 +72,7 @@ class Models:
         :func:`make_models`
     """
 
+    Audit: type[applications.AuditMixin]
     Channel: type[applications.ChannelMixin]
     ChannelPlan: type[applications.ChannelPlanMixin]
     ChannelState: type[applications.ChannelStateMixin]

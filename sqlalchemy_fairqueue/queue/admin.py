@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -11,6 +12,7 @@ from sqlalchemy_fairqueue.database.configuration import new_policy_json
 from sqlalchemy_fairqueue.database.messages import (
     HistoryPosition,
     first_named,
+    read_audits,
     read_dead_letters,
     read_message_attempts,
     read_recent_attempts,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.messages import UndeliveredState
     from sqlalchemy_fairqueue.values.reports import (
         AttemptDetails,
+        AuditEntry,
         ConsumerInfo,
         Contention,
         MoveOutcome,
@@ -518,6 +521,93 @@ class Admin(Facet[QueueBase]):
             return AttemptPage(tuple(attempts), None if end is None else ".".join(map(str, end)))
 
         return self._ask(where, work)
+
+    @verb
+    def record_audit(
+        self,
+        where: Where,
+        what: str,
+        *,
+        by: str | None = None,
+        channel: str | None = None,
+        message_ids: int | Iterable[int] | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Record that somebody did something to the queue, or to a channel or messages of it.
+
+        The command line and the dashboard record what they change in the transaction that changes it. Call this in
+        yours to have your own tools among them. Housekeeping deletes the rows after 90 days.
+
+        Args:
+            where: A session, Connection or Engine. On a session or connection it is part of its transaction.
+            what: What was done, such as "pause".
+            by: Who did it. Default: the role of the database.
+            channel: To which channel.
+            message_ids: To which messages: a row for each.
+            details: More about it, as JSON.
+
+        Raises:
+            InvalidArgument: A bad name.
+
+        Example:
+            >>> with Session(engine) as session, session.begin():
+            ...     queue.pause(session, "customer-7", new=True)
+            ...     queue.admin.record_audit(session, "pause", by="dana", channel="customer-7")
+        """
+        check_name("what", what)
+        check_names(by=by, channel=channel)
+        call = self._target.call(
+            "fq_record_audit",
+            f"record what was done to {self._target.named(channel)}",
+            what=what,
+            by=by,
+            channel=channel,
+            message_ids=None if message_ids is None else checked_ids(message_ids),
+            details=None if details is None else json.dumps(details, default=str),
+        )
+
+        def work(connection: Connection) -> None:
+            call.rows(connection)
+
+        return self._ask(where, work)
+
+    @verb
+    def audits(
+        self,
+        where: Where,
+        *,
+        channel: str | None = None,
+        message_id: int | None = None,
+        before: datetime | None = None,
+        limit: int = 100,
+    ) -> list[AuditEntry]:
+        """Return what was done to the queue, the last first: who paused it, cancelled, purged, redrove, configured.
+
+        It reads what it returns, by an index.
+
+        Args:
+            where: A session, Connection or Engine.
+            channel: Only what was done to this channel.
+            message_id: Only what was done to this message.
+            before: Only what was done before then (aware): the time of the last one of the page before.
+            limit: Most to return, 1 to 10,000.
+
+        Raises:
+            InvalidArgument: A bad argument.
+
+        Example:
+            >>> queue.admin.record_audit(engine, "purge", by="dana", channel="customer-7", details={"purged": 12})
+            >>> [(entry.who, entry.what, entry.details) for entry in queue.admin.audits(engine)]
+            [('dana', 'purge', {'purged': 12})]
+        """
+        check_names(channel=channel)
+        if message_id is not None:
+            check_message_id(message_id)
+        if before is not None:
+            check_instant("before", before)
+        check_count("limit", limit, 1, 10_000)
+        asked = partial(read_audits, target=self._target, channel=channel, message_id=message_id, before=before)
+        return self._ask(where, partial(asked, limit=limit))
 
     @verb
     def stop_worker(self, where: Where, consumer: str, *, by: str | None = None) -> bool:

@@ -919,6 +919,33 @@ class AttemptPage(_Page[AttemptDetails]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """A thing that somebody did to a queue, a channel or a message.
+
+    Attributes:
+        at: When, in UTC.
+        who: Who did it.
+        what: What, such as "pause".
+        channel: To which channel. None: to the queue.
+        message_id: To which message, or None.
+        details: More about it, or None.
+
+    Example:
+        >>> queue.admin.record_audit(engine, "pause", by="dana", channel="customer-7")
+        >>> [entry] = queue.admin.audits(engine, channel="customer-7")
+        >>> entry.who, entry.what
+        ('dana', 'pause')
+    """
+
+    at: datetime
+    who: str
+    what: str
+    channel: str | None
+    message_id: int | None
+    details: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterGroup:
     """Dead letters of a queue with the same kind, reason and error.
 

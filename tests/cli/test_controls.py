@@ -223,3 +223,32 @@ def test_purge_by_filters(cli: Cli, engine: Engine, clock: Clock) -> None:
     assert cli("purge", "a", "--since", "1h", "--yes", "--json").document["purged"] == 2
     assert cli("purge", "b", "--kind", "report", "--all-queues", "--yes").status == 2
     assert cli("purge", "b", "--state", "leased", "--yes").status == 2
+
+
+def test_audit(cli: Cli, engine: Engine) -> None:
+    """What the commands do is recorded with who did it, by the channel and the message; what changes nothing is not."""
+    QUEUE.configure(engine, history=True)
+    first, second, _ = enqueue(engine, "a", "a", "b", delay=timedelta(hours=1))
+    [dead] = bury(engine, "c")
+    for words in (
+        ["pause", "a", "--by", "dana"], ["pause", "a", "--by", "dana"], ["resume", "a"],
+        ["configure", "channel", "a", "--weight", "3", "--by", "erin"],
+        ["configure", "queue", "--max-concurrency", "9", "--by", "erin"],
+        ["messages", "retry", str(first), "--by", "dana"], ["cancel", str(first), "--by", "dana"],
+        ["cancel", str(first), "--by", "dana"], ["messages", "move", str(second), "--to", "b", "--by", "dana"],
+        ["dead", "redrive", str(dead), "--by", "dana"], ["purge", "b", "--kind", "parse", "--by", "dana", "--yes"],
+    ):  # fmt: skip
+        cli(*words)
+    found = cli("audit", "--json").document["audit"]
+    assert [(one["who"], one["what"], one["channel"], one["message_id"]) for one in reversed(found)] == [
+        ("dana", "pause", "a", None), ("postgres", "resume", "a", None), ("erin", "configure", "a", None),
+        ("erin", "configure", None, None), ("dana", "retry", None, first), ("dana", "cancel", None, first),
+        ("dana", "move", "b", second), ("dana", "redrive", None, dead), ("dana", "purge", "b", None),
+    ]  # fmt: skip
+    assert found[0]["details"] == {"kind": "parse", "purged": 2}
+    assert found[6]["details"] == {"weight": 3}
+    assert [one["what"] for one in cli("audit", "a", "--json").document["audit"]] == ["configure", "resume", "pause"]
+    assert [one["what"] for one in cli("audit", "--message", str(dead), "--json").document["audit"]] == ["redrive"]
+    shown = cli("messages", "show", str(dead))
+    assert ["dana", "redrive"] in [row[1:3] for row in shown.rows()]
+    assert "nobody did anything" in cli("audit", "nobody").out

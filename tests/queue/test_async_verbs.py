@@ -80,6 +80,8 @@ def _messages(database: Database) -> Steps:
     yield "dead_letters.purge", {"kind": "nobody"}
     yield "admin.attempts", two.message_id
     yield "admin.recent_attempts", {"channel": "b"}
+    yield "admin.record_audit", "purge", {"by": "dana"}
+    yield "admin.audits", {"message_id": 1}
     yield "admin.count_undelivered", "d", {"state": "ready"}
     yield "admin.retry_now", two.message_id
     yield "admin.retry_now", later.message_id

@@ -239,3 +239,28 @@ def test_purge_by_filters(queue: Queue, engine: Engine, clock: Clock, connect: C
     for wrong in ({"state": "leased"}, {"since": later.replace(tzinfo=None)}, {"kind": ""}):
         with pytest.raises(InvalidArgument):
             queue.purge(connect(), "a", **wrong)
+
+
+def test_audits(queue: Queue, engine: Engine, clock: Clock, database: Database) -> None:
+    """What is recorded stands and falls with its transaction, page by page, and goes after 90 days."""
+    with Session(engine) as session:
+        queue.admin.record_audit(session, "pause", by="dana", channel="a")
+        session.rollback()
+    assert queue.admin.audits(engine) == []
+    queue.admin.record_audit(engine, "pause", channel="a", details={"why": "köln"})
+    clock.advance(timedelta(days=80))
+    queue.admin.record_audit(engine, "cancel", by="dana", message_ids=[1, 2])
+    queue.admin.record_audit(engine, "cancel", by="dana", message_ids=[])
+    Queue("others").admin.record_audit(engine, "purge", by="erin")
+    assert [(one.what, one.message_id) for one in queue.admin.audits(engine, message_id=2)] == [("cancel", 2)]
+    *_, first = found = queue.admin.audits(engine)
+    assert [one.what for one in found] == ["cancel", "cancel", "pause"]
+    assert (first.who, first.channel, first.details) == ("postgres", "a", {"why": "köln"})
+    assert queue.admin.audits(engine, before=found[1].at) == [first]
+    assert queue.admin.audits(engine, limit=1) == found[:1]
+    clock.advance(timedelta(days=11))
+    assert database.value("select deleted from fq_prune_expired(10)") == 1
+    assert [one.what for one in queue.admin.audits(engine)] == ["cancel", "cancel"]
+    for wrong in ({"what": ""}, {"what": "x", "by": "y" * 600}, {"what": "x", "message_ids": 0}):
+        with pytest.raises(InvalidArgument):
+            queue.admin.record_audit(engine, **wrong)

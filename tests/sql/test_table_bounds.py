@@ -87,6 +87,13 @@ _TABLES = {
         {"schedule_id": "1", "slot_at": "0", "ran_at": "0"},
         {"message_id": ("0",), "slot_at": ("-1", _LATER), "ran_at": ("-1", _LATER)},
     ),
+    "fq_audit": Table(
+        {"at": "0", "queue": "'q'", "who": "'me'", "what": "'pause'"},
+        {
+            "queue": ("''", _LONG), "channel": ("''", _LONG), "who": ("''", _LONG), "what": ("''", _LONG),
+            "message_id": ("0",), "details": (_LARGE,), "at": ("-1", _LATER),
+        },
+    ),
     "fq_stop_request": Table(
         {"queue": "'q'", "consumer": "'w'", "requested_by": "'me'", "requested_at": "0"},
         {
