@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl
 
 from starlette.exceptions import HTTPException
@@ -24,6 +24,7 @@ from sqlalchemy_fairqueue.dashboard.policies import (
 from sqlalchemy_fairqueue.dashboard.rendering import link
 from sqlalchemy_fairqueue.database.configuration import queue_settings
 from sqlalchemy_fairqueue.formats import parse_whole, plural
+from sqlalchemy_fairqueue.texts import clean
 from sqlalchemy_fairqueue.values.checks import check_name
 from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
@@ -41,7 +42,11 @@ _MOST_BYTES = 65_536
 _COUNTED = 100_000
 """Messages that a question counts one by one."""
 _NAMED = 100
-"""Characters of a user's name that the log of a worker shows."""
+"""Characters of a user's name that the database keeps."""
+_SHOWN = 200
+_SUBJECTS = ("state", "kind", "error", "schedule", "plan", "consumer", "group")
+"""What an action may be about, apart from a channel and messages."""
+R = TypeVar("R")
 
 
 class Actions:
@@ -89,12 +94,12 @@ class Actions:
 
     async def _pause(self, call: _Call) -> Response:
         of = self._reading.queue(call.queue)
-        await self._reading.call(of.pause, call.channel)
+        await self._act(call, of.pause, call.channel)
         return self._done(call, "pause", "paused")
 
     async def _resume(self, call: _Call) -> Response:
         of = self._reading.queue(call.queue)
-        await self._reading.call(of.resume, call.channel)
+        await self._act(call, of.resume, call.channel)
         return self._done(call, "resume", "resumed")
 
     async def _policy(self, call: _Call) -> Response:
@@ -115,7 +120,7 @@ class Actions:
                 call, f"Change the policy of {call.channel!r}?", "Change the policy",
                 changes=shown, effect=effect(figures.queues[call.queue], stats, differences(stats, after)),
             )  # fmt: skip
-        await self._reading.call(of.configure_channel, call.channel, **change.arguments)
+        await self._act(call, of.configure_channel, call.channel, **change.arguments)
         return self._changed(call, "policy", shown)
 
     async def _plan(self, call: _Call) -> Response:
@@ -137,13 +142,14 @@ class Actions:
         policy = () if found else (ChannelPolicy(**changes),)
         named = changes if found else {}
         await self._reading.call(of.plans.configure, name, *policy, **named)
+        await self._act(call, lambda _, **__: None, **changes)
         return self._changed(call, "plan", shown)
 
     async def _remove_plan(self, call: _Call) -> Response:
         of = self._reading.queue(call.queue)
         if not call.confirmed:
             return await self._confirm(call, f"Remove the plan {call.plan!r}?", "Remove the plan")
-        await self._reading.call(of.plans.remove, call.plan)
+        await self._act(call, of.plans.remove, call.plan)
         return self._done(call, "remove_plan", "removed")
 
     def _changed(self, call: _Call, done: str, shown: Sequence[tuple[str, str, str]]) -> Response:
@@ -169,7 +175,7 @@ class Actions:
             words += f" of kind {which['kind']!r}" if "kind" in which else ""
             words += f" that are {which['state']}" if "state" in which else ""
             return await self._confirm(call, f"{words} of {channel!r} for good?", "Delete them")
-        receipt = await self._reading.call(of.purge, channel, **which)
+        receipt = await self._act(call, of.purge, channel, **which)
         return self._done(call, "purge", f"purged {receipt.purged}", count=receipt.purged)
 
     async def _cancel(self, call: _Call) -> Response:
@@ -179,7 +185,7 @@ class Actions:
         [message_id] = call.ids or [0]
         if not call.confirmed:
             return await self._confirm(call, f"Cancel message {message_id}?", "Cancel the message")
-        receipt = await self._reading.call(of.cancel, message_id)
+        receipt = await self._act(call, of.cancel, message_id)
         outcome = str(receipt.outcome)
         done = {"cancelled": "cancel", "leased": "cancel_asked"}.get(outcome, "cancel_missing")
         return self._done(call, done, outcome, to=link("tenant", queue=call.queue, channel=call.channel))
@@ -190,7 +196,7 @@ class Actions:
             words = f"Cancel {plural(len(call.ids), 'message')}?"
             effect = ["Those that consumers hold are gone unless they complete first."]
             return await self._confirm(call, words, "Cancel them", effect=effect)
-        outcomes = [(await self._reading.call(of.cancel, one)).outcome for one in call.ids]
+        outcomes = [(await self._act(call, of.cancel, one)).outcome for one in call.ids]
         counts = f"{outcomes.count('cancelled')} cancelled, {outcomes.count('leased')} out"
         return self._done(call, "cancel_selected", f"{counts} of {call.ids}", count=len(outcomes))
 
@@ -203,24 +209,24 @@ class Actions:
             words = f"Give message {message_id} to {to!r}?"
             new = [] if found else ["There is no such tenant yet: it is made."]
             return await self._confirm(call, words, "Move the message", effect=new)
-        outcome = await self._reading.call(of.admin.move, message_id, to)
+        outcome = await self._act(call, of.admin.move, message_id, to)
         done = "move" if outcome == "moved" else f"move_{outcome}"
         return self._done(call, done, f"{outcome} to {to!r}")
 
     async def _retry(self, call: _Call) -> Response:
         of = self._reading.queue(call.queue)
         if call.selects:
-            outcomes = [await self._reading.call(of.admin.retry_now, one) for one in call.ids]
+            outcomes = [await self._act(call, of.admin.retry_now, one) for one in call.ids]
             due = sum(outcome in {"due", "redriven"} for outcome in outcomes)
             return self._done(call, "retry_selected", f"{due} due of {call.ids}", count=due)
         [message_id] = call.ids or [0]
-        outcome = await self._reading.call(of.admin.retry_now, message_id)
+        outcome = await self._act(call, of.admin.retry_now, message_id)
         return self._done(call, f"retry_{outcome}", outcome)
 
     async def _redrive(self, call: _Call) -> Response:
         of = self._reading.queue(call.queue)
         ids = await self._letters(call)
-        outcomes = await self._reading.call(of.dead_letters.redrive, ids) if ids else {}
+        outcomes = await self._act(call, of.dead_letters.redrive, ids) if ids else {}
         count = sum(outcome == "redriven" for outcome in outcomes.values())
         return self._done(call, "redrive", f"redriven {count} of {len(ids)}", count=count)
 
@@ -230,25 +236,25 @@ class Actions:
         if not call.confirmed:
             words = f"Delete {len(ids):,} dead letters of queue {call.queue!r} for good?"
             return await self._confirm(call, words, "Delete them")
-        count = await self._reading.call(of.dead_letters.purge, ids) if ids else 0
+        count = await self._act(call, of.dead_letters.purge, ids) if ids else 0
         return self._done(call, "purge_dead", f"purged {count}", count=count)
 
     async def _run_schedule(self, call: _Call) -> Response:
         of = self._reading.queue(call.queue)
         name, channel = call.schedule, call.needed_channel
-        message_id = await self._reading.call(of.schedules.run, name, channel=channel)
+        message_id = await self._act(call, of.schedules.run, name, channel=channel)
         if message_id is None:
             return self._done(call, "run_schedule_dropped", "dropped")
         return self._done(call, "run_schedule", f"message {message_id}", count=message_id)
 
     async def _pause_schedule(self, call: _Call) -> Response:
         of = self._reading.queue(call.queue)
-        await self._reading.call(of.schedules.pause, call.schedule, channel=call.needed_channel)
+        await self._act(call, of.schedules.pause, call.schedule, channel=call.needed_channel)
         return self._done(call, "pause_schedule", "paused")
 
     async def _resume_schedule(self, call: _Call) -> Response:
         of = self._reading.queue(call.queue)
-        await self._reading.call(of.schedules.resume, call.schedule, channel=call.needed_channel)
+        await self._act(call, of.schedules.resume, call.schedule, channel=call.needed_channel)
         return self._done(call, "resume_schedule", "resumed")
 
     async def _stop_worker(self, call: _Call) -> Response:
@@ -260,8 +266,7 @@ class Actions:
                 "It stops for all of its queues, and so does every other worker of this name.",
             ]
             return await self._confirm(call, f"Ask worker {consumer!r} to stop?", "Ask it to stop", effect=effect)
-        by = call.access.name[:_NAMED] or None
-        alive = await self._reading.call(of.admin.stop_worker, consumer, by=by)
+        alive = await self._act(call, of.admin.stop_worker, consumer, by=call.by)
         return self._done(call, "stop_worker" if alive else "stop_worker_gone", "asked" if alive else "no lease")
 
     async def _cancel_group(self, call: _Call) -> Response:
@@ -270,9 +275,26 @@ class Actions:
         if not call.confirmed:
             words = f"Cancel the {plural(status.pending, 'member')} of group {status.id} that have not ended?"
             return await self._confirm(call, words, "Cancel them", effect=["What follows the group is enqueued then."])
-        found = await self._reading.call(of.groups.cancel, call.group)
+        found = await self._act(call, of.groups.cancel, call.group)
         outcome = f"cancelled {found.cancelled}, {found.leased} out"
         return self._done(call, "cancel_group", outcome, count=found.cancelled)
+
+    async def _act(self, call: _Call, verb: Callable[..., R], *arguments: Any, **named: Any) -> R:
+        """Call a verb of a queue in a transaction that records who did it; ids of messages are its first argument."""
+        of = self._reading.queue(call.queue)
+        query = call.request.query_params
+        about = {name: clean(query[name])[:_SHOWN] for name in _SUBJECTS if name in query}
+        ids = next((one for one in arguments[:1] if isinstance(one, (int, list, tuple))), None)
+
+        def work(connection: Connection) -> R:
+            answer = verb(connection, *arguments, **named)
+            of.admin.record_audit(
+                connection, query["action"], by=call.by, channel=call.channel, message_ids=ids,
+                details=(about | named) or None,
+            )  # fmt: skip
+            return answer
+
+        return await self._reading.act(work)
 
     async def _letters(self, call: _Call) -> Sequence[int]:
         """The dead letters that an action is about: one that is named, or the newest of a group."""
@@ -318,6 +340,11 @@ class _Call:
         self.selects = request.query_params.get("from") == "messages"
         selected = [name.removeprefix("id.") for name in form if self.selects and name.startswith("id.")]
         self.ids = [message_id_of(text) for text in ([found] if found is not None else selected)]
+
+    @property
+    def by(self) -> str | None:
+        """The name of the user for the database."""
+        return clean(self.access.name)[:_NAMED] or None
 
     @property
     def confirmed(self) -> bool:

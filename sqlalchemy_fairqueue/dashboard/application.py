@@ -115,6 +115,7 @@ def create_dashboard(
         Route("/dead", page(pages.dead)),
         Route("/schedules", page(pages.schedules)),
         Route("/workers", page(pages.workers, shared=True)),
+        Route("/audit", page(pages.audit)),
         Route("/health", page(pages.health)),
         Route("/live", live(reading, authorize)),
         Route("/act", actions.act, methods=["POST"]),

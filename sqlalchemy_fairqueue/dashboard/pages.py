@@ -23,6 +23,7 @@ from sqlalchemy_fairqueue.dashboard.rendering import payload_text
 from sqlalchemy_fairqueue.dashboard.timelines import end_of, ended_timeline, timeline, trace_link
 from sqlalchemy_fairqueue.dashboard.words import headline, queue_state
 from sqlalchemy_fairqueue.database.messages import (
+    read_audits,
     read_dead_letter_groups,
     read_message_attempts,
     read_messages,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.dashboard.access import Access
     from sqlalchemy_fairqueue.figures import Figures, QueueFigures
-    from sqlalchemy_fairqueue.values.reports import AttemptPage, ChannelDemand, DeadLetterGroup, MessagePage
+    from sqlalchemy_fairqueue.values.reports import AttemptPage, AuditEntry, ChannelDemand, DeadLetterGroup, MessagePage
     from sqlalchemy_fairqueue.values.schedules import ScheduleInfo
 
 GROUPED = 10_000
@@ -57,6 +58,7 @@ _MESSAGES = 20
 _ATTEMPTS = 100
 _SHOWN_BYTES = 65_536
 _SCHEDULES = 200
+_AUDITS = 20
 _ENDS = ("completed", "cancelled")
 _STATES = (*get_args(MessageState), *_ENDS)
 
@@ -121,15 +123,16 @@ class Pages(GroupPages, PlanPages):
         if stats is None:
             raise HTTPException(404, f"Queue {queue.name!r} has no tenant {channel!r}.")
         # At the same time, so that the slowest of them decides.
-        (messages, refused), row, plans = await asyncio.gather(
+        (messages, refused), audits, row, plans = await asyncio.gather(
             self._messages(queue.name, channel),
+            self.audits(queue.name, channel=channel),
             self.tenant_row(queue, figures, channel),
             self.plans_of(queue.name),
         )
         return self.answer(
             request, "tenant.html", access, figures,
             queue=queue, stats=stats, row=row, messages=messages, refused=refused, plans=plans, fields=EDITOR,
-            values=values_of(stats),
+            values=values_of(stats), audits=audits,
         )  # fmt: skip
 
     async def messages(self, request: Request) -> Response:
@@ -177,8 +180,9 @@ class Pages(GroupPages, PlanPages):
         if one is None:
             return await self._ended(request, access, figures, queue, message_id)
         read_attempts = partial(read_message_attempts, target=target, message_id=message_id, limit=_ATTEMPTS)
-        attempts, row = await asyncio.gather(
+        attempts, audits, row = await asyncio.gather(
             self.reading.read(read_attempts),
+            self.audits(queue.name, message_id=message_id),
             self.tenant_row(queue, figures, message.channel) if message else asyncio.sleep(0),
         )
         payload = None
@@ -191,7 +195,7 @@ class Pages(GroupPages, PlanPages):
             request, "message.html", access, figures,
             queue=queue, message=message, letter=letter, message_id=message_id, payload=payload, row=row,
             steps=timeline(message, letter, attempts, figures.at), recorded=queue.records_history or bool(attempts),
-            trace=trace_link(self.trace_url, one.headers),
+            trace=trace_link(self.trace_url, one.headers), audits=audits,
         )  # fmt: skip
 
     async def _ended(
@@ -214,6 +218,7 @@ class Pages(GroupPages, PlanPages):
             request, "ended.html", access, figures,
             queue=queue, message_id=message_id, kept=kept, last=attempts[-1] if attempts else None, state=end,
             result=result, words=end_words(end[0], kept.finished_at, attempts),
+            audits=await self.audits(queue.name, message_id=message_id),
             steps=ended_timeline(attempts, kept), recorded=queue.records_history or bool(attempts),
         )  # fmt: skip
 
@@ -268,6 +273,23 @@ class Pages(GroupPages, PlanPages):
         chosen = chosen_queues(figures, name)
         consumers = [(queue, consumer) for queue in chosen for consumer in queue.consumers]
         return self.answer(request, "workers.html", access, figures, chosen=name, consumers=consumers)
+
+    async def audit(self, request: Request) -> Response:
+        """What operators did to queues, the last first."""
+        access, figures = await self.begin(request)
+        name = request.query_params.get("queue")
+        listed = queue_page(request, chosen_queues(figures, name))
+        found = [(queue, one) for queue in listed.queues for one in await self.audits(queue.name, limit=_PAGE)]
+        found.sort(key=lambda row: row[1].at, reverse=True)
+        return self.answer(request, "audit.html", access, figures, chosen=name, audits=found[:_PAGE], listed=listed)
+
+    async def audits(
+        self, queue: str, *, channel: str | None = None, message_id: int | None = None, limit: int = _AUDITS
+    ) -> Sequence[AuditEntry]:
+        """What operators did to a queue, a channel or a message."""
+        read = partial(read_audits, target=self.target_of(queue), channel=channel, message_id=message_id, limit=limit)
+        key = ("audits", queue, channel, message_id, limit)
+        return await self.reading.shared(key, lambda: self.reading.read(read))
 
     async def health(self, request: Request) -> Response:
         """The findings of doctor."""

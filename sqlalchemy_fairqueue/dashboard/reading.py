@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from sqlalchemy_fairqueue.database.engines import READ_COMMITTED, aread_again, blocking, isolate, on, read_again, run
+from sqlalchemy_fairqueue.database.engines import (
+    READ_COMMITTED,
+    aread_again,
+    blocking,
+    isolate,
+    on,
+    read_again,
+    run,
+    run_transaction,
+)
 from sqlalchemy_fairqueue.database.errors import refusal_of
 from sqlalchemy_fairqueue.doctor.examination import examine
 from sqlalchemy_fairqueue.doctor.findings import Role as Work
@@ -148,6 +157,14 @@ class Reading:
             if isinstance(self.engine, Engine):
                 return await asyncio.to_thread(verb, self.engine, *arguments, **named)
             return await cast("Awaitable[R]", verb(self.engine, *arguments, **named))
+
+    async def act(self, work: Callable[[Connection], R]) -> R:
+        """Do something in one transaction."""
+        with self.spending(), self._naming_grants():
+            changing = partial(on, self.engine, lambda engine: run_transaction(engine, work))
+            if isinstance(self.engine, Engine):
+                return await asyncio.to_thread(changing)
+            return await cast("Awaitable[R]", changing())
 
     async def ask(self, verb: Callable[..., R], *arguments: Any, **named: Any) -> R:
         """As :meth:`call`, for a verb that only reads: a connection that the server ended meanwhile is replaced."""

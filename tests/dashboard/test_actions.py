@@ -325,3 +325,20 @@ def test_large_forms(browse: Browse, engine: Engine) -> None:
     user = browse("operator")
     form = user.get("tenant", **_TENANT).form("Pause")
     assert user.submit(form, more="x" * 100_000).status == 413
+
+
+def test_audit(browse: Browse, engine: Engine) -> None:
+    """What an operator does is recorded under their name, and shown to viewers on the page of its subject."""
+    first, second = enqueue(engine, "a", "b", delay=timedelta(hours=1))
+    user, viewer = browse("operator"), browse("viewer")
+    assert "Nobody has done anything." in viewer.get("audit").text
+    user.submit(user.get("tenant", queue="documents", channel="a").form("Pause"))
+    user.submit(user.get("message", queue="documents", id=first).form("Run now"))
+    form = user.get("messages", queue="documents").form("Cancel the selected…")
+    user.submit(user.submit(form, **{f"id.{second}": "1"}).form("Cancel them"))
+    found = [(one.who, one.what, one.channel, one.message_id) for one in QUEUE.admin.audits(engine)]
+    assert found == [("otto", "cancel", None, second), ("otto", "retry", None, first), ("otto", "pause", "a", None)]
+    assert "otto cancel" in viewer.get("audit", queue="documents").text
+    assert "otto retry" in viewer.get("message", queue="documents", id=first).text
+    assert "otto pause" in viewer.get("tenant", queue="documents", channel="a").text
+    assert "Done by operators" not in viewer.get("tenant", queue="documents", channel="b").text

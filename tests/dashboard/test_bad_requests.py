@@ -44,7 +44,7 @@ _NAMING = (
     "tenants?queue={}", "tenant?queue=documents&channel={}", "tenant?queue={}&channel=customer-7",
     "message?queue=documents&id={}", "message?queue={}&id=1", "plans?queue={}", "plan?queue={}&plan=free",
     "plan?queue=documents&plan=none-{}", "groups?queue={}", "group?queue=documents&group={}", "dead?queue={}",
-    "schedules?queue={}", "workers?queue={}", "messages?queue={}", "none-{}",
+    "schedules?queue={}", "workers?queue={}", "messages?queue={}", "audit?queue={}", "none-{}",
 )  # fmt: skip
 _IGNORING = ("?done={}", "?done=purge&count={}", "tenants?reason={}", "groups?state={}", "health?any={}")
 _SUBJECTS = {

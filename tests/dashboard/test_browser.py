@@ -22,6 +22,7 @@ _PAGES = (
     "tenants?queue=documents",
     "messages?queue=documents",
     "messages?queue=documents&state=completed",
+    "audit",
     "plans",
     "plan?queue=documents&plan=gold",
     "groups",
