@@ -225,7 +225,7 @@ _NEEDED: dict[str, Any] = {
     "channel": "a", "consumer": "me", "deliveries": _DELIVERY, "group_id": "4b8a8f4e-6f0e-4c3c-9a0c-3d0d0a5d7c11",
     "message_id": 1, "message_ids": [1], "messages": [Enqueue(channel="a", payload=1)], "name": "n",
     "history": True, "max_concurrency": 1, "message": _MESSAGE, "changes": {"weight": 2},
-    "settings": {"history": True},
+    "settings": {"history": True}, "what": "pause",
 }  # fmt: skip
 _PLAIN = [_ENGINE, Session(_ENGINE), scoped_session(sessionmaker(_ENGINE))]
 _NONE = [None, 7, "postgresql://", object, sessionmaker(), Session]
