@@ -1,13 +1,14 @@
 -- fq_prune_expired: delete rows whose time is over, up to p_limit of each kind, the oldest first: keys after their
 -- period, results, waits for results, which a process left that died, requests to stop that are an hour old, what
--- operators did 90 days ago, and after seven days groups since they were finished, records of slots since they were run, and schedules from code since they
--- were due, so that no worker has them in its code any more. Returns how many of the kind of which it deleted the most
--- (below p_limit, nothing is left), and the names of those schedules.
+-- operators did 90 days ago, and after seven days groups since they were finished, records of slots since they were run,
+-- and schedules from code since they were due, so that no worker has them in its code any more. Returns how many of the
+-- kind of which it deleted the most (below p_limit, nothing is left), and the names of those schedules.
 -- Guarantees: a key is free when its period is over, whether or not its row is deleted. An open group stays, however
 -- old. Every worker that had started when a request to stop was made has polled since, or is without the database for
 -- an hour. Several calls at once wait for none and delete nothing twice.
 -- Locks: the rows, skip locked. Index: fq_key_period_expires_ix, fq_result_expires_ix, fq_group_finished_ix,
--- fq_schedule_slot_pkey, fq_audit_pkey; waits, requests, slots and schedules are few and read whole. Errors: QF001 bad limit.
+-- fq_schedule_slot_pkey, fq_audit_pkey; waits, requests, slots and schedules are few and read whole. Errors: QF001 bad
+-- limit.
 create function fairqueue.fq_prune_expired(p_limit integer)
 returns table (deleted bigint, schedules text[])
 language plpgsql
@@ -88,8 +89,8 @@ begin
   )
   select greatest(
       (select count(*) from keys), (select count(*) from results), (select count(*) from waits),
-      (select count(*) from requests), (select count(*) from audits), (select count(*) from groups), (select count(*) from slots),
-      (select count(*) from vanished)
+      (select count(*) from requests), (select count(*) from audits), (select count(*) from groups),
+      (select count(*) from slots), (select count(*) from vanished)
     ),
     array(select v.name from vanished v);
 end

@@ -2,8 +2,8 @@
 -- p_ids, or, if that is null, up to p_limit that consumers hold of the channel p_channel, and then up to p_limit that
 -- nobody holds, in the order of their delivery.
 -- Guarantees: one snapshot; one row a message. content_size: bytes of the whole content. consumer and expires_at: of
--- its lease, null: nobody holds it. behind: as fq_behind. Of one that cannot be read the texts, the content and the headers are null, and
--- unreadable says why.
+-- its lease, null: nobody holds it. behind: as fq_behind. Of one that cannot be read the texts, the content and the headers
+-- are null, and unreadable says why.
 -- Cost: the rows, and with p_ids null also what the queue has of messages out. Locks: none.
 -- Index: fq_message_pkey, fq_message_ready_ix, fq_channel_queue_name_key, fq_lease_expires_ix, fq_message_lease_ix.
 -- Errors: QF001 bad limit or bytes; QF007; none of a row's.
@@ -12,8 +12,8 @@ create function fairqueue.fq_message_details(
 )
 returns table (
   message_id bigint, channel text, kind text, content bytea, content_size integer, headers text, key text,
-  ordering_key text, behind bigint, enqueued_at bigint, dequeue_at bigint, delivered_at bigint, returned_at bigint, attempts integer,
-  max_attempts integer, deliveries integer, cancelled boolean, cancelled_at bigint, consumer text, expires_at bigint,
+  ordering_key text, behind bigint, enqueued_at bigint, dequeue_at bigint, delivered_at bigint, returned_at bigint,
+  attempts integer, max_attempts integer, deliveries integer, cancelled boolean, cancelled_at bigint, consumer text, expires_at bigint,
   error text, unreadable text
 )
 language plpgsql
