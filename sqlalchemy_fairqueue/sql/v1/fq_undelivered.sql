@@ -4,7 +4,7 @@
 -- Cost: with a key or an ordering key its messages; else what nobody holds of the channel, with 'scheduled' only what
 -- is due later, until there are p_limit. Locks: none.
 -- Index: fq_channel_queue_name_key, fq_message_key, fq_message_ordering_ix, fq_message_ready_ix; those of
--- fq_message_state. Errors: QF001 bad state; QF007.
+-- fq_message_state. Errors: QF001 bad state or limit; QF007.
 create function fairqueue.fq_undelivered(
   p_queue text, p_channel text, p_key text, p_ordering_key text, p_kind text, p_state text, p_since bigint,
   p_until bigint, p_limit bigint
@@ -23,6 +23,10 @@ begin
   if p_state not in ('ready', 'scheduled', 'held') then
     raise exception 'fq_undelivered has state %', left(p_state, 80)
       using errcode = 'QF001', hint = 'ask for state ready, scheduled or held, or null';
+  end if;
+  if p_limit < 1 then
+    raise exception 'fq_undelivered has limit %', p_limit
+      using errcode = 'QF001', hint = 'ask for 1 message or more, or null';
   end if;
   select c.id into v_channel_id
   from fairqueue.fq_channel c
