@@ -16,7 +16,7 @@ DESIGNS: Final = {
     "fifo": (_HERE / "tasks.sql", _HERE / "fifo.sql"),
     "partitioned": (_HERE / "tasks.sql", _HERE / "partitioned.sql"),
     "ranked": (_HERE / "tasks.sql", _HERE / "ranked.sql"),
-    "numbered": (_HERE / "numbered.sql",),
+    "numbered": (_HERE / "tasks.sql", _HERE / "numbered.sql"),
     "blocks": (_HERE / "blocks.sql",),
     "channels": (_HERE / "head_pointer.sql", _HERE / "channels.sql"),
 }

@@ -1,21 +1,14 @@
 -- A number that is computed at the insert: each tenant counts its tasks, and the lowest numbers of all tenants are taken, so a dequeue is
 -- that of one sorted table. An enqueue locks the counter of its tenant until its transaction ends. A counter never looks at the others: a
 -- tenant that comes back, or comes late, has lower numbers than all others, and is served alone until it has caught up.
-create schema numbered;
 create table numbered.counter (
   tenant text primary key,
   number bigint not null
 );
-create table numbered.task (
-  id bigint generated always as identity primary key,
-  tenant text not null,
-  number bigint not null,
-  content bytea not null,
-  started_at timestamptz
-);
+alter table numbered.task add column number bigint not null;
 create index task_ready_ix on numbered.task (number, id) where started_at is null;
 
-create function numbered.enqueue(p_tenants text[], p_contents bytea[]) returns void language sql as $$
+create or replace function numbered.enqueue(p_tenants text[], p_contents bytea[]) returns void language sql as $$
   with counted as (
     insert into numbered.counter as c (tenant, number)
     select u.tenant, count(*)
@@ -52,13 +45,4 @@ begin
   where t.id = any (v_ids)
   returning t.id, t.tenant, t.content;
 end
-$$;
-
-create function numbered.complete(p_ids bigint[]) returns bigint language sql as $$
-  with done as (
-    delete from numbered.task t
-    where t.id = any (p_ids)
-    returning 1
-  )
-  select count(*) from done
 $$;
