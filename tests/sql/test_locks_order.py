@@ -69,7 +69,6 @@ HOLDERS: dict[str, Callable[[Kernel], object]] = {
     "its messages": _lock("select from fq_message for update"),
     "its messages, shared": _lock("select from fq_message for share"),
     "its leases": _lock("select from fq_lease for update"),
-    "its signals": _lock("select from fq_signal for update"),
     "its channels": _lock("select from fq_channel for update"),
     "its queue": lambda holder: holder.configure_queue(3),
     "a configuration": lambda holder: holder.configure("a", 1),

@@ -6,7 +6,8 @@
 -- keeps the greatest id that it was told by, heard_id: a sum of what signals will still add to its backlog begins
 -- there. What messages cost more than was charged moves the tag, see fq_tag_heard; what they took moves the mean.
 -- Signals of a channel that is gone are deleted.
--- Locks: as fq_lock_heard; signals for update, skip locked. Index: as fq_hear_signals. Errors: none.
+-- Locks: as fq_lock_heard; the signals, which nobody else locks while he lacks these rows.
+-- Index: as fq_hear_signals. Errors: none.
 create function fairqueue.fq_hear_many(
   p_queue text, p_rows tid[], p_ids bigint[], p_channels bigint[], p_by_cost boolean, p_virtual_time bigint,
   p_now bigint, p_noting boolean, p_must boolean,
@@ -21,19 +22,14 @@ begin
   -- A channel's signals are a stretch of the arrays. (Finding them by channel would be a nested loop: quadratic.)
   k := fairqueue.fq_lock_heard(p_channels);
 
-  -- A new statement, whose snapshot is younger than the locks. Skip locked is for sessions that lock signals by hand.
-  with claimed as materialized (
-    select l.state, g.ctid as row
-    from unnest(k.states, k.firsts, k.counts) l(state, first, signals)
-    cross join lateral generate_series(l.first, l.first + l.signals - 1) i
-    join fairqueue.fq_signal g on g.ctid = p_rows[i.i] and g.id is not distinct from p_ids[i.i]
-    for update of g skip locked
-  ),
-  dropped as (
+  -- A new statement, whose snapshot is younger than the locks.
+  with dropped as (
     delete from fairqueue.fq_signal g
-    using claimed c
-    where g.ctid = c.row
-    returning c.state, g.id, g.dequeue_at, g.message_id, g.freed, g.queue_freed, g.freed_cost, g.queue_freed_cost,
+    using unnest(k.states, k.firsts, k.counts) l(state, first, signals)
+    cross join lateral generate_series(l.first, l.first + l.signals - 1) i
+    where g.ctid = p_rows[i.i]
+      and g.id is not distinct from p_ids[i.i]
+    returning l.state, g.id, g.dequeue_at, g.message_id, g.freed, g.queue_freed, g.freed_cost, g.queue_freed_cost,
       g.added, g.dropped, g.cost, g.took
   ),
   told as materialized (

@@ -2,7 +2,7 @@
 -- as there.
 -- p_by_cost: whether what messages cost moves the tag. Guarantees: as fq_hear_signals. Nobody can apply the signal of a
 -- channel that is not there: it is deleted.
--- Locks: the channel's state row for no key update, then the signal for update, both skip locked.
+-- Locks: the channel's state row for no key update, skip locked; the signal, as fq_hear_many.
 -- Index: fq_channel_state_newest_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_hear_one(
   p_row tid, p_id bigint, p_channel_id bigint, p_by_cost boolean, p_virtual_time bigint, p_now bigint,
@@ -46,13 +46,8 @@ begin
     end if;
   end if;
   delete from fairqueue.fq_signal o
-  where o.ctid = (
-      select c.ctid
-      from fairqueue.fq_signal c
-      where c.ctid = p_row
-        and c.id is not distinct from p_id
-      for update skip locked
-    )
+  where o.ctid = p_row
+    and o.id is not distinct from p_id
   returning o.* into g;
   if not found then
     return;

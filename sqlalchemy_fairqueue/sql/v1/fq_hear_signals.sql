@@ -9,7 +9,7 @@
 -- Guarantees: a signal is deleted only together with its effect, or put back, while the channel's state row is locked.
 -- The next p_below is a transaction that sees no signal below it that is left, but for those of transactions in open;
 -- its own is among these, since it may leave signals later. If all of the channels are locked, nothing is written.
--- Locks: the caller has the state of the queue. State rows for no key update, signals for update, all skip locked.
+-- Locks: the caller has the state of the queue. State rows for no key update, skip locked; the signals.
 -- Index: fq_signal_pkey, fq_channel_state_newest_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_hear_signals(
   p_queue text, p_below xid8, p_open xid8[], p_limit integer, p_by_cost boolean, p_virtual_time bigint, p_now bigint,

@@ -25,9 +25,9 @@ def test_a_right_count_is_not_mended(kernel: Kernel, open_kernel: OpenKernel, si
     ids = [added.message_id for added in kernel.enqueue("a", "a", "b")]
     kernel.hear()
     kernel.cancel(ids[0])
-    # The withdrawal's signal stays unheard, for somebody looks at it.
+    # The withdrawal's signal stays unheard, since somebody else attends to the queue.
     user = open_kernel()
-    user.rows("select * from fq_signal for update")
+    user.rows("select from fq_queue_state for update")
     assert len([hand for _ in range(2) for hand in kernel.dequeue(size).hands]) == 2
     assert kernel.state("a")["backlog"] == 1
     assert unbalanced(kernel) == []

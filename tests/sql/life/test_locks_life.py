@@ -110,9 +110,7 @@ def test_the_named_verbs_wait(kernel: Kernel, open_kernel: OpenKernel, waits: Wa
 HOLDERS: dict[str, Callable[[Kernel, list[Hand]], object]] = {
     **{name: verb for name, verb in VERBS.items() if name not in {"dequeue", "hear"}},
     "days of the history": lambda kernel, _: keep_history(kernel),
-    "everything": lambda kernel, _: kernel.rows(
-        "select from fq_message, fq_lease, fq_dead_letter, fq_signal for update"
-    ),
+    "everything": lambda kernel, _: kernel.rows("select from fq_message, fq_lease, fq_dead_letter for update"),
 }
 
 
