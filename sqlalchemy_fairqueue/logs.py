@@ -47,7 +47,6 @@ class JsonFormatter(logging.Formatter):
         self._fields = (*FIELDS, *fields)
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
         document: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname.lower(),

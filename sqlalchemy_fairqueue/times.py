@@ -26,7 +26,6 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|[smhdw])", re.ASCII)
 
 
 def microseconds(duration: timedelta) -> int:
-    """Convert a duration to whole microseconds."""
     # As timedelta itself divides: a subclass of the application's may do it in its own way.
     return timedelta.__floordiv__(duration, _MICROSECOND)
 
@@ -59,7 +58,6 @@ def earlier(instant: datetime, by: timedelta) -> datetime:
 
 
 def duration(value: int) -> timedelta:
-    """Convert microseconds to a timedelta."""
     return timedelta(microseconds=value)
 
 

@@ -52,7 +52,6 @@ class Selection:
     until: timedelta | None = None
 
     def __bool__(self) -> bool:
-        """Whether anything is chosen."""
         return any(each is not None for each in (self.channel, self.kind, self.error, self.since, self.until))
 
     def arguments(self, installation: Installation) -> dict[str, Any]:
@@ -67,7 +66,6 @@ class Selection:
         }
 
     def of(self, queue: Queue) -> str:
-        """The selection in words."""
         words = f"of queue {queue.name!r}"
         words += f", channel {self.channel!r}" if self.channel is not None else ""
         words += f", kind {self.kind!r}" if self.kind is not None else ""

@@ -48,7 +48,6 @@ class CommandError(Exception):
         self.remedy = remedy
 
     def document(self) -> dict[str, object]:
-        """The error as a JSON document."""
         return {"kind": self.kind, "message": str(self), "remedy": self.remedy, "status": int(self.status)}
 
 

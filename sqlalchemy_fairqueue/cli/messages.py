@@ -369,7 +369,6 @@ def attempts_parts(attempts: Sequence[AttemptDetails], heading: str = "attempts 
 
 
 def attempts_document(attempts: Sequence[AttemptDetails]) -> list[dict[str, Any]]:
-    """Attempts as JSON documents."""
     return [asdict(one) for one in attempts]
 
 

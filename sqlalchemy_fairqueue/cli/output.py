@@ -141,7 +141,6 @@ class Result:
 
 
 def print_result(result: Result, *, json: bool) -> None:
-    """Write a result to stdout."""
     if json:
         print_json(result.document)
         return

@@ -153,7 +153,6 @@ class QueueOptions(FieldOptions):
 
 
 def field_rows(definitions: Mapping[str, Definition], values: object) -> list[tuple[str, object]]:
-    """The fields of a value as rows of names and texts."""
     return [
         (name.replace("_", " "), definition.shown(getattr(values, name)))
         for name, definition in definitions.items()
@@ -162,7 +161,6 @@ def field_rows(definitions: Mapping[str, Definition], values: object) -> list[tu
 
 
 def policy_rows(policy: ChannelPolicy) -> list[tuple[str, object]]:
-    """A policy as rows of names and values."""
     return field_rows(POLICY, policy)
 
 

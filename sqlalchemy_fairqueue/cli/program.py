@@ -156,7 +156,6 @@ def _fairqueue(
 
 
 def make_program(names: Sequence[str] = tuple(_COMMANDS)) -> typer.Typer:
-    """Make the program with these commands."""
     program = typer.Typer(
         name="fairqueue",
         no_args_is_help=True,

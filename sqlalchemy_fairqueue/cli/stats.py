@@ -105,7 +105,6 @@ def paused_text(paused_at: datetime | None) -> Text:
 
 
 def reason_text(wait: Wait) -> str:
-    """What something waits for."""
     if wait.behind is not None:
         return f"behind message {wait.behind} of its {wait.reason}"
     return str(wait.reason) if wait.limit is None else f"{wait.reason} {wait.limit}"
@@ -136,7 +135,6 @@ def wait_document(wait: Wait | None) -> dict[str, Any]:
 
 
 def _document(one: QueueStats | ChannelStats, now: datetime) -> dict[str, Any]:
-    """A queue or a channel as a JSON document."""
     return asdict(one) | {"rate": plain(one.rate), "oldest_ready_seconds": age(one.oldest_ready_at, now)}
 
 

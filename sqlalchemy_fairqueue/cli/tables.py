@@ -55,7 +55,6 @@ class Column:
         return self.key or self.name.replace(" ", "_")
 
     def value(self, item: object) -> Any:
-        """The value of an item."""
         if self.get is not None:
             return self.get(item)
         return item[self.member] if isinstance(item, dict) else getattr(item, self.member)
@@ -95,11 +94,9 @@ class Table:
         return key_values([(column.name, column.cell(item)) for column in columns])
 
     def document(self, item: object) -> dict[str, Any]:
-        """An item as a document."""
         return {column.member: column.value(item) for column in self.members}
 
     def documents(self, items: Iterable[object]) -> list[dict[str, Any]]:
-        """Items as documents."""
         return [self.document(item) for item in items]
 
     def listing(
@@ -175,7 +172,6 @@ def key_values(rows: Iterable[tuple[str, object]], *, blank: bool = True) -> Gri
 
 
 def bold(words: str) -> Text:
-    """A heading."""
     return Text(words, style="bold")
 
 

@@ -236,7 +236,6 @@ def _host_and_port(url: URL) -> tuple[str, object]:
 
 
 def connect_arguments(url: URL, name: str) -> dict[str, Any]:
-    """Arguments of a connection besides the URL."""
     arguments: dict[str, Any] = {"fallback_application_name": name}
     if "connect_timeout" not in url.query:
         arguments["connect_timeout"] = CONNECT_SECONDS

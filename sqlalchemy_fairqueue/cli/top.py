@@ -128,7 +128,6 @@ def _print_samples(out: Console, samples: Iterator[Sample], sort: Sort, limit: i
 
 
 def _sorted(sample: Sample, sort: Sort, limit: int) -> Sequence[ChannelStats]:
-    """The channels to show."""
     keys: dict[Sort, Callable[[ChannelStats], Any]] = {
         Sort.READY: lambda channel: -channel.ready,
         Sort.SCHEDULED: lambda channel: -channel.scheduled,
@@ -164,7 +163,6 @@ def _table(sample: Sample) -> Table:
 
 
 def _rendered(sample: Sample, sort: Sort, limit: int) -> RenderableType:
-    """The sample as text."""
     several = len({channel.queue for channel in sample.channels}) > 1
     channels = _sorted(sample, sort, limit)
     parts: list[RenderableType] = [
@@ -178,7 +176,6 @@ def _rendered(sample: Sample, sort: Sort, limit: int) -> RenderableType:
 
 
 def sample_document(sample: Sample, sort: Sort, limit: int) -> dict[str, Any]:
-    """The sample as a JSON document."""
     table = _table(sample)
     return {
         "at": sample.at,

@@ -353,14 +353,12 @@ class _Call:
 
     @property
     def needed_channel(self) -> str:
-        """The channel."""
         if not self.channel:
             raise HTTPException(404, "The action needs a tenant.")
         return self.channel
 
     @property
     def schedule(self) -> str:
-        """The name of the schedule."""
         name = self.request.query_params.get("schedule")
         if not name:
             raise HTTPException(404, "The action needs a schedule.")
@@ -368,7 +366,6 @@ class _Call:
 
     @property
     def plan(self) -> str:
-        """The name of the plan."""
         name = self.request.query_params.get("plan")
         if not name:
             raise HTTPException(404, "The action needs a plan.")
@@ -376,12 +373,10 @@ class _Call:
 
     @property
     def group(self) -> str:
-        """The id of the group."""
         return self.request.query_params.get("group", "")
 
     @property
     def consumer(self) -> str:
-        """The name of the worker."""
         name = self.request.query_params.get("consumer")
         if not name:
             raise HTTPException(404, "The action needs a worker.")

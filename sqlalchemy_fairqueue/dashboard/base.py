@@ -255,7 +255,6 @@ class PageBase:
         return list(self._wanted[queue])
 
     def row(self, queue: QueueFigures, channel: ChannelDemand, figures: Figures) -> Row:
-        """A tenant of the figures with its past."""
         shared = self.reading.figures
         waits = shared.past_waits(queue.name, channel.channel)
         points = shared.past(queue.name)[-len(waits) :] if waits else ()
@@ -273,7 +272,6 @@ class PageBase:
         return found[0] if found else None
 
     async def access(self, request: Request) -> Access:
-        """The user that sends the request."""
         known: Access | None = request.scope.get(_ACCESS)
         return await access_of(request, self.authorize) if known is None else known
 
@@ -350,7 +348,6 @@ class PageBase:
         return self.reading.keep.total_seconds() / 4
 
     def target_of(self, queue: str) -> Target:
-        """The place of a queue in the database."""
         return Target(self.reading.schema, queue)
 
 

@@ -244,7 +244,6 @@ class Pages(GroupPages, PlanPages):
         )  # fmt: skip
 
     async def schedules(self, request: Request) -> Response:
-        """The schedules of queues."""
         access, figures = await self.begin(request)
         name = request.query_params.get("queue")
         listed = queue_page(request, chosen_queues(figures, name))
@@ -292,12 +291,10 @@ class Pages(GroupPages, PlanPages):
         return await self.reading.shared(key, lambda: self.reading.read(read))
 
     async def health(self, request: Request) -> Response:
-        """The findings of doctor."""
         access, figures = await self.begin(request)
         return self.answer(request, "health.html", access, figures, health=await self.reading.health())
 
     async def letter_groups(self, queue: str) -> Sequence[DeadLetterGroup]:
-        """The groups of dead letters of a queue."""
         read = partial(read_dead_letter_groups, target=self.target_of(queue), limit=GROUPED, ids=BULK)
         return await self.reading.shared(("letters", queue), lambda: self.reading.read(read))
 

@@ -28,7 +28,6 @@ class PlanPages(PageBase):
     """The endpoints that show plans."""
 
     async def plans(self, request: Request) -> Response:
-        """The plans of queues."""
         access, figures = await self.begin(request)
         name = request.query_params.get("queue")
         listed = queue_page(request, chosen_queues(figures, name))
@@ -62,11 +61,9 @@ class PlanPages(PageBase):
         )  # fmt: skip
 
     async def plans_of(self, queue: str) -> Sequence[PlanInfo]:
-        """The plans of a queue by name."""
         of = self.reading.queue(queue)
         return await self.reading.shared(("plans", queue), lambda: self.reading.ask(of.plans.list))
 
 
 def values_of(policy: PolicyFields) -> dict[str, Any]:
-    """The fields of a policy by their names."""
     return {name: getattr(policy, name) for name in POLICY}

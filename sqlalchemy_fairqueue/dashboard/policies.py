@@ -55,7 +55,6 @@ class EditorField:
 
     @property
     def numeric(self) -> bool:
-        """Whether it is a whole number."""
         return isinstance(self.definition, Count)
 
     def text(self, value: object) -> str:
@@ -63,7 +62,6 @@ class EditorField:
         return "" if value is None else self.definition.text(value)
 
     def shown(self, value: object) -> str:
-        """A value as it stands in a table."""
         return self.definition.shown(value)
 
     def read(self, text: str) -> Any:
@@ -98,12 +96,10 @@ class Change:
     reset: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether anything changes."""
         return bool(self.fields or self.reset or self.plan is not UNSET)
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments of ``configure_channel``."""
         return {**self.fields, "plan": self.plan, "reset": self.reset}
 
 

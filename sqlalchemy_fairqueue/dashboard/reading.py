@@ -171,7 +171,6 @@ class Reading:
         return await aread_again(lambda: self.call(verb, *arguments, **named))
 
     async def read(self, work: Callable[[Connection], R]) -> R:
-        """Read from the database on a connection."""
         return await self.ask(on, lambda engine: run(engine, work))
 
     @contextmanager

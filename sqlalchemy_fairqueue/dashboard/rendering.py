@@ -155,7 +155,6 @@ def sparkline(values: Sequence[float], label: str) -> Markup:
 
 @cache
 def reason_chip(reason: str | None) -> Markup:
-    """The reason of a wait."""
     if not reason:
         return Markup('<span class="faint">{}</span>').format(_NONE)
     return Markup('<span class="chip reason {}">{}</span>').format(_LEVELS.get(str(reason), "calm"), str(reason))
@@ -197,5 +196,4 @@ def progress_bar(group: GroupStatus) -> Markup:
 
 
 def rendered(template: str, **values: Any) -> str:
-    """A page."""
     return templates().get_template(template).render(**values)

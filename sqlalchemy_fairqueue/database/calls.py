@@ -396,7 +396,6 @@ def executes_itself(dialect: Dialect) -> bool:
 
 
 def is_in_autocommit(connection: Connection) -> bool:
-    """Return whether the connection is in AUTOCOMMIT."""
     # What SQLAlchemy puts around an asyncio driver's connection knows it, where that itself does not.
     return bool(getattr(connection.connection.dbapi_connection, "autocommit", False))
 

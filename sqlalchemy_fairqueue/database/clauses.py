@@ -40,7 +40,6 @@ class Clause:
     numbered: dict[str, Numbered] = field(default_factory=dict)
 
     def encoded(self, driver: Driver, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Encode parameters for a driver."""
         encoders = self._encoders.get(driver.name)
         if encoders is None:
             found = driver.encoders

@@ -52,7 +52,6 @@ def new_policy_json(policy: ChannelPolicy) -> str | None:
 
 
 def field_columns(names: Iterable[str]) -> list[str]:
-    """Return the columns of fields."""
     return [column for name in names for column in POLICY[name].columns(name)]
 
 
@@ -63,12 +62,10 @@ def fields_of_columns(columns: Iterable[str]) -> tuple[str, ...]:
 
 
 def policy_columns() -> frozenset[str]:
-    """Return the names of a policy's columns."""
     return frozenset(field_columns(POLICY))
 
 
 def column_values(definitions: Mapping[str, Definition], values: Mapping[str, object]) -> dict[str, object]:
-    """Return the values of columns from the values of fields."""
     columns: dict[str, object] = {}
     for name, value in values.items():
         columns |= definitions[name].column_values(name, value)
@@ -127,7 +124,6 @@ def queue_settings(connection: Connection, schema: str | None, queue: str | None
 
 
 def read_plans(connection: Connection, target: Target, name: str | None) -> list[PlanInfo]:
-    """Return the plans of a queue by name; with *name* only that plan."""
     doing = f"list the plans of queue {target.queue!r}"
     rows = target.read(connection, "fq_plans", doing, name=name)
     return [PlanInfo(policy=ChannelPolicy(**policy_values(row.pop("policy"))), **row) for row in rows]

@@ -115,11 +115,9 @@ class _WaitingConnection(_Waiting):
         vars(self).update(_pooled=pooled)
 
     def cursor(self, *arguments: Any, **named: Any) -> _Waiting:
-        """Return a cursor."""
         return _Waiting(_waited(self._loop, self._adapted.cursor, *arguments, **named), self._loop)
 
     def close(self) -> None:
-        """Close the connection."""
         self._end(self._pooled.close)
 
     def terminate(self) -> None:
@@ -160,7 +158,6 @@ class _ReadCommitted(OptionEngine):
     """An engine whose connections are in READ COMMITTED from the start."""
 
     def connect(self) -> Connection:
-        """Return a new connection."""
         return isolate(super().connect(), READ_COMMITTED)
 
 
@@ -235,7 +232,6 @@ def read_again(read: Callable[[], R]) -> R:
 
 
 async def aread_again(read: Callable[[], Awaitable[R]]) -> R:
-    """As :func:`read_again`, for a coroutine."""
     try:
         return await read()
     except DBAPIError as error:

@@ -68,7 +68,6 @@ class Content(bytes):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        """Its length."""
         return f"<{len(self):,} bytes>"
 
 

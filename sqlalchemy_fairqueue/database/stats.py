@@ -93,7 +93,6 @@ def read_queues(connection: Connection, schema: str | None) -> list[str]:
 
 
 def read_stats(connection: Connection, target: Target) -> QueueStats:
-    """Return the counts of a queue."""
     return stats_by_queue(connection, target.schema, [target.queue])[target.queue]
 
 
@@ -285,7 +284,6 @@ def _asked(consumer: ConsumerInfo) -> ConsumerInfo:
 def read_stop_requests(
     connection: Connection, schema: str | None, queues: Sequence[str], consumer: str
 ) -> list[StopRequest]:
-    """Return the requests to stop for a consumer of these queues."""
     doing = f"look for requests to {consumer!r} to stop"
     rows = read(connection, schema, "fq_stop_requests", doing, queues=list(queues), consumer=consumer)
     return [StopRequest(**row) for row in rows]

@@ -61,7 +61,6 @@ class Screen:
             self._console.print(stage, highlight=False)
 
     def step(self, name: str, number: int, count: int) -> None:
-        """Show a step of the report."""
         self.tell(f"report: {name} ({number + 1} of {count})")
 
     def show(self, run: Run) -> None:
@@ -174,7 +173,6 @@ def print_summary(console: Console, visits: list[Visit], runs: list[Run], findin
 
 
 def seconds(duration: float) -> str:
-    """A duration as people read it."""
     return f"{duration:.2f} s" if duration < 10 else f"{duration:.1f} s"  # noqa: PLR2004 - three digits in all
 
 

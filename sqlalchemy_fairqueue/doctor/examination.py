@@ -81,7 +81,6 @@ class Examination:
 
     @property
     def worst(self) -> Level:
-        """The level of the worst finding."""
         return max(finding.level for finding in self.findings)
 
 

@@ -30,7 +30,6 @@ class Level(IntEnum):
 
     @property
     def word(self) -> str:
-        """The level as it is printed."""
         return self.name.lower()
 
 
@@ -63,7 +62,6 @@ class Finding:
     values: Mapping[str, Any] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
-        """The finding as a JSON document."""
         return {
             "check": self.check,
             "level": self.level.word,
@@ -153,7 +151,6 @@ class Check:
 
     @property
     def subject(self) -> str:
-        """The word for it."""
         return self.function.__name__.removeprefix("check_")
 
     def __call__(self, context: CheckContext) -> Iterator[Finding]:

@@ -94,7 +94,6 @@ def outdated(name: str, version: int, schema: str | None) -> Unusable | None:
 
 
 def current_role(connection: Connection) -> str:
-    """Return the role that the connection acts as."""
     return str(connection.scalar(text("select current_user")))
 
 

@@ -112,7 +112,6 @@ def _may_be_busy(stats: QueueStats) -> bool:
 
 
 def _named_channels(queue: Queue, connection: Connection, names: Sequence[str]) -> Iterator[ChannelStats]:
-    """Channels of a queue that are named."""
     target = Target(queue.schema, queue.name)
     for first in range(0, len(names), PAGE):
         yield from read_channel_stats(connection, target, names[first : first + PAGE], limit=PAGE)

@@ -68,7 +68,6 @@ class QueueFigures:
 
     @property
     def name(self) -> str:
-        """The name of the queue."""
         return self.stats.queue
 
     @property

@@ -75,7 +75,6 @@ class _Served:
         self._total += sum(counts.values())
 
     def part(self, channel: str) -> float | None:
-        """The part of a channel."""
         return self._counts[channel] / self._total if self._total else None
 
 

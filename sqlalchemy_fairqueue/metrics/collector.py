@@ -120,5 +120,4 @@ class WorkerCollector(Collector):
         self._workers = workers
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics now."""
         return worker_families(self._workers)

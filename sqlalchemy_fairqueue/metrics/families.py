@@ -170,7 +170,6 @@ METRICS: tuple[MetricDefinition, ...] = (
 
 
 def queue_families(figures: SharedFigures) -> Iterator[Metric]:
-    """The metrics of the latest figures."""
     latest = figures.latest
     queues = latest.queues.values() if latest else ()
     took = READ_SECONDS.family()
@@ -214,14 +213,12 @@ def _longest_waits(queues: Iterable[QueueFigures]) -> Metric:
 
 
 def up_family(*, answered: bool) -> Metric:
-    """Whether the database answered."""
     family = UP.family()
     family.add_metric([], float(answered))
     return family
 
 
 def worker_families(workers: Iterable[Worker | AsyncWorker]) -> Iterator[Metric]:
-    """The metrics of workers of this process."""
     events, hung = WORKER_EVENTS.family(), WORKER_HUNG.family()
     for worker in workers:
         hung.add_metric([worker.name], worker.stats.hung)

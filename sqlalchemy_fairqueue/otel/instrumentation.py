@@ -154,12 +154,10 @@ class _OpenTelemetry:
             return [Observation(count, _measured(queue, "enqueue")) for queue, count in self._sent.items()]
 
     def around(self, context: Handled, proceed: Callable[[], Any]) -> Any:
-        """A process span around a plain handler."""
         with self._processing(context) as span:
             return _seen(span, proceed())
 
     async def around_async(self, context: Handled, proceed: Callable[[], Awaitable[Any]]) -> Any:
-        """A process span around an async handler."""
         with self._processing(context) as span:
             return _seen(span, await proceed())
 

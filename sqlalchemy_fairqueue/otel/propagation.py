@@ -48,7 +48,6 @@ def extracted(headers: Mapping[str, Any] | None) -> Context | None:
 
 
 def span_context(context: Context) -> SpanContext:
-    """The span of a context."""
     return trace.get_current_span(context).get_span_context()
 
 

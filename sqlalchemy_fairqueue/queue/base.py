@@ -144,7 +144,6 @@ class QueueBase:
         """Warn of a message that is added beside groups of the queue whose blocks are open, as the part of groups."""
 
     def __repr__(self) -> str:
-        """The call that makes it."""
         return f"{type(self).__name__}({self.name!r}" + (f", schema={self.schema!r})" if self.schema else ")")
 
     def _perform(self, where: RecordedWhere, operations: list[Operation], result: R) -> R:

@@ -355,7 +355,6 @@ def called(context: Context, function: Callable[[], Any]) -> Any:
 
 
 async def acalled(context: Context, function: Callable[[], Awaitable[Any]]) -> Any:
-    """As :func:`called`, for an async handler."""
     before = handling.get()
     handling.set(context.delivery)
     try:

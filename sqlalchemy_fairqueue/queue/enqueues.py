@@ -262,7 +262,6 @@ class EnqueueMethods(QueueBase):
         return operations
 
     def _added_headers(self, messages: list[Enqueue], membership: Membership | None) -> AddedHeaders | None:
-        """Return the headers that all messages of a call get."""
         carried: Mapping[str, str] = _NONE
         instrumentation = installed.instrumentation
         if instrumentation is not None:

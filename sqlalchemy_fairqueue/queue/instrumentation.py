@@ -36,9 +36,7 @@ class Instrumentation(Protocol):
         """Call a plain handler, and return what it returned."""
         ...
 
-    def around_async(self, context: Handled, proceed: Callable[[], Awaitable[Any]]) -> Awaitable[Any]:
-        """Call an async handler, and return what it returned."""
-        ...
+    def around_async(self, context: Handled, proceed: Callable[[], Awaitable[Any]]) -> Awaitable[Any]: ...
 
     def settling(self, queue: str, verb: str, deliveries: Sequence[Delivery]) -> AbstractContextManager[object]:
         """Return a block in which a worker settles deliveries by one statement."""

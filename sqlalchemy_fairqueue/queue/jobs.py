@@ -74,7 +74,6 @@ class Job(Generic[C, P, R_co]):
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
-        """Its kind and queue."""
         return f"<job {self.kind!r} of {self.queue!r}>"
 
     def __reduce__(self) -> Any:

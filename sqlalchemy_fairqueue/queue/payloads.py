@@ -192,7 +192,6 @@ class ItemSchema(PayloadSchema):
         return arguments[self._name]
 
     def decode(self, payload: Any) -> Any:
-        """Convert a payload to an item."""
         return super().decode({self._name: payload})[self._name]
 
     def _path(self, path: str) -> str:
@@ -200,7 +199,6 @@ class ItemSchema(PayloadSchema):
 
 
 def _item_type(annotation: Any) -> Any:
-    """Return the type of the items of a list or sequence."""
     return get_args(annotation)[0] if get_origin(annotation) in {list, Sequence} else _UNKNOWN
 
 

@@ -335,7 +335,6 @@ def _message(
     max_attempts: int | None,
     ordering_key: str | None,
 ) -> Enqueue:
-    """Return the message of a schedule."""
     if job is None:
         if channel is None:
             raise InvalidArgument("there is no channel; give channel=..., usually the tenant")

@@ -31,7 +31,6 @@ else:
 
 
 def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Return the parameters of a function, in their order."""
     found = _signature(function).parameters.values()
     return [one.replace(annotation=_text(one.annotation)) for one in found]
 

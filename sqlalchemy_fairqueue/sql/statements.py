@@ -151,7 +151,6 @@ def signature(function: str) -> str:
 
 
 def replacing(function: str) -> str:
-    """Return the text with ``create or replace``."""
     return re.sub(r"^create function ", "create or replace function ", function, count=1, flags=re.MULTILINE)
 
 

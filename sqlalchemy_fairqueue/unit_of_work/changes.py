@@ -182,19 +182,16 @@ def resume(target: Target, channel: str | None) -> Change:
 
 
 def purge(target: Target, which: Undelivered, receipt: PurgeReceipt) -> Change:
-    """Delete undelivered messages of a channel."""
     call = target.call("fq_purge_channel", f"purge {target.named(which.channel)}", **which.parameters())
     return _of(target, which.channel, call.value, receipt=receipt)
 
 
 def set_schedule(target: Target, definition: ScheduleDefinition) -> Change:
-    """Make a schedule, or change the one of its name."""
     send = schedule_call(target, definition).rows
     return _of_schedule(target, definition.message.message.channel, definition.name, send)
 
 
 def remove_schedule(target: Target, channel: str, name: str) -> Change:
-    """Remove a schedule, if it is there."""
     doing = f"remove schedule {name!r} of {target.named(channel)}"
     removal = target.call("fq_remove_schedule", doing, channel=channel, name=name)
     return _of_schedule(target, channel, name, removal.rows)

@@ -36,8 +36,7 @@ class Operation(Protocol):
     """What a transaction can ask of a queue."""
 
     @property
-    def target(self) -> Target:
-        """The queue."""
+    def target(self) -> Target: ...
 
     @property
     def phase(self) -> int:

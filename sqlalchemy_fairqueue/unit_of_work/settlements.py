@@ -233,5 +233,4 @@ def _lost(settles: Sequence[Settle], lost: Sequence[int], holder: str | None) ->
 
 
 def token_of(delivery: Delivery) -> Token:
-    """Return the token of a delivery."""
     return Token(delivery.message_id, delivery.row_id, delivery.lease.id, delivery.deliveries)

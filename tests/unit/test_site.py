@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
@@ -48,16 +49,29 @@ def test_every_public_name_is_on_a_page() -> None:
     assert missing == [], "add each to a page in docs/reference"
 
 
+def _members() -> Iterator[tuple[str, str, object]]:
+    """The public members of all public names that this package defines, with the name and the docstring of each."""
+    for module in _PUBLIC:
+        own = import_module(module)
+        for name in own.__all__:
+            for attribute, value in inspect.getmembers_static(getattr(own, name)):
+                function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+                if inspect.isfunction(function) and function.__module__.startswith(_PACKAGE):
+                    yield (
+                        f"{module}.{name}.{attribute}",
+                        inspect.getdoc(getattr(getattr(own, name), attribute)) or "",
+                        value,
+                    )
+
+
+def test_public_members_have_a_docstring() -> None:
+    """An override may leave it to the method that it overrides, a special method has none."""
+    assert [name for name, doc, _ in _members() if not doc and not name.rpartition(".")[2].startswith("_")] == []
+
+
 def test_the_site_shows_whole_sentences_of_properties() -> None:
     """Sphinx takes what stands before a colon in the first line of a property's docstring for its type."""
-    first = {
-        f"{module}.{name}.{attribute}": (value.__doc__ or "").partition("\n")[0]
-        for module in _PUBLIC
-        for own in (import_module(module),)
-        for name in own.__all__
-        for attribute, value in inspect.getmembers_static(getattr(own, name))
-        if isinstance(value, property) and value.fget and value.fget.__module__.startswith(_PACKAGE)
-    }
+    first = {name: doc.partition("\n")[0] for name, doc, value in _members() if isinstance(value, property)}
     cut = {
         name: line for name, line in first.items() if re.search(r"[^:]:\s", re.sub(r":\w+:`[^`]*`|`[^`]*`", "", line))
     }

@@ -40,7 +40,6 @@ class Asyncpg(Driver):
         return connection._addr, known.database, known.user  # noqa: SLF001
 
     def listener(self, connection: Any, run: RunInLoop) -> Listener:
-        """As for Driver."""
         return _AsyncpgListener(connection, run)
 
 

@@ -193,7 +193,6 @@ class SocketListener(Listener):
     _socket: int
 
     def wait(self, stop: int, seconds: float) -> None:
-        """As for Listener."""
         # Not select(), which knows no file above 1023.
         with selectors.DefaultSelector() as selector:
             for file in self._socket, stop:
@@ -216,7 +215,6 @@ class _Contents(str):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        """The length of each."""
         sizes = [max(len(one) - len('"\\\\x"'), 0) // 2 for one in self[1:-1].split(",")]
         return f"[{', '.join(f'<{size:,} bytes>' for size in sizes)}]"
 
@@ -299,11 +297,9 @@ class LibpqDriver(Driver):
         """Make a cursor of the connection's own factory whose bytea columns come as bytes."""
 
     def fileno(self, connection: Any) -> int:
-        """As for Driver."""
         file: int = connection.fileno()
         return file
 
     def database_key(self, connection: Any) -> tuple[object, ...]:
-        """As for Driver."""
         known = connection.info
         return known.host, known.port, known.dbname, known.user

@@ -272,7 +272,6 @@ class Psycopg(LibpqDriver):
         return cursor
 
     def give_up(self, connection: Connection) -> bool:
-        """As for Driver."""
         return give_up(connection.connection.driver_connection)
 
     def can_commit_with(self, connection: Connection) -> bool:
@@ -289,7 +288,6 @@ class Psycopg(LibpqDriver):
         commit: bool,
         as_bytes: bool,
     ) -> bool:
-        """As for Driver."""
         driver: Any = connection.connection.driver_connection
         if not is_plain(driver) or not (commit or driver.pgconn.transaction_status == _IDLE):
             return False
@@ -331,7 +329,6 @@ class Psycopg(LibpqDriver):
     def commit_with(
         self, connection: Connection, statements: Sequence[tuple[str, Any]], rows: list[Sequence[Any]]
     ) -> None:
-        """As for Driver."""
         self._commit(connection, connection.connection.driver_connection, statements, rows, _cursor)
 
     @staticmethod
@@ -387,7 +384,6 @@ class Psycopg(LibpqDriver):
             run(waiting)
 
     def listener(self, connection: Any, run: RunInLoop) -> SocketListener:  # noqa: ARG002 - libpq needs no loop
-        """As for Driver."""
         return _LibpqListener(connection.pgconn)
 
 
@@ -410,7 +406,6 @@ class _Pipeline:
         self.failure: BaseException | None = None
 
     def cursor(self) -> Any:
-        """Make a cursor for the next statement."""
         self._cursors.append(self._cursor(self.driver))
         return self._cursors[-1]
 

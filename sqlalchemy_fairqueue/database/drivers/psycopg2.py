@@ -36,7 +36,6 @@ class Psycopg2(LibpqDriver):
         plain.close(connection)
 
     def listener(self, connection: Any, run: RunInLoop) -> SocketListener:  # noqa: ARG002 - it has no loop
-        """As for Driver."""
         return _Psycopg2Listener(connection)
 
 
