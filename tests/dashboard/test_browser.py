@@ -91,7 +91,7 @@ def test_every_page_at_every_width_and_in_both_schemes(chromium: Open, engine: E
     pages = (*_PAGES, *_hostile_pages(engine))
     browser = chromium(user)
     for page in pages:
-        for width in (360, 1280):
+        for width in (360, 900, 1280):
             browser.resize(width, 800)
             browser.open(page)
             assert browser.driver.find_elements(By.TAG_NAME, "img") == []
