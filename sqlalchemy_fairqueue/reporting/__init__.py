@@ -1,6 +1,6 @@
 """Fairness reports: figures about the service of channels, and a page that shows and defines them.
 
-Read ``definitions`` first: the meaning and the source of each figure. ``figures`` and ``reports`` are the
+Read ``template/definitions.toml`` first: the meaning and the source of each figure. ``figures`` and ``reports`` are the
 values, ``page`` and ``plots`` show them. ``history`` reads a history into the process, ``kernel``, ``fair_shares`` and
 ``measurement`` take its figures, ``replaying`` replays it and tries policies, and ``making`` puts the report together,
 for Spark too. ``simulation`` dequeues a recorded history under other policies. Nothing here needs Spark.

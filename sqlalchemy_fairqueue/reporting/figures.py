@@ -1,4 +1,4 @@
-"""Figures of queues and channels, as values. Their meanings are in ``definitions``, and on the page."""
+"""Figures of queues and channels, as values. Their meanings are in ``template/definitions.toml``, and on the page."""
 
 from __future__ import annotations
 

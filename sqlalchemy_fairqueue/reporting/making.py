@@ -1,12 +1,12 @@
 """Making of a fairness report: the figures, replays and advice of each queue, and the page of all.
 
-Each queue is a :class:`QueueWork`, in this process or in a worker of Spark.
+Each queue is a :func:`queue_report`, in this process or in a worker of Spark.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -38,55 +38,36 @@ if TYPE_CHECKING:
 V = TypeVar("V")
 
 
-def by_queue(values: Mapping[tuple[str, str], V]) -> dict[str, dict[str, V]]:
-    """Values by queue and channel as mappings by channel, by queue."""
-    found: dict[str, dict[str, V]] = {}
-    for (queue, channel), value in values.items():
-        found.setdefault(queue, {})[channel] = value
-    return found
+def of_queue(values: Mapping[tuple[str, str], V], queue: str) -> dict[str, V]:
+    """Of values by queue and channel, those of a queue, by channel."""
+    return {channel: value for (name, channel), value in values.items() if name == queue}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """What a report is to say of each queue.
 
-    Args:
+    Attributes:
         policies: The policies of channels, by queue and channel.
         policies_known: Whether policies and plans were given.
         plans: The plans that they follow.
         settings: The settings of queues.
-        scenarios: The scenarios to replay.
+        scenarios: The scenarios to replay, by name.
         replayed: Whether the record is replayed and policies are tried.
         window: Width of the windows over time.
-        objective: The target for waits, or its text.
-        labels: The column of labels; a mapping is none.
-
-    Raises:
-        InvalidArgument: Two scenarios have one name.
-        ValueError: The objective cannot be read.
+        objective: The target for waits.
+        label: The column of labels.
     """
 
-    def __init__(
-        self,
-        *,
-        policies: Mapping[tuple[str, str], ChannelPolicy],
-        policies_known: bool,
-        plans: Mapping[tuple[str, str], str],
-        settings: Mapping[str, QueueSettings],
-        scenarios: Sequence[Scenario],
-        replayed: bool,
-        window: timedelta | None,
-        objective: Objective | str | None,
-        labels: Mapping[str, str] | str | None,
-    ) -> None:
-        self.policies = by_queue(policies)
-        self.policies_known = policies_known
-        self.plans = by_queue(plans)
-        self.settings = settings
-        self.scenarios = check_scenarios(scenarios) if scenarios else {}
-        self.replayed = replayed
-        self.window = window
-        self.objective = Objective.parse(objective) if isinstance(objective, str) else objective
-        self.label = labels if isinstance(labels, str) else None
+    policies: Mapping[tuple[str, str], ChannelPolicy]
+    policies_known: bool
+    plans: Mapping[tuple[str, str], str]
+    settings: Mapping[str, QueueSettings]
+    scenarios: Mapping[str, Scenario]
+    replayed: bool
+    window: timedelta | None
+    objective: Objective | None
+    label: str | None
 
     @property
     def replays(self) -> list[str]:
@@ -94,14 +75,10 @@ class Asked:
         return [REPLAYED, *self.scenarios] if self.replayed or self.scenarios else []
 
     @property
-    def steps(self) -> list[tuple[str, Callable[[QueueWork], None]]]:
-        """What is to be done with a queue after it was measured, with the names of the steps."""
-        replays = [
-            (f"replaying {'the record' if name == REPLAYED else repr(name)}",
-             partial(QueueWork.replay, scenario=self.scenarios.get(name)))
-            for name in self.replays
-        ]  # fmt: skip
-        return [*replays, *([("trying policies", QueueWork.advise)] if self.replayed else [])]
+    def steps(self) -> list[str]:
+        """What is done with a queue."""
+        replays = [f"replaying {'the record' if name == REPLAYED else repr(name)}" for name in self.replays]
+        return ["measuring the record", *replays, *(["trying policies"] if self.replayed else [])]
 
 
 class QueueReport(NamedTuple):
@@ -109,55 +86,47 @@ class QueueReport(NamedTuple):
 
     Attributes:
         measured: Its figures.
+        labels: The labels of its channels, each with the time of the attempt that has it.
         replays: The replay of the record and that of each scenario; empty: nothing was to be replayed.
         advice: A policy for it.
-        labels: The labels of its channels, each with the time of the attempt that has it.
     """
 
     measured: MeasuredQueue
-    replays: tuple[Replay, ...]
-    advice: Advice | None
     labels: LastLabels
+    replays: Sequence[Replay] = ()
+    advice: Advice | None = None
 
 
-class QueueWork:
-    """Makes the report of a queue: it measures the queue, and then does the steps that were asked for.
+def queue_report(rows: pa.Table, asked: Asked, tell: Callable[[], object] = lambda: None) -> QueueReport:
+    """Make the report of a queue.
 
     Args:
         rows: The attempts of the queue.
         asked: What is asked.
+        tell: Called before each of the steps.
     """
-
-    def __init__(self, rows: pa.Table, asked: Asked) -> None:
-        name: str = rows["queue"][0].as_py()
-        policies, self._plans = asked.policies.get(name, {}), asked.plans.get(name, {})
-        shown = {
-            (name, channel): figures_policy(policy, self._plans.get(channel)) for channel, policy in policies.items()
-        }
-        self._asked = asked
-        self._measured = measure_queue(rows, shown, asked.window)
-        self._labels = {} if asked.label is None else last_labels(rows, asked.label)
-        self._recorded = recorded_queue(rows, policies, asked.settings.get(name)) if asked.replays else None
-        self._replays: list[Replay] = []
-        self._advice: Advice | None = None
-
-    def replay(self, scenario: Scenario | None) -> None:
-        """Replay the record, or a scenario."""
-        assert self._recorded is not None  # noqa: S101 - it is replayed
-        known, window = self._asked.policies_known, self._asked.window
-        self._replays.append(replay_of(self._recorded, scenario, policies_known=known, window=window))
-
-    def advise(self) -> None:
-        """Try policies, after the record was replayed."""
-        assert self._recorded is not None  # noqa: S101 - it was replayed
-        self._advice = advice_of(
-            figures_of([self._measured]).channels, self._recorded, self._replays[0],
-            policies_known=self._asked.policies_known, objective=self._asked.objective, plans=self._plans,
+    name: str = rows["queue"][0].as_py()
+    policies, plans = of_queue(asked.policies, name), of_queue(asked.plans, name)
+    shown = {(name, channel): figures_policy(policy, plans.get(channel)) for channel, policy in policies.items()}
+    tell()
+    measured = measure_queue(rows, shown, asked.window)
+    labels = {} if asked.label is None else last_labels(rows, asked.label)
+    if not asked.replays:
+        return QueueReport(measured, labels)
+    recorded = recorded_queue(rows, policies, asked.settings.get(name))
+    replays = []
+    for scenario in asked.replays:
+        tell()
+        chosen, known = asked.scenarios.get(scenario), asked.policies_known
+        replays.append(replay_of(recorded, chosen, policies_known=known, window=asked.window))
+    advice = None
+    if asked.replayed:
+        tell()
+        advice = advice_of(
+            figures_of([measured]).channels, recorded, replays[0],
+            policies_known=asked.policies_known, objective=asked.objective, plans=plans,
         )  # fmt: skip
-
-    def report(self) -> QueueReport:
-        """What was found."""
-        return QueueReport(self._measured, tuple(self._replays), self._advice, self._labels)
+    return QueueReport(measured, labels, replays, advice)
 
 
 def assembled(
@@ -253,12 +222,11 @@ def report(
         raise HistoryEmpty(no_attempts_of(tenant))
     asked = Asked(
         policies=history.policies, policies_known=history.policies_known, plans=history.plans,
-        settings=history.settings, scenarios=scenarios, replayed=replayed, window=window, objective=objective,
-        labels=labels,
+        settings=history.settings, scenarios=check_scenarios(scenarios) if scenarios else {}, replayed=replayed,
+        window=window, objective=Objective.of(objective), label=labels if isinstance(labels, str) else None,
     )  # fmt: skip
-    later = asked.steps
-    names = ["measuring the record", *(name for name, _ in later)]
-    names += [] if output is None else ["drawing the page"]
+    queues = [rows for _, rows in queues_of(history.attempts)]
+    names = [*(asked.steps * len(queues)), *([] if output is None else ["drawing the page"])]
     told = iter(enumerate(names))
 
     def tell() -> None:
@@ -266,13 +234,7 @@ def report(
         if progress is not None:
             progress(name, number, len(names))
 
-    tell()
-    queues = [QueueWork(rows, asked) for _, rows in queues_of(history.attempts)]
-    for _, do in later:
-        tell()
-        for queue in queues:
-            do(queue)
+    parts = [queue_report(rows, asked, tell) for rows in queues]
     if output is not None:
         tell()
-    parts = [queue.report() for queue in queues]
     return assembled(parts, asked, output=output, title=title, labels=labels, tenant=tenant)

@@ -9,13 +9,14 @@ named.
 
 from __future__ import annotations
 
+import tomllib
 from collections import Counter
 from dataclasses import fields, replace
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy_fairqueue.reporting import formats, plots
-from sqlalchemy_fairqueue.reporting.definitions import DEFINITIONS
 from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, no_attempts_of
 from sqlalchemy_fairqueue.reporting.figures import Outcomes
 from sqlalchemy_fairqueue.reporting.plots import drawing
@@ -33,6 +34,31 @@ _DRAWN = 20
 _COMPARED = 15
 # Above this ratio of the greatest to the least capacity, a change of the capacity is named as a reason.
 _STEADY = 1.25
+
+
+class Definition(NamedTuple):
+    """The meaning of a figure.
+
+    Attributes:
+        title: Its name on the page.
+        meaning: Its meaning.
+        fields: The fields of the values in ``figures`` that hold it.
+        source: The data that it is read from, or the publication that defines it.
+    """
+
+    title: str
+    meaning: str
+    fields: list[str]
+    source: str = "fq_history: enqueued_at, ready_at, started_at, finished_at, by the database's clock"
+
+    @property
+    def anchor(self) -> str:
+        """Its anchor on the page."""
+        return "def-" + self.title.lower().replace(" ", "-").replace("'", "")
+
+
+_TEXTS = Path(__file__).with_name("template") / "definitions.toml"
+DEFINITIONS = [Definition(**figure) for figure in tomllib.loads(_TEXTS.read_text(encoding="utf-8"))["figure"]]
 
 
 def page_of(report: Report) -> str:
@@ -92,8 +118,6 @@ def _section(queue: QueueFigures, report: Report, number: int) -> dict[str, Any]
         "course": plots.course(queue, f"s{number}b"),
         "waits": plots.waits(queue, f"s{number}c"),
         "fairness": plots.fairness(queue, f"s{number}d") if queue.fairness is not None else "",
-        "limits": plots.limits(drawn, f"s{number}e"),
-        "starvation": plots.starvation(starved, queue, f"s{number}f") if starved else "",
     }
     compared = [one for one in report.replays if any(other.queue == queue.queue for other in one.channels)]
     if compared:

@@ -156,41 +156,6 @@ def denied_waits(channels: Sequence[ChannelFigures], key: str) -> str:
     return svg_of(figure, key, "Mean wait of each tenant and its denied part")
 
 
-def limits(channels: Sequence[ChannelFigures], key: str) -> str:
-    """The greatest concurrency beside the policy's."""
-    figure, panel = _rows(channels)
-    for row, one in enumerate(channels):
-        limit = one.policy.max_concurrency if one.policy else None
-        if limit is not None:
-            panel.plot([limit, limit], [row - 0.36, row + 0.36], color=INK, linewidth=2.2)
-        panel.plot(one.greatest_concurrency, row, "o", color=SERIES[4 if one.over_concurrency else 0], markersize=6)
-    panel.plot([], [], "o", color=SERIES[0], label="greatest concurrency")
-    panel.plot([], [], color=INK, linewidth=2.2, label="policy")
-    if any(one.over_concurrency for one in channels):
-        panel.plot([], [], "o", color=SERIES[4], label="above the policy")
-    panel.set_xlim(left=0)
-    panel.set_xlabel("messages leased at once")
-    _legend(panel)
-    return svg_of(figure, key, "Greatest concurrency of each tenant beside its limit")
-
-
-def starvation(channels: Sequence[ChannelFigures], queue: QueueFigures, key: str) -> str:
-    """The times at which channels were starved for longest."""
-    figure, panel = _rows(channels)
-    for row, one in enumerate(channels):
-        longest = one.longest_starvation
-        if longest:
-            begin: Any = longest.from_
-            lasted: Any = longest.to - longest.from_
-            panel.barh(row, lasted, left=begin, height=0.6, color=SERIES[2])
-            panel.annotate(
-                formats.duration(longest.lasted), (longest.to, row), (4, 0), textcoords="offset points",
-                va="center", fontsize=8,
-            )  # fmt: skip
-    _over_time([panel], queue)
-    return svg_of(figure, key, "Longest starvation of each tenant")
-
-
 def comparison(channels: Sequence[ChannelFigures], replays: Sequence[Replay], key: str) -> str:
     """95th percentiles of waits, recorded and replayed."""
     figure, panel = _rows(channels)

@@ -92,6 +92,15 @@ class Objective:
             raise ValueError(f"{text!r:.80} is no objective; give one like 'p95 < 2 s', of p50, p95, p99, max or mean")
         return cls(found[1].lower(), parsed_duration(found[2].replace(" ", "")))
 
+    @classmethod
+    def of(cls, value: Self | str | None) -> Self | None:
+        """An objective, given as such or as text.
+
+        Raises:
+            ValueError: The text is none.
+        """
+        return cls.parse(value) if isinstance(value, str) else value
+
     def value(self, channel: ChannelFigures) -> timedelta:
         """The statistic of a channel's waits."""
         found: timedelta = channel.mean_wait if self.statistic == "mean" else getattr(channel.wait, self.statistic)

@@ -8,6 +8,7 @@ the delivery of a message depends on all messages before it.
 from __future__ import annotations
 
 import pickle
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
@@ -24,8 +25,9 @@ from sqlalchemy_fairqueue.reporting.columns import (
     check_label_column,
 )
 from sqlalchemy_fairqueue.reporting.history import policy_of
-from sqlalchemy_fairqueue.reporting.making import Asked, QueueReport, QueueWork, assembled, by_queue
+from sqlalchemy_fairqueue.reporting.making import Asked, assembled, of_queue, queue_report
 from sqlalchemy_fairqueue.reporting.replaying import merged_replay, recorded_queue, replay_of
+from sqlalchemy_fairqueue.reporting.reports import Objective
 from sqlalchemy_fairqueue.reporting.simulation.replay import replay_queue
 from sqlalchemy_fairqueue.reporting.simulation.scenarios import RECORDED, REPLAYED, check_scenarios
 from sqlalchemy_fairqueue.spark.executors import shipped
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, GroupedData
 
-    from sqlalchemy_fairqueue.reporting.reports import Objective, Replay, Report
+    from sqlalchemy_fairqueue.reporting.reports import Replay, Report
     from sqlalchemy_fairqueue.reporting.simulation.scenarios import QueueSettings, Scenario
     from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
@@ -107,16 +109,10 @@ def report(
         raise InvalidArgument("a report has both scenarios and replays: give one of them")
     known, plans = _known(policies)
     asked = Asked(
-        policies=known, policies_known=policies is not None, plans=plans, settings=settings or {}, scenarios=scenarios,
-        replayed=replayed, window=window, objective=objective, labels=labels,
+        policies=known, policies_known=policies is not None, plans=plans, settings=settings or {},
+        scenarios=check_scenarios(scenarios) if scenarios else {}, replayed=replayed, window=window,
+        objective=Objective.of(objective), label=labels if isinstance(labels, str) else None,
     )  # fmt: skip
-
-    def make(rows: pa.Table) -> QueueReport:
-        work = QueueWork(rows, asked)
-        for _, do in asked.steps:
-            do(work)
-        return work.report()
-
     check_columns(history.columns)
     needed = [*COLUMNS, COST]
     if asked.replays:
@@ -126,7 +122,7 @@ def report(
         check_label_column(asked.label, history.columns)
         needed.append(asked.label)
     read = history.select(*(name for name in dict.fromkeys(needed) if name in history.columns))
-    parts = _results_of(read.groupBy("queue"), make)
+    parts = _results_of(read.groupBy("queue"), partial(queue_report, asked=asked))
     return assembled(parts, asked, output=output, title=title, labels=labels, tenant=tenant, replays=replays)
 
 
@@ -154,10 +150,10 @@ def replay(
         InvalidArgument: A column is missing or of another type; there are no scenarios, or two of one name. A row that
             is there twice, or a message in two channels, fails the job with this error.
     """
-    named, known = check_scenarios(scenarios), by_queue(_known(policies)[0])
+    named, known = check_scenarios(scenarios), _known(policies)[0]
 
     def replay_group(rows: pa.Table) -> pa.Table:
-        return replay_queue(rows, named[rows["scenario"][0].as_py()], known.get(rows["queue"][0].as_py(), {}))
+        return replay_queue(rows, named[rows["scenario"][0].as_py()], of_queue(known, rows["queue"][0].as_py()))
 
     replayed = _groups(history, list(named)).applyInArrow(shipped(replay_group), _SCHEMA)
     if not recorded:
@@ -196,13 +192,13 @@ def replays(
         InvalidArgument: As for :func:`replay`.
         HistoryEmpty: The history has no attempt.
     """
-    named, known = check_scenarios(scenarios), by_queue(_known(policies)[0])
+    named, known = check_scenarios(scenarios), _known(policies)[0]
     # The function below is pickled, and must not have the frame.
     policies_known = policies is not None
 
     def replay_rows(rows: pa.Table) -> Replay:
         name = rows["queue"][0].as_py()
-        queue = recorded_queue(rows, known.get(name, {}), (settings or {}).get(name))
+        queue = recorded_queue(rows, of_queue(known, name), (settings or {}).get(name))
         scenario = named.get(rows["scenario"][0].as_py())
         return replay_of(queue, scenario, policies_known=policies_known, window=window)
 

@@ -23,8 +23,7 @@ from sqlalchemy_fairqueue.reporting import (
     formats,
     plots,
 )
-from sqlalchemy_fairqueue.reporting.definitions import DEFINITIONS
-from sqlalchemy_fairqueue.reporting.page import page_of
+from sqlalchemy_fairqueue.reporting.page import DEFINITIONS, page_of
 from sqlalchemy_fairqueue.reporting.reports import document_of
 from tests.reporting.values import HOSTILE, channel, replayed, report
 
@@ -122,7 +121,7 @@ def test_it_can_be_read_without_looking(page: _Page) -> None:
     assert page.every("html") == [{"lang": "en"}]
     assert (len(page.every("h1")), len(page.every("main")), len(page.every("title"))) == (1, 1, 1)
     drawings = page.every("svg")
-    assert len(drawings) == 2 * 7
+    assert len(drawings) == 2 * 5
     for one in drawings:
         assert one["role"] == "img"
         assert one["aria-label"]
@@ -170,7 +169,7 @@ def test_replays_stand_beside_what_was(page: _Page) -> None:
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages without drawings, which take most of the time of one, for tests of its words."""
-    for name in ("denied_waits", "course", "waits", "fairness", "limits", "starvation", "comparison"):
+    for name in ("denied_waits", "course", "waits", "fairness", "comparison"):
         monkeypatch.setattr(plots, name, lambda *_: "")
 
 
