@@ -117,8 +117,7 @@ def simulated_attempts(
         channels=channels,
         messages=trace.messages.copy(),
         ready_heap=_zeros(len(channels) + 1),
-        in_order=_zeros(count),
-        out_of_order=_zeros(count),
+        message_heaps=_zeros(count + len(channels)),
         selections=records(Selection, min(batch, len(channels))),
         max_concurrency=scenario.max_concurrency or NEVER,
     )
@@ -144,9 +143,7 @@ def simulated_attempts(
 def _channels(trace: Trace, scenario: Scenario) -> Any:
     channels = records(Channel, len(trace.channels))
     counts = np.bincount(trace.messages["channel"], minlength=len(channels))
-    channels["stop"] = np.cumsum(counts)
-    for name in ("offset", "begin", "end"):
-        channels[name] = channels["stop"] - counts
+    channels["offset"] = np.cumsum(counts + 1) - counts - 1
     channels["tie_breaker"] = np.arange(len(channels))
     for policy, numbers in scenario.policies_of(trace.channels):
         if policy.max_concurrency is not None:
@@ -217,7 +214,7 @@ def _ready_times(trace: Trace, started: Any, finished: Any) -> Any:
     first = trace.messages["attempt"]
     ready[1:] = finished[:-1] + trace.attempts["delay"][:-1]
     # Messages with a priority have a negative due time, and are ready when they arrive.
-    ready[first] = np.maximum(trace.messages["arrives_at"], trace.messages["due"])
+    ready[first] = np.maximum(trace.messages["arrives_at"], trace.messages["sort_key"])
     return np.minimum(ready, started)
 
 

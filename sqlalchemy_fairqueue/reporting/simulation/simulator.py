@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         Worker,
     )
 
-    Members = Sequence[Channel] | Sequence[Worker] | Sequence[Tag]
+    Members = Sequence[Channel] | Sequence[Message] | Sequence[Worker] | Sequence[Tag]
 
 _TAG_UNIT = 2520
 _MOST_COST = 1_000_000_000
@@ -51,7 +51,9 @@ _PLACES = 2**31
 _MOST_DEPTH = 100_000
 
 
-# A heap of members by (sort_key, tie_breaker): first its size, then the numbers of members, the first on top.
+# A heap of members by (sort_key, tie_breaker), from an index of an array on: first its size, then the numbers of
+# members, the first on top. One array has the heaps of the undelivered messages of all channels, by when they are due
+# and their numbers; each channel has room for all of its messages.
 
 
 @compilable
@@ -62,137 +64,68 @@ def _before(members: Members, one: int, other: int) -> bool:
 
 
 @compilable
-def _sift_up(heap: Integers, members: Members, member: int) -> None:
+def _sift_up(heap: Integers, members: Members, member: int, base: int = 0) -> None:
     at = members[member].heap_index
     while at > 1:
-        other = heap[at >> 1]
+        other = heap[base + (at >> 1)]
         if not _before(members, member, other):
             break
-        heap[at] = other
+        heap[base + at] = other
         members[other].heap_index = at
         at >>= 1
-    heap[at] = member
+    heap[base + at] = member
     members[member].heap_index = at
 
 
 @compilable
-def _sift_down(heap: Integers, members: Members, member: int) -> None:
+def _sift_down(heap: Integers, members: Members, member: int, base: int = 0) -> None:
     at = members[member].heap_index
-    size = heap[0]
+    size = heap[base]
     while 2 * at <= size:
         below = 2 * at
-        if below < size and _before(members, heap[below + 1], heap[below]):
+        if below < size and _before(members, heap[base + below + 1], heap[base + below]):
             below += 1
-        other = heap[below]
+        other = heap[base + below]
         if not _before(members, other, member):
             break
-        heap[at] = other
+        heap[base + at] = other
         members[other].heap_index = at
         at = below
-    heap[at] = member
+    heap[base + at] = member
     members[member].heap_index = at
 
 
 @compilable
-def _push(heap: Integers, members: Members, member: int) -> None:
-    heap[0] += 1
-    members[member].heap_index = heap[0]
-    _sift_up(heap, members, member)
+def _push(heap: Integers, members: Members, member: int, base: int = 0) -> None:
+    heap[base] += 1
+    members[member].heap_index = heap[base]
+    _sift_up(heap, members, member, base)
 
 
 @compilable
-def _pop(heap: Integers, members: Members) -> int:
-    """Remove the top of the heap."""
-    member = heap[1]
-    other = heap[heap[0]]
-    heap[0] -= 1
-    members[member].heap_index = 0
-    if other != member:
-        members[other].heap_index = 1
-        _sift_down(heap, members, other)
-    return member
-
-
-@compilable
-def _remove(heap: Integers, members: Members, member: int) -> None:
+def _remove(heap: Integers, members: Members, member: int, base: int = 0) -> None:
     """Remove a member from anywhere in the heap."""
-    other = heap[heap[0]]
-    heap[0] -= 1
+    other = heap[base + heap[base]]
+    heap[base] -= 1
     at, members[member].heap_index = members[member].heap_index, 0
     if other != member:
         members[other].heap_index = at
-        _sift_up(heap, members, other)
-        _sift_down(heap, members, other)
-
-
-# The undelivered messages of a channel, by (due, number). Those that arrive in order, as nearly all do, are appended to
-# an array; the others are pushed to a heap. Each channel has room for all of its messages in both.
+        _sift_up(heap, members, other, base)
+        _sift_down(heap, members, other, base)
 
 
 @compilable
-def _earlier(messages: Sequence[Message], one: int, other: int) -> bool:
-    if messages[one].due != messages[other].due:
-        return messages[one].due < messages[other].due
-    return one < other
+def _pop(heap: Integers, members: Members, base: int = 0) -> int:
+    """Remove the top of the heap."""
+    member = heap[base + 1]
+    _remove(heap, members, member, base)
+    return member
 
 
 @compilable
 def _head(dispatcher: Dispatcher, channel: Channel) -> int:
     """The first message of a channel, or -1."""
-    head = dispatcher.in_order[channel.begin] if channel.begin < channel.end else -1
-    if channel.out_of_order > 0:
-        other = dispatcher.out_of_order[channel.offset]
-        if head < 0 or _earlier(dispatcher.messages, other, head):
-            head = other
-    return head
-
-
-@compilable
-def _add(dispatcher: Dispatcher, channel: Channel, message: int) -> None:
-    if channel.begin == channel.end:
-        channel.begin = channel.end = channel.offset
-    if channel.begin == channel.end or (
-        channel.end < channel.stop and _earlier(dispatcher.messages, dispatcher.in_order[channel.end - 1], message)
-    ):
-        dispatcher.in_order[channel.end] = message
-        channel.end += 1
-        return
-    out_of_order, offset = dispatcher.out_of_order, channel.offset
-    at = channel.out_of_order
-    channel.out_of_order += 1
-    while at > 0:
-        above = (at - 1) >> 1
-        if not _earlier(dispatcher.messages, message, out_of_order[offset + above]):
-            break
-        out_of_order[offset + at] = out_of_order[offset + above]
-        at = above
-    out_of_order[offset + at] = message
-
-
-@compilable
-def _take(dispatcher: Dispatcher, channel: Channel, head: int) -> None:
-    """Remove the first message of a channel, which is *head*."""
-    if channel.begin < channel.end and dispatcher.in_order[channel.begin] == head:
-        channel.begin += 1
-        return
-    channel.out_of_order -= 1
-    messages, out_of_order, offset, size = (
-        dispatcher.messages,
-        dispatcher.out_of_order,
-        channel.offset,
-        channel.out_of_order,
-    )
-    message = out_of_order[offset + size]
-    at = 0
-    while 2 * at + 1 < size:
-        below = 2 * at + 1
-        if below + 1 < size and _earlier(messages, out_of_order[offset + below + 1], out_of_order[offset + below]):
-            below += 1
-        if not _earlier(messages, out_of_order[offset + below], message):
-            break
-        out_of_order[offset + at] = out_of_order[offset + below]
-        at = below
-    out_of_order[offset + at] = message
+    return dispatcher.message_heaps[channel.offset + 1] if dispatcher.message_heaps[channel.offset] > 0 else -1
 
 
 # The steps of fq_hear and fq_dequeue.
@@ -221,7 +154,7 @@ def _draw(channel: Channel, taken: int, now: int) -> None:
 @compilable
 def _ready_at(dispatcher: Dispatcher, channel: Channel) -> int:
     """The time from which on the first message of a channel is due and its rate allows one."""
-    due = dispatcher.messages[_head(dispatcher, channel)].due
+    due = dispatcher.messages[_head(dispatcher, channel)].sort_key
     return max(due, _allowed_at(channel)) if channel.rate_interval > 0 else due
 
 
@@ -241,7 +174,7 @@ def _hear(dispatcher: Dispatcher, costs: CostState | None, message: int) -> None
     """Hear of a message that is ready, or will be."""
     number = dispatcher.messages[message].channel
     channel = dispatcher.channels[number]
-    _add(dispatcher, channel, message)
+    _push(dispatcher.message_heaps, dispatcher.messages, message, channel.offset)
     if costs is not None:
         _note(channel, costs, number)
         return
@@ -260,9 +193,7 @@ def _dequeue_in_line(dispatcher: Dispatcher, now: int, assigned: Integers, begin
     while end < begin + limit and ready_heap[0] > 0 and channels[ready_heap[1]].sort_key <= now:
         number = _pop(ready_heap, channels)
         channel = channels[number]
-        head = _head(dispatcher, channel)
-        _take(dispatcher, channel, head)
-        assigned[end] = head
+        assigned[end] = _pop(dispatcher.message_heaps, dispatcher.messages, channel.offset)
         end += 1
         channel.held += 1
         _draw(channel, 1, now)
@@ -456,8 +387,7 @@ def _take_by_tags(  # noqa: PLR0917 - numba compiles no keyword-only parameters
             bound = channel.sort_key
             _pop(merge_heap, channels)
             continue
-        message = _head(dispatcher, channel)
-        _take(dispatcher, channel, message)
+        message = _pop(dispatcher.message_heaps, dispatcher.messages, channel.offset)
         assigned[end + count] = message
         count += 1
         selection.taken += 1
@@ -467,7 +397,7 @@ def _take_by_tags(  # noqa: PLR0917 - numba compiles no keyword-only parameters
             attempt.cost = min(known, _ESTIMATE)
         _charge(dispatcher, costs, number, attempt.cost)
         head = _head(dispatcher, channel)
-        if head < 0 or dispatcher.messages[head].due > now or selection.taken == selection.quota:
+        if head < 0 or dispatcher.messages[head].sort_key > now or selection.taken == selection.quota:
             _pop(merge_heap, channels)
         else:
             channel.sort_key = channel.tag
@@ -555,7 +485,7 @@ def _finish(dispatcher: Dispatcher, costs: CostState | None, attempts: Sequence[
     if message.attempt + 1 < message.stop:
         message.attempt += 1
         if attempt.delay > 0:
-            message.due = now + attempt.delay
+            message.sort_key = now + attempt.delay
         _hear(dispatcher, costs, done)
 
 

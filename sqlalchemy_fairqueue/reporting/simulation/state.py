@@ -41,11 +41,7 @@ class Channel:
             no message. In a queue that is one line: when its first message is due.
         tie_breaker: The order of channels with equal sort keys.
         heap_index: Its index in the heap of ready channels; zero: it is not in it.
-        begin: Start of its messages that arrived in order.
-        end: End of these.
-        out_of_order: Number of its messages that arrived out of order.
-        offset: Start of its part of the arrays of messages.
-        stop: End of that part.
+        offset: Where the heap of its messages begins.
         tag: Where its next message starts in virtual time; NEVER: nowhere yet.
         tag_rest: Its costs that the tag does not have yet, below its weight; below zero it is a credit.
         is_noted: 1 if the next dequeue hears of it.
@@ -65,11 +61,7 @@ class Channel:
     sort_key: int = NEVER
     tie_breaker: int = 0
     heap_index: int = 0
-    begin: int = 0
-    end: int = 0
-    out_of_order: int = 0
     offset: int = 0
-    stop: int = 0
     tag: int = NEVER
     tag_rest: int = 0
     is_noted: int = 0
@@ -86,14 +78,18 @@ class Message:
 
     Attributes:
         arrives_at: When it was enqueued.
-        due: Its order in the channel: its dequeue_at.
+        sort_key: Its order in the channel: its dequeue_at.
+        tie_breaker: Its number.
+        heap_index: Its index in the heap of its channel; zero: it is delivered, or has not arrived.
         channel: Its channel.
         attempt: Its present attempt, or the next.
         stop: One past its last attempt.
     """
 
     arrives_at: int = 0
-    due: int = 0
+    sort_key: int = 0
+    tie_breaker: int = 0
+    heap_index: int = 0
     channel: int = 0
     attempt: int = 0
     stop: int = 0
@@ -180,11 +176,10 @@ class Dispatcher(NamedTuple):
     """State of the dispatcher.
 
     Attributes:
-        channels: The channels, with their policies and their parts of the arrays of messages.
+        channels: The channels, with their policies.
         messages: All messages of the trace.
         ready_heap: A heap of channels: its size, then the channels that may be served, the first on top.
-        in_order: Array for the messages that arrived in order, a part a channel.
-        out_of_order: Array for the others, a heap a channel.
+        message_heaps: A heap of messages for each channel, one behind the other.
         selections: Array for as many channels as a batch has messages or, if fewer, all channels.
         max_concurrency: Limit of the queue; NEVER: no limit.
     """
@@ -192,8 +187,7 @@ class Dispatcher(NamedTuple):
     channels: Sequence[Channel]
     messages: Sequence[Message]
     ready_heap: Integers
-    in_order: Integers
-    out_of_order: Integers
+    message_heaps: Integers
     selections: Sequence[Selection]
     max_concurrency: int
 

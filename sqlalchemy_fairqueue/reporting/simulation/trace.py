@@ -90,6 +90,7 @@ def trace_of(history: pa.Table) -> Trace:
     attempts["delay"][:-1] = np.where(again, np.maximum(ready[1:] - finished[:-1], 0), 0)
 
     messages = records(Message, len(first))
+    messages["tie_breaker"] = np.arange(len(first))
     messages["attempt"] = first
     messages["stop"][:-1] = first[1:]
     messages["stop"][-1:] = len(order)
@@ -98,10 +99,10 @@ def trace_of(history: pa.Table) -> Trace:
     is_whole = numbers(history, "attempt")[first] == 1
     enqueued = np.minimum(numbers(history, "enqueued_at")[first], ready[first])
     messages["arrives_at"] = np.where(is_whole, enqueued, ready[first])
-    messages["due"] = ready[first]
+    messages["sort_key"] = ready[first]
     if PRIORITY in history.column_names:
         priority = numbers(history, PRIORITY)[first]
-        messages["due"] = np.where(is_whole & (priority > 0), -priority, messages["due"])
+        messages["sort_key"] = np.where(is_whole & (priority > 0), -priority, messages["sort_key"])
 
     _, names_at = np.unique(channel_of, return_index=True)
     return Trace(

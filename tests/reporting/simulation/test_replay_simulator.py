@@ -81,7 +81,7 @@ def test_first_come_first_served(program: Program, workers: int) -> None:
             order = int(attempt["order"])
             events.append((int(attempt["started"]), 2, order, number))
             events.append((int(attempt["finished"]), 0 if attempt["service"] else 2, order, number))
-    due = {number: int(message["due"]) for number, message in enumerate(trace.messages)}
+    due = {number: int(message["sort_key"]) for number, message in enumerate(trace.messages)}
     done = Counter[int]()
     for now, _, order, number in sorted(events):
         channel = trace.channels[int(trace.messages[number]["channel"])]
