@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import date, timedelta
 from functools import reduce
 from operator import and_
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 import pyarrow as pa
@@ -38,16 +40,49 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Engine
 
-_FILE = re.compile(r"(.*/)?day=(\d{4}-\d{2}-\d{2})/history-(\d+)-(\d+)\.parquet")
+_FILE = re.compile(r"(?:.*/)?day=(\d{4}-\d{2}-\d{2})/history-(\d+)-(\d+)\.parquet")
+_EPOCH = date(1970, 1, 1)
 
 
-def _by_day(paths: Iterable[str]) -> Iterable[list[tuple[int, int, str]]]:
-    """The files of each day, with their first transaction and the one after their last; others are left out."""
-    days: dict[str, list[tuple[int, int, str]]] = {}
-    for path in paths:
-        if found := _FILE.fullmatch(path):
-            days.setdefault(found[2], []).append((int(found[3]), int(found[4]), path))
-    return days.values()
+class ArchiveFile(NamedTuple):
+    """A file of an archive.
+
+    Attributes:
+        day: The UTC day, in days since the epoch.
+        low: The first transaction.
+        high: The first transaction after its last one.
+    """
+
+    day: int
+    low: int
+    high: int
+
+    @classmethod
+    def named(cls, path: str) -> ArchiveFile | None:
+        """The file of a path with slashes; None: no run names a file so."""
+        found = _FILE.fullmatch(path)
+        return found and cls((date.fromisoformat(found[1]) - _EPOCH).days, int(found[2]), int(found[3]))
+
+    @property
+    def folder(self) -> str:
+        """The folder's name."""
+        return f"day={day_of(self.day).isoformat()}"
+
+    @property
+    def path(self) -> str:
+        """The path below the archive's folder."""
+        return f"{self.folder}/history-{self.low}-{self.high}.parquet"
+
+
+def day_of(number: int) -> date:
+    """The date so many days after the epoch."""
+    return _EPOCH + timedelta(days=number)
+
+
+def _in_order(paths: Iterable[str]) -> list[tuple[ArchiveFile, str]]:
+    """The files of an archive by day, first transaction and last one, the greatest first."""
+    files = ((file, path) for path in paths if (file := ArchiveFile.named(path)))
+    return sorted(files, key=lambda one: (one[0].day, one[0].low, -one[0].high, one[1]))
 
 
 def superseded(paths: Iterable[str]) -> set[str]:
@@ -56,24 +91,21 @@ def superseded(paths: Iterable[str]) -> set[str]:
     Args:
         paths: Paths of files, with slashes. Those that no run names so are never superseded.
     """
-    covered = set()
-    for files in _by_day(paths):
-        reached = -1
-        for _, high, path in sorted(files, key=lambda file: (file[0], -file[1], file[2])):
-            if high <= reached:
-                covered.add(path)
-            reached = max(reached, high)
+    covered, reached = set(), defaultdict[int, int](lambda: -1)
+    for file, path in _in_order(paths):
+        if file.high <= reached[file.day]:
+            covered.add(path)
+        reached[file.day] = max(reached[file.day], file.high)
     return covered
 
 
 def has_gap(paths: Iterable[str]) -> bool:
     """Whether a day lacks a file between others, or before them: its folder was listed while a run compacted it."""
-    for files in _by_day(paths):
-        reached = 0
-        for low, high, _ in sorted(files):
-            if low > reached:
-                return True
-            reached = max(reached, high)
+    reached = defaultdict[int, int](int)
+    for file, _ in _in_order(paths):
+        if file.low > reached[file.day]:
+            return True
+        reached[file.day] = max(reached[file.day], file.high)
     return False
 
 
@@ -287,14 +319,14 @@ def read_archive(
     )
 
 
-_LISTINGS = 5
+LISTINGS = 5
 """How often a folder is listed, as a listing may lack files that are being joined."""
 
 
 def _files_of(path: Path) -> Path | list[str]:
     """The files of an archive, without those whose rows another file holds; the path of anything else."""
     files: list[str] = []
-    for _ in range(_LISTINGS):
+    for _ in range(LISTINGS):
         files = sorted(file.as_posix() for file in path.rglob("*.parquet") if not _is_hidden(file.relative_to(path)))
         if not has_gap(files):
             break

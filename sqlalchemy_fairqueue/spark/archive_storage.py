@@ -13,76 +13,23 @@ The marker of an archive, ``_fairqueue.json``, names the history that it is of. 
 from __future__ import annotations
 
 import json
-import re
 import secrets
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
-from sqlalchemy_fairqueue.reporting.history import superseded
+from sqlalchemy_fairqueue.reporting.history import ArchiveFile
 from sqlalchemy_fairqueue.spark.errors import ArchiveBusy, ArchiveDamaged, ArchiveError
 from sqlalchemy_fairqueue.spark.reading.offsets import Origin
 from sqlalchemy_fairqueue.spark.reading.tables import HISTORY, frame_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
 DAY = 86_400_000_000
-_FOLDER = re.compile(r"day=(\d{4}-\d{2}-\d{2})")
-_FILE_NAME = re.compile(r"history-(\d+)-(\d+)\.parquet")
-_EPOCH = date(1970, 1, 1)
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class ArchiveFile:
-    """A file of an archive.
-
-    Attributes:
-        day: The UTC day, in days since the epoch.
-        low: The first transaction.
-        high: The first transaction after its last one.
-    """
-
-    day: int
-    low: int
-    high: int
-
-    @property
-    def folder(self) -> str:
-        """The folder's name."""
-        return f"day={day_of(self.day).isoformat()}"
-
-    @property
-    def file(self) -> str:
-        """The file's name."""
-        return f"history-{self.low}-{self.high}.parquet"
-
-
-def day_of(number: int) -> date:
-    """The date so many days after the epoch."""
-    return datetime.fromtimestamp(number * 86_400, UTC).date()
-
-
-def archive_file(folder: str, file: str) -> ArchiveFile:
-    """The file of these names.
-
-    Raises:
-        ArchiveDamaged: They are no names of an archive.
-    """
-    day, key_range = _FOLDER.fullmatch(folder), _FILE_NAME.fullmatch(file)
-    if day is None or key_range is None:
-        raise ArchiveDamaged(f"{folder}/{file} is no file of an archive; move it away, or archive to another folder")
-    return ArchiveFile((date.fromisoformat(day[1]) - _EPOCH).days, int(key_range[1]), int(key_range[2]))
-
-
-def covered_files(archive_files: Collection[ArchiveFile]) -> list[ArchiveFile]:
-    """The files whose rows another one holds: a run that compacted a day died before it removed them."""
-    covered = superseded(f"{one.folder}/{one.file}" for one in archive_files)
-    return [one for one in archive_files if f"{one.folder}/{one.file}" in covered]
 
 
 def archived_through(archive_files: Iterable[ArchiveFile]) -> Mapping[int, int]:
@@ -95,7 +42,7 @@ def archived_through(archive_files: Iterable[ArchiveFile]) -> Mapping[int, int]:
     for one in sorted(archive_files):
         if one.low != reached.get(one.day, 0) or one.high <= one.low:
             raise ArchiveDamaged(
-                f"{one.folder}/{one.file} does not follow on transaction {reached.get(one.day, 0)}, up to which the "
+                f"{one.path} does not follow on transaction {reached.get(one.day, 0)}, up to which the "
                 "day is archived: a file is missing, or there twice; put it back, or archive to another folder"
             )
         reached[one.day] = one.high
@@ -224,22 +171,24 @@ class Storage:
         Raises:
             ArchiveDamaged: The archive has files of other names.
         """
-        folders = [name for name in self._names(self._root) if not name.startswith(("_", "."))]
-        return [
-            archive_file(folder, file)
-            for folder in folders
-            for file in self._names(self._at(folder))
-            if not file.startswith(("_", "."))
-        ]
+        found = []
+        for folder in filter(_is_shown, self._names(self._root)):
+            for name in filter(_is_shown, self._names(self._at(folder))):
+                if (file := ArchiveFile.named(f"{folder}/{name}")) is None:
+                    raise ArchiveDamaged(
+                        f"{folder}/{name} is no file of an archive; move it away, or archive to another folder"
+                    )
+                found.append(file)
+        return found
 
     def read(self, archive_files: Iterable[ArchiveFile]) -> DataFrame:
         """The rows of some files."""
-        paths = [str(self._at(one.folder, one.file)) for one in archive_files]
+        paths = [str(self._at(one.path)) for one in archive_files]
         return self._spark.read.schema(frame_schema(HISTORY, ())).parquet(*paths)
 
     def remove(self, file: ArchiveFile) -> None:
         """Remove a file whose rows another file holds."""
-        self._files.delete(self._at(file.folder, file.file), False)
+        self._files.delete(self._at(file.path), False)
 
     def write(self, rows: DataFrame, file: ArchiveFile) -> int:
         """Write a file where no reader sees it; returns the number of its rows."""
@@ -257,7 +206,7 @@ class Storage:
                 f"Spark wrote {len(written)} files for {file.folder} instead of one; run the archive again"
             )
         self._files.mkdirs(self._at(file.folder))
-        self._rename(self._fs.Path(work, written[0]), self._at(file.folder, file.file), self._keep)
+        self._rename(self._fs.Path(work, written[0]), self._at(file.path), self._keep)
 
     def clean(self) -> None:
         """Remove unfinished files of runs that died."""
@@ -284,3 +233,8 @@ class Storage:
                     f"another process has just made {name} in {self._root}; run the archive again"
                 ) from error
             raise ArchiveError(f"{name} could not be renamed in {self._root}; run the archive again") from error
+
+
+def _is_shown(name: str) -> bool:
+    """Whether readers of Parquet look at a file or folder."""
+    return not name.startswith(("_", "."))

@@ -17,18 +17,9 @@ import psycopg
 from pyspark.errors import AnalysisException
 from pyspark.sql.functions import coalesce, lit
 
-from sqlalchemy_fairqueue.reporting.history import has_gap, superseded
+from sqlalchemy_fairqueue.reporting.history import LISTINGS, ArchiveFile, day_of, has_gap, superseded
 from sqlalchemy_fairqueue.spark import register
-from sqlalchemy_fairqueue.spark.archive_storage import (
-    DAY,
-    ArchiveFile,
-    Marker,
-    Storage,
-    archived_through,
-    covered_files,
-    day_of,
-    new_marker,
-)
+from sqlalchemy_fairqueue.spark.archive_storage import DAY, Marker, Storage, archived_through, new_marker
 from sqlalchemy_fairqueue.spark.connections import translated_errors
 from sqlalchemy_fairqueue.spark.errors import ArchiveBusy, ArchiveError, DataLoss
 from sqlalchemy_fairqueue.spark.options import ReadOptions, read_options
@@ -67,8 +58,6 @@ _LOCK_TIMEOUT = "2s"
 
 _LAST_ID = 2**63 - 1
 _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
-# A folder that is listed while its files are joined may lack some of them.
-_LISTINGS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,16 +268,14 @@ def read_archive(spark: SparkSession, path: str) -> DataFrame:
 
     In files that were written before the history had costs, each attempt has cost 1; before it had groups, none.
     """
-    from pyspark.sql.functions import coalesce, lit  # noqa: PLC0415 - they need a session
-
     reader = spark.read.schema(frame_schema(HISTORY, ()).add("day", "date"))
-    frame = reader.parquet(path)
-    files = [unquote(file) for file in frame.inputFiles()]
-    for _ in range(_LISTINGS):
-        if not has_gap(files):
-            break
+    listings = 0
+    while True:
         frame = reader.parquet(path)
         files = [unquote(file) for file in frame.inputFiles()]
+        listings += 1
+        if listings == LISTINGS or not has_gap(files):
+            break
     if covered := superseded(files):
         frame = reader.option("basePath", path).parquet(*(file for file in files if file not in covered))
     return frame.withColumn("cost", coalesce(frame["cost"], lit(1)))
@@ -352,14 +339,14 @@ def _own_files(storage: Storage, marker: Marker, now: Horizon, accepted: str | N
     Raises:
         OriginChanged: The connection leads to another history.
     """
-    found = storage.archive_files()
-    covered = covered_files(found)
-    kept = [one for one in found if one not in covered]
+    found = {file.path: file for file in storage.archive_files()}
+    covered = superseded(found)
+    kept = [file for path, file in found.items() if path not in covered]
     last = max(archived_through(kept).values(), default=1) - 1
     check_origin(Offset(marker.origin, Position(last, _LAST_ID), marker.pruned), now, accepted)
     storage.clean()
-    for one in covered:
-        storage.remove(one)
+    for path in covered:
+        storage.remove(found[path])
     return kept
 
 

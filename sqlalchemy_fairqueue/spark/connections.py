@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from sqlalchemy_fairqueue.database.errors import to_upgrade, too_old
 from sqlalchemy_fairqueue.errors import FairQueueError, SchemaMismatch
 from sqlalchemy_fairqueue.spark.errors import BadOption, PipelineError, Unreachable
-from sqlalchemy_fairqueue.sql.files import latest_version
+from sqlalchemy_fairqueue.sql.files import latest_version, signature
 from sqlalchemy_fairqueue.sql.schema import VERSION_COLUMN, named_schema, quoted, schema_argument
 
 if TYPE_CHECKING:
@@ -91,6 +91,15 @@ def find_installation(connection: psycopg.Connection, schema: str | None) -> Ins
     if problem := too_old(version, name):
         raise SchemaMismatch(f"{problem}; run a migration with {to_upgrade(version, schema)}")
     return Installation(name)
+
+
+def call(
+    connection: psycopg.Connection, installation: Installation, function: str, **values: object
+) -> list[tuple[Any, ...]]:
+    """The rows of a function of the installation, whose parameters are given by their names without ``p_``."""
+    places = ", ".join(f"%({name})s::{kind}" for name, kind in signature(function).parameters.items())
+    statement = f"select * from {installation.quoted}.{function}({places})"  # noqa: S608 - quoted
+    return connection.execute(statement.encode(), values).fetchall()
 
 
 @contextmanager

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from sqlalchemy_fairqueue.codecs import JsonCodec
+from sqlalchemy_fairqueue.database.messages import followup_values
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
+from sqlalchemy_fairqueue.queue import Queue
 from sqlalchemy_fairqueue.spark.errors import BadOption
 from sqlalchemy_fairqueue.spark.reading.offsets import EARLIEST, LATEST, read_offset
 from sqlalchemy_fairqueue.spark.reading.slot import check_slot_name
-from sqlalchemy_fairqueue.times import instant_microseconds, microseconds, parsed_duration
+from sqlalchemy_fairqueue.times import instant_microseconds, parsed_duration
 from sqlalchemy_fairqueue.values.checks import check_count, check_name
 from sqlalchemy_fairqueue.values.fields import Rate
-from sqlalchemy_fairqueue.values.messages import AFTER_GROUP_HEADER, Enqueue
+from sqlalchemy_fairqueue.values.messages import Enqueue
 from sqlalchemy_fairqueue.values.policies import POLICY, ChannelPolicy, PolicyFields
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 _COPY = "option."
 _MOST = 2**31 - 1
+_ATTEMPTS = 20
 _BOOLEANS = {"true": True, "false": False}
 
 
@@ -209,8 +212,8 @@ def _named_as_options() -> Iterator[None]:
     try:
         yield
     except InvalidArgument as error:
-        name, _, problem = str(error).partition(" ")
-        raise BadOption(f"option {option_name(name)} {problem}") from None
+        name, separator, problem = re.split("([: ])", str(error), maxsplit=1)
+        raise BadOption(f"option {option_name(name)}{separator}{problem}") from None
 
 
 _MOST_PARTITIONS = 1_000
@@ -332,57 +335,6 @@ def _instant(name: str, text: str | None, default: int) -> int:
     return instant_microseconds(found if found.tzinfo else found.replace(tzinfo=UTC))
 
 
-_ATTEMPTS = 20
-_FOLLOWUP_TYPES = (
-    "boolean[]", "text[]", "text[]", "bytea[]", "jsonb[]", "bigint[]", "bigint[]", "integer[]", "text[]", "integer[]",
-    "text[]",
-)  # fmt: skip
-PLACES = ", ".join(f"%s::{kind}" for kind in _FOLLOWUP_TYPES)
-"""The parameters of ``fq_make_load_groups`` for the messages, as text of the statement."""
-
-
-def check_followup(name: str, message: Enqueue | None) -> None:
-    """Refuse a message that no group keeps, or that cannot be encoded.
-
-    Raises:
-        BadOption: As ``queue.group`` refuses it.
-    """
-    if message is None:
-        return
-    option = option_name(name)
-    for name_of_field, plain in (("on_duplicate", "skip"), ("cost", 1), ("unique_for", None), ("coalesce", False)):
-        if getattr(message, name_of_field) != plain:
-            raise BadOption(f"option {option} has {name_of_field}, which no group keeps; leave it out")
-    if AFTER_GROUP_HEADER in (message.headers or {}):
-        raise BadOption(f"option {option} has a header {AFTER_GROUP_HEADER!r}, which the group sets; rename it")
-    try:
-        JsonCodec().encode(message.payload)
-    except PayloadError as error:
-        raise BadOption(f"option {option}: {error}") from None
-
-
-def followup_parameters(then: Enqueue | None, on_failure: Enqueue | None, max_attempts: int | None) -> list[Any]:
-    """The values for :data:`PLACES`: an array each, with an element a message."""
-    chosen = [(failed, one) for failed, one in ((False, then), (True, on_failure)) if one is not None]
-    rows = [
-        (
-            failed,
-            one.channel,
-            one.kind,
-            JsonCodec().encode(one.payload),
-            None if one.headers is None else json.dumps(dict(one.headers)),
-            None if one.delay is None else microseconds(one.delay),
-            None if one.at is None else instant_microseconds(one.at),
-            one.priority,
-            one.key,
-            one.max_attempts or max_attempts or _ATTEMPTS,
-            one.ordering_key,
-        )
-        for failed, one in chosen
-    ]
-    return [list(column) for column in zip(*rows, strict=True)] if rows else [None] * len(_FOLLOWUP_TYPES)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions(PolicyFields, TargetOptions):
     """Options of a write.
@@ -430,6 +382,22 @@ class WriteOptions(PolicyFields, TargetOptions):
         values: Any = {name: getattr(self, name) for name in POLICY}
         return ChannelPolicy(**values)
 
+    def followups(self) -> dict[str, Any]:
+        """The messages that follow each group, as arguments of ``fq_make_load_groups``.
+
+        Raises:
+            InvalidArgument: As ``queue.group`` refuses them.
+        """
+        queue = Queue(self.queue, max_attempts=self.max_attempts or _ATTEMPTS)
+        made = []
+        for name in ("then", "on_failure"):
+            try:
+                made.append(queue._followup(name, getattr(self, name)))  # noqa: SLF001 - what queue.group does with it
+            except PayloadError as error:
+                raise InvalidArgument(f"{name}: {error}") from None
+        found = [one for one in made if one is not None]
+        return {"on_failures": [one is made[1] for one in found] or None, **followup_values(found)}
+
     def __post_init__(self) -> None:
         """Refuse invalid values before anything is staged."""
         read_fields(self)
@@ -443,8 +411,7 @@ class WriteOptions(PolicyFields, TargetOptions):
                 check_count("max_attempts", self.max_attempts, 1, _MOST)
             check_count("staging_rows", self.staging_rows, 1, _MOST)
             _ = self.policy
-            for name in ("then", "on_failure"):
-                check_followup(name, getattr(self, name))
+            self.followups()
         if self.staging_ttl < timedelta():
             raise BadOption(f"option stagingTtl is {self.staging_ttl}; give a duration from 0 on")
         if (self.bad_rows == "reject") != (self.rejects_path is not None):

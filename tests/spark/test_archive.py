@@ -15,8 +15,9 @@ from pyarrow import parquet
 
 from sqlalchemy_fairqueue import InvalidArgument
 from sqlalchemy_fairqueue.reporting import history
+from sqlalchemy_fairqueue.reporting.history import ArchiveFile
 from sqlalchemy_fairqueue.spark import archiving
-from sqlalchemy_fairqueue.spark.archive_storage import ArchiveFile, Storage
+from sqlalchemy_fairqueue.spark.archive_storage import Storage
 from sqlalchemy_fairqueue.spark.archiving import (
     ArchivedDay,
     ArchiveResult,

@@ -127,7 +127,7 @@ def test_a_message_that_follows_may_be_text() -> None:
         ('{"channel": "a"}', "option then: its value is no message: .*'payload'"),
         ('{"channel": "", "payload": 1}', "option then: channel"),
         (7, r"option then is a int; give an Enqueue, or JSON like"),
-        (Enqueue(channel="a", payload=1, cost=2), "option then has cost, which no group keeps; leave it out"),
+        (Enqueue(channel="a", payload=1, cost=2), "option then has cost=2, which no group keeps; leave it out"),
         (Enqueue(channel="a", payload=1, headers={"after_group": 1}), "option then has a header 'after_group'"),
         (Enqueue(channel="a", payload={1}), "option then: "),
     ],

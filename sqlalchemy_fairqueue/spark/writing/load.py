@@ -20,9 +20,8 @@ from pyspark.sql.datasource import WriterCommitMessage
 from sqlalchemy_fairqueue.database.configuration import new_policy_json
 from sqlalchemy_fairqueue.database.errors import is_away, is_serialization_failure
 from sqlalchemy_fairqueue.errors import FairQueueError
-from sqlalchemy_fairqueue.spark.connections import connect, find_installation, translated_errors
+from sqlalchemy_fairqueue.spark.connections import call, connect, find_installation, translated_errors
 from sqlalchemy_fairqueue.spark.errors import BadOption, BadRows, PipelineError, Unreachable
-from sqlalchemy_fairqueue.spark.options import PLACES, followup_parameters
 from sqlalchemy_fairqueue.spark.writing.rejected_rows import RejectedRows, RejectedRowsWriter, file_system
 from sqlalchemy_fairqueue.spark.writing.stage import (
     Stage,
@@ -87,12 +86,8 @@ def committed(
     connection: psycopg.Connection, installation: Installation, queue: str, job_id: str
 ) -> tuple[LoadResult, int | None] | None:
     """The result of a job that was committed before, and its last micro-batch; None without one."""
-    statement = (
-        "select batch_id, messages, created, replaced, duplicates, dropped, rejected "  # noqa: S608 - quoted
-        f"from {installation.quoted}.fq_find_load(%s::text, %s::text)"
-    )
-    row = connection.execute(statement.encode(), [queue, job_id]).fetchone()
-    return None if row is None else (LoadResult(job_id, False, *row[1:]), row[0])
+    found = call(connection, installation, "fq_find_load", queue=queue, job_id=job_id)
+    return next(((LoadResult(job_id, False, *counts), batch_id) for batch_id, *counts in found), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,40 +232,27 @@ class Load:
         raise AssertionError
 
     def _enqueue(self, connection: psycopg.Connection, staged: Sequence[Staged], batch_id: int | None) -> LoadResult:
-        options, table = self.options, self.existing_stage.name
+        options, stage = self.options, self.existing_stage.name
         policy = new_policy_json(options.policy)
         attempts = [one.attempt for one in staged]
+
+        def do(function: str, **values: object) -> list[tuple[Any, ...]]:
+            of_all = {"queue": options.queue, "stage": stage, "attempts": attempts}
+            return call(connection, self.installation, function, **of_all, **values)
+
         made = _CHANNELS_AT_ONCE
         while made == _CHANNELS_AT_ONCE:
-            (made,) = self._call(
-                connection,
-                "select {schema}.fq_make_stage_channels(%s::text, %s::text, %s::bigint[], %s::integer, %s::jsonb)",
-                options.queue, table, attempts, _CHANNELS_AT_ONCE, policy,
-            )  # fmt: skip
+            [(made,)] = do("fq_make_stage_channels", limit=_CHANNELS_AT_ONCE, policy=policy)
         connection.execute("begin isolation level read committed")
-        merged = self._call(
-            connection,
-            "select merged, messages, created, replaced, duplicates, dropped, rejected "
-            "from {schema}.fq_merge(%s::text, %s::text, %s::text, %s::bigint[], %s::bigint, %s::bigint, %s::text,"
-            " %s::text, %s::bigint, true::boolean)",
-            options.queue, self.job_id, table, attempts, sum(one.messages for one in staged), batch_id,
-            None if batch_id is None else next((one.source for one in staged), None), options.on_duplicate,
-            sum(one.rejected for one in staged),
+        [merged] = do(
+            "fq_merge", job_id=self.job_id, messages=sum(one.messages for one in staged), batch_id=batch_id,
+            source=None if batch_id is None else next((one.source for one in staged), None),
+            on_duplicate=options.on_duplicate, rejected=sum(one.rejected for one in staged), notify=True,
         )  # fmt: skip
         if merged[0] and "group" in self.columns.indexes:
-            self._call(
-                connection,
-                f"select {{schema}}.fq_make_load_groups(%s::text, %s::text, %s::bigint[], {PLACES}, %s::jsonb)",
-                options.queue, table, attempts,
-                *followup_parameters(options.then, options.on_failure, options.max_attempts), policy,
-            )  # fmt: skip
+            do("fq_make_load_groups", policy=policy, **options.followups())
         connection.execute("commit")
         return LoadResult(self.job_id, *merged)
-
-    def _call(self, connection: psycopg.Connection, statement: str, *values: object) -> tuple[Any, ...]:
-        row = connection.execute(statement.format(schema=self.installation.quoted).encode(), values).fetchone()
-        assert row is not None  # noqa: S101 - a function returns a row
-        return row
 
     def drop(self, staged: Iterable[Staged | None] = ()) -> None:
         """Clean up after success and failure alike."""

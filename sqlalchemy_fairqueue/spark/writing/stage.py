@@ -11,7 +11,7 @@ import psycopg
 import pyarrow as pa
 from pyarrow import csv
 
-from sqlalchemy_fairqueue.spark.connections import connect, translated_errors
+from sqlalchemy_fairqueue.spark.connections import call, connect, translated_errors
 from sqlalchemy_fairqueue.sql.schema import quoted
 from sqlalchemy_fairqueue.times import microseconds
 from sqlalchemy_fairqueue.values.checks import HEADERS_BYTES
@@ -59,14 +59,12 @@ class Stage:
 
 def make_stage(connection: psycopg.Connection, installation: Installation, options: WriteOptions) -> Stage:
     """Make the table of one run, and drop old tables of runs that died, by the option staging_ttl."""
+    ttl = microseconds(options.staging_ttl)
     with translated_errors("make a staging table"):
-        row = connection.execute(
-            f"select {installation.quoted}.fq_stage_schema(),"
-            f" {installation.quoted}.fq_make_stage(%s::bigint, %s::text, %s::text)".encode(),
-            [microseconds(options.staging_ttl), options.queue, options.job_id],
-        ).fetchone()
-    assert row is not None  # noqa: S101 - a function returns a row
-    return Stage(installation, *row)
+        [stage] = _stages(
+            connection, installation, "fq_make_stage", ttl=ttl, queue=options.queue, job_id=options.job_id
+        )
+    return stage
 
 
 def drop_stage(target: TargetOptions, stage: Stage) -> None:
@@ -80,12 +78,12 @@ def drop_stage(target: TargetOptions, stage: Stage) -> None:
 
 def job_stages(connection: psycopg.Connection, installation: Installation, options: WriteOptions) -> list[Stage]:
     """The tables of all runs of the job, oldest first. A job without an id has none."""
-    statement = (
-        f"select {installation.quoted}.fq_stage_schema(), s "  # noqa: S608 - quoted
-        f"from {installation.quoted}.fq_job_stages(%s::text, %s::text) s"
-    )
-    rows = connection.execute(statement.encode(), [options.queue, options.job_id]).fetchall()
-    return [Stage(installation, *row) for row in rows]
+    return _stages(connection, installation, "fq_job_stages", queue=options.queue, job_id=options.job_id)
+
+
+def _stages(connection: psycopg.Connection, installation: Installation, function: str, **values: object) -> list[Stage]:
+    [(schema,)] = call(connection, installation, "fq_stage_schema")
+    return [Stage(installation, schema, name) for (name,) in call(connection, installation, function, **values)]
 
 
 def drop_left_behind(connection: psycopg.Connection, stages: Iterable[Stage]) -> list[Stage]:
@@ -106,7 +104,7 @@ def drop_left_behind(connection: psycopg.Connection, stages: Iterable[Stage]) ->
 
 def _drop(connection: psycopg.Connection, stage: Stage, wait: str) -> None:
     connection.execute(f"set lock_timeout = '{wait}'".encode())
-    connection.execute(f"select {stage.installation.quoted}.fq_drop_stage(%s::text)".encode(), [stage.name])
+    call(connection, stage.installation, "fq_drop_stage", stage=stage.name)
 
 
 def copy_rows(  # noqa: PLR0917 - a copy needs all of them
