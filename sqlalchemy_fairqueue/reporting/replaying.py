@@ -14,9 +14,8 @@ from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, empty_history
 from sqlalchemy_fairqueue.reporting.figures import Policy
 from sqlalchemy_fairqueue.reporting.measurement import figures_of, measure_queue
 from sqlalchemy_fairqueue.reporting.reports import Advice, Replay, ReplayedQueue
-from sqlalchemy_fairqueue.reporting.simulation.replay import replayed_trace
+from sqlalchemy_fairqueue.reporting.simulation.replay import Capacity, capacity_of, replayed_trace, trace_of
 from sqlalchemy_fairqueue.reporting.simulation.scenarios import REPLAYED, QueueSettings, as_recorded
-from sqlalchemy_fairqueue.reporting.simulation.trace import Capacity, capacity_of, trace_of
 from sqlalchemy_fairqueue.times import duration
 from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.reporting.figures import ChannelFigures
     from sqlalchemy_fairqueue.reporting.reports import Objective
+    from sqlalchemy_fairqueue.reporting.simulation.replay import Trace
     from sqlalchemy_fairqueue.reporting.simulation.scenarios import Scenario
-    from sqlalchemy_fairqueue.reporting.simulation.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)

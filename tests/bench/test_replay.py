@@ -11,11 +11,10 @@ import pyarrow as pa
 import pytest
 
 from sqlalchemy_fairqueue import ChannelPolicy
-from sqlalchemy_fairqueue.reporting.simulation.replay import replay_queue, simulated_attempts
+from sqlalchemy_fairqueue.reporting.simulation.replay import replay_queue, simulated_attempts, trace_of
 from sqlalchemy_fairqueue.reporting.simulation.scenarios import Scenario
 from sqlalchemy_fairqueue.reporting.simulation.simulator import simulate
 from sqlalchemy_fairqueue.reporting.simulation.state import compiled
-from sqlalchemy_fairqueue.reporting.simulation.trace import trace_of
 from tests.bench.figures import Figure, told
 
 if TYPE_CHECKING:

@@ -30,8 +30,7 @@ from pyspark.sql.types import (
 from sqlalchemy_fairqueue.codecs import JsonCodec
 from sqlalchemy_fairqueue.spark.errors import BadFrame
 from sqlalchemy_fairqueue.spark.options import WriteOptions
-from sqlalchemy_fairqueue.spark.writing.columns import Columns, columns_of
-from sqlalchemy_fairqueue.spark.writing.payloads import check_headers, checked_json, json_texts
+from sqlalchemy_fairqueue.spark.writing.columns import Columns, check_headers, checked_json, columns_of, json_texts
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=6)
 PAYLOADS = st.fixed_dictionaries(

@@ -1,22 +1,33 @@
-"""Replay of one queue's history under a scenario, as a history of its own."""
+"""Replay of one queue's history under a scenario, as a history of its own.
+
+Its trace tells when messages arrived, and how long each attempt took, without the order of service. A message arrives
+when it was enqueued, and is ordered in its channel by the time it became ready; the next attempt of a message follows
+the previous one by the recorded delay. An attempt that expired or was released is leased as long as recorded, and takes
+no worker. A history does not have priorities, unless a column ``priority`` gives them, nor commit times of enqueues,
+nor messages without a finished attempt. The capacity of the queue's workers is estimated from the trace.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlalchemy_fairqueue.reporting.columns import HISTORY, TIME, recorded_costs
+from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.reporting.columns import HISTORY, PRIORITY, TIME, numbers, recorded_costs
 from sqlalchemy_fairqueue.reporting.simulation.simulator import simulate
 from sqlalchemy_fairqueue.reporting.simulation.state import (
     FIRST_TAG,
     NEVER,
+    Attempt,
     Channel,
     CostState,
     Dispatcher,
+    Message,
     Selection,
     Tag,
     Worker,
@@ -26,15 +37,234 @@ from sqlalchemy_fairqueue.reporting.simulation.state import (
     objects,
     records,
 )
-from sqlalchemy_fairqueue.reporting.simulation.trace import capacity_of, trace_of
 from sqlalchemy_fairqueue.times import microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numpy.typing import NDArray
+
     from sqlalchemy_fairqueue.reporting.simulation.scenarios import Scenario
-    from sqlalchemy_fairqueue.reporting.simulation.trace import Trace
     from sqlalchemy_fairqueue.values.policies import ChannelPolicy
+
+    Numbers = NDArray[np.int64]
+
+UNHANDLED = ("expired", "released")
+"""Outcomes of attempts that count as not handled: their lease ended, or they were given back."""
+
+
+class Trace(NamedTuple):
+    """The work of a queue, as input of the simulator.
+
+    Attributes:
+        history: The recorded attempts, in the order of *attempts*.
+        channels: Names of the channels, in the order of their ids.
+        messages: A record array.
+        attempts: A record array.
+        arrivals: The messages in the order in which they were enqueued.
+        begin: When the first attempt began; before, there were no workers.
+        channel_of: The number of each attempt's channel.
+        ready: When each attempt was ready, as recorded.
+        started: When it started, no earlier than that.
+        finished: When it finished, no earlier than that.
+    """
+
+    history: pa.Table
+    channels: list[str]
+    messages: Any
+    attempts: Any
+    arrivals: Numbers
+    begin: int
+    channel_of: Numbers
+    ready: Numbers
+    started: Numbers
+    finished: Numbers
+
+
+def trace_of(history: pa.Table) -> Trace:
+    """The trace of a queue's history.
+
+    A clock that was set back counts as one that stopped.
+
+    Raises:
+        InvalidArgument: A row is there twice, or a message is in two channels.
+    """
+    message_ids, started = numbers(history, "message_id"), numbers(history, "started_at")
+    ids = numbers(history, "id")
+    order = np.lexsort((ids, started, message_ids))
+    history = history.take(pa.array(order))
+    message_ids, started, ids = message_ids[order], started[order], ids[order]
+    ready, finished = numbers(history, "ready_at"), numbers(history, "finished_at")
+    channel_of = np.unique(numbers(history, "channel_id"), return_inverse=True)[1]
+
+    is_first = np.ones(len(order), bool)
+    is_first[1:] = message_ids[1:] != message_ids[:-1]
+    again = ~is_first[1:]
+    _check(history, ids, (channel_of[1:] != channel_of[:-1]) & again, message_ids)
+
+    first = np.flatnonzero(is_first)
+    attempts = records(Attempt, len(order))
+    attempts["service"] = np.maximum(finished - started, 0)
+    attempts["unhandled"] = pc.is_in(history["outcome"], value_set=pa.array(UNHANDLED)).to_numpy()
+    attempts["delay"][:-1] = np.where(again, np.maximum(ready[1:] - finished[:-1], 0), 0)
+
+    messages = records(Message, len(first))
+    messages["tie_breaker"] = np.arange(len(first))
+    messages["attempt"] = first
+    messages["stop"][:-1] = first[1:]
+    messages["stop"][-1:] = len(order)
+    messages["channel"] = channel_of[first]
+    # If earlier attempts of a message are not in the history, it arrives when it became ready for the first one here.
+    is_whole = numbers(history, "attempt")[first] == 1
+    enqueued = np.minimum(numbers(history, "enqueued_at")[first], ready[first])
+    messages["arrives_at"] = np.where(is_whole, enqueued, ready[first])
+    messages["sort_key"] = ready[first]
+    if PRIORITY in history.column_names:
+        priority = numbers(history, PRIORITY)[first]
+        messages["sort_key"] = np.where(is_whole & (priority > 0), -priority, messages["sort_key"])
+
+    _, names_at = np.unique(channel_of, return_index=True)
+    return Trace(
+        history=history,
+        channels=history["channel"].take(pa.array(names_at)).to_pylist(),
+        messages=messages,
+        attempts=attempts,
+        arrivals=np.argsort(messages["arrives_at"], kind="stable"),
+        begin=int(started.min()),
+        channel_of=channel_of,
+        ready=ready,
+        started=np.maximum(started, ready),
+        finished=np.maximum(np.maximum(finished, started), ready),
+    )
+
+
+def _check(history: pa.Table, ids: Numbers, moved: NDArray[np.bool_], message_ids: Numbers) -> None:
+    queue = history["queue"][0].as_py()
+    in_order = np.sort(ids)
+    twice = in_order[1:][in_order[1:] == in_order[:-1]]
+    if len(twice):
+        raise InvalidArgument(
+            f"row {twice[0]} of the history of queue {queue!r} is there more than once; read each row once, and replay "
+            "the history of one database at a time"
+        )
+    if moved.any():
+        at = int(np.flatnonzero(moved)[0])
+        one, other = (history["channel"][index].as_py() for index in (at, at + 1))
+        raise InvalidArgument(
+            f"message {message_ids[at]} of queue {queue!r} is in channel {one!r} and in channel "
+            f"{other!r}; replay the history of one database at a time"
+        )
+
+
+_QUARTERS = 4
+_NO_LIMIT = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """The capacity of a queue's workers.
+
+    Attributes:
+        workers: Messages handled at once.
+        backlogged: Microseconds of backlog in which it was measured; zero: there was no such time, and *workers* is the
+            most messages that were handled at once.
+        least: The least mean of a quarter of that time.
+        greatest: The greatest.
+    """
+
+    workers: float
+    backlogged: int
+    least: float
+    greatest: float
+
+
+def capacity_of(trace: Trace, policies: Mapping[str, ChannelPolicy]) -> Capacity:
+    """Estimate how many messages the workers of a history handle at once while they have enough to do.
+
+    The estimate is the mean number of leased messages, weighted by time, over the stretches of backlog. Workers and
+    durations then go together: workers / mean duration is the number of messages that the workers did a second, by
+    Little's law (J. D. C. Little, A proof for the queuing formula L = lambda W, 1961).
+
+    - A message counts from the start of its attempt to the end. Attempts that expired or were released do not count:
+      nobody worked on them, such as those of a killed worker, and those that a worker prefetched and gave back when it
+      stopped. A replay lets them take no worker either.
+    - A message that waited in a prefetch buffer and was then handled counts from its lease on. The history does not
+      tell when its handler began. The buffer makes the mean and the durations greater by the same factor, so that the
+      messages done a second are right nevertheless.
+    - A backlog is a time in which at least as many messages wait as were ever leased at once: enough for each worker.
+      Below that, workers may be idle because a dequeue takes a while.
+    - A stretch of backlog counts only if as many attempts end in it. In a shorter one the workers were not busy, but
+      about to begin.
+    - A channel at its ``max_concurrency`` and a channel with a rate count as without waiting messages: they may wait
+      for their policy.
+
+    Without such a stretch the record shows no shortage of workers. The estimate is then the most messages that were
+    leased at once.
+
+    Args:
+        trace: The trace.
+        policies: The policies that the record was made under, by channel; others have no limits.
+    """
+    ready, started, finished = trace.ready, trace.started, trace.finished
+    handled = (trace.attempts["unhandled"] == 0).astype(np.int64)
+    none, one = np.zeros_like(handled), np.ones_like(handled)
+    times = np.concatenate((ready, started, finished))
+    waiting = np.concatenate((one, -one, none))
+    if policies:
+        leased = np.concatenate((none, one, -one))
+        waiting = _without_limited(trace, policies, times, waiting, leased)
+    order = np.argsort(times, kind="stable")
+    times = times[order]
+    # The state after all that happens at one instant.
+    last = np.append(times[1:] != times[:-1], True)
+    waits = np.cumsum(waiting[order])[last]
+    held = np.cumsum(np.concatenate((none, handled, -handled))[order])[last]
+    ended = np.cumsum(np.concatenate((none, none, handled))[order])[last]
+    most = max(1, int(held.max()))
+    spans = np.diff(times[last])
+    counted = _stretches(waits[:-1] >= most, np.diff(ended), most)
+    spans, held = spans[counted], held[:-1][counted]
+    total, work = int(spans.sum()), int((held * spans).sum())
+    if work == 0:
+        return Capacity(most, 0, most, most)
+    quarters = np.minimum((np.cumsum(spans) - spans) * _QUARTERS // total, _QUARTERS - 1)
+    widths = np.bincount(quarters, weights=spans)
+    means = np.bincount(quarters, weights=held * spans)[widths > 0] / widths[widths > 0]
+    return Capacity(work / total, total, float(means.min()), float(means.max()))
+
+
+def _stretches(backlogged: NDArray[np.bool_], ended: Numbers, least: int) -> NDArray[np.bool_]:
+    """The backlogged spans of time that belong to a stretch in which at least *least* attempts end."""
+    begins = backlogged & ~np.append(False, backlogged[:-1])
+    number = np.cumsum(begins) - 1
+    if not begins.any():
+        return backlogged
+    ends = np.bincount(number[backlogged], weights=ended[backlogged])
+    enough: NDArray[np.bool_] = ends[np.maximum(number, 0)] >= least
+    return backlogged & enough
+
+
+def _without_limited(
+    trace: Trace, policies: Mapping[str, ChannelPolicy], times: Numbers, waiting: Numbers, leased: Numbers
+) -> Numbers:
+    """Changes of the number of waiting messages, without those of channels that their policy may hold back."""
+    limits = np.full(len(trace.channels), _NO_LIMIT, np.int64)
+    for number, name in enumerate(trace.channels):
+        policy = policies.get(name)
+        if policy is not None and policy.rate is not None:
+            limits[number] = 0
+        elif policy is not None and policy.max_concurrency is not None:
+            limits[number] = policy.max_concurrency
+    channel = np.tile(trace.channel_of, 3)
+    kind = np.repeat((1, 2, 0), len(trace.channel_of))
+    order = np.lexsort((kind, times, channel))
+    # Each channel ends with none waiting and none leased, so that sums go on from channel to channel.
+    waits, held = np.cumsum(waiting[order]), np.cumsum(leased[order])
+    servable = np.where(held < limits[channel[order]], waits, 0)
+    changes = np.empty_like(servable)
+    changes[order] = np.diff(servable, prepend=0)
+    return changes
+
 
 # To compile takes longer than to interpret fewer attempts than this.
 _WORTH_COMPILING = 200_000
@@ -145,13 +375,13 @@ def _channels(trace: Trace, scenario: Scenario) -> Any:
     counts = np.bincount(trace.messages["channel"], minlength=len(channels))
     channels["offset"] = np.cumsum(counts + 1) - counts - 1
     channels["tie_breaker"] = np.arange(len(channels))
-    for policy, numbers in scenario.policies_of(trace.channels):
+    for policy, members in scenario.policies_of(trace.channels):
         if policy.max_concurrency is not None:
-            channels["max_concurrency"][numbers] = policy.max_concurrency
+            channels["max_concurrency"][members] = policy.max_concurrency
         if policy.rate is not None:
-            channels["rate_interval"][numbers] = microseconds(policy.rate.interval)
-            channels["rate_burst"][numbers] = policy.rate.burst
-        channels["weight"][numbers] = policy.weight
+            channels["rate_interval"][members] = microseconds(policy.rate.interval)
+            channels["rate_burst"][members] = policy.rate.burst
+        channels["weight"][members] = policy.weight
     return channels
 
 

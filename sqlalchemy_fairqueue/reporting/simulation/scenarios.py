@@ -56,7 +56,7 @@ class Scenario:
             charged as a queue and its workers charge them: by the mean of the channel, each second while a handler
             runs, and in the end exactly. See ``Queue.configure``.
         workers: Messages handled at once, over all worker processes; it may have a fraction. None: the capacity that
-            the history shows, see :func:`~sqlalchemy_fairqueue.reporting.simulation.trace.capacity_of`. If the
+            the history shows, see :func:`~sqlalchemy_fairqueue.reporting.simulation.replay.capacity_of`. If the
             workers of the history prefetch, durations have the time in their buffers in them: give multiples of the
             capacity on the report's page then, not numbers of handlers.
         batch: Messages that each worker dequeues at once, to handle them one after the other. More than one shows the

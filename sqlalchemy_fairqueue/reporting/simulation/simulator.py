@@ -20,7 +20,6 @@ from sqlalchemy_fairqueue.reporting.simulation.state import (
     CostState,
     Dispatcher,
     WorkerPool,
-    borrowed,
     compilable,
 )
 
@@ -691,9 +690,8 @@ def simulate(
         attempts: The attempts of the trace.
     """
     # Compiled, it gets plain tuples: numba's code on disk must not name classes, which a later version may lack.
-    state, workers = Dispatcher(*borrowed(dispatcher)), WorkerPool(*borrowed(pool))
-    arrivals, attempts = borrowed((arrivals, attempts))
+    state, workers = Dispatcher(*dispatcher), WorkerPool(*pool)
     if costs is None:
         _simulate(state, None, workers, arrivals, attempts)
     else:
-        _simulate(state, CostState(*borrowed(costs)), workers, arrivals, attempts)
+        _simulate(state, CostState(*costs), workers, arrivals, attempts)

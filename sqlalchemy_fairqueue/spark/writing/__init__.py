@@ -1,6 +1,6 @@
 """Writing of frames to queues: executors copy rows to a staging table, and the driver merges them in one transaction.
 
-``columns`` and ``payloads`` turn Arrow batches into rows of the table and find the bad ones; ``stage`` has the table,
+``columns`` turns Arrow batches into rows of the table and finds the bad ones; ``stage`` has the table,
 ``rejected_rows`` the rows with bad values. ``load`` puts them together and merges, for the writers here, which Spark
 calls, and for the function ``enqueue``.
 """

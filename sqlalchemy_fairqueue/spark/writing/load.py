@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.spark.connections import Installation
     from sqlalchemy_fairqueue.spark.options import WriteOptions
-    from sqlalchemy_fairqueue.spark.writing.columns import Columns
-    from sqlalchemy_fairqueue.spark.writing.payloads import Problems
+    from sqlalchemy_fairqueue.spark.writing.columns import Columns, Problems
 
 EXAMPLES = 10
 """Number of bad rows that an error shows."""

@@ -22,7 +22,7 @@ from sqlalchemy_fairqueue.spark.errors import BadOption
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sqlalchemy_fairqueue.spark.writing.payloads import Problems
+    from sqlalchemy_fairqueue.spark.writing.columns import Problems
 
 PROBLEM = "problem"
 """Name of the column with the problem, after the frame's own columns."""

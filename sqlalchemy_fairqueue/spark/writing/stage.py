@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.spark.connections import Installation
     from sqlalchemy_fairqueue.spark.options import TargetOptions, WriteOptions
-    from sqlalchemy_fairqueue.spark.writing.payloads import Problems
+    from sqlalchemy_fairqueue.spark.writing.columns import Problems
 
 # Classes of SQLSTATE: data exceptions, broken constraints, limits of the server.
 _ABOUT_A_ROW = {"22", "23", "54"}

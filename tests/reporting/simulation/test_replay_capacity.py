@@ -8,11 +8,16 @@ import pyarrow as pa
 import pytest
 
 from sqlalchemy_fairqueue import ChannelPolicy
-from sqlalchemy_fairqueue.reporting.simulation.replay import replay_queue, simulated_attempts
+from sqlalchemy_fairqueue.reporting.simulation.replay import (
+    Capacity,
+    capacity_of,
+    replay_queue,
+    simulated_attempts,
+    trace_of,
+)
 from sqlalchemy_fairqueue.reporting.simulation.scenarios import Scenario, as_recorded
 from sqlalchemy_fairqueue.reporting.simulation.simulator import simulate
 from sqlalchemy_fairqueue.reporting.simulation.state import compiled
-from sqlalchemy_fairqueue.reporting.simulation.trace import Capacity, capacity_of, trace_of
 from tests.reporting.simulation.replay_programs import START
 from tests.reporting.simulation.test_replay_queue import course, row
 

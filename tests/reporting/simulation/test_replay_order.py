@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from sqlalchemy_fairqueue import ChannelPolicy
-from sqlalchemy_fairqueue.reporting.simulation.replay import simulated_attempts
-from sqlalchemy_fairqueue.reporting.simulation.trace import trace_of
+from sqlalchemy_fairqueue.reporting.simulation.replay import simulated_attempts, trace_of
 from sqlalchemy_fairqueue.values.messages import FairBy
 from tests.fixtures.database import Database
 from tests.reporting.simulation.replay_programs import START, KernelRun, Program, Task, programs

@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlalchemy_fairqueue import ChannelPolicy
-from sqlalchemy_fairqueue.reporting.simulation.replay import simulated_attempts
+from sqlalchemy_fairqueue.reporting.simulation.replay import Trace, simulated_attempts, trace_of
 from sqlalchemy_fairqueue.reporting.simulation.scenarios import Discipline, Scenario
 from sqlalchemy_fairqueue.reporting.simulation.simulator import simulate
 from sqlalchemy_fairqueue.reporting.simulation.state import compiled
-from sqlalchemy_fairqueue.reporting.simulation.trace import Trace, trace_of
 from sqlalchemy_fairqueue.times import microseconds
 from sqlalchemy_fairqueue.values.messages import FairBy
 from tests.reporting.simulation.replay_programs import Program, name_of, programs
