@@ -25,15 +25,12 @@ from sqlalchemy_fairqueue.reporting.reports import TRUSTED_ERROR
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy_fairqueue.reporting.figures import ChannelFigures, Denial, PlanFigures, QueueFigures
-    from sqlalchemy_fairqueue.reporting.reports import Objective, Replay, ReplayedQueue, Report
+    from sqlalchemy_fairqueue.reporting.figures import ChannelFigures, Denial, QueueFigures
+    from sqlalchemy_fairqueue.reporting.reports import Replay, Report
 
-_LISTED = 100
 _FIRST = 5
 _DRAWN = 20
 _COMPARED = 15
-# Above this ratio of the greatest to the least capacity, a change of the capacity is named as a reason.
-_STEADY = 1.25
 
 
 class Definition(NamedTuple):
@@ -122,99 +119,30 @@ def _section(queue: QueueFigures, report: Report, number: int) -> dict[str, Any]
     compared = [one for one in report.replays if any(other.queue == queue.queue for other in one.channels)]
     if compared:
         pictures["comparison"] = plots.comparison(drawn[:_COMPARED], compared, f"s{number}g")
-    left = len(channels) - _LISTED
     late = () if report.objective is None else report.objective.missed(channels)
-    setting, advice = _advice(queue, report)
-    dearest = sorted(
-        (one for one in channels if one.by_cost), key=lambda one: (-_denied_cost(one), -_cost(one), one.channel)
-    )[:_DRAWN]
+    dearest = sorted((one for one in channels if one.by_cost), key=_by_denied_cost)[:_DRAWN]
     replayed = [(one.name, other) for one in report.replays for other in one.replayed if other.queue == queue.queue]
+    missed = Counter(one.policy.plan if one.policy else None for one in late)
     return {
         "queue": queue,
-        "channels": channels[:_LISTED],
+        "tenants": channels,
         "starved": starved,
         "replays": _compared(drawn[:_COMPARED], compared) if compared else (),
         "replayed": replayed,
-        "doubts": [doubt for _, one in replayed if not one.trusted for doubt in _doubts(one)],
+        "doubts": [one for _, one in replayed if not one.trusted],
         "plots": {key: _safe(picture) for key, picture in pictures.items()},
-        "summary": _summary(queue, channels),
-        "left_out": f" ({left:,} that were denied less are left out)" if left > 0 else "",
-        "objective": "" if report.objective is None else _objective(report.objective, len(late), len(channels)),
-        "late": late[:_FIRST],
-        "late_left_out": f" ({len(late) - _FIRST:,} are left out)" if len(late) > _FIRST else "",
+        "late": late,
         "victims": [one for one in channels if one.denial][:_FIRST],
-        "plans": _plans(report.figures.plans, queue, late)[:_DRAWN],
+        "plans": [(one, missed[one.plan]) for one in report.figures.plans if one.queue == queue.queue][:_DRAWN],
         "dearest": dearest,
-        "by_cost": _by_cost(queue, dearest),
-        "setting": setting,
-        "advice": advice,
+        "advice": next((one for one in report.advice if one.queue == queue.queue), None),
+        "error": next((one.replay_error for _, one in replayed if one.replay_error is not None), None),
     }
 
 
-def _plans(
-    plans: Sequence[PlanFigures], queue: QueueFigures, late: Sequence[ChannelFigures]
-) -> list[tuple[PlanFigures, int]]:
-    """The plans of a queue, each with the number of its tenants that miss the target."""
-    missed = Counter(one.policy.plan if one.policy else None for one in late)
-    return [(one, missed[one.plan]) for one in plans if one.queue == queue.queue]
-
-
-def _cost(one: ChannelFigures) -> int:
-    return one.by_cost.cost if one.by_cost else 0
-
-
-def _denied_cost(one: ChannelFigures) -> float:
-    return one.by_cost.denied_cost if one.by_cost else 0.0
-
-
-def _by_cost(queue: QueueFigures, channels: Sequence[ChannelFigures]) -> str:
-    """The shares by cost, in a sentence."""
-    if queue.by_cost is None or not channels:
-        return ""
-    worst = channels[0]
-    denial = worst.by_cost.denial if worst.by_cost else None
-    if denial is None:
-        return "No tenant was denied a part of its share of the costs."
-    because = f", most of it because of {formats.name(denial.culprits[0].channel, 60)}" if denial.culprits else ""
-    whole = formats.number(queue.by_cost.cost)
-    return (
-        f"{formats.name(worst.channel, 60)} was denied most of its share of the costs: "
-        f"{formats.number(_denied_cost(worst))} of {whole} that all attempts cost{because}."
-    )
-
-
-def _objective(objective: Objective, late: int, channels: int) -> str:
-    if not late:
-        return f"All {channels:,} tenants keep the target for waits, {objective}."
-    return f"{late:,} of {channels:,} tenants miss the target for waits, {objective}."
-
-
-def _advice(queue: QueueFigures, report: Report) -> tuple[str, str]:
-    """The call that sets a policy, and its replayed effect."""
-    found = next((one for one in report.advice if one.queue == queue.queue), None)
-    if found is None:
-        return "", ""
-    label = formats.name(report.labels.get(found.channel, found.channel), 60)
-    if found.max_concurrency is None or found.after is None:
-        return "", f"No policy is advised for {label}: {found.reason}."
-    error = next(
-        (
-            one.replay_error
-            for replay in report.replays
-            for one in replay.replayed
-            if one.queue == queue.queue and one.replay_error is not None
-        ),
-        None,
-    )
-    name, limit = f"{found.channel!a}", f"max_concurrency={found.max_concurrency}"
-    effect = (
-        f"By a replay, the tenants above then wait {formats.duration(found.after)} on average "
-        f"instead of {formats.duration(found.before)}, and {label} {formats.duration(found.own_after)} instead of "
-        f"{formats.duration(found.own_before)}. A replay of the record differs from it by {formats.percent(error)}."
-    )
-    if found.plan is not None:
-        return f"Queue({queue.queue!a}).plans.configure(engine, {found.plan!a}, {limit})", effect
-    return f"Queue({queue.queue!a}).configure_channel(engine, {name}, {limit})", effect
+def _by_denied_cost(one: ChannelFigures) -> tuple[float, int, str]:
+    costs = one.by_cost
+    return (-costs.denied_cost, -costs.cost, one.channel) if costs else (0.0, 0, one.channel)
 
 
 def labelled(report: Report) -> Report:
@@ -251,57 +179,6 @@ def _compared(
         (one, [("as recorded", one), *((name, by_name.get((one.queue, one.channel))) for name, by_name in found)])
         for one in channels
     ]
-
-
-def _doubts(one: ReplayedQueue) -> list[str]:
-    """The reasons for which a replay under the record's own policies may differ from the record."""
-    found = []
-    if not one.backlogged:
-        found.append(
-            f"The queue was hardly ever backlogged, so the record does not show the capacity of its workers. "
-            f"{one.workers:.1f} at once is the most that they handled."
-        )
-    elif one.greatest_workers > _STEADY * one.least_workers:
-        found.append(
-            f"The capacity changed: of the backlogged time, it was {one.least_workers:.1f} at once in one quarter and "
-            f"{one.greatest_workers:.1f} in another. Workers came or went, stood still, or slowed each other down."
-        )
-    if not one.policies_known:
-        found.append("The policies of the record are not known, so the replay has no limits and equal weights.")
-    if one.replay_bias is not None and one.replay_bias < 0:
-        found.append(
-            "The replay is faster than the record was. It knows neither the duration of calls nor workers that were "
-            "stopped, blocked or away, nor pauses of the queue."
-        )
-    else:
-        found.append(
-            "The replay is slower than the record was. The workers were more, or faster, at other times than those in "
-            "which the capacity was measured; or priorities or other policies were in force."
-        )
-    return found
-
-
-def _summary(queue: QueueFigures, channels: Sequence[ChannelFigures]) -> str:
-    denied = [one for one in channels if one.denied_wait]
-    if not denied:
-        return (
-            f"None of the {len(channels):,} tenants was denied a part of its fair share in any window of "
-            f"{formats.duration(queue.fairness_window)}."
-        )
-    worst = denied[0]
-    return (
-        f"{len(denied):,} of {len(channels):,} tenants were denied a part of their fair share at some time. "
-        f"{formats.name(worst.channel, 60)} was denied most: it waited {formats.duration(worst.mean_wait)} on average, "
-        f"at least {formats.duration(worst.denied_wait)} of that because {_culprit(worst)} got its share."
-    )
-
-
-def _culprit(victim: ChannelFigures) -> str:
-    if victim.denial is None or not victim.denial.culprits:
-        return "other tenants"
-    first, *others = victim.denial.culprits
-    name = formats.name(first.channel, 60)
-    return f"{name} ({formats.percent(first.part)}) and others" if others else name
 
 
 def _safe(text: str) -> Any:
@@ -343,10 +220,6 @@ def tenant_page_of(report: Report, channel: str) -> str:
 
 
 def _tenant_section(report: Report, queue: QueueFigures, one: ChannelFigures) -> dict[str, Any]:
-    objective, late = "", False
-    if report.objective is not None:
-        late = bool(report.objective.missed([one]))
-        objective = f"The target for waits, {report.objective}, is {'missed' if late else 'kept'}."
     replays = [
         (replay.name, other)
         for replay in report.replays
@@ -356,44 +229,4 @@ def _tenant_section(report: Report, queue: QueueFigures, one: ChannelFigures) ->
     doubtful = any(
         not other.trusted for replay in report.replays for other in replay.replayed if other.queue == one.queue
     )
-    return {
-        "queue": queue,
-        "one": one,
-        "summary": _tenant_summary(one),
-        "objective": objective,
-        "late": late,
-        "by_cost": _tenant_costs(queue, one),
-        "replays": replays,
-        "doubtful": doubtful,
-    }
-
-
-def _tenant_summary(one: ChannelFigures) -> str:
-    waited = f"{formats.number(one.attempts)} attempts waited {formats.duration(one.mean_wait)} on average"
-    if one.denial is None or not one.denied_wait:
-        return f"{waited}. No part of the fair share was denied."
-    return (
-        f"{waited}, at least {formats.duration(one.denied_wait)} of that because others got a part of the fair share: "
-        f"most of it from {formats.moment(one.denial.from_)} to {formats.moment(one.denial.to)}{_others(one.denial)}."
-    )
-
-
-def _others(denial: Denial) -> str:
-    """How many others got it; they are not named."""
-    parts = [formats.percent(culprit.part) for culprit in denial.culprits]
-    if not parts:
-        return ""
-    return f", {parts[0]} of it by one other tenant"
-
-
-def _tenant_costs(queue: QueueFigures, one: ChannelFigures) -> str:
-    if one.by_cost is None or queue.by_cost is None:
-        return ""
-    cost = f"The attempts cost {formats.number(one.by_cost.cost)} of {formats.number(queue.by_cost.cost)} in the queue"
-    if one.by_cost.denial is None:
-        return f"{cost}. No part of the fair share of the costs was denied."
-    return (
-        f"{cost}. {formats.number(one.by_cost.denied_cost)} more was the fair share, most of it from "
-        f"{formats.moment(one.by_cost.denial.from_)} to {formats.moment(one.by_cost.denial.to)}"
-        f"{_others(one.by_cost.denial)}."
-    )
+    return {"queue": queue, "one": one, "replays": replays, "doubtful": doubtful}
