@@ -94,11 +94,8 @@ def rendered(template: str, **values: object) -> str:
         "outcomes": [field.name for field in fields(Outcomes)],
         "titles": {field: one.title for one in DEFINITIONS for field in one.fields},
     }
-    loader = environment.loader
-    assert loader is not None  # noqa: S101 - it was just given
-    style, _, _ = loader.get_source(environment, "style.css")
     version = metadata.version("sqlalchemy-fairqueue")
-    return environment.get_template(template).render(**values, style=_safe(style), version=version)
+    return environment.get_template(template).render(**values, version=version)
 
 
 def _section(queue: QueueFigures, report: Report, number: int) -> dict[str, Any]:
@@ -184,7 +181,7 @@ def _compared(
 def _safe(text: str) -> Any:
     from markupsafe import Markup  # noqa: PLC0415 - comes with jinja2
 
-    # The package's own style sheet, and drawings whose texts matplotlib has escaped.
+    # Drawings whose texts matplotlib has escaped.
     return Markup(text)  # noqa: S704
 
 

@@ -24,7 +24,7 @@ from sqlalchemy_fairqueue.spark.connections import translated_errors
 from sqlalchemy_fairqueue.spark.errors import ArchiveBusy, ArchiveError, DataLoss
 from sqlalchemy_fairqueue.spark.options import ReadOptions, read_options
 from sqlalchemy_fairqueue.spark.reading.offsets import Offset, Position, check_origin, horizon
-from sqlalchemy_fairqueue.spark.reading.queries import last_pruned, reading_connection, task_count
+from sqlalchemy_fairqueue.spark.reading.queries import first_row, last_pruned, reading_connection, task_count
 from sqlalchemy_fairqueue.spark.reading.tables import HISTORY, frame_schema
 from sqlalchemy_fairqueue.times import instant
 from sqlalchemy_fairqueue.values.checks import check_count
@@ -432,7 +432,7 @@ def _lost(
 
 
 def _today(connection: psycopg.Connection, schema: str) -> int:
-    row = connection.execute(f"select {schema}.fq_now()".encode(), {}).fetchone()
+    row = first_row(connection, "select {schema}.fq_now()", schema)
     return int(row[0]) // DAY if row else 0
 
 

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from sqlalchemy_fairqueue.spark.connections import translated_errors
 from sqlalchemy_fairqueue.spark.options import ReadOptions, read_options
 from sqlalchemy_fairqueue.spark.reading.offsets import Offset, check_origin, horizon, read_offset
-from sqlalchemy_fairqueue.spark.reading.queries import last_position, reading_connection, rows_after
+from sqlalchemy_fairqueue.spark.reading.queries import first_row, last_position, reading_connection, rows_after
 from sqlalchemy_fairqueue.texts import logged, traced
 
 if TYPE_CHECKING:
@@ -110,9 +110,8 @@ def measure_lag(connection: psycopg.Connection, schema: str, reached: Offset) ->
     now = horizon(connection, schema)
     readable = rows_after(connection, schema, reached.position, now.xmin, _MAX_COUNTED)
     position = max(reached.position, last_position(connection, schema, now.xmin))
-    values = {"xid": str(reached.position.xid), "id": reached.position.id}
-    unread = connection.execute(_FIRST_UNREAD.format(schema=schema).encode(), values).fetchone()
-    holder = connection.execute(_HOLDER).fetchone()
+    unread = first_row(connection, _FIRST_UNREAD, schema, xid=str(reached.position.xid), id=reached.position.id)
+    holder = first_row(connection, _HOLDER, schema)
     return HistoryLag(
         rows=readable,
         held_rows=rows_after(connection, schema, position, 2**63, _MAX_COUNTED),

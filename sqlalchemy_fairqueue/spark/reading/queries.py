@@ -88,11 +88,16 @@ def base_condition(table: Table, options: ReadOptions) -> Condition:
         condition = condition.also(f"{table.queue} = %(queue)s", queue=options.queue)
     if options.channels:
         condition = condition.also(f"{table.channel} = any(%(channels)s::text[])", channels=list(options.channels))
-    since, until = options.finished
+    return condition.both(finished_condition(options))
+
+
+def finished_condition(options: ReadOptions, unit: int = 1) -> Condition:
+    """The condition of the options since and until, in whole units of so many microseconds that hold the time."""
+    condition, (since, until) = Condition(), options.finished
     if options.since is not None:
-        condition = condition.also("h.finished_at >= %(since)s", since=since)
+        condition = condition.also("h.finished_at >= %(since)s", since=since // unit * unit)
     if options.until is not None:
-        condition = condition.also("h.finished_at < %(until)s", until=until)
+        condition = condition.also("h.finished_at < %(until)s", until=-(-until // unit) * unit)
     return condition
 
 
@@ -113,7 +118,8 @@ def rows(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a condition, as Arrow batches."""
     names = ", ".join(expressions(columns))
-    query = " ".join(["select", names, "from", table.source.format(schema=schema), "where", condition.text])
+    source = f"{table.source} {table.joins}".format(schema=schema)
+    query = f"select {names} from {source} where {condition.text}"  # noqa: S608 - of the definitions of tables
     with translated_errors(f"read table {table.name}"):
         yield from batches(connection, query, condition.values, columns)
 
@@ -160,36 +166,20 @@ _ROWS_A_TASK = 250_000
 _MAX_TASKS = 16
 
 
-@dataclass(frozen=True, slots=True)
-class KeyRange:
-    """A range of keys, its end excluded; None is no bound.
+def split(condition: Condition, key: str, low: int, high: int, count: int) -> list[Condition]:
+    """The condition for at most *count* ranges of keys of equal width, which are from about *low* to *high*.
 
-    Attributes:
-        key: The expression of the key; ``h.recorded_xid`` is compared as xid8, others as numbers.
-        low: The least key.
-        high: The first key after the range.
+    The key is an expression; ``h.recorded_xid`` is compared as xid8, others as numbers.
     """
-
-    key: str
-    low: int | None
-    high: int | None
-
-    def narrow(self, condition: Condition) -> Condition:
-        """The condition, restricted to these keys."""
-        cast = "::text::xid8" if self.key.endswith("_xid") else ""
-        if self.low is not None:
-            condition = condition.also(f"{self.key} >= %(low)s{cast}", low=str(self.low) if cast else self.low)
-        if self.high is not None:
-            condition = condition.also(f"{self.key} < %(high)s{cast}", high=str(self.high) if cast else self.high)
-        return condition
-
-
-def key_ranges(key: str, low: int, high: int, count: int) -> list[KeyRange]:
-    """At most *count* ranges of equal width, for keys from about *low* to *high*."""
     width = max(high - low + 1, 1)
     count = max(1, min(count, width))
     cuts = [low + width * part // count for part in range(1, count)]
-    return [KeyRange(key, *first_and_last) for first_and_last in zip([None, *cuts], [*cuts, None], strict=True)]
+    cast = "text::xid8" if key.endswith("_xid") else "bigint"
+    parts = []
+    for first, after in zip([None, *cuts], [*cuts, None], strict=True):
+        part = condition if first is None else condition.also(f"{key} >= %(low)s::{cast}", low=str(first))
+        parts.append(part if after is None else part.also(f"{key} < %(high)s::{cast}", high=str(after)))
+    return parts
 
 
 def task_count(low: int, high: int, requested: int | None) -> int:
@@ -235,30 +225,34 @@ from (
 """
 
 
+def first_row(
+    connection: psycopg.Connection, statement: str, schema: str, where: str = "true", /, **values: object
+) -> tuple[Any, ...] | None:
+    """The first row of a statement, if it has one."""
+    return connection.execute(statement.format(schema=schema, where=where).encode(), values).fetchone()
+
+
 def last_position(connection: psycopg.Connection, schema: str, xmin: int) -> Position:
     """The position of the last row below a transaction; the beginning without any."""
-    row = connection.execute(_LAST.format(schema=schema).encode(), {"xmin": str(xmin)}).fetchone()
+    row = first_row(connection, _LAST, schema, xmin=str(xmin))
     return Position(*row) if row else Position()
 
 
 def position_after(connection: psycopg.Connection, schema: str, after: Position, rows: int, xmin: int) -> Position:
     """The position so many rows after another, below a transaction; the last one if there are fewer."""
-    values = {"xid": str(after.xid), "id": after.id, "skip": rows - 1, "xmin": str(xmin)}
-    row = connection.execute(_NEXT.format(schema=schema).encode(), values).fetchone()
+    row = first_row(connection, _NEXT, schema, xid=str(after.xid), id=after.id, skip=rows - 1, xmin=str(xmin))
     return Position(*row) if row else max(after, last_position(connection, schema, xmin))
 
 
 def first_and_last(connection: psycopg.Connection, schema: str, condition: Condition) -> tuple[Position, Position]:
     """The positions of the first and the last row of a condition; the beginning twice without any."""
-    statement = _ENDS.format(schema=schema, where=condition.text).encode()
-    row = connection.execute(statement, condition.values).fetchone()
+    row = first_row(connection, _ENDS, schema, condition.text, **condition.values)
     return (Position(*row[:2]), Position(*row[2:])) if row else (Position(), Position())
 
 
 def rows_after(connection: psycopg.Connection, schema: str, after: Position, xmin: int, most: int) -> int:
     """The number of rows after a position and below a transaction, counted up to *most*."""
-    values = {"xid": str(after.xid), "id": after.id, "xmin": str(xmin), "most": most}
-    row = connection.execute(_COUNT.format(schema=schema).encode(), values).fetchone()
+    row = first_row(connection, _COUNT, schema, xid=str(after.xid), id=after.id, xmin=str(xmin), most=most)
     return int(row[0]) if row else 0
 
 
@@ -276,7 +270,7 @@ order by p.finished_from, p.id
 
 def last_pruned(connection: psycopg.Connection, schema: str) -> int:
     """The newest entry of ``fq_pruned_history``, 0 without any."""
-    row = connection.execute(_LAST_PRUNED.format(schema=schema).encode(), {}).fetchone()
+    row = first_row(connection, _LAST_PRUNED, schema)
     return int(row[0]) if row else 0
 
 

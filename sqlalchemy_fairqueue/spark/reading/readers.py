@@ -34,11 +34,11 @@ from sqlalchemy_fairqueue.spark.reading.offsets import (
 )
 from sqlalchemy_fairqueue.spark.reading.queries import (
     Condition,
-    KeyRange,
     base_condition,
     check_losses,
+    finished_condition,
     first_and_last,
-    key_ranges,
+    first_row,
     last_position,
     last_pruned,
     position_after,
@@ -47,6 +47,7 @@ from sqlalchemy_fairqueue.spark.reading.queries import (
     pushed_down,
     reading_connection,
     rows,
+    split,
     task_count,
 )
 from sqlalchemy_fairqueue.spark.reading.tables import HISTORY, table_named
@@ -74,13 +75,11 @@ class TablePartition(InputPartition):
     """The rows that one task reads.
 
     Attributes:
-        key_range: Their keys.
-        condition: Further conditions.
+        condition: Their condition.
         after: History: the offset of the start, or of the micro-batch; rows after it that were pruned are lost.
         is_batch: Whether they are of a micro-batch.
     """
 
-    key_range: KeyRange
     condition: Condition
     after: Offset | None = None
     is_batch: bool = False
@@ -99,8 +98,7 @@ def _rows_of(
             if partition.is_batch:
                 # Statistics may be older than the batch; with the index the cost is proportional to its rows.
                 connection.execute("set local enable_seqscan = off")
-            condition = partition.key_range.narrow(partition.condition)
-            yield from rows(connection, schema, table_named(options.table), columns, condition)
+            yield from rows(connection, schema, table_named(options.table), columns, partition.condition)
             if after is not None:
                 check_losses(connection, schema, after, options)
 
@@ -132,73 +130,51 @@ class BatchReader(Shipped, DataSourceReader):
             reading_connection(self._options, "plan") as (connection, schema),
             translated_errors(f"plan to read {self._table.name}"),
         ):
+            asked = self._options.num_partitions
             if self._table is not HISTORY:
-                return self._live_parts(connection, schema)
+                # They decide only how evenly rows are split among tasks.
+                key = self._table.key
+                bounds = f"select min({key}), max({key}) from {self._table.source}"  # noqa: S608 - of its definition
+                low, high = first_row(connection, bounds, schema) or (0, 0)
+                return [TablePartition(part) for part in split(self._condition, key, low or 0, high or 0, asked or 1)]
             pruned = last_pruned(connection, schema)
             now = horizon(connection, schema)
+            start, end = self._offsets(now, pruned)
+            # Whole days: their indexes give the first and the last row at once.
+            condition, days = self._condition, finished_condition(self._options, _DAY)
             if self._options.is_incremental:
-                return self._incremental_parts(connection, schema, now, pruned)
-            condition = self._condition.also(
-                "(h.recorded_xid < %(xmin)s::text::xid8"
-                " or pg_visible_in_snapshot(h.recorded_xid, %(snapshot)s::text::pg_snapshot))",
-                xmin=str(now.xmin),
-                snapshot=now.snapshot,
-            )
-            low, high = _bounds(connection, schema, HISTORY, self._days())
-            count = task_count(low, high, self._options.num_partitions)
-            start = Offset(now.origin, Position(), pruned)
-            return [
-                TablePartition(key_range, condition, start) for key_range in key_ranges(HISTORY.key, low, high, count)
-            ]
+                upto = end.position if end else last_position(connection, schema, now.xmin)
+                condition, days = (position_range(one, start.position, upto) for one in (condition, days))
+            else:
+                condition = condition.also(
+                    "(h.recorded_xid < %(xmin)s::text::xid8"
+                    " or pg_visible_in_snapshot(h.recorded_xid, %(snapshot)s::text::pg_snapshot))",
+                    xmin=str(now.xmin),
+                    snapshot=now.snapshot,
+                )
+            first, last = first_and_last(connection, schema, days)
+            # The number of ids is about that of rows, the number of transactions is not.
+            count = task_count(first.id, last.id, asked)
+            if self._options.is_incremental:
+                parts = split(condition, "h.recorded_xid", first.xid, last.xid, count)
+            else:
+                parts = split(condition, HISTORY.key, first.id, last.id, count)
+            return [TablePartition(part, start) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
         return _rows_of(partition, self._options, self._columns, "read")
 
-    def _live_parts(self, connection: psycopg.Connection, schema: str) -> list[InputPartition]:
-        low, high = _bounds(connection, schema, self._table, Condition())
-        condition = self._condition
-        ranges = key_ranges(self._table.key, low, high, self._options.num_partitions or 1)
-        return [TablePartition(key_range, condition) for key_range in ranges]
-
-    def _incremental_parts(
-        self, connection: psycopg.Connection, schema: str, now: Horizon, pruned: int
-    ) -> list[InputPartition]:
-        """Partitions of the rows between two offsets, by recording transaction."""
-        start, end = Offset(now.origin, Position(), pruned), None
-        if self._options.starting_offsets not in (None, EARLIEST):
-            start = read_offset(self._options.starting_offsets or "", "option startingOffsets")
-            check_origin(start, now, self._options.accepted_origin)
-        if self._options.ending_offsets not in (None, LATEST):
-            end = read_offset(self._options.ending_offsets or "", "option endingOffsets")
-            check_origin(end, now, self._options.accepted_origin)
-        upto = end.position if end else last_position(connection, schema, now.xmin)
-        first, last = first_and_last(connection, schema, position_range(self._days(), start.position, upto))
-        # The number of ids is about that of rows, the number of transactions is not.
-        count = task_count(first.id, last.id, self._options.num_partitions)
-        condition = position_range(self._condition, start.position, upto)
-        found = Offset(now.origin, start.position, start.pruned)
-        return [
-            TablePartition(key_range, condition, found)
-            for key_range in key_ranges("h.recorded_xid", first.xid, last.xid, count)
-        ]
-
-    def _days(self) -> Condition:
-        """The condition for whole days that hold the rows: their indexes give the first and last row at once."""
-        condition = Condition()
-        since, until = self._options.finished
-        if self._options.since is not None:
-            condition = condition.also("h.finished_at >= %(since)s", since=since // _DAY * _DAY)
-        if self._options.until is not None:
-            condition = condition.also("h.finished_at < %(until)s", until=-(-until // _DAY) * _DAY)
-        return condition
-
-
-def _bounds(connection: psycopg.Connection, schema: str, table: Table, condition: Condition) -> tuple[int, int]:
-    """About the least and the greatest key: they decide only how evenly rows are split among tasks."""
-    statement = table.bounds.format(schema=schema, where=condition.text).encode()
-    row = connection.execute(statement, condition.values).fetchone()
-    return (int(row[0]), int(row[1])) if row and row[0] is not None else (0, 0)
+    def _offsets(self, now: Horizon, pruned: int) -> tuple[Offset, Offset | None]:
+        """The offset after which to read, and that up to which; None: up to the end."""
+        found: dict[str, Offset] = {}
+        given = {"startingOffsets": self._options.starting_offsets, "endingOffsets": self._options.ending_offsets}
+        for name, text in given.items():
+            if text not in (None, EARLIEST, LATEST):
+                found[name] = read_offset(text, f"option {name}")
+                check_origin(found[name], now, self._options.accepted_origin)
+        start = found.get("startingOffsets", Offset(now.origin, Position(), pruned))
+        return Offset(now.origin, start.position, start.pruned), found.get("endingOffsets")
 
 
 LIMITS_ARE_KNOWN = find_spec("pyspark.sql.streaming.datasource") is not None
@@ -297,9 +273,9 @@ class StreamReader(Follower):
             return []
         condition = position_range(base_condition(HISTORY, self._options), first.position, last.position)
         count = self._options.num_partitions or 1
-        shares = key_ranges("h.recorded_xid", first.position.xid, last.position.xid, count)
+        parts = split(condition, "h.recorded_xid", first.position.xid, last.position.xid, count)
         after = Offset(last.origin, first.position, first.pruned)
-        return [TablePartition(share, condition, after, is_batch=True) for share in shares]
+        return [TablePartition(part, after, is_batch=True) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""

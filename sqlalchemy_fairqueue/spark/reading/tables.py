@@ -73,11 +73,11 @@ class Table:
     Attributes:
         name: The value of the option ``table``.
         columns: All of its columns.
-        source: The from clause, with ``{schema}`` for the quoted schema.
+        source: The table in the from clause, with ``{schema}`` for the quoted schema.
         key: The expression by which rows are split among tasks.
         queue: The expression of the queue's name.
         channel: The expression of the channel's name.
-        bounds: A statement for about the least and the greatest key.
+        joins: What follows in the from clause.
     """
 
     name: str
@@ -86,7 +86,7 @@ class Table:
     key: str = ""
     queue: str = ""
     channel: str = ""
-    bounds: str = ""
+    joins: str = ""
 
 
 def _plain(alias: str, **types: DataType) -> list[Column]:
@@ -125,11 +125,6 @@ HISTORY = Table(
     key="h.id",
     queue="h.queue",
     channel="h.channel",
-    # The first and the last recorded row, by their index: their ids are about the least and the greatest.
-    bounds=(
-        "select (select h.id from {schema}.fq_history h where {where} order by h.recorded_xid, h.id limit 1), "
-        "(select h.id from {schema}.fq_history h where {where} order by h.recorded_xid desc, h.id desc limit 1)"
-    ),
 )
 CHANGES = Table(
     "changes",
@@ -146,7 +141,6 @@ CHANGES = Table(
         Column("group", _STRING),
     ),
 )
-_CHANNEL_OF = "left join {{schema}}.fq_channel c on c.id = {alias}.channel_id"
 _TABLES = (
     HISTORY,
     CHANGES,
@@ -165,11 +159,11 @@ _TABLES = (
             Column("cost", _INTEGER, "coalesce(m.cost, 1)"),
             Column("group", _STRING, "m.group_id::text"),
         ),
-        "{schema}.fq_message m " + _CHANNEL_OF.format(alias="m").format(schema="{schema}"),
+        "{schema}.fq_message m",
         key="m.id",
         queue="c.queue",
         channel="c.name",
-        bounds="select min(m.id), max(m.id) from {schema}.fq_message m",
+        joins="left join {schema}.fq_channel c on c.id = m.channel_id",
     ),
     Table(
         "channels",
@@ -181,13 +175,13 @@ _TABLES = (
             *_plain("s", backlog=_LONG, dropped=_LONG, paused_at=_INSTANT),
             *_plain("p", plan=_STRING),
         ),
-        "{schema}.fq_channel c cross join lateral (select * from {schema}.fq_channel_state s "
-        "where s.channel_id = c.id order by s.channel_id desc, s.row_version desc limit 1) s "
-        "left join {schema}.fq_channel_plan p on p.channel_id = c.id",
+        "{schema}.fq_channel c",
         key="c.id",
         queue="c.queue",
         channel="c.name",
-        bounds="select min(c.id), max(c.id) from {schema}.fq_channel c",
+        joins="cross join lateral (select * from {schema}.fq_channel_state s "
+        "where s.channel_id = c.id order by s.channel_id desc, s.row_version desc limit 1) s "
+        "left join {schema}.fq_channel_plan p on p.channel_id = c.id",
     ),
     Table(
         "dead_letters",
@@ -198,11 +192,11 @@ _TABLES = (
             *_plain("d", attempts=_INTEGER, max_attempts=_INTEGER, deliveries=_INTEGER, reason=_STRING),
             *_plain("d", error=_STRING, died_at=_INSTANT),
         ),
-        "{schema}.fq_dead_letter d " + _CHANNEL_OF.format(alias="d").format(schema="{schema}"),
+        "{schema}.fq_dead_letter d",
         key="d.message_id",
         queue="d.queue",
         channel="c.name",
-        bounds="select min(d.message_id), max(d.message_id) from {schema}.fq_dead_letter d",
+        joins="left join {schema}.fq_channel c on c.id = d.channel_id",
     ),
 )
 
