@@ -20,11 +20,11 @@ from pyspark.sql.functions import coalesce, lit
 from sqlalchemy_fairqueue.reporting.history import LISTINGS, ArchiveFile, day_of, has_gap, superseded
 from sqlalchemy_fairqueue.spark import register
 from sqlalchemy_fairqueue.spark.archive_storage import DAY, Marker, Storage, archived_through, new_marker
-from sqlalchemy_fairqueue.spark.connections import translated_errors
+from sqlalchemy_fairqueue.spark.connections import query, translated_errors
 from sqlalchemy_fairqueue.spark.errors import ArchiveBusy, ArchiveError, DataLoss
 from sqlalchemy_fairqueue.spark.options import ReadOptions, read_options
 from sqlalchemy_fairqueue.spark.reading.offsets import Offset, Position, check_origin, horizon
-from sqlalchemy_fairqueue.spark.reading.queries import first_row, last_pruned, reading_connection, task_count
+from sqlalchemy_fairqueue.spark.reading.queries import last_pruned, reading_connection, task_count
 from sqlalchemy_fairqueue.spark.reading.tables import HISTORY, frame_schema
 from sqlalchemy_fairqueue.times import instant
 from sqlalchemy_fairqueue.values.checks import check_count
@@ -37,21 +37,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.spark.reading.offsets import Horizon
 
-_NEW = """
-select h.finished_at / 86400000000, count(*)
-from {schema}.fq_history h
-where h.finished_at >= %(since)s
-  and h.finished_at < %(until)s
-  and h.recorded_xid >= %(low)s::text::xid8
-  and h.recorded_xid < %(high)s::text::xid8
-group by 1
-"""
-_LOST = """
-select p.id, p.finished_from / 86400000000, p.recorded_xid::text::bigint
-from {schema}.fq_pruned_history p
-where p.id > %(pruned)s
-order by p.id
-"""
 _log = logging.getLogger(__name__)
 # Time limit of waiting for the lock of an archive.
 _LOCK_TIMEOUT = "2s"
@@ -306,13 +291,13 @@ def pending_rows(
         connection.execute("set transaction isolation level repeatable read")
         for first, last, low in _day_ranges(archived, until):
             values = {"since": first * DAY, "until": last * DAY, "low": str(low), "high": str(high)}
-            found |= dict(connection.execute(_NEW.format(schema=schema).encode(), values).fetchall())
+            found |= dict(query(connection, "unarchived_rows", values, schema=schema))
     return dict(sorted(found.items()))
 
 
 def lost_days(connection: psycopg.Connection, schema: str, archived: Mapping[int, int], pruned: int) -> list[int]:
     """The days of which rows were pruned before they were archived."""
-    rows = connection.execute(_LOST.format(schema=schema).encode(), {"pruned": pruned}).fetchall()
+    rows = query(connection, "pruned_days", {"pruned": pruned}, schema=schema)
     return sorted({day for _, day, xid in rows if xid >= archived.get(day, 0)})
 
 
@@ -432,8 +417,8 @@ def _lost(
 
 
 def _today(connection: psycopg.Connection, schema: str) -> int:
-    row = first_row(connection, "select {schema}.fq_now()", schema)
-    return int(row[0]) // DAY if row else 0
+    [(now,)] = query(connection, "now", {}, schema=schema)
+    return int(now) // DAY
 
 
 def _frame(spark: SparkSession, raw_options: Mapping[str, str], file: ArchiveFile, start: Offset) -> DataFrame:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -17,7 +19,7 @@ from sqlalchemy_fairqueue.sql.files import latest_version, signature
 from sqlalchemy_fairqueue.sql.schema import VERSION_COLUMN, named_schema, quoted, schema_argument
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from sqlalchemy_fairqueue.spark.options import TargetOptions
 
@@ -91,6 +93,20 @@ def find_installation(connection: psycopg.Connection, schema: str | None) -> Ins
     if problem := too_old(version, name):
         raise SchemaMismatch(f"{problem}; run a migration with {to_upgrade(version, schema)}")
     return Installation(name)
+
+
+@cache
+def statement(name: str) -> str:
+    """The statement of a file of the folder ``statements``, with its parts in braces."""
+    lines = (files(__package__) / "statements" / f"{name}.sql").read_text(encoding="utf-8").splitlines()
+    return "\n".join(line for line in lines if not line.startswith("--"))
+
+
+def query(
+    connection: psycopg.Connection, name: str, values: Mapping[str, object], **parts: str
+) -> list[tuple[Any, ...]]:
+    """The rows of the statement of a file, with its parts, such as ``schema`` as statements quote it."""
+    return connection.execute(statement(name).format(**parts).encode(), values).fetchall()
 
 
 def call(

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from sqlalchemy_fairqueue.spark.connections import translated_errors
+from sqlalchemy_fairqueue.spark.connections import query, translated_errors
 from sqlalchemy_fairqueue.spark.options import ReadOptions, read_options
 from sqlalchemy_fairqueue.spark.reading.offsets import Offset, check_origin, horizon, read_offset
-from sqlalchemy_fairqueue.spark.reading.queries import first_row, last_position, reading_connection, rows_after
+from sqlalchemy_fairqueue.spark.reading.queries import last_position, reading_connection, rows_after
 from sqlalchemy_fairqueue.texts import logged, traced
 
 if TYPE_CHECKING:
@@ -33,21 +33,6 @@ if TYPE_CHECKING:
     )
 
 _MAX_COUNTED = 100_000
-# The oldest transaction that has written and is open or prepared, in any database of the cluster.
-_HOLDER = """
-select a.pid, extract(epoch from clock_timestamp() - a.xact_start)::float8, coalesce(a.application_name, '')
-from pg_stat_activity a
-where a.backend_xid is not null
-order by age(a.backend_xid) desc
-limit 1
-"""
-_FIRST_UNREAD = """
-select {schema}.fq_now() - h.finished_at
-from {schema}.fq_history h
-where (h.recorded_xid, h.id) > (%(xid)s::text::xid8, %(id)s)
-order by h.recorded_xid, h.id
-limit 1
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +95,16 @@ def measure_lag(connection: psycopg.Connection, schema: str, reached: Offset) ->
     now = horizon(connection, schema)
     readable = rows_after(connection, schema, reached.position, now.xmin, _MAX_COUNTED)
     position = max(reached.position, last_position(connection, schema, now.xmin))
-    unread = first_row(connection, _FIRST_UNREAD, schema, xid=str(reached.position.xid), id=reached.position.id)
-    holder = first_row(connection, _HOLDER, schema)
+    values = {"xid": str(reached.position.xid), "id": reached.position.id}
+    unread = query(connection, "first_unread", values, schema=schema)
+    pid, age, application = next(iter(query(connection, "oldest_transaction", {})), (None, None, None))
     return HistoryLag(
         rows=readable,
         held_rows=rows_after(connection, schema, position, 2**63, _MAX_COUNTED),
-        seconds=max(0.0, unread[0] / 1_000_000) if unread else 0.0,
-        held_seconds=max(0.0, float(holder[1] or 0)) if holder else 0.0,
-        held_by=int(holder[0]) if holder else None,
-        held_by_application=str(holder[2]) if holder else "",
+        seconds=max(0.0, unread[0][0] / 1_000_000) if unread else 0.0,
+        held_seconds=max(0.0, float(age or 0)),
+        held_by=pid,
+        held_by_application=application or "",
         latest=Offset(now.origin, position, reached.pruned),
     )
 

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import SchemaMismatch
+from sqlalchemy_fairqueue.spark.connections import query
 from sqlalchemy_fairqueue.spark.errors import BadOption, PipelineError
 
 if TYPE_CHECKING:
@@ -155,20 +156,6 @@ def change_offset_of(words: Mapping[str, Any]) -> ChangeOffset:
         ) from None
 
 
-# The last checkpoint of a server that was just promoted still has the previous timeline: the log itself tells it.
-_HORIZON = """
-select s.system_identifier::text,
-  case when pg_is_in_recovery() then c.timeline_id
-    else ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint end,
-  (select d.oid::bigint from pg_database d where d.datname = current_database()),
-  to_regclass(%(history)s)::oid::bigint,
-  pg_current_snapshot()::text,
-  pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
-  pg_snapshot_xmax(pg_current_snapshot())::text::bigint
-from pg_control_system() s, pg_control_checkpoint() c
-"""
-
-
 class OriginChanged(PipelineError):
     """An offset is of another history than that of the connection, or ahead of it.
 
@@ -213,8 +200,8 @@ def horizon(connection: psycopg.Connection, schema: str) -> Horizon:
         SchemaMismatch: There is no history.
     """
     name = schema.replace("%%", "%")
-    row = connection.execute(_HORIZON, {"history": f"{name}.fq_history"}).fetchone()
-    if row is None or row[3] is None:
+    [row] = query(connection, "horizon", {"history": f"{name}.fq_history"})
+    if row[3] is None:
         raise SchemaMismatch(f"schema {name} has no fq_history; upgrade fairqueue's schema, or name another schema")
     return Horizon(Origin(str(row[0]), *map(int, row[1:4])), str(row[4]), int(row[5]), int(row[6]))
 

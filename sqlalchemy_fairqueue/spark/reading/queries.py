@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
 from pyspark.sql.types import StringType, TimestampType
 
-from sqlalchemy_fairqueue.spark.connections import connect, find_installation, translated_errors
+from sqlalchemy_fairqueue.spark.connections import connect, find_installation, query, translated_errors
 from sqlalchemy_fairqueue.spark.errors import DataLoss
 from sqlalchemy_fairqueue.spark.executors import freeze_modules
 from sqlalchemy_fairqueue.spark.reading.offsets import Position
@@ -119,9 +119,9 @@ def rows(
     """The rows of a condition, as Arrow batches."""
     names = ", ".join(expressions(columns))
     source = f"{table.source} {table.joins}".format(schema=schema)
-    query = f"select {names} from {source} where {condition.text}"  # noqa: S608 - of the definitions of tables
+    text = f"select {names} from {source} where {condition.text}"  # noqa: S608 - of the definitions of tables
     with translated_errors(f"read table {table.name}"):
-        yield from batches(connection, query, condition.values, columns)
+        yield from batches(connection, text, condition.values, columns)
 
 
 _COMPARISONS: dict[type, str] = {GreaterThan: ">", GreaterThanOrEqual: ">=", LessThan: "<", LessThanOrEqual: "<="}
@@ -190,88 +190,38 @@ def task_count(low: int, high: int, requested: int | None) -> int:
 # Positions in the history, by its index on (recorded_xid, id), and rows that were pruned before they were read.
 
 _log = logging.getLogger(__name__)
-_LAST = """
-select h.recorded_xid::text::bigint, h.id
-from {schema}.fq_history h
-where h.recorded_xid < %(xmin)s::text::xid8
-order by h.recorded_xid desc, h.id desc
-limit 1
-"""
-_NEXT = """
-select h.recorded_xid::text::bigint, h.id
-from {schema}.fq_history h
-where (h.recorded_xid, h.id) > (%(xid)s::text::xid8, %(id)s)
-  and h.recorded_xid < %(xmin)s::text::xid8
-order by h.recorded_xid, h.id
-offset %(skip)s
-limit 1
-"""
-_ENDS = """
-select f.recorded_xid::text::bigint, f.id, l.recorded_xid::text::bigint, l.id
-from (select h.recorded_xid, h.id from {schema}.fq_history h where {where} order by h.recorded_xid, h.id limit 1) f,
-  (
-    select h.recorded_xid, h.id from {schema}.fq_history h where {where} order by h.recorded_xid desc, h.id desc limit 1
-  ) l
-"""
-_COUNT = """
-select count(*)
-from (
-  select
-  from {schema}.fq_history h
-  where (h.recorded_xid, h.id) > (%(xid)s::text::xid8, %(id)s)
-    and h.recorded_xid < %(xmin)s::text::xid8
-  limit %(most)s
-) r
-"""
-
-
-def first_row(
-    connection: psycopg.Connection, statement: str, schema: str, where: str = "true", /, **values: object
-) -> tuple[Any, ...] | None:
-    """The first row of a statement, if it has one."""
-    return connection.execute(statement.format(schema=schema, where=where).encode(), values).fetchone()
 
 
 def last_position(connection: psycopg.Connection, schema: str, xmin: int) -> Position:
     """The position of the last row below a transaction; the beginning without any."""
-    row = first_row(connection, _LAST, schema, xmin=str(xmin))
-    return Position(*row) if row else Position()
+    found = query(connection, "last_position", {"xmin": str(xmin)}, schema=schema)
+    return Position(*found[0]) if found else Position()
 
 
 def position_after(connection: psycopg.Connection, schema: str, after: Position, rows: int, xmin: int) -> Position:
     """The position so many rows after another, below a transaction; the last one if there are fewer."""
-    row = first_row(connection, _NEXT, schema, xid=str(after.xid), id=after.id, skip=rows - 1, xmin=str(xmin))
-    return Position(*row) if row else max(after, last_position(connection, schema, xmin))
+    values = {"xid": str(after.xid), "id": after.id, "skip": rows - 1, "xmin": str(xmin)}
+    found = query(connection, "position_after", values, schema=schema)
+    return Position(*found[0]) if found else max(after, last_position(connection, schema, xmin))
 
 
 def first_and_last(connection: psycopg.Connection, schema: str, condition: Condition) -> tuple[Position, Position]:
     """The positions of the first and the last row of a condition; the beginning twice without any."""
-    row = first_row(connection, _ENDS, schema, condition.text, **condition.values)
-    return (Position(*row[:2]), Position(*row[2:])) if row else (Position(), Position())
+    found = query(connection, "first_and_last", condition.values, schema=schema, where=condition.text)
+    return (Position(*found[0][:2]), Position(*found[0][2:])) if found else (Position(), Position())
 
 
 def rows_after(connection: psycopg.Connection, schema: str, after: Position, xmin: int, most: int) -> int:
     """The number of rows after a position and below a transaction, counted up to *most*."""
-    row = first_row(connection, _COUNT, schema, xid=str(after.xid), id=after.id, xmin=str(xmin), most=most)
-    return int(row[0]) if row else 0
-
-
-_LAST_PRUNED = "select coalesce(max(p.id), 0) from {schema}.fq_pruned_history p"
-_LOST = """
-select p.finished_from, p.finished_until, p.pruned_at
-from {schema}.fq_pruned_history p
-where p.id > %(pruned)s
-  and (p.recorded_xid, p.history_id) > (%(xid)s::text::xid8, %(id)s)
-  and p.finished_until > %(since)s
-  and p.finished_from < %(until)s
-order by p.finished_from, p.id
-"""
+    values = {"xid": str(after.xid), "id": after.id, "xmin": str(xmin), "most": most}
+    [(count,)] = query(connection, "rows_after", values, schema=schema)
+    return int(count)
 
 
 def last_pruned(connection: psycopg.Connection, schema: str) -> int:
     """The newest entry of ``fq_pruned_history``, 0 without any."""
-    row = first_row(connection, _LAST_PRUNED, schema)
-    return int(row[0]) if row else 0
+    [(last,)] = query(connection, "last_pruned", {}, schema=schema)
+    return int(last)
 
 
 def check_losses(connection: psycopg.Connection, schema: str, after: Offset, options: ReadOptions) -> None:
@@ -289,10 +239,8 @@ def check_losses(connection: psycopg.Connection, schema: str, after: Offset, opt
         DataLoss: Rows were pruned. With ``fail_on_data_loss=False`` it warns instead.
     """
     position, (since, until) = after.position, options.finished
-    rows = connection.execute(
-        _LOST.format(schema=schema).encode(),
-        {"pruned": after.pruned, "xid": str(position.xid), "id": position.id, "since": since, "until": until},
-    ).fetchall()
+    values = {"pruned": after.pruned, "xid": str(position.xid), "id": position.id, "since": since, "until": until}
+    rows = query(connection, "lost_rows", values, schema=schema)
     if not rows:
         return
     first, last, when = instant(rows[0][0]), instant(max(row[1] for row in rows)), instant(max(row[2] for row in rows))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from sqlalchemy_fairqueue.spark.connections import connect, translated_errors
+from sqlalchemy_fairqueue.spark.connections import connect, query, translated_errors
 from sqlalchemy_fairqueue.spark.errors import BadOption
 from sqlalchemy_fairqueue.spark.executors import Shipped
 from sqlalchemy_fairqueue.spark.reading.lag import measure_lag
@@ -38,7 +38,6 @@ from sqlalchemy_fairqueue.spark.reading.queries import (
     check_losses,
     finished_condition,
     first_and_last,
-    first_row,
     last_position,
     last_pruned,
     position_after,
@@ -132,10 +131,9 @@ class BatchReader(Shipped, DataSourceReader):
         ):
             asked = self._options.num_partitions
             if self._table is not HISTORY:
-                # They decide only how evenly rows are split among tasks.
                 key = self._table.key
-                bounds = f"select min({key}), max({key}) from {self._table.source}"  # noqa: S608 - of its definition
-                low, high = first_row(connection, bounds, schema) or (0, 0)
+                source = self._table.source.format(schema=schema)
+                [(low, high)] = query(connection, "key_bounds", {}, key=key, source=source)
                 return [TablePartition(part) for part in split(self._condition, key, low or 0, high or 0, asked or 1)]
             pruned = last_pruned(connection, schema)
             now = horizon(connection, schema)
@@ -210,17 +208,17 @@ class Follower(Shipped, DataSourceStreamReader, AvailableNow):
         """Set up a new connection."""
         raise NotImplementedError
 
-    def _query(self, query: Callable[[psycopg.Connection], T]) -> T:
+    def _query(self, ask: Callable[[psycopg.Connection], T]) -> T:
         """Query on the driver's connection, which is kept for many calls a second. A broken one is replaced."""
         with translated_errors(f"follow the {self.follows}"):
             if self._connection is not None and not self._connection.closed:
                 try:
-                    return query(self._connection)
+                    return ask(self._connection)
                 except psycopg.OperationalError:
                     self.stop()
             self._connection = connect(self._options, "stream", autocommit=True)
             self._prepare(self._connection)
-            return query(self._connection)
+            return ask(self._connection)
 
 
 class StreamReader(Follower):

@@ -12,16 +12,17 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import psycopg
 from psycopg import errors
 
+from sqlalchemy_fairqueue.spark.connections import query, statement
 from sqlalchemy_fairqueue.spark.errors import BadOption, DataLoss, PipelineError
 from sqlalchemy_fairqueue.sql.schema import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator
 
     T = TypeVar("T")
 
@@ -37,65 +38,7 @@ _COLUMNS = {
     "fq_dead_letter": "message_id, queue, channel_id, kind, enqueued_at, key, priority, cost",
     "fq_history": "message_id, queue, channel_id, channel, kind, enqueued_at, outcome, cost, group_id",
 }
-_STATE = """
-select s.plugin, s.database, s.wal_status, (s.confirmed_flush_lsn - '0/0')::bigint, (s.restart_lsn - '0/0')::bigint,
-  current_database(), current_setting('wal_level'), pg_is_in_recovery(),
-  pg_catalog.to_jsonb(s) ->> 'invalidation_reason',
-  case when not pg_is_in_recovery() then (pg_current_wal_insert_lsn() - '0/0')::bigint end,
-  case when not pg_is_in_recovery() then (pg_current_wal_flush_lsn() - '0/0')::bigint end
-from (select) one
-left join pg_replication_slots s on s.slot_name = %(slot)s
-"""
 _PUBLICATIONS = "select pubname::text from pg_publication where pubname = any(%s::text[])"
-_PUBLISHED = """
-select t.name
-from unnest(%(tables)s::text[], %(publications)s::text[]) t(name, publication)
-where not exists (
-  select
-  from pg_publication p
-  join pg_publication_tables x on x.pubname = p.pubname
-  where p.pubname = t.publication
-    and x.schemaname = %(schema)s
-    and x.tablename = t.name
-    and p.pubinsert
-    and (p.pubdelete or t.name = 'fq_history')
-)
-"""
-_MESSAGES = """
-copy (
-  select p.data
-  from pg_catalog.pg_logical_slot_peek_binary_changes(
-    %(slot)s, %(upto)s::text::pg_lsn, %(changes)s::integer, 'proto_version', '1', 'publication_names', %(publications)s
-  ) p
-)
-to stdout (format binary)
-"""
-# 73 is I (insert), 68 D (delete), 67 C (commit). The changes of a transaction come together, before its commit.
-_END = """
-with decoded as materialized (
-  select p.lsn, get_byte(p.data, 0) as kind, p.ord
-  from pg_catalog.pg_logical_slot_peek_binary_changes(
-    %(slot)s, %(upto)s::text::pg_lsn, %(changes)s::integer, 'proto_version', '1', 'publication_names', %(publications)s
-  ) with ordinality p(lsn, xid, data, ord)
-),
-counted as materialized (
-  select d.lsn, d.kind, count(*) filter (where d.kind in (73, 68)) over (order by d.ord) as changes
-  from decoded d
-),
-ends as (
-  select c.lsn, c.changes, max(c.changes) filter (where c.lsn <= %(start)s::text::pg_lsn) over () as known
-  from counted c
-  where c.kind = 67
-)
-select (
-    coalesce(max(e.lsn) filter (where e.changes - coalesce(e.known, 0) <= %(most)s::bigint), min(e.lsn)) - '0/0'
-  )::bigint,
-  coalesce(max(e.changes - coalesce(e.known, 0)), 0),
-  (select count(*) from counted)
-from ends e
-where e.lsn > %(start)s::text::pg_lsn
-"""
-
 _ADVANCE = "select pg_catalog.pg_replication_slot_advance(%(slot)s, %(upto)s::text::pg_lsn)"
 
 
@@ -163,8 +106,7 @@ def slot_state(connection: psycopg.Connection, slot: str, schema: str) -> SlotSt
         SlotUnusable: There is none, it is of another database or plugin, or the server is a standby.
         DataLoss: The server has given it up: it has removed WAL that the slot had not read, or for another reason.
     """
-    row = connection.execute(_STATE, {"slot": slot}).fetchone()
-    assert row is not None  # noqa: S101 - the left side of the join is a row
+    [row] = query(connection, "slot_state", {"slot": slot})
     plugin, database, status, confirmed, restart, here, level, is_standby, reason, insert, flushed = row
     if is_standby:
         raise SlotUnusable(
@@ -210,7 +152,7 @@ def check_publications(connection: psycopg.Connection, slot: str, schema: str) -
     first, second = _publications(slot)
     publications = [second if table == "fq_history" else first for table in _COLUMNS]
     values = {"tables": list(_COLUMNS), "publications": publications, "schema": schema}
-    missing = [name for (name,) in connection.execute(_PUBLISHED, values).fetchall()]
+    missing = [name for (name,) in query(connection, "unpublished_tables", values)]
     if missing:
         raise SlotUnusable(
             f"publications {first!r} and {second!r} of replication slot {slot!r} do not publish {', '.join(missing)}; "
@@ -237,7 +179,7 @@ def next_end(connection: psycopg.Connection, slot: str, start: int, most: int | 
             changes = None
         values = _peek_values(slot, upto, changes) | {"start": lsn_text(start), "most": most or MOST_CHANGES}
         end: int | None
-        end, found, decoded = _when_free(connection, slot, partial(_found, connection, _END, values))
+        [(end, found, decoded)] = _when_free(connection, slot, partial(query, connection, "next_end", values))
         if most is None or changes is None or found >= most or decoded < changes:
             return end
         changes *= 2
@@ -248,11 +190,11 @@ def messages(connection: psycopg.Connection, slot: str, upto: int) -> Iterator[b
 
     The server decodes all of them before the first one is sent, into a temporary file where they are many.
     """
-    query = psycopg.ClientCursor(connection).mogrify(_MESSAGES, _peek_values(slot, upto, None))
+    copy = psycopg.ClientCursor(connection).mogrify(statement("slot_messages"), _peek_values(slot, upto, None))
 
     def begun() -> tuple[bytes | None, Iterator[bytes]]:
         # The server takes the slot, and decodes all, before the first row.
-        found = _copied(connection, query)
+        found = _copied(connection, copy)
         return next(found, None), found
 
     first, others = _when_free(connection, slot, begun)
@@ -264,7 +206,7 @@ def messages(connection: psycopg.Connection, slot: str, upto: int) -> Iterator[b
 def advance(connection: psycopg.Connection, slot: str, upto: int) -> None:
     """Move a slot to a position: what is before it is never read again, and the server may remove its WAL."""
     values = {"slot": slot, "upto": lsn_text(upto)}
-    _when_free(connection, slot, partial(_found, connection, _ADVANCE, values))
+    _when_free(connection, slot, partial(connection.execute, _ADVANCE, values))
 
 
 def lsn_text(position: int) -> str:
@@ -292,12 +234,6 @@ def _when_free(connection: psycopg.Connection, slot: str, call: Callable[[], T])
                     f"{error}; a slot is for one stream: end the other reader, or give this stream a slot of its own"
                 ) from error.__cause__
             time.sleep(_PAUSE_SECONDS)
-
-
-def _found(connection: psycopg.Connection, statement: str, values: Mapping[str, object]) -> tuple[Any, ...]:
-    row = connection.execute(statement.encode(), values).fetchone()
-    assert row is not None  # noqa: S101 - both statements give one
-    return row
 
 
 class _SlotBusy(SlotUnusable):

@@ -1,0 +1,2 @@
+-- The time by the server's clock, in microseconds.
+select {schema}.fq_now()

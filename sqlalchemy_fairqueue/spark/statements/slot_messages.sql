@@ -1,0 +1,8 @@
+-- The messages of pgoutput in a slot. The slot stays where it is.
+copy (
+  select p.data
+  from pg_catalog.pg_logical_slot_peek_binary_changes(
+    %(slot)s, %(upto)s::text::pg_lsn, %(changes)s::integer, 'proto_version', '1', 'publication_names', %(publications)s
+  ) p
+)
+to stdout (format binary)

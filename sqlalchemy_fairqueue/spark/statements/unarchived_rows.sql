@@ -1,0 +1,8 @@
+-- The number of rows of each day that transactions of a range have recorded.
+select h.finished_at / 86400000000, count(*)
+from {schema}.fq_history h
+where h.finished_at >= %(since)s
+  and h.finished_at < %(until)s
+  and h.recorded_xid >= %(low)s::text::xid8
+  and h.recorded_xid < %(high)s::text::xid8
+group by 1

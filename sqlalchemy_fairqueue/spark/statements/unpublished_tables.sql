@@ -1,0 +1,13 @@
+-- Those of the tables that their publication does not publish as a stream needs it.
+select t.name
+from unnest(%(tables)s::text[], %(publications)s::text[]) t(name, publication)
+where not exists (
+  select
+  from pg_publication p
+  join pg_publication_tables x on x.pubname = p.pubname
+  where p.pubname = t.publication
+    and x.schemaname = %(schema)s
+    and x.tablename = t.name
+    and p.pubinsert
+    and (p.pubdelete or t.name = 'fq_history')
+)
