@@ -174,7 +174,6 @@ def _in_process(options: Options, archive: str | None, times: _Times, arguments:
     since, until = times
     try:
         import jinja2  # noqa: F401 - a missing one is reported before anything is read
-        import matplotlib as mpl  # noqa: F401
 
         from sqlalchemy_fairqueue.reporting.history import (
             read_archive,

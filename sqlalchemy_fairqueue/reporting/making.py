@@ -163,7 +163,7 @@ def assembled(
         labels=labels or {},
     )  # fmt: skip
     if made.path is not None:
-        from sqlalchemy_fairqueue.reporting.page import page_of, tenant_page_of  # noqa: PLC0415 - figures need no matplotlib
+        from sqlalchemy_fairqueue.reporting.page import page_of, tenant_page_of  # noqa: PLC0415 - figures need no jinja2
 
         page = page_of(made) if tenant is None else tenant_page_of(made, tenant)
         made.path.write_text(page, encoding="utf-8")

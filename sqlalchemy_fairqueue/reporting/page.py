@@ -16,10 +16,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy_fairqueue.reporting import formats, plots
+from sqlalchemy_fairqueue.reporting import formats
 from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, no_attempts_of
 from sqlalchemy_fairqueue.reporting.figures import Outcomes
-from sqlalchemy_fairqueue.reporting.plots import drawing
+from sqlalchemy_fairqueue.reporting.plots import over_time
 from sqlalchemy_fairqueue.reporting.reports import TRUSTED_ERROR
 
 if TYPE_CHECKING:
@@ -61,14 +61,8 @@ DEFINITIONS = [Definition(**figure) for figure in tomllib.loads(_TEXTS.read_text
 def page_of(report: Report) -> str:
     """The page as HTML."""
     shown = labelled(report)
-    with drawing():
-        sections = [_section(queue, shown, number) for number, queue in enumerate(shown.figures.queues, 1)]
-    return rendered(
-        "report.html.jinja",
-        report=report,
-        sections=sections,
-        definitions=DEFINITIONS,
-    )
+    sections = [_section(queue, shown) for queue in shown.figures.queues]
+    return rendered("report.html.jinja", report=report, sections=sections, definitions=DEFINITIONS)
 
 
 def rendered(template: str, **values: object) -> str:
@@ -98,7 +92,7 @@ def rendered(template: str, **values: object) -> str:
     return environment.get_template(template).render(**values, version=version)
 
 
-def _section(queue: QueueFigures, report: Report, number: int) -> dict[str, Any]:
+def _section(queue: QueueFigures, report: Report) -> dict[str, Any]:
     """What the template shows of a queue."""
     channels = report.figures.of(queue.queue)
     starved = sorted(
@@ -106,16 +100,7 @@ def _section(queue: QueueFigures, report: Report, number: int) -> dict[str, Any]
         key=lambda one: one.longest_starvation.lasted if one.longest_starvation else queue.busy,
         reverse=True,
     )[:_DRAWN]
-    drawn = channels[:_DRAWN]
-    pictures = {
-        "denied_waits": plots.denied_waits(drawn, f"s{number}a"),
-        "course": plots.course(queue, f"s{number}b"),
-        "waits": plots.waits(queue, f"s{number}c"),
-        "fairness": plots.fairness(queue, f"s{number}d") if queue.fairness is not None else "",
-    }
     compared = [one for one in report.replays if any(other.queue == queue.queue for other in one.channels)]
-    if compared:
-        pictures["comparison"] = plots.comparison(drawn[:_COMPARED], compared, f"s{number}g")
     late = () if report.objective is None else report.objective.missed(channels)
     dearest = sorted((one for one in channels if one.by_cost), key=_by_denied_cost)[:_DRAWN]
     replayed = [(one.name, other) for one in report.replays for other in one.replayed if other.queue == queue.queue]
@@ -124,10 +109,10 @@ def _section(queue: QueueFigures, report: Report, number: int) -> dict[str, Any]
         "queue": queue,
         "tenants": channels,
         "starved": starved,
-        "replays": _compared(drawn[:_COMPARED], compared) if compared else (),
+        "replays": _compared(channels[:_COMPARED], compared) if compared else (),
         "replayed": replayed,
         "doubts": [one for _, one in replayed if not one.trusted],
-        "plots": {key: _safe(picture) for key, picture in pictures.items()},
+        "drawings": over_time(queue),
         "late": late,
         "victims": [one for one in channels if one.denial][:_FIRST],
         "plans": [(one, missed[one.plan]) for one in report.figures.plans if one.queue == queue.queue][:_DRAWN],
@@ -176,13 +161,6 @@ def _compared(
         (one, [("as recorded", one), *((name, by_name.get((one.queue, one.channel))) for name, by_name in found)])
         for one in channels
     ]
-
-
-def _safe(text: str) -> Any:
-    from markupsafe import Markup  # noqa: PLC0415 - comes with jinja2
-
-    # Drawings whose texts matplotlib has escaped.
-    return Markup(text)  # noqa: S704
 
 
 # Figures that the page does not show are not defined on it.
