@@ -48,23 +48,18 @@ class Shipped:
 
     def __reduce__(self) -> tuple[Callable[[bytes, str], Any], tuple[bytes, str]]:
         """Pickle the instance as bytes, with the function that unpickles them."""
-        return _unpacked, (_dumped(_Parts(type(self), self.__getstate__())), _released())
+        return _unpacked, (_dumped(_Parts(self)), _released())
 
 
 class _Parts:
-    """A class and the state of an instance, which is unpickled to that instance."""
+    """An instance, which is pickled as any other object is."""
 
-    def __init__(self, kind: type[Any], state: object) -> None:
-        self.kind = kind
-        self.state = state
+    def __init__(self, instance: Shipped) -> None:
+        self._instance = instance
 
-    def __reduce__(self) -> tuple[Callable[[type[Any]], Any], tuple[type[Any]], object]:
-        """Pickle them as the instance."""
-        return _new, (self.kind,), self.state
-
-
-def _new(kind: type[Any]) -> Any:
-    return object.__new__(kind)
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle it by its class and its state."""
+        return object.__new__, (type(self._instance),), self._instance.__getstate__()
 
 
 def shipped(function: Callable[[A], R]) -> Callable[[A], R]:

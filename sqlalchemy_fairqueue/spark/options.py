@@ -10,7 +10,7 @@ import difflib
 import json
 import re
 from contextlib import contextmanager
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -80,7 +80,8 @@ class TargetOptions:
     schema: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse both sources of the dsn, and none."""
+        """Parse fields that are text, and refuse both sources of the dsn, and none."""
+        read_fields(self)
         if (self.dsn is None) == (self.dsn_env is None):
             raise BadOption(
                 "give one of the options dsn and dsnEnv: the first holds the dsn, the second names a variable"
@@ -101,19 +102,22 @@ def read_options(kind: type[OptionsT], given: Mapping[str, str], ignored: Collec
     Raises:
         BadOption: An option is unknown, missing, or cannot be read. The value of dsn is never shown.
     """
-    known = {option_name(one.name).lower(): one for one in fields(kind)}
-    hints = get_type_hints(kind)
+    known = {option_name(one.name): one.name for one in fields(kind)}
+    names = {name.lower(): name for name in known}
     values: dict[str, Any] = {}
     _refuse_table(given)
     passed = {name.lower() for name in ignored}
     for name, text in given.items():
         if name.lower() in passed:
             continue
-        option = known.get(name.lower())
-        if option is None:
-            raise BadOption(_unknown(name, [option_name(one.name) for one in known.values()]))
-        values[option.name] = _read(text, _kind(hints[option.name]), option_name(option.name))
-    missing = [option_name(one.name) for one in known.values() if one.name not in values and _required(one)]
+        if name.lower() not in names:
+            raise BadOption(unknown("option", name, sorted(known)))
+        values[known[names[name.lower()]]] = text
+    missing = [
+        option_name(one.name)
+        for one in fields(kind)
+        if one.name not in values and one.default is one.default_factory is MISSING
+    ]
     if missing:
         raise BadOption(f"the data source was not given {', '.join(missing)}; add .option({missing[0]!r}, ...)")
     return kind(**values)
@@ -130,9 +134,9 @@ def _refuse_table(given: Mapping[str, str]) -> None:
 
 
 def read_fields(options: DataclassInstance) -> None:
-    """Parse fields that were given as text, as :func:`read_options` does.
+    """Parse fields that were given as text, by their types.
 
-    For values that users make themselves: they may write ``JSON`` and ``1d`` as they do in Spark's options.
+    Users who make the value themselves may write ``JSON`` and ``1d``, too, as they do in Spark's options.
 
     Raises:
         BadOption: A field has a value of another type, or a text that cannot be read.
@@ -144,9 +148,14 @@ def read_fields(options: DataclassInstance) -> None:
             object.__setattr__(options, one.name, _read(value, kind, name))
         elif value is None and type(None) in get_args(hints[one.name]):
             continue
-        elif get_origin(kind) is Literal or not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        elif (
+            get_origin(kind) is Literal
+            or not isinstance(value, get_origin(kind) or kind)
+            or (kind is int and isinstance(value, bool))
+        ):
             shown = f"{value!r:.80}" if one.repr else f"a {type(value).__name__}"
-            raise BadOption(f"option {name} is {shown}; give {_TYPES.get(kind) or _listed(kind)}")
+            wanted = _TYPES.get(kind) or f"one of {', '.join(get_args(kind))}"
+            raise BadOption(f"option {name} is {shown}; give {wanted}")
 
 
 def option_name(name: str) -> str:
@@ -155,26 +164,18 @@ def option_name(name: str) -> str:
     return first + "".join(map(str.capitalize, others))
 
 
-def _required(option: Field[Any]) -> bool:
-    return option.default is MISSING and option.default_factory is MISSING
-
-
-def _unknown(name: str, names: list[str]) -> str:
-    close = difflib.get_close_matches(name.lower(), [one.lower() for one in names], n=1)
-    meant = next((one for one in names if close and one.lower() == close[0]), None)
-    if meant:
-        return f"option {name!r} is unknown; did you mean {meant}?"
-    return f"option {name!r} is unknown; the options are {', '.join(sorted(names))}"
+def unknown(what: str, given: str, names: Collection[str], others: str = "") -> str:
+    """The words about a name that is none of *names*, with the one that may have been meant."""
+    lower = {name.lower(): name for name in names}
+    close = difflib.get_close_matches(given.lower(), lower, n=1)
+    meant = f"did you mean {lower[close[0]]}?" if close else f"the {what}s are {', '.join(names)}{others}"
+    return f"{what} {given!r} is unknown; {meant}"
 
 
 def _kind(hint: Any) -> Any:
     """The type of a field, apart from None."""
     others = [one for one in get_args(hint) if one is not type(None)]
     return others[0] if type(None) in get_args(hint) else hint
-
-
-def _listed(kind: Any) -> str:
-    return f"one of {', '.join(get_args(kind))}"
 
 
 def _read(text: str, kind: Any, name: str) -> Any:
@@ -400,7 +401,6 @@ class WriteOptions(PolicyFields, TargetOptions):
 
     def __post_init__(self) -> None:
         """Refuse invalid values before anything is staged."""
-        read_fields(self)
         # slots make super() without arguments fail in a dataclass
         TargetOptions.__post_init__(self)
         with _named_as_options():

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import logging
 import time
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from sqlalchemy_fairqueue.spark.connections import connect, translated_errors
+from sqlalchemy_fairqueue.spark.connections import connect, query, translated_errors
 from sqlalchemy_fairqueue.spark.errors import BadOption, DataLoss
 from sqlalchemy_fairqueue.spark.executors import freeze_modules
 from sqlalchemy_fairqueue.spark.reading.changes import rows
@@ -55,52 +54,41 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 _BATCH_ROWS = 10_000
-_NAMES = "select c.id, c.queue, c.name from {schema}.fq_channel c where c.id = any(%(ids)s)"
 
 
-class ChannelNames:
-    """Queues and names of channels, read on a connection of its own: the one of the slot is busy."""
+def _name_channels(rows: Sequence[Row], options: ReadOptions, known: dict[int, tuple[str, str]]) -> None:
+    """Name the channels of rows that have only its id; not those that were forgotten since.
 
-    def __init__(self, options: ReadOptions) -> None:
-        self._options = options
-        self._stack = ExitStack()
-        self._known: dict[int, tuple[str, str]] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def add_to(self, rows: Sequence[Row]) -> None:
-        """Name the channels of rows that have only its id; not those that were forgotten since."""
-        unnamed = [row for row in rows if row.get("channel") is None and row.get("channel_id") is not None]
-        unknown = {row["channel_id"] for row in unnamed} - self._known.keys()
-        if unknown:
-            connection, schema = self._stack.enter_context(reading_connection(self._options, "channel names"))
-            with translated_errors("read the names of channels"):
-                found = connection.execute(_NAMES.format(schema=schema).encode(), {"ids": list(unknown)}).fetchall()
-            self._stack.close()
-            self._known |= {identity: (queue, name) for identity, queue, name in found}
-        for row in unnamed:
-            if (names := self._known.get(row["channel_id"])) is not None:
-                row["queue"], row["channel"] = names
+    It asks on a connection of its own, as that of the slot is busy.
+    """
+    unnamed = [row for row in rows if row.get("channel") is None and row.get("channel_id") is not None]
+    unknown = {row["channel_id"] for row in unnamed} - known.keys()
+    if unknown:
+        with (
+            reading_connection(options, "channel names") as (connection, schema),
+            translated_errors("read the names of channels"),
+        ):
+            found = query(connection, "channel_names", {"ids": list(unknown)}, schema=schema)
+        known |= {identity: (queue, name) for identity, queue, name in found}
+    for row in unnamed:
+        if (names := known.get(row["channel_id"])) is not None:
+            row["queue"], row["channel"] = names
 
 
 def change_batches(rows: Iterator[Row], options: ReadOptions, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
     """The rows in batches. A row whose queue or channel is unknown is of every queue and channel."""
     layout = arrow_schema(columns)
     queues, channels = (None, options.queue), {None, *options.channels}
-    with ChannelNames(options) as names:
-        while some := list(islice(rows, _BATCH_ROWS)):
-            names.add_to(some)
-            if options.queue is not None:
-                some = [row for row in some if row.get("queue") in queues]
-            if options.channels:
-                some = [row for row in some if row.get("channel") in channels]
-            if some:
-                arrays = [pa.array([row.get(one.name) for row in some], one.type) for one in layout]
-                yield pa.RecordBatch.from_arrays(arrays, schema=layout)
+    known: dict[int, tuple[str, str]] = {}
+    while some := list(islice(rows, _BATCH_ROWS)):
+        _name_channels(some, options, known)
+        if options.queue is not None:
+            some = [row for row in some if row.get("queue") in queues]
+        if options.channels:
+            some = [row for row in some if row.get("channel") in channels]
+        if some:
+            arrays = [pa.array([row.get(one.name) for row in some], one.type) for one in layout]
+            yield pa.RecordBatch.from_arrays(arrays, schema=layout)
 
 
 _log = logging.getLogger(__name__)

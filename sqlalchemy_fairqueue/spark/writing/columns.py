@@ -7,7 +7,6 @@ encoded value by value, by the codec's rules. This module must not open connecti
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from pyspark.sql import types
 from sqlalchemy_fairqueue.codecs import JsonCodec
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.spark.errors import BadFrame
+from sqlalchemy_fairqueue.spark.options import unknown
 from sqlalchemy_fairqueue.values.checks import NAME_BYTES, check_name
 from sqlalchemy_fairqueue.values.messages import GROUP_HEADER
 
@@ -332,9 +332,7 @@ def column_name(given: str) -> str:
     """
     name = given.lower()
     if name not in COLUMNS:
-        close = difflib.get_close_matches(name, COLUMNS, n=1)
-        meant = f"did you mean {close[0]}?" if close else f"the columns are {', '.join(COLUMNS)}; put others in payload"
-        raise BadFrame(f"column {given!r} is unknown; {meant}")
+        raise BadFrame(unknown("column", given, COLUMNS, "; put others in payload"))
     return name
 
 

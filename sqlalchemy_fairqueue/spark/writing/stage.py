@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -17,7 +18,7 @@ from sqlalchemy_fairqueue.times import microseconds
 from sqlalchemy_fairqueue.values.checks import HEADERS_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from sqlalchemy_fairqueue.spark.connections import Installation
     from sqlalchemy_fairqueue.spark.options import TargetOptions, WriteOptions
@@ -126,7 +127,7 @@ def copy_rows(  # noqa: PLR0917 - a copy needs all of them
         refuse: Called with the rows of a batch that the table does not take, by their index, before the next batch is
             asked for. They are left out. Without it they fail the copy.
     """
-    filled = _not_empty(batches)
+    filled = (batch for batch in batches if len(batch[0]))
     first = next(filled, None)
     if first is None:
         return 0
@@ -140,18 +141,16 @@ def copy_rows(  # noqa: PLR0917 - a copy needs all of them
                 copy.write(_csv(attempt, names, columns))
 
         rows = 0
-        batch: Sequence[pa.Array] | None = first
-        while batch is not None:
+        for batch in chain([first], filled):
+            refused: Problems = {}
             try:
                 copy_part(batch)
-                refused: Problems = {}
             except psycopg.Error as error:
                 if refuse is None or not _is_about_a_row(error):
                     raise
                 refused = _copy_all_but_refused(copy_part, batch, error)
                 refuse(refused)
             rows += len(batch[0]) - len(refused)
-            batch = next(filled, None)
         connection.commit()
     return rows
 
@@ -192,10 +191,6 @@ def _reason(error: psycopg.Error) -> str:
         return f"{column[1]}: {error.diag.message_primary} (SQLSTATE {error.sqlstate}); correct it, or leave it out"
     what = f"its values break the constraint {constraint}" if constraint else error.diag.message_primary
     return f"the staging table refuses the row: {what} (SQLSTATE {error.sqlstate}); correct it, or leave it out"
-
-
-def _not_empty(batches: Iterable[Sequence[pa.Array]]) -> Iterator[Sequence[pa.Array]]:
-    return (batch for batch in batches if len(batch[0]))
 
 
 def _csv(attempt: int, names: Sequence[str], batch: Sequence[pa.Array]) -> bytes:
