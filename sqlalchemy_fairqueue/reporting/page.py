@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
-from dataclasses import fields, replace
+from dataclasses import fields
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,11 +25,10 @@ from sqlalchemy_fairqueue.reporting.reports import TRUSTED_ERROR
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy_fairqueue.reporting.figures import ChannelFigures, Denial, QueueFigures
+    from sqlalchemy_fairqueue.reporting.figures import ChannelFigures, QueueFigures
     from sqlalchemy_fairqueue.reporting.reports import Replay, Report
 
-_FIRST = 5
-_DRAWN = 20
+_PLANS = 20
 _COMPARED = 15
 
 
@@ -60,12 +59,11 @@ DEFINITIONS = [Definition(**figure) for figure in tomllib.loads(_TEXTS.read_text
 
 def page_of(report: Report) -> str:
     """The page as HTML."""
-    shown = labelled(report)
-    sections = [_section(queue, shown) for queue in shown.figures.queues]
-    return rendered("report.html.jinja", report=report, sections=sections, definitions=DEFINITIONS)
+    sections = [_section(queue, report) for queue in report.figures.queues]
+    return rendered("report.html.jinja", report, sections=sections, definitions=DEFINITIONS)
 
 
-def rendered(template: str, **values: object) -> str:
+def rendered(template: str, report: Report, **values: object) -> str:
     """A page of a template, with the style and the formats that all pages share."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - the figures do not need it
 
@@ -78,6 +76,7 @@ def rendered(template: str, **values: object) -> str:
     )
     environment.globals |= {
         "name": formats.name,
+        "label": lambda channel: report.labels.get(channel, channel),
         "duration": formats.duration,
         "amount": formats.number,
         "ratio": formats.ratio,
@@ -89,68 +88,27 @@ def rendered(template: str, **values: object) -> str:
         "titles": {field: one.title for one in DEFINITIONS for field in one.fields},
     }
     version = metadata.version("sqlalchemy-fairqueue")
-    return environment.get_template(template).render(**values, version=version)
+    return environment.get_template(template).render(**values, report=report, version=version)
 
 
 def _section(queue: QueueFigures, report: Report) -> dict[str, Any]:
     """What the template shows of a queue."""
     channels = report.figures.of(queue.queue)
-    starved = sorted(
-        (one for one in channels if one.longest_starvation),
-        key=lambda one: one.longest_starvation.lasted if one.longest_starvation else queue.busy,
-        reverse=True,
-    )[:_DRAWN]
     compared = [one for one in report.replays if any(other.queue == queue.queue for other in one.channels)]
     late = () if report.objective is None else report.objective.missed(channels)
-    dearest = sorted((one for one in channels if one.by_cost), key=_by_denied_cost)[:_DRAWN]
     replayed = [(one.name, other) for one in report.replays for other in one.replayed if other.queue == queue.queue]
     missed = Counter(one.policy.plan if one.policy else None for one in late)
     return {
         "queue": queue,
         "tenants": channels,
-        "starved": starved,
         "replays": _compared(channels[:_COMPARED], compared) if compared else (),
         "replayed": replayed,
-        "doubts": [one for _, one in replayed if not one.trusted],
         "drawings": over_time(queue),
         "late": late,
-        "victims": [one for one in channels if one.denial][:_FIRST],
-        "plans": [(one, missed[one.plan]) for one in report.figures.plans if one.queue == queue.queue][:_DRAWN],
-        "dearest": dearest,
+        "plans": [(one, missed[one.plan]) for one in report.figures.plans if one.queue == queue.queue][:_PLANS],
         "advice": next((one for one in report.advice if one.queue == queue.queue), None),
         "error": next((one.replay_error for _, one in replayed if one.replay_error is not None), None),
     }
-
-
-def _by_denied_cost(one: ChannelFigures) -> tuple[float, int, str]:
-    costs = one.by_cost
-    return (-costs.denied_cost, -costs.cost, one.channel) if costs else (0.0, 0, one.channel)
-
-
-def labelled(report: Report) -> Report:
-    """The report with the labels of tenants instead of their names, but for the advice."""
-    if not report.labels:
-        return report
-
-    def label(one: ChannelFigures) -> ChannelFigures:
-        by_cost = one.by_cost and replace(one.by_cost, denial=label_culprits(one.by_cost.denial))
-        name = report.labels.get(one.channel, one.channel)
-        return replace(one, channel=name, denial=label_culprits(one.denial), by_cost=by_cost)
-
-    def label_culprits(denial: Denial | None) -> Denial | None:
-        return denial and replace(
-            denial,
-            culprits=tuple(
-                replace(culprit, channel=report.labels.get(culprit.channel, culprit.channel))
-                for culprit in denial.culprits
-            ),
-        )
-
-    return replace(
-        report,
-        figures=replace(report.figures, channels=tuple(map(label, report.figures.channels))),
-        replays=tuple(replace(one, channels=tuple(map(label, one.channels))) for one in report.replays),
-    )
 
 
 def _compared(
@@ -187,8 +145,8 @@ def tenant_page_of(report: Report, channel: str) -> str:
         raise HistoryEmpty(no_attempts_of(channel))
     return rendered(
         "tenant.html.jinja",
-        report=report,
-        label=report.labels.get(channel, channel),
+        report,
+        channel=channel,
         sections=sections,
         definitions=[one for one in DEFINITIONS if one.title not in _LEFT_OUT],
     )
