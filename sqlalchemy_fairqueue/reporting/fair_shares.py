@@ -187,23 +187,21 @@ class FairShares:
         )
 
 
+@dataclass(frozen=True, slots=True)
 class Division:
     """Divides what a queue served among its channels.
 
-    Args:
+    Attributes:
         attempts: The attempts of the queue.
         events: Their times.
         policies: The policies of its channels; None: not known.
-        compile_: Whether to compile the kernel.
+        compile: Whether to compile the kernel.
     """
 
-    def __init__(
-        self, attempts: QueueAttempts, events: kernel.Events, policies: Sequence[Policy | None], *, compile_: bool
-    ) -> None:
-        self._attempts = attempts
-        self._events = events
-        self._policies = policies
-        self._compile = compile_
+    attempts: QueueAttempts
+    events: kernel.Events
+    policies: Sequence[Policy | None]
+    compile: bool
 
     def by_messages(self, backlogged: int) -> FairShares:
         """The fair shares of the messages.
@@ -211,7 +209,7 @@ class Division:
         Args:
             backlogged: The backlogged times of all channels together, in microseconds.
         """
-        attempts = self._attempts
+        attempts = self.attempts
         return self._divide(fairness_window(attempts.end - attempts.begin, len(attempts.ready), backlogged))
 
     def by_costs(self, backlogged: int, width: int) -> FairShares | None:
@@ -223,7 +221,7 @@ class Division:
             backlogged: The backlogged times of all channels together, in microseconds.
             width: Width of the windows of the shares of messages, which these are at least as wide as.
         """
-        attempts = self._attempts
+        attempts = self.attempts
         if attempts.cost is None:
             return None
         dear = max(int(np.partition(attempts.cost, at := int((len(attempts.cost) - 1) * _DEAR))[at]), 1)
@@ -232,12 +230,12 @@ class Division:
         return self._divide(max(width, min(wanted, widest)), attempts.cost)
 
     def _divide(self, width: int, cost: Numbers | None = None) -> FairShares:
-        attempts = self._attempts
+        attempts = self.attempts
         services = (
             np.bincount(attempts.channel, weights=attempts.service, minlength=attempts.channels) / attempts.counts
         )
         weights, most = np.ones(attempts.channels), np.full(attempts.channels, np.inf)
-        for number, policy in enumerate(self._policies):
+        for number, policy in enumerate(self.policies):
             if policy is not None:
                 weights[number] = policy.weight
                 if policy.rate_interval:
@@ -256,29 +254,25 @@ class Division:
                 cost[np.argsort(attempts.started, kind="stable")],
             )
         victims: Any = np.full(attempts.channels, -1)
-        limits = (weights, most)
-        shares, count = self._walk(width, limits, victims, sizes)
+        rows = min((attempts.end - attempts.begin) // width + 2, len(attempts.ready))
+
+        def walk() -> tuple[kernel.Shares, int]:
+            shares = kernel.Shares(
+                weights=weights, most=most, victims=victims,
+                blame=np.zeros((int(victims.max()) + 1, attempts.channels)),
+                windows=np.zeros(rows, np.int64), indexes=np.zeros(rows),
+                **{name: np.zeros(attempts.channels) for name in _AMOUNTS},
+                **{name: np.zeros(attempts.channels, np.int64) for name in _WINDOW_NUMBERS},
+            )  # fmt: skip
+            fast = compiled(kernel.divide) if self.compile else None
+            if fast is not None:
+                return shares, int(fast(tuple(self.events), width, tuple(shares), *sizes))
+            return shares, kernel.divide(self.events, width, shares, *sizes)
+
+        shares, count = walk()
         worst = np.argsort(-shares.denied / attempts.counts, kind="stable")[:_VICTIMS]
         worst = worst[shares.denied[worst] > 0]
         if len(worst):
             victims[worst] = np.arange(len(worst))
-            shares, count = self._walk(width, limits, victims, sizes)
+            shares, count = walk()
         return FairShares(attempts.names, width, shares, shares.windows[:count], shares.indexes[:count], costs)
-
-    def _walk(
-        self, width: int, limits: tuple[Any, Any], victims: Any, sizes: tuple[Numbers, Numbers]
-    ) -> tuple[kernel.Shares, int]:
-        attempts = self._attempts
-        windows = (attempts.end - attempts.begin) // width + 2
-        rows = min(windows, len(attempts.ready))
-        shares = kernel.Shares(
-            weights=limits[0], most=limits[1], victims=victims,
-            blame=np.zeros((int(victims.max()) + 1, attempts.channels)),
-            windows=np.zeros(rows, np.int64), indexes=np.zeros(rows),
-            **{name: np.zeros(attempts.channels) for name in _AMOUNTS},
-            **{name: np.zeros(attempts.channels, np.int64) for name in _WINDOW_NUMBERS},
-        )  # fmt: skip
-        fast = compiled(kernel.divide) if self._compile else None
-        if fast is not None:
-            return shares, int(fast(tuple(self._events), width, tuple(shares), *sizes))
-        return shares, kernel.divide(self._events, width, shares, *sizes)

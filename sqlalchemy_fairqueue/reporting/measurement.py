@@ -118,7 +118,7 @@ class _Queue:
         attempts, events = self._attempts, self._events()
         swept, busy, concurrency = self._sweep(events)
         backlogged = int(swept["backlogged"].sum())
-        division = Division(attempts, events, self._policies, compile_=self._compile)
+        division = Division(attempts, events, self._policies, self._compile)
         by_messages = division.by_messages(backlogged)
         by_cost = division.by_costs(backlogged, by_messages.width)
         queue = QueueFigures(

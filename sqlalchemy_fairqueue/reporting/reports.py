@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy_fairqueue.times import parsed_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime, timedelta
     from pathlib import Path
     from typing import Self
@@ -26,9 +26,14 @@ def frame_of(rows: Iterable[dict[str, Any]]) -> DataFrame:
     return pd.DataFrame(list(rows))
 
 
-def row_of(value: Any, without: tuple[str, ...] = ()) -> dict[str, Any]:
+def row_of(value: Any, without: tuple[str, ...] = (), prefix: str = "") -> dict[str, Any]:
     """A value as a row; the fields of values in it become columns like ``wait_p95``."""
-    return {name: one for name, one in _fields(value) if name not in without}
+    row: dict[str, Any] = {}
+    for each in fields(value):
+        one, name = getattr(value, each.name), prefix + each.name.rstrip("_")
+        if each.name not in without:
+            row |= row_of(one, prefix=f"{name}_") if is_dataclass(one) else {name: one}
+    return row
 
 
 def document_of(value: Any, without: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -49,15 +54,6 @@ def _documented(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_documented(one) for one in value]
     return document_of(value) if is_dataclass(value) else value
-
-
-def _fields(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for each in fields(value):
-        one, name = getattr(value, each.name), prefix + each.name.rstrip("_")
-        if is_dataclass(one):
-            yield from _fields(one, f"{name}_")
-        else:
-            yield name, one
 
 
 _TEXT = re.compile(r"\s*(p50|p95|p99|max|mean)\s*(?:wait\s*)?<\s*(.+?)\s*", re.IGNORECASE)

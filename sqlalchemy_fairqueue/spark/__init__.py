@@ -45,14 +45,9 @@ def register(spark: SparkSession) -> None:
         >>> channels.select("channel", "weight").collect()
         [Row(channel='customer-7', weight=3)]
     """
-    from sqlalchemy_fairqueue.spark.source import (  # noqa: PLC0415 - imports Spark
-        FairQueueSource,
-        hide_secrets,
-        push_filters,
-    )
+    from sqlalchemy_fairqueue.spark.source import FairQueueSource, prepare  # noqa: PLC0415 - imports Spark
 
-    hide_secrets(spark)
-    push_filters(spark)
+    prepare(spark)
     spark.dataSource.register(FairQueueSource)
 
 

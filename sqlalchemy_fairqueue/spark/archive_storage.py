@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
@@ -60,15 +60,15 @@ class Marker:
     """The content of the marker.
 
     Attributes:
-        archive: A random name, which processes lock.
         origin: The history that is archived.
         pruned: The entry of ``fq_pruned_history`` up to which pruned rows are of no concern.
+        archive: A random name, which processes lock.
         columns: The version of the columns of its newest files. Older files lack what came later.
     """
 
-    archive: str
     origin: Origin
     pruned: int
+    archive: str = field(default_factory=secrets.token_hex)
     columns: int = COLUMNS_VERSION
 
     def text(self) -> str:
@@ -81,11 +81,6 @@ class Marker:
         return replace(self, origin=origin, pruned=pruned, columns=COLUMNS_VERSION)
 
 
-def new_marker(origin: Origin, pruned: int) -> Marker:
-    """The marker of a new archive."""
-    return Marker(secrets.token_hex(8), origin, pruned)
-
-
 def read_marker(text: str) -> Marker:
     """The marker in the text of the file.
 
@@ -93,17 +88,16 @@ def read_marker(text: str) -> Marker:
         ArchiveDamaged: It cannot be read.
     """
     try:
-        raw_options = json.loads(text)
-        if raw_options.pop("format") != _FORMAT:
+        words = {"columns": 0} | json.loads(text)
+        if words.pop("format") != _FORMAT:
             raise ArchiveDamaged(f"{NAME} is of another format than {_FORMAT}; upgrade this library")
-        columns = int(raw_options.pop("columns", 0))
+        columns, archive, pruned = int(words.pop("columns")), str(words.pop("archive")), int(words.pop("pruned"))
         if columns > COLUMNS_VERSION:
             raise ArchiveDamaged(
                 f"{NAME} is of version {columns} of the columns, and this library writes version {COLUMNS_VERSION}; "
                 "upgrade it"
             )
-        archive, pruned = str(raw_options.pop("archive")), int(raw_options.pop("pruned"))
-        return Marker(archive, Origin(**raw_options), pruned, columns)
+        return Marker(Origin(**words), pruned, archive, columns)
     except (AttributeError, KeyError, TypeError, ValueError):
         raise ArchiveDamaged(f"{NAME} cannot be read; put it back, or archive to another folder") from None
 

@@ -7,7 +7,6 @@ missing and adds them day by day.
 
 from __future__ import annotations
 
-import logging
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -19,12 +18,12 @@ from pyspark.sql.functions import coalesce, lit
 
 from sqlalchemy_fairqueue.reporting.history import LISTINGS, ArchiveFile, day_of, has_gap, superseded
 from sqlalchemy_fairqueue.spark import register
-from sqlalchemy_fairqueue.spark.archive_storage import DAY, Marker, Storage, archived_through, new_marker
+from sqlalchemy_fairqueue.spark.archive_storage import DAY, Marker, Storage, archived_through
 from sqlalchemy_fairqueue.spark.connections import query, translated_errors
-from sqlalchemy_fairqueue.spark.errors import ArchiveBusy, ArchiveError, DataLoss
+from sqlalchemy_fairqueue.spark.errors import ArchiveBusy, ArchiveError
 from sqlalchemy_fairqueue.spark.options import ReadOptions, read_options
 from sqlalchemy_fairqueue.spark.reading.offsets import Offset, Position, check_origin, horizon
-from sqlalchemy_fairqueue.spark.reading.queries import last_pruned, reading_connection, task_count
+from sqlalchemy_fairqueue.spark.reading.queries import last_pruned, note_loss, reading_connection, task_count
 from sqlalchemy_fairqueue.spark.reading.tables import HISTORY, frame_schema
 from sqlalchemy_fairqueue.times import instant
 from sqlalchemy_fairqueue.values.checks import check_count
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.spark.reading.offsets import Horizon
 
-_log = logging.getLogger(__name__)
 # Time limit of waiting for the lock of an archive.
 _LOCK_TIMEOUT = "2s"
 
@@ -142,35 +140,41 @@ def archive(
     storage = Storage(spark, path)
     with _opened(spark, options, "archive the history") as (connection, namespace):
         pruned = last_pruned(connection, namespace)
-        marker = _marker(storage, horizon(connection, namespace), pruned)
-        with _locked(connection, storage, marker, path) as check_lock:
-            # Under the lock, as another run may have archived later transactions until now.
-            now = horizon(connection, namespace)
-            archived = archived_through(_own_files(storage, marker, now, options.accepted_origin))
-            lost = _lost(connection, namespace, archived, marker, options)
-            if marker != marker.updated(now.origin, pruned):
-                # Rows pruned until now were archived, or are reported as lost once: a folder that is removed from the
-                # archive later must not count as lost.
-                marker = marker.updated(now.origin, pruned)
-                storage.save_marker(marker, new=False)
-            until = _today(connection, namespace) + today
-            added = []
-            for day, rows in pending_rows(connection, namespace, archived, now.xmin, until).items():
-                file = ArchiveFile(day, archived.get(day, 0), now.xmin)
-                given = raw_options | {"numPartitions": str(task_count(0, rows, options.num_partitions))}
-                frame = _frame(spark, given, file, Offset(now.origin, Position(), marker.pruned))
-                written = storage.write(frame, file)
-                if written != rows and options.fail_on_data_loss:
-                    raise ArchiveError(
-                        f"{file.folder} was read as {written} rows and counted as {rows}: rows of the history were "
-                        "deleted or changed meanwhile; run the archive again, with fail_on_data_loss=False to go on"
-                    )
-                check_lock()
-                storage.publish(file)
-                added.append(ArchivedDay(day_of(day), written, is_late=day in archived))
-                if progress is not None:
-                    progress(added[-1])
-            storage.clean()
+        if (marker := storage.marker()) is None:
+            marker = Marker(horizon(connection, namespace).origin, pruned)
+            storage.save_marker(marker, new=True)
+        check_lock = _lock(connection, storage, marker, path)
+        # Under the lock, as another run may have archived later transactions until now.
+        now = horizon(connection, namespace)
+        archived = archived_through(_own_files(storage, marker, now, options.accepted_origin))
+        if lost := lost_days(connection, namespace, archived, marker.pruned):
+            days = ", ".join(str(day_of(day)) for day in lost)
+            what = f"attempts of {days} were pruned from the history before they were archived"
+            note_loss(options, what, "archive more often or keep the history longer")
+        if marker != marker.updated(now.origin, pruned):
+            # Rows pruned until now were archived, or are reported as lost once: a folder that is removed from the
+            # archive later must not count as lost.
+            marker = marker.updated(now.origin, pruned)
+            storage.save_marker(marker, new=False)
+        [(time,)] = query(connection, "now", {}, schema=namespace)
+        until = int(time) // DAY + today
+        added = []
+        for day, rows in pending_rows(connection, namespace, archived, now.xmin, until).items():
+            file = ArchiveFile(day, archived.get(day, 0), now.xmin)
+            given = raw_options | {"numPartitions": str(task_count(0, rows, options.num_partitions))}
+            frame = _frame(spark, given, file, Offset(now.origin, Position(), marker.pruned))
+            written = storage.write(frame, file)
+            if written != rows and options.fail_on_data_loss:
+                raise ArchiveError(
+                    f"{file.folder} was read as {written} rows and counted as {rows}: rows of the history were "
+                    "deleted or changed meanwhile; run the archive again, with fail_on_data_loss=False to go on"
+                )
+            check_lock()
+            storage.publish(file)
+            added.append(ArchivedDay(day_of(day), written, is_late=day in archived))
+            if progress is not None:
+                progress(added[-1])
+        storage.clean()
     return ArchiveResult(tuple(added), now.xmin, day_of(until), tuple(map(day_of, lost)))
 
 
@@ -218,33 +222,33 @@ def compact_archive(
         marker = storage.marker()
         if marker is None:
             raise ArchiveError(f"there is no archive at {path}; give the folder that archive() has made")
-        with _locked(connection, storage, marker, path) as check_lock:
-            days: dict[int, list[ArchiveFile]] = {}
-            for one in sorted(_own_files(storage, marker, horizon(connection, namespace), options.accepted_origin)):
-                days.setdefault(one.day, []).append(one)
-            archived = archived_through(one for files in days.values() for one in files)
-            if marker != marker.updated(marker.origin, marker.pruned):
-                # Joined files have today's columns. A library that does not know these must not add to the archive.
-                storage.save_marker(marker.updated(marker.origin, marker.pruned), new=False)
-            for day, files in sorted(days.items()):
-                if len(files) < min_files:
-                    continue
-                joined = ArchiveFile(day, 0, archived[day])
-                found = storage.read(files)
-                frame = found.withColumn("cost", coalesce(found["cost"], lit(1))).repartition(1)
-                rows = found.count()
-                written = storage.write(frame.sortWithinPartitions("finished_at", "id"), joined)
-                if written != rows:
-                    raise ArchiveError(f"{joined.folder} has {rows} rows and was joined to {written}; run it again")
-                check_lock()
-                # From the rename on readers pass over the files that it covers.
-                storage.publish(joined)
-                for one in files:
-                    storage.remove(one)
-                done.append(CompactedDay(day_of(day), rows, len(files)))
-                if progress is not None:
-                    progress(done[-1])
-            storage.clean()
+        check_lock = _lock(connection, storage, marker, path)
+        days: dict[int, list[ArchiveFile]] = {}
+        for one in sorted(_own_files(storage, marker, horizon(connection, namespace), options.accepted_origin)):
+            days.setdefault(one.day, []).append(one)
+        archived = archived_through(one for files in days.values() for one in files)
+        if marker != marker.updated(marker.origin, marker.pruned):
+            # Joined files have today's columns. A library that does not know these must not add to the archive.
+            storage.save_marker(marker.updated(marker.origin, marker.pruned), new=False)
+        for day, files in sorted(days.items()):
+            if len(files) < min_files:
+                continue
+            joined = ArchiveFile(day, 0, archived[day])
+            found = storage.read(files)
+            frame = found.withColumn("cost", coalesce(found["cost"], lit(1))).repartition(1)
+            rows = found.count()
+            written = storage.write(frame.sortWithinPartitions("finished_at", "id"), joined)
+            if written != rows:
+                raise ArchiveError(f"{joined.folder} has {rows} rows and was joined to {written}; run it again")
+            check_lock()
+            # From the rename on readers pass over the files that it covers.
+            storage.publish(joined)
+            for one in files:
+                storage.remove(one)
+            done.append(CompactedDay(day_of(day), rows, len(files)))
+            if progress is not None:
+                progress(done[-1])
+        storage.clean()
     return tuple(done)
 
 
@@ -359,19 +363,8 @@ def _opened(spark: SparkSession, options: ReadOptions, action: str) -> Iterator[
         spark.conf.set(_TIMESTAMPS, str(before))
 
 
-def _marker(storage: Storage, now: Horizon, pruned: int) -> Marker:
-    found = storage.marker()
-    if found is None:
-        found = new_marker(now.origin, pruned)
-        storage.save_marker(found, new=True)
-    return found
-
-
-@contextmanager
-def _locked(
-    connection: psycopg.Connection, storage: Storage, marker: Marker, path: str
-) -> Iterator[Callable[[], None]]:
-    """Hold the archive's lock, which ends with the connection; yields a check that it is still held.
+def _lock(connection: psycopg.Connection, storage: Storage, marker: Marker, path: str) -> Callable[[], None]:
+    """Take the archive's lock, which ends with the connection; returns a check that it is still held.
 
     Raises:
         ArchiveBusy: Another process holds it, or has changed the marker before it was free.
@@ -398,27 +391,7 @@ def _locked(
                 "on after the last finished day"
             ) from error
 
-    yield check_lock
-
-
-def _lost(
-    connection: psycopg.Connection, schema: str, archived: Mapping[int, int], marker: Marker, options: ReadOptions
-) -> list[int]:
-    lost = lost_days(connection, schema, archived, marker.pruned)
-    if lost:
-        days = ", ".join(str(day_of(day)) for day in lost)
-        if options.fail_on_data_loss:
-            raise DataLoss(
-                f"attempts of {days} were pruned from the history before they were archived; go on without them "
-                "with fail_on_data_loss=False, and archive more often or keep the history longer"
-            )
-        _log.warning("attempts of %s were pruned from the history before they were archived", days)
-    return lost
-
-
-def _today(connection: psycopg.Connection, schema: str) -> int:
-    [(now,)] = query(connection, "now", {}, schema=schema)
-    return int(now) // DAY
+    return check_lock
 
 
 def _frame(spark: SparkSession, raw_options: Mapping[str, str], file: ArchiveFile, start: Offset) -> DataFrame:

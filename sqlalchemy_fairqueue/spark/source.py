@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _REDACTION = "spark.sql.redaction.options.regex"
 _SECRETS = "dsn$"
-_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 class FairQueueSource(DataSource):
@@ -89,13 +88,12 @@ class FairQueueSource(DataSource):
         return StreamWriter(begin_write(self.options, schema, overwrite=overwrite, stream=True))
 
 
-def hide_secrets(spark: SparkSession) -> None:
-    """Have the session redact ``dsn`` wherever it shows options: plans, logs, the user interface."""
+def prepare(spark: SparkSession) -> None:
+    """Have the session redact ``dsn`` wherever it shows options, and offer filters to Python data sources.
+
+    Without filters Spark refuses sources that can evaluate some.
+    """
     pattern = str(spark.conf.get(_REDACTION, "") or "")
     if _SECRETS not in pattern:
         spark.conf.set(_REDACTION, f"{pattern}|{_SECRETS}" if pattern else f"(?i){_SECRETS}")
-
-
-def push_filters(spark: SparkSession) -> None:
-    """Have the session offer filters to Python data sources; without, Spark refuses those that can evaluate some."""
-    spark.conf.set(_PUSHDOWN, "true")
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")

@@ -336,24 +336,18 @@ def _performed(
     *,
     instead: str = "",
 ) -> Outcome | None:
-    queue, payload, kind, resources = _resolved(queue, given, message)
-    handler = _handler(queue, kind)
-    delivery = make_delivery(queue, payload, kind=kind, **message)
-    return _called(queue, handler, delivery, session, context, resources, instead=instead)[0]
-
-
-def _resolved(
-    queue: Queue | AnyJob, given: dict[str, Any], message: dict[str, Any]
-) -> tuple[Queue, Any, str, Mapping[str, Any]]:
-    """The queue, the payload, the kind and the resources, also of a job, whose arguments leave the message."""
     given = {name: value for name, value in given.items() if value is not UNSET and value is not _NONE}
-    if not isinstance(queue, Job):
-        return queue, given.get("payload"), given.get("kind", "default"), given.get("resources", _NONE)
-    names = queue.schema.signature.parameters
-    arguments = {name: one.pop(name) for one in (given, message) for name in list(one) if name in names}
-    if given.get("payload") is not None:
-        raise InvalidArgument(f"got {given['payload']!r:.80} for a job; give its arguments by name")
-    return queue_of(queue), queue.schema.encode((), arguments), queue.kind, given.get("resources", _NONE)
+    if isinstance(queue, Job):
+        names = queue.schema.signature.parameters
+        arguments = {name: one.pop(name) for one in (given, message) for name in list(one) if name in names}
+        if given.get("payload") is not None:
+            raise InvalidArgument(f"got {given['payload']!r:.80} for a job; give its arguments by name")
+        given |= {"payload": queue.schema.encode((), arguments), "kind": queue.kind}
+        queue = queue_of(queue)
+    kind, resources = given.get("kind", "default"), given.get("resources", _NONE)
+    handler = _handler(queue, kind)
+    delivery = make_delivery(queue, given.get("payload"), kind=kind, **message)
+    return _called(queue, handler, delivery, session, context, resources, instead=instead)[0]
 
 
 def _deliveries(session: Session, queue: Queue, limit: int) -> Iterator[Delivery]:

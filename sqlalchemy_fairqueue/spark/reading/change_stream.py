@@ -7,7 +7,6 @@ for an offset once it asks for nothing before it any more, and only that moves t
 
 from __future__ import annotations
 
-import logging
 import time
 from dataclasses import dataclass
 from itertools import islice
@@ -17,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from sqlalchemy_fairqueue.spark.connections import connect, query, translated_errors
-from sqlalchemy_fairqueue.spark.errors import BadOption, DataLoss
+from sqlalchemy_fairqueue.spark.errors import BadOption
 from sqlalchemy_fairqueue.spark.executors import freeze_modules
 from sqlalchemy_fairqueue.spark.reading.changes import rows
 from sqlalchemy_fairqueue.spark.reading.offsets import (
@@ -27,7 +26,7 @@ from sqlalchemy_fairqueue.spark.reading.offsets import (
     horizon,
     refuse_origin,
 )
-from sqlalchemy_fairqueue.spark.reading.queries import prepared_installation, reading_connection
+from sqlalchemy_fairqueue.spark.reading.queries import note_loss, prepared_installation, reading_connection
 from sqlalchemy_fairqueue.spark.reading.readers import LIMITS_ARE_KNOWN, Follower, ReadMaxRows
 from sqlalchemy_fairqueue.spark.reading.slot import (
     advance,
@@ -90,8 +89,6 @@ def change_batches(rows: Iterator[Row], options: ReadOptions, columns: Sequence[
             arrays = [pa.array([row.get(one.name) for row in some], one.type) for one in layout]
             yield pa.RecordBatch.from_arrays(arrays, schema=layout)
 
-
-_log = logging.getLogger(__name__)
 
 _CHANGES = 100_000
 # So much WAL without a change of a message is passed by an empty micro-batch, so that the server may remove it.
@@ -230,12 +227,7 @@ class ChangeReader(Follower):
                 f"replication slot {self._slot!r} was moved to {lsn_text(state.confirmed)}, and the stream has read up "
                 f"to {lsn_text(start.lsn)}: changes between them are lost"
             )
-            if self._options.fail_on_data_loss:
-                raise DataLoss(
-                    f"{lost}; go on without them with failOnDataLoss=false. A slot is for one stream: nothing else may "
-                    "move it"
-                )
-            _log.warning("%s; going on without them", lost)
+            note_loss(self._options, lost, "let nothing else move the slot, which is for one stream")
         return state
 
     def _state(self, connection: psycopg.Connection) -> SlotState:

@@ -10,7 +10,7 @@ A stream of changes has a position (LSN) in the WAL instead.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import SchemaMismatch
@@ -91,11 +91,7 @@ def offset_of(words: Mapping[str, Any], source: str = "the checkpoint's offset")
         BadOption: They are not an offset.
     """
     try:
-        return Offset(
-            _origin_of(words),
-            Position(*(int(words[one.name]) for one in fields(Position))),
-            int(words["pruned"]),
-        )
+        return Offset(_origin_of(words), Position(int(words["xid"]), int(words["id"])), int(words["pruned"]))
     except (KeyError, TypeError, ValueError):
         raise BadOption(
             f"{source} is {words!r:.200}, which is no offset of the history; give one as Spark or this library wrote it"
@@ -239,13 +235,12 @@ def refuse_origin(offset: Origin, found: Origin, accepted: str | None, position:
 
 
 def _difference(offset: Origin, found: Origin) -> str:
-    if offset.system != found.system:
-        return f"the offset is of cluster {offset.system}, and the connection leads to cluster {found.system}"
-    if offset.timeline != found.timeline:
-        return (
-            f"the offset is of timeline {offset.timeline}, and the server is on timeline {found.timeline}: a standby "
-            "was promoted, or the cluster was restored"
-        )
-    if offset.database != found.database:
-        return f"the offset is of database {offset.database} (oid), and the connection leads to {found.database}"
-    return f"the offset is of the table with oid {offset.history}, and fq_history is {found.history}: it was made anew"
+    for what, one, other, why in (
+        ("cluster", offset.system, found.system, ""),
+        ("timeline", offset.timeline, found.timeline, ": a standby was promoted, or the cluster was restored"),
+        ("database with oid", offset.database, found.database, ""),
+        ("table with oid", offset.history, found.history, ": it was made anew"),
+    ):
+        if one != other:
+            return f"the offset is of {what} {one}, and the connection leads to {what} {other}{why}"
+    raise AssertionError

@@ -248,9 +248,17 @@ def check_losses(connection: psycopg.Connection, schema: str, after: Offset, opt
         f"attempts that finished from {first:%Y-%m-%d} until {last:%Y-%m-%d} were pruned from the history at "
         f"{when:%Y-%m-%d %H:%M:%S} UTC before they were read (position {position.xid}/{position.id})"
     )
+    note_loss(options, lost, "keep the history longer with queue.configure(session, history_retention=...)")
+
+
+def note_loss(options: ReadOptions, lost: str, otherwise: str) -> None:
+    """Refuse to go on without what was lost, or warn of it, as the options say.
+
+    Raises:
+        DataLoss: It is an error.
+    """
     if options.fail_on_data_loss:
         raise DataLoss(
-            f"{lost}; go on without them with failOnDataLoss=false (fail_on_data_loss=False), and keep the history "
-            "longer with queue.configure(session, history_retention=...)"
+            f"{lost}; go on without them with failOnDataLoss=false (fail_on_data_loss=False), and {otherwise}"
         )
     _log.warning("%s; going on without them", lost)

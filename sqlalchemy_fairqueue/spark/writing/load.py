@@ -256,11 +256,11 @@ class Load:
     def drop(self, staged: Iterable[Staged | None] = ()) -> None:
         """Clean up after success and failure alike."""
         for stage in {self.stage, *(one.stage for one in staged if one is not None)} - {None}:
-            load = replace(self, stage=stage)
-            drop_stage(self.options, load.existing_stage)
-            if load.rejects is not None:
+            assert stage is not None  # noqa: S101 - for mypy
+            drop_stage(self.options, stage)
+            if self.options.rejects_path is not None:
                 with contextlib.suppress(OSError, pa.ArrowException, BadOption):
-                    load.rejects.delete_work()
+                    RejectedRows(self.options.rejects_path, stage.name).delete_work()
 
     def drop_left_behind(self, own: Collection[Stage | None] = ()) -> None:
         """Drop what other runs of the job left behind. To be called when the job was merged.
