@@ -8,17 +8,15 @@ from pyspark.sql.datasource import DataSource
 
 from sqlalchemy_fairqueue.spark.executors import freeze_modules
 from sqlalchemy_fairqueue.spark.options import ReadOptions, read_options
+from sqlalchemy_fairqueue.spark.reading.change_stream import ChangeReader
+from sqlalchemy_fairqueue.spark.reading.readers import BatchReader, StreamReader
+from sqlalchemy_fairqueue.spark.reading.tables import frame_columns, frame_schema, table_named
+from sqlalchemy_fairqueue.spark.writing import BatchWriter, StreamWriter, begin_write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-    from sqlalchemy_fairqueue.spark.reading.change_stream import ChangeReader
-    from sqlalchemy_fairqueue.spark.reading.readers import BatchReader, StreamReader
-    from sqlalchemy_fairqueue.spark.writing import BatchWriter, StreamWriter
-
-# Each direction is imported when it is used: a reader need not load the writer, nor the reverse.
-# ruff: noqa: PLC0415
 
 _REDACTION = "spark.sql.redaction.options.regex"
 _SECRETS = "dsn$"
@@ -41,8 +39,6 @@ class FairQueueSource(DataSource):
         Raises:
             BadOption: An option is unknown or wrong, or names a column that the table does not have.
         """
-        from sqlalchemy_fairqueue.spark.reading.tables import frame_schema, table_named
-
         freeze_modules()
         options = read_options(ReadOptions, self.options)
         return frame_schema(table_named(options.table), options.columns)
@@ -54,9 +50,6 @@ class FairQueueSource(DataSource):
             BadOption: An option is unknown or wrong, or meant for streams.
             BadFrame: The schema that the user gave has other columns or types than the table.
         """
-        from sqlalchemy_fairqueue.spark.reading.readers import BatchReader
-        from sqlalchemy_fairqueue.spark.reading.tables import frame_columns, table_named
-
         options = read_options(ReadOptions, self.options).for_batch()
         return BatchReader(options, frame_columns(table_named(options.table), schema))
 
@@ -67,24 +60,16 @@ class FairQueueSource(DataSource):
             BadOption: An option is unknown or wrong, or meant for reading once.
             BadFrame: The schema that the user gave has other columns or types than the table.
         """
-        from sqlalchemy_fairqueue.spark.reading.change_stream import ChangeReader
-        from sqlalchemy_fairqueue.spark.reading.readers import StreamReader
-        from sqlalchemy_fairqueue.spark.reading.tables import frame_columns, table_named
-
         options = read_options(ReadOptions, self.options).for_stream()
         kind = ChangeReader if options.follows_changes else StreamReader
         return kind(options, frame_columns(table_named(options.table), schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # noqa: FBT001 - Spark's signature
         """Enqueue the rows of a frame, all or none."""
-        from sqlalchemy_fairqueue.spark.writing import BatchWriter, begin_write
-
         return BatchWriter(begin_write(self.options, schema, overwrite=overwrite, stream=False))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: FBT001, N802
         """Enqueue the rows of each micro-batch, exactly once."""
-        from sqlalchemy_fairqueue.spark.writing import StreamWriter, begin_write
-
         return StreamWriter(begin_write(self.options, schema, overwrite=overwrite, stream=True))
 
 
