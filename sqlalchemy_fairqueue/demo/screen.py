@@ -27,7 +27,6 @@ from sqlalchemy_fairqueue.demo.workers import FAIR, FIFO, SERVICES
 
 _BOB, _SERVED, _WAITING, _PALE, _ACCIDENT = "#8195a8", "#0f766e", "#f4a582", "#d9dee3", "#b42318"
 _LONG = 1.0  # seconds that a small customer notices
-_QUARTERS = 4
 
 
 class Screen:
@@ -43,7 +42,7 @@ class Screen:
         self._visits = visits
         self._stage = ""
         self._runs = {service: Run(service, []) for service in SERVICES}
-        self._said: set[object] = set()
+        self._said: set[object] = set()  # of accidents
         # FORCE_COLOR alone makes no terminal.
         self._moving = console.file.isatty() and not console.is_dumb_terminal
         self._live = Live(console=console, auto_refresh=False, transient=True)
@@ -68,22 +67,9 @@ class Screen:
         self._runs[run.service] = run
         if self._moving:
             self._live.update(self._table(), refresh=True)
-            return
-        if run.accident:
-            self._say((run.accident, len(run.takeover) == len(run.orphans)), " ".join(story(run)))
-        for visit in self._visits:
-            files = run.of(visit.customer)
-            done, total = sum(file.done for file in files), len(visit.files)
-            quarter = _QUARTERS * done // total
-            if quarter == _QUARTERS or (quarter and visit.customer == BOB):
-                words = f"{done:,} of {total:,} files parsed, longest wait {max(file.wait for file in files):.2f} s"
-                self._say((run.service, visit.customer, quarter), f"{visit.customer} has {words}")
-
-    def _say(self, what: object, line: str) -> None:
-        """Print a line, but only the first one about this."""
-        if what not in self._said:
+        elif run.accident and (what := (run.accident, len(run.takeover) == len(run.orphans))) not in self._said:
             self._said.add(what)
-            self._console.print(f"  {line}", highlight=False, soft_wrap=True)
+            self._console.print(f"  {' '.join(story(run))}", highlight=False, soft_wrap=True)
 
     def _table(self) -> Table:
         accidents = [f"{name}: {' '.join(story(run))}" for name, run in self._runs.items() if run.accident]
