@@ -22,8 +22,8 @@ from sqlalchemy_fairqueue.spark.archive_storage import DAY, Marker, Storage, arc
 from sqlalchemy_fairqueue.spark.connections import query, translated_errors
 from sqlalchemy_fairqueue.spark.errors import ArchiveBusy, ArchiveError
 from sqlalchemy_fairqueue.spark.options import ReadOptions, read_options
-from sqlalchemy_fairqueue.spark.reading.offsets import Offset, Position, check_origin, horizon
-from sqlalchemy_fairqueue.spark.reading.queries import last_pruned, note_loss, reading_connection, task_count
+from sqlalchemy_fairqueue.spark.reading.offsets import Offset, Position, check_origin
+from sqlalchemy_fairqueue.spark.reading.queries import horizon, last_pruned, note_loss, reading_connection, task_count
 from sqlalchemy_fairqueue.spark.reading.tables import HISTORY, frame_schema
 from sqlalchemy_fairqueue.times import instant
 from sqlalchemy_fairqueue.values.checks import check_count

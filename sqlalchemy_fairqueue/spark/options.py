@@ -19,7 +19,6 @@ from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.queue import Queue
 from sqlalchemy_fairqueue.spark.errors import BadOption
 from sqlalchemy_fairqueue.spark.reading.offsets import EARLIEST, LATEST, read_offset
-from sqlalchemy_fairqueue.spark.reading.slot import check_slot_name
 from sqlalchemy_fairqueue.times import instant_microseconds, parsed_duration
 from sqlalchemy_fairqueue.values.checks import check_count, check_name
 from sqlalchemy_fairqueue.values.fields import Rate
@@ -215,6 +214,20 @@ def _named_as_options() -> Iterator[None]:
     except InvalidArgument as error:
         name, separator, problem = re.split("([: ])", str(error), maxsplit=1)
         raise BadOption(f"option {option_name(name)}{separator}{problem}") from None
+
+
+# PostgreSQL allows 63; one of the publications has a longer name.
+_SLOT_NAME = re.compile(r"[a-z0-9_]{1,55}")
+
+
+def check_slot_name(slot: str) -> None:
+    """Refuse what PostgreSQL takes for no name of a slot and of its publications.
+
+    Raises:
+        BadOption: It is no such name.
+    """
+    if not _SLOT_NAME.fullmatch(slot):
+        raise BadOption(f"option slot is {slot!r:.80}; give up to 55 of the characters a-z, 0-9 and _")
 
 
 _MOST_PARTITIONS = 1_000

@@ -23,10 +23,9 @@ from sqlalchemy_fairqueue.spark.reading.offsets import (
     ChangeOffset,
     OriginChanged,
     change_offset_of,
-    horizon,
     refuse_origin,
 )
-from sqlalchemy_fairqueue.spark.reading.queries import note_loss, prepared_installation, reading_connection
+from sqlalchemy_fairqueue.spark.reading.queries import horizon, note_loss, prepared_installation, reading_connection
 from sqlalchemy_fairqueue.spark.reading.readers import LIMITS_ARE_KNOWN, Follower, ReadMaxRows
 from sqlalchemy_fairqueue.spark.reading.slot import (
     advance,

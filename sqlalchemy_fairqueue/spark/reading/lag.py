@@ -16,8 +16,8 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from sqlalchemy_fairqueue.spark.connections import query, translated_errors
 from sqlalchemy_fairqueue.spark.options import ReadOptions, read_options
-from sqlalchemy_fairqueue.spark.reading.offsets import Offset, check_origin, horizon, read_offset
-from sqlalchemy_fairqueue.spark.reading.queries import last_position, reading_connection, rows_after
+from sqlalchemy_fairqueue.spark.reading.offsets import Offset, check_origin, read_offset
+from sqlalchemy_fairqueue.spark.reading.queries import horizon, last_position, reading_connection, rows_after
 from sqlalchemy_fairqueue.texts import logged, traced
 
 if TYPE_CHECKING:

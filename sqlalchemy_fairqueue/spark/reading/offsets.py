@@ -13,14 +13,10 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.errors import SchemaMismatch
-from sqlalchemy_fairqueue.spark.connections import query
 from sqlalchemy_fairqueue.spark.errors import BadOption, PipelineError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    import psycopg
 
 
 EARLIEST = "earliest"
@@ -183,23 +179,6 @@ class Horizon:
     snapshot: str
     xmin: int
     xmax: int
-
-
-def horizon(connection: psycopg.Connection, schema: str) -> Horizon:
-    """The history of the connection, and its snapshot.
-
-    Args:
-        connection: Any connection.
-        schema: The schema as statements quote it.
-
-    Raises:
-        SchemaMismatch: There is no history.
-    """
-    name = schema.replace("%%", "%")
-    [row] = query(connection, "horizon", {"history": f"{name}.fq_history"})
-    if row[3] is None:
-        raise SchemaMismatch(f"schema {name} has no fq_history; upgrade fairqueue's schema, or name another schema")
-    return Horizon(Origin(str(row[0]), *map(int, row[1:4])), str(row[4]), int(row[5]), int(row[6]))
 
 
 def check_origin(offset: Offset, found: Horizon, accepted: str | None) -> None:

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
 from pyspark.sql.types import StringType, TimestampType
 
+from sqlalchemy_fairqueue.errors import SchemaMismatch
 from sqlalchemy_fairqueue.spark.connections import connect, find_installation, query, translated_errors
 from sqlalchemy_fairqueue.spark.errors import DataLoss
 from sqlalchemy_fairqueue.spark.executors import freeze_modules
-from sqlalchemy_fairqueue.spark.reading.offsets import Position
+from sqlalchemy_fairqueue.spark.reading.offsets import Horizon, Origin, Position
 from sqlalchemy_fairqueue.spark.reading.tables import batches, expressions
 from sqlalchemy_fairqueue.times import instant, instant_microseconds
 
@@ -79,6 +80,23 @@ def prepared_installation(connection: psycopg.Connection, options: ReadOptions) 
     with translated_errors("prepare to read"):
         connection.execute(_SETTINGS)
         return find_installation(connection, options.schema)
+
+
+def horizon(connection: psycopg.Connection, schema: str) -> Horizon:
+    """The history of the connection, and its snapshot.
+
+    Args:
+        connection: Any connection.
+        schema: The schema as statements quote it.
+
+    Raises:
+        SchemaMismatch: There is no history.
+    """
+    name = schema.replace("%%", "%")
+    [row] = query(connection, "horizon", {"history": f"{name}.fq_history"})
+    if row[3] is None:
+        raise SchemaMismatch(f"schema {name} has no fq_history; upgrade fairqueue's schema, or name another schema")
+    return Horizon(Origin(str(row[0]), *map(int, row[1:4])), str(row[4]), int(row[5]), int(row[6]))
 
 
 def base_condition(table: Table, options: ReadOptions) -> Condition:

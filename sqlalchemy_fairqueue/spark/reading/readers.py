@@ -28,7 +28,6 @@ from sqlalchemy_fairqueue.spark.reading.offsets import (
     Offset,
     Position,
     check_origin,
-    horizon,
     offset_of,
     read_offset,
 )
@@ -38,6 +37,7 @@ from sqlalchemy_fairqueue.spark.reading.queries import (
     check_losses,
     finished_condition,
     first_and_last,
+    horizon,
     last_position,
     last_pruned,
     position_after,

@@ -7,7 +7,6 @@ the server inserts next. Of a commit that a position cuts, the server would send
 
 from __future__ import annotations
 
-import re
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +17,8 @@ import psycopg
 from psycopg import errors
 
 from sqlalchemy_fairqueue.spark.connections import query, statement
-from sqlalchemy_fairqueue.spark.errors import BadOption, DataLoss, PipelineError
+from sqlalchemy_fairqueue.spark.errors import DataLoss, PipelineError
+from sqlalchemy_fairqueue.spark.options import check_slot_name
 from sqlalchemy_fairqueue.sql.schema import quoted
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 MOST_CHANGES = 2**31 - 1
-# PostgreSQL allows 63; one of the publications has a longer name.
-_NAME = re.compile(r"[a-z0-9_]{1,55}")
 _BUSY_SECONDS = 30.0
 _PAUSE_SECONDS = 0.1
 # A transaction of one change is three messages, and the slot may still have the micro-batch before.
@@ -87,16 +85,6 @@ def changes_setup(slot: str, schema: str = "public") -> list[str]:
         f"create publication {second} for table {history} with ({by_root})",
         f"select pg_create_logical_replication_slot('{slot}', 'pgoutput')",
     ]
-
-
-def check_slot_name(slot: str) -> None:
-    """Refuse what PostgreSQL takes for no name of a slot and of its publications.
-
-    Raises:
-        BadOption: It is no such name.
-    """
-    if not _NAME.fullmatch(slot):
-        raise BadOption(f"option slot is {slot!r:.80}; give up to 55 of the characters a-z, 0-9 and _")
 
 
 def slot_state(connection: psycopg.Connection, slot: str, schema: str) -> SlotState:
