@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue.base import AnySession, PlainSession
     from sqlalchemy_fairqueue.queue.handlers import Handler
     from sqlalchemy_fairqueue.testing.enqueued import AnyJob
-    from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
+    from sqlalchemy_fairqueue.worker.leases import ServedQueue
 
 _LEASE = timedelta(hours=1)
 _RETRY = RetryPolicy()

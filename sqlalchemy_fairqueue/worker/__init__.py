@@ -7,7 +7,7 @@ changed afterwards. ``timings`` holds all durations. Each part reads only the cl
 Threads, most with a connection of its own (``connection``; never one of the application's pool):
 
 ==================== ==================================================================================================
-``<name>-fetch``     ``fetcher``: dequeues when a queue's polls (``served_queue``) are due and there is room, and puts
+``<name>-fetch``     ``fetcher``: dequeues when a queue's polls (``timings``) are due and there is room, and puts
                      deliveries into the executor's buffer. It registers waits (``wakeups``), and gives back what
                      unanswered dequeues took.
 ``<name>-settle``    ``settler``: settles what handlers finished, in batches.
@@ -27,7 +27,7 @@ fairqueue-listener   ``wakeups``: one a process and database, shared by all work
 
 State that several threads share, and who writes it:
 
-* ``LeaseRegistry`` (``leases``): the fetcher adds leases and deliveries, the settler removes deliveries, the heartbeat
+* ``ServedQueue`` (``leases``): the fetcher adds leases and deliveries, the settler removes deliveries, the heartbeat
   extends and loses leases. A lease also ends by the worker's own clock. Once a thread was told of its loss, it stays
   lost.
 * The buffer: the fetcher adds, handlers take.

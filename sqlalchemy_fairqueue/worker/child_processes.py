@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.queue.handlers import Handler
     from sqlalchemy_fairqueue.values.messages import Delivery
+    from sqlalchemy_fairqueue.worker.leases import ServedQueue
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
-    from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
 
     Request = tuple[Callable[..., Any], list[Delivery], bool, bool, int, timedelta | None]
 

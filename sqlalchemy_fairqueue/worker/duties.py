@@ -30,9 +30,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.database.stats import StopRequest
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
-    from sqlalchemy_fairqueue.worker.leases import HeldDelivery, LeaseRegistry, TrackedLease
+    from sqlalchemy_fairqueue.worker.leases import HeldDelivery, ServedQueue, TrackedLease
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
-    from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
     from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
 
 
@@ -163,13 +162,11 @@ def hear_signals(connection: DedicatedConnection, queues: Sequence[ServedQueue],
     for_each(queues, hear)
 
 
-def charge_running(
-    connection: DedicatedConnection, queues: Sequence[ServedQueue], leases: LeaseRegistry, options: WorkerOptions
-) -> None:
+def charge_running(connection: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
     """Charge the channels of queues that are fair by seconds for handlers that run, so that none gets all workers."""
 
     def charge(queue: ServedQueue) -> None:
-        held = [one for lease in leases.held(queue) for one in lease.held.copy()]
+        held = [one for lease in queue.held() for one in lease.held.copy()]
         charges = [(one, to) for one in held if (to := one.charge_on()) is not None]
         if not charges:
             return
@@ -193,7 +190,6 @@ class Heartbeat:
         connection: That of the thread that calls it.
         options: The worker's.
         queues: The queues.
-        leases: What the worker holds.
         interrupt: Called with deliveries whose handlers should stop: the lease is lost, or the message was cancelled.
         stats: It counts heartbeats and cancelled messages.
     """
@@ -204,14 +200,12 @@ class Heartbeat:
         connection: DedicatedConnection,
         options: WorkerOptions,
         queues: Sequence[ServedQueue],
-        leases: LeaseRegistry,
         interrupt: Callable[[list[HeldDelivery]], None],
         stats: WorkerStats,
     ) -> None:
         self._connection = connection
         self._options = options
         self._queues = queues
-        self._leases = leases
         self._interrupt = interrupt
         self._stats = stats
         # Lost leases whose handlers were interrupted.
@@ -221,7 +215,7 @@ class Heartbeat:
         """Extend all leases once."""
 
         def extend(queue: ServedQueue) -> None:
-            if leases := [lease for lease in self._leases.held(queue) if not lease.lost]:
+            if leases := [lease for lease in queue.held() if not lease.lost]:
                 self._extend(queue, leases)
 
         self._tell_lost()
@@ -235,7 +229,7 @@ class Heartbeat:
         for_each(self._queues, self._end)
 
     def _end(self, queue: ServedQueue) -> None:
-        known = {*self._leases.ids(queue), *queue.consumer.lease_ids(), queue.waiting_lease}
+        known = {*queue.leases, *queue.consumer.lease_ids(), queue.waiting_lease}
         if lease_ids := sorted(one for one in known if one is not None):
             doing = f"end {len(lease_ids)} leases of {queue.target.named()}"
             end = queue.target.call("fq_end_leases", doing, lease_ids=lease_ids)
@@ -270,7 +264,7 @@ class Heartbeat:
 
     def _tell_lost(self) -> None:
         """Log each lost lease and interrupt its handlers, once a lease."""
-        leases = [(queue, lease) for queue in self._queues for lease in self._leases.held(queue)]
+        leases = [(queue, lease) for queue in self._queues for lease in queue.held()]
         for queue, lease in leases:
             if lease.lost and lease not in self._told:
                 self._told.add(lease)

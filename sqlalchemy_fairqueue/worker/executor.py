@@ -26,8 +26,9 @@ from sqlalchemy_fairqueue.worker.handler_calls import (
     call_in_session,
     decide_on_failure,
 )
+from sqlalchemy_fairqueue.worker.leases import Buffer
 from sqlalchemy_fairqueue.worker.operating_system import ForkGuard, join
-from sqlalchemy_fairqueue.worker.prefetch import Buffer, Prefetch
+from sqlalchemy_fairqueue.worker.timings import Prefetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

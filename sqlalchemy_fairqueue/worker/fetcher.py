@@ -2,20 +2,19 @@
 
 A dequeue that fails may have taken messages that the worker does not know of. After an error the fetcher therefore uses
 a new lease, and these messages come back when the old one ends. If handlers work under the old lease, the heartbeat
-extends it for them. Then the fetcher looks up what else the old lease holds, and releases it. It does so for all leases
-when it has connected again, because another server may know of fewer settlements.
+extends it for them. Then the fetcher looks up what else the old lease holds, and releases it. It looks again, ever more
+seldom, while the lease is kept, since a network may deliver the dequeue late. It looks up all leases when it has
+connected again, because another server may know of fewer settlements.
 """
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.database.deliveries import held_tokens, settlement
 from sqlalchemy_fairqueue.queue.handlers import handlers_of
 from sqlalchemy_fairqueue.worker.decisions import RELEASE
-from sqlalchemy_fairqueue.worker.prefetch import shares
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,9 +24,8 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.messages import Batch, Deliveries, Delivery
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.executor import Executor
-    from sqlalchemy_fairqueue.worker.leases import LeaseRegistry
+    from sqlalchemy_fairqueue.worker.leases import ServedQueue
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
-    from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
     from sqlalchemy_fairqueue.worker.settler import Settler
     from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
     from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger, WaitRegistration
@@ -40,7 +38,6 @@ class Fetcher:
         connection: Its own.
         options: The worker's.
         queues: The queues.
-        leases: Notes what is held.
         executor: Gets the deliveries.
         trigger: Wakes it.
         settler: Gives back what cannot begin.
@@ -48,7 +45,8 @@ class Fetcher:
         stats: It counts dequeues and what they gave.
 
     Attributes:
-        unanswered: By queue, the dequeues that were not answered.
+        unanswered: The leases under which a dequeue was not answered: when to look up what they hold, by the worker's
+            clock, and after how many seconds to do so again.
     """
 
     def __init__(
@@ -57,19 +55,16 @@ class Fetcher:
         connection: DedicatedConnection,
         options: WorkerOptions,
         queues: Sequence[ServedQueue],
-        leases: LeaseRegistry,
         executor: Executor,
         trigger: FetchTrigger,
         settler: Settler,
         waits: WaitRegistration,
         stats: WorkerStats,
     ) -> None:
-        self.unanswered = {queue: UnansweredDequeues(queue, leases, options) for queue in queues}
+        self.unanswered: dict[tuple[ServedQueue, int], tuple[float, float]] = {}
         self._connection = connection
+        self._options = options
         self._queues = list(queues)
-        self._leases = leases
-        self._ask = options.ask
-        self._max_bytes = options.max_bytes
         self._executor = executor
         self._trigger = trigger
         self._settler = settler
@@ -78,6 +73,7 @@ class Fetcher:
         self._clock = options.clock
         self._timings = options.timings
         self._backoff = options.backoff("fetch messages")
+        self._lookups = options.backoff("look up unanswered dequeues")
         # How many connections were made when the leases were last looked after.
         self._made = 0
         self._stopping = False
@@ -113,17 +109,17 @@ class Fetcher:
     def _round(self, now: float) -> float:
         """Take what there is room for. Returns how long to wait for the next round, at most."""
         self._give_back_stale(now)
-        self._give_back_unanswered(now)
+        self._look_up_unanswered(now)
         executor, trigger = self._executor, self._trigger
         buffered = len(executor.buffer)
         busy = executor.busy(now)
         spare = self._spare()
-        room = self._executor.prefetch.room(executor.free(), buffered, busy) if spare > 0 else 0
+        room = executor.prefetch.room(executor.free(), buffered, busy) if spare > 0 else 0
         # Set before it is known: each settlement from now on wakes the fetcher.
         trigger.is_backlogged = True
         trigger.is_backlogged = self._settler.backlog > self._timings.unsettled
         if not room or trigger.is_backlogged:
-            trigger.refill_at = (self._executor.prefetch.ahead(busy) if spare > 0 else buffered) // 2
+            trigger.refill_at = (executor.prefetch.ahead(busy) if spare > 0 else buffered) // 2
             # A handler may have finished before that was set. A buffer that nobody works off is checked again.
             is_hungry = executor.free() and not executor.buffer and not trigger.is_backlogged
             return 0 if is_hungry else self._timings.stale_after / 2
@@ -131,7 +127,8 @@ class Fetcher:
         if due:
             self._take(due, room)
             return 0
-        return max(0.0, min(min(queue.polls.next_at, self.unanswered[queue].due_at) for queue in self._queues) - now)
+        next_at = [queue.polls.next_at for queue in self._queues] + [at for at, _ in self.unanswered.values()]
+        return max(0.0, min(next_at) - now)
 
     def _give_back_stale(self, now: float) -> None:
         """No handler came for the buffer: they take longer than they used to, and other workers may be free."""
@@ -139,7 +136,13 @@ class Fetcher:
         if taken_at is not None and now - taken_at > self._timings.stale_after:
             self.give_back()
 
-    def _give_back_unanswered(self, now: float) -> None:
+    def note_unanswered(self, queue: ServedQueue, lease_id: int | None) -> None:
+        """A dequeue that may have used this lease failed."""
+        if lease_id is not None:
+            after = self._timings.unanswered_after
+            self.unanswered[queue, lease_id] = self._clock() + after, after
+
+    def _look_up_unanswered(self, now: float) -> None:
         """Look after dequeues that were not answered, whether there is room for messages or not.
 
         After another connection was made, look after all leases: the server may have gone back to a time before some of
@@ -147,22 +150,53 @@ class Fetcher:
         """
         if self._made != self._connection.made:
             self._made = self._connection.made
-            for queue, unanswered in self.unanswered.items():
-                for lease in self._leases.held(queue):
-                    unanswered.add(lease.lease_id)
-        for unanswered in self.unanswered.values():
-            if unanswered.due_at <= now:
-                try:
-                    self._connection.run(unanswered.give_back)
-                    unanswered.backoff.succeeded()
-                except BaseException as error:  # noqa: BLE001 - it is tried again
-                    self._stats.failed()
-                    unanswered.failed(error)
+            for queue in self._queues:
+                for lease in queue.held():
+                    self.note_unanswered(queue, lease.lease_id)
+        for (queue, lease_id), (at, wait) in list(self.unanswered.items()):
+            if at > now:
+                continue
+            again = 2 * wait
+            try:
+                if self._connection.run(partial(self._give_back_unknown, queue=queue, lease_id=lease_id)):
+                    self.unanswered[queue, lease_id] = now + again, again
+                else:
+                    del self.unanswered[queue, lease_id]
+                self._lookups.succeeded()
+            except BaseException as error:  # noqa: BLE001 - it is tried again
+                self._stats.failed()
+                # It may have failed before it reached the database.
+                self.unanswered[queue, lease_id] = self._clock() + max(again, self._lookups.failed(error)), again
+                break
+
+    def _give_back_unknown(self, connection: Connection, queue: ServedQueue, lease_id: int) -> bool:
+        """Give back what is under a lease and the worker does not know of. Whether the lease is kept."""
+        lease = queue.leases.get(lease_id)
+        if lease is None or not lease.held:
+            # Nobody extends it: it ends by itself.
+            return False
+        tokens = held_tokens(connection, queue.target, lease_id)
+        # After the query: what is settled meanwhile is refused by its token.
+        known = {held.delivery.message_id for held in lease.held.copy()}
+        unknown = [token for token in tokens if token.message_id not in known]
+        if not unknown:
+            return True
+        self._options.log.warning(
+            "gives back %d messages of queue %s that are under its lease, and that it does not know of",
+            len(unknown),
+            queue.queue.name,
+            extra={"queue": queue.queue.name, "message_ids": tuple(token.message_id for token in unknown)},
+        )
+        # Other workers are woken: this one may have no handler free.
+        delays, notify = [None] * len(unknown), queue.target.notify
+        settlement(queue.target, "release", unknown, delays=delays, notify=notify).rows(connection)
+        return True
 
     def _take(self, due: list[ServedQueue], room: int) -> None:
         """One dequeue from each queue that is due; what one leaves the next ones may have."""
         for number, queue in enumerate(due):
-            limit, spare = shares(room, len(due) - number)[0], self._spare()
+            # Its share of the room, rounded up.
+            limit, spare = -(-room // (len(due) - number)), self._spare()
             if not limit or spare <= 0 or self._stopping:
                 break
             try:
@@ -178,7 +212,7 @@ class Fetcher:
 
     def _spare(self) -> int:
         """The number of bytes that may be taken now."""
-        return self._max_bytes - self._executor.buffer.size()
+        return self._options.max_bytes - self._executor.buffer.size()
 
     def _take_from(self, queue: ServedQueue, limit: int, max_bytes: int) -> int:
         consumer = queue.consumer
@@ -186,15 +220,17 @@ class Fetcher:
         began = self._clock()
         queue.polls.begin(began)
         with queue.dequeuing:
-            if self._leases.is_lost(queue, consumer.lease_id):
-                consumer.forget_leases()
             lease_id = consumer.lease_id
+            tracked = None if lease_id is None else queue.leases.get(lease_id)
+            if tracked is not None and tracked.lost:
+                consumer.forget_leases()
+                lease_id = None
             try:
                 taken = self._connection.run(
-                    lambda connection: consumer.dequeue(connection, limit, self._ask, max_bytes)
+                    lambda connection: consumer.dequeue(connection, limit, self._options.ask, max_bytes)
                 )
             except BaseException:
-                self.unanswered[queue].add(lease_id)
+                self.note_unanswered(queue, lease_id)
                 raise
             now = queue.heard_at = self._clock()
             self._executor.prefetch.fetched(now - began)
@@ -245,93 +281,12 @@ class Fetcher:
             try:
                 more = self._connection.run(take)
             except BaseException as error:  # noqa: BLE001 - raised when what was taken is in the buffer
-                self.unanswered[queue].add(first.lease.id)
+                self.note_unanswered(queue, first.lease.id)
                 return batches, error
             batch.extend(more)
             spare -= sum(len(delivery.content) for delivery in more)
         return batches, None
 
     def _hand_on(self, queue: ServedQueue, batches: list[list[Delivery]], now: float) -> None:
-        held = [self._leases.hold(queue, batch, now) for batch in batches]
-        for first, *followers in held:
-            for follower in followers:
-                follower.follow(first)
-        self._executor.buffer.extend(first for first, *_ in held)
+        self._executor.buffer.extend([queue.hold(batch, now) for batch in batches])
         self._executor.begin()
-
-
-class UnansweredDequeues:
-    """The leases of one queue under which a dequeue was not answered. The fetcher calls it.
-
-    When a connection breaks after the database committed a dequeue and before it answered, messages are held that no
-    handler will see. So after such a failure the worker asks what is held under the lease, and gives back what it does
-    not know. It asks again, ever more seldom, while the lease is kept, since a network may deliver the call late.
-
-    Args:
-        queue: The queue.
-        leases: What the worker holds.
-        options: The worker's.
-
-    Attributes:
-        backoff: Failures of its calls.
-    """
-
-    def __init__(self, queue: ServedQueue, leases: LeaseRegistry, options: WorkerOptions) -> None:
-        self.backoff = options.backoff(f"look up unanswered dequeues of {queue.queue.name!r}")
-        self._queue = queue
-        self._leases = leases
-        self._log = options.log
-        self._clock = options.clock
-        self._after = options.timings.unanswered_after
-        # By lease: when to ask, and how many seconds after that to ask again.
-        self._due: dict[int, tuple[float, float]] = {}
-
-    @property
-    def due_at(self) -> float:
-        """The time to ask next, by the worker's clock."""
-        return min((at for at, _ in self._due.values()), default=math.inf)
-
-    def add(self, lease_id: int | None) -> None:
-        """A dequeue that may have used this lease failed."""
-        if lease_id is not None:
-            self._due[lease_id] = (self._clock() + self._after, self._after)
-
-    def failed(self, error: BaseException) -> None:
-        """A lookup failed, perhaps before it reached the database: none is made before the backoff is over."""
-        at = self._clock() + self.backoff.failed(error)
-        self._due = {lease_id: (max(due_at, at), wait) for lease_id, (due_at, wait) in self._due.items()}
-
-    def give_back(self, connection: Connection) -> None:
-        """Give back what the worker does not know of under the leases that are due."""
-        now = self._clock()
-        for lease_id, (at, wait) in list(self._due.items()):
-            if at > now:
-                continue
-            # Before the call: one that fails is made again as late.
-            self._due[lease_id] = (now + 2 * wait, 2 * wait)
-            if not self._give_back(connection, lease_id):
-                del self._due[lease_id]
-
-    def _give_back(self, connection: Connection, lease_id: int) -> bool:
-        """Returns whether the lease is kept."""
-        queue = self._queue
-        kept = [lease for lease in self._leases.held(queue) if lease.lease_id == lease_id]
-        if not kept:
-            # Nobody extends it: it ends by itself.
-            return False
-        tokens = held_tokens(connection, queue.target, lease_id)
-        # After the query: what is settled meanwhile is refused by its token.
-        known = {held.delivery.message_id for lease in kept for held in lease.held.copy()}
-        unknown = [token for token in tokens if token.message_id not in known]
-        if not unknown:
-            return True
-        self._log.warning(
-            "gives back %d messages of queue %s that are under its lease, and that it does not know of",
-            len(unknown),
-            queue.queue.name,
-            extra={"queue": queue.queue.name, "message_ids": tuple(token.message_id for token in unknown)},
-        )
-        # Other workers are woken: this one may have no handler free.
-        delays, notify = [None] * len(unknown), queue.target.notify
-        settlement(queue.target, "release", unknown, delays=delays, notify=notify).rows(connection)
-        return True

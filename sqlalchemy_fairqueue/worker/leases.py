@@ -1,4 +1,4 @@
-"""Leases of a worker, and the deliveries that it holds under them. No I/O.
+"""Queues as one worker serves them, their leases, and the deliveries that the worker holds under these. No I/O.
 
 The database's clock decides when a lease ends; a worker that cannot ask it must be on the safe side. So each sign of
 life (a dequeue, an extension) counts from the moment **before** it was sent. However late it arrived, the lease was
@@ -8,24 +8,34 @@ good for its duration from then on at least.
 from __future__ import annotations
 
 import math
+import shlex
 import threading
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy_fairqueue.codecs import decoded
-from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost, MessageCancelled
+from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost, MessageCancelled, WorkerError
+from sqlalchemy_fairqueue.queue.consumer import Consumer
+from sqlalchemy_fairqueue.queue.contexts import middleware_for, middleware_of
+from sqlalchemy_fairqueue.queue.handlers import handlers_of
 from sqlalchemy_fairqueue.values.messages import MOST_COST, Lease, Once
+from sqlalchemy_fairqueue.worker.timings import PollSchedule
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
     from datetime import timedelta
 
+    from sqlalchemy_fairqueue.database.calls import Target
     from sqlalchemy_fairqueue.queue import Queue
+    from sqlalchemy_fairqueue.queue.contexts import AnyMiddleware
+    from sqlalchemy_fairqueue.queue.handlers import Handler
     from sqlalchemy_fairqueue.values.messages import Delivery
-    from sqlalchemy_fairqueue.values.outcomes import Outcome
+    from sqlalchemy_fairqueue.values.outcomes import Outcome, RetryPolicy
     from sqlalchemy_fairqueue.worker.decisions import Decision
-    from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
-    from sqlalchemy_fairqueue.worker.timings import Clock
+    from sqlalchemy_fairqueue.worker.options import WorkerOptions
+    from sqlalchemy_fairqueue.worker.timings import Backoff, Clock
 
 # Handlers that run are charged for so many seconds ahead, so that a tenant whose report comes late does not look idle;
 # fq_estimate has the same number. Those that began just now are not: most of them end before the next report.
@@ -276,54 +286,169 @@ class HeldDelivery:
             raise HandlerTimeout(self.delivery.message_id, self.delivery.kind, self.timeout)
 
 
-class LeaseRegistry:
-    """The leases of one worker, by queue and id.
+class ServedQueue:
+    """One queue of a worker: its consumer, its handlers, its polls, and its leases.
 
     Args:
-        clock: The worker's.
-        seconds: How long a dequeue asks its lease to be good for.
+        queue: The queue.
+        options: The worker's.
+        resources: For its handlers, by name. They are there when the first one is called.
+
+    Attributes:
+        queue: The queue.
+        target: Its schema and name.
+        consumer: Dequeues from it.
+        leases: The worker's leases of the queue, by id.
+        polls: When to poll it.
+        backoff: Failures of its dequeues.
+        dequeuing: Held while a dequeue is under way.
+        heard_at: When its signals were last heard, by the worker's clock.
+        resources: For its handlers, by name.
+        reference: The options that name it to the command line.
+        waiting_lease: The lease under which the worker's wait is registered, if it ever was.
     """
 
-    def __init__(self, clock: Clock, seconds: float) -> None:
-        self._clock = clock
-        self._seconds = seconds
-        self._leases: dict[tuple[ServedQueue, int], TrackedLease] = {}
+    def __init__(self, queue: Queue, options: WorkerOptions, resources: Mapping[str, Any]) -> None:
+        self.queue = queue
+        self.resources = resources
+        schema = "" if queue.schema is None else f" --schema {shlex.quote(queue.schema)}"
+        self.reference: str = options.references.get(
+            (queue.schema, queue.name), f"--queue {shlex.quote(queue.name)}{schema}"
+        )
+        self.target: Target = queue._target  # noqa: SLF001 - with its bind arguments
+        self.consumer: Consumer = Consumer(self.target, queue.codec, options.name, self.track)
+        self.leases: dict[int, TrackedLease] = {}
+        self.polls: PollSchedule = PollSchedule(options.interval_without_notifications, options.timings)
+        self.backoff: Backoff = options.backoff(f"dequeue from {queue.name!r}")
+        self.dequeuing: threading.Lock = threading.Lock()
+        self.heard_at: float = 0.0
+        self.waiting_lease: int | None = None
+        self._clock = options.clock
+        self._lease_seconds = options.ask.total_seconds()
+        self._middleware = middleware_of(queue, options.middleware)
+        self._around: dict[str, tuple[AnyMiddleware, ...]] = {}
 
-    def track(self, queue: ServedQueue, lease: Lease, sent_at: float) -> WorkerLease:
+    def track(self, lease: Lease, sent_at: float) -> WorkerLease:
         """Note the lease of a dequeue that was sent then; the lease to put on its deliveries."""
-        until = sent_at + self._seconds
-        tracked = self._leases.get((queue, lease.id))
-        if tracked is None:
-            tracked = self._leases[queue, lease.id] = TrackedLease(lease.id, until, self._clock)
-        else:
-            tracked.extend(until)
+        until = sent_at + self._lease_seconds
+        tracked = self.leases.setdefault(lease.id, TrackedLease(lease.id, until, self._clock))
+        tracked.extend(until)
         return WorkerLease(lease.id, lease.consumer, lease.expires_at, tracked)
 
-    def hold(self, queue: ServedQueue, deliveries: list[Delivery], taken_at: float) -> list[HeldDelivery]:
-        """Note the deliveries of a batch, which are all under one lease."""
-        lease = deliveries[0].lease
-        assert isinstance(lease, WorkerLease)  # noqa: S101 - track() made it
-        assert lease.tracked is not None  # noqa: S101
-        held = [HeldDelivery(delivery, lease.tracked, queue, taken_at) for delivery in deliveries]
-        lease.tracked.held.update(held)
+    def hold(self, deliveries: list[Delivery], taken_at: float) -> HeldDelivery:
+        """Note the deliveries of a batch, which are all under one lease that was tracked; the first one."""
+        tracked = cast("TrackedLease", cast("WorkerLease", deliveries[0].lease).tracked)
+        first, *followers = [HeldDelivery(delivery, tracked, self, taken_at) for delivery in deliveries]
+        for follower in followers:
+            follower.follow(first)
+        tracked.held.update(first.batch)
+        return first
+
+    def held(self) -> list[TrackedLease]:
+        """The leases that anything is held under. Those that are lost and empty are forgotten."""
+        leases = list(self.leases.values())
+        for lease in leases:
+            if not lease.held and lease.lost:
+                self.leases.pop(lease.lease_id, None)
+        return [lease for lease in leases if lease.held]
+
+    def handler(self, kind: str) -> Handler:
+        """The handler of a kind.
+
+        Raises:
+            WorkerError: There is none.
+        """
+        handler = handlers_of(self.queue).get(kind)
+        if handler is None:
+            known = ", ".join(sorted(handlers_of(self.queue))) or "none"
+            raise WorkerError(
+                f"queue {self.queue.name!r} has no handler for kind {kind!r} in this worker (it knows: {known}); "
+                f"declare one with @queue.handler({kind!r}), or leave the kind to workers that know it"
+            )
+        return handler
+
+    def around(self, handler: Handler) -> tuple[AnyMiddleware, ...]:
+        """The middleware around a handler, outermost first.
+
+        Raises:
+            WorkerError: There is some, but none for handlers like this one.
+        """
+        if not self._middleware:
+            return ()
+        found = self._around.get(handler.kind)
+        if found is None:
+            found = self._around[handler.kind] = middleware_for(handler, self._middleware)
+        return found
+
+    def policy(self, handler: Handler | None, default: RetryPolicy) -> RetryPolicy:
+        """The policy by which failures of a kind are tried again."""
+        return default if handler is None or handler.retry is None else handler.retry
+
+
+# Channels that the buffer remembers beyond those that can matter.
+_SPARE = 1000
+
+
+class Buffer:
+    """Deliveries that wait for a handler, in turns by channel. One thread adds, any thread takes.
+
+    A dequeue gives messages in turns, but a tenant that comes with a later dequeue would wait behind all that the
+    buffer holds of another. So the buffer takes turns too. Each message gets a virtual time: now or, if that is later,
+    one after the last message of its channel; the earliest begins. Virtual time goes on by one while as many messages
+    begin as wait, so that new channels, however many come, do not keep coming before those who wait. A channel's
+    messages stay in their order.
+
+    Source: start-time fair queueing (Goyal, Vin, Cheng 1996), with messages of one size.
+
+    Attributes:
+        filled_at: When the last ones were taken from their queue, by the worker's clock.
+    """
+
+    __slots__ = ("_last", "_now", "_number", "_waiting", "filled_at")
+
+    def __init__(self) -> None:
+        self.filled_at: float = 0.0
+        # A heap: one call of heapq is one step for other threads, for it compares nothing but numbers.
+        self._waiting: list[tuple[float, int, HeldDelivery]] = []
+        # The virtual time of each channel's last message, where that may still matter.
+        self._last: dict[tuple[ServedQueue, str], float] = {}
+        self._now = 0.0
+        self._number = 0
+
+    def __len__(self) -> int:
+        """The number of deliveries that wait."""
+        return len(self._waiting)
+
+    def size(self) -> int:
+        """The bytes of the contents of the deliveries that wait."""
+        # A copy, which is one step for other threads.
+        return sum(len(one.delivery.content) for _, _, held in self._waiting.copy() for one in held.batch)
+
+    def extend(self, deliveries: Iterable[HeldDelivery]) -> None:
+        """Add deliveries, in the order in which the dequeue gave them."""
+        if not self._waiting:
+            self._last.clear()
+        elif len(self._last) > 2 * len(self._waiting) + _SPARE:
+            self._last = {channel: at for channel, at in self._last.items() if at + 1 > self._now}
+        for held in deliveries:
+            channel = (held.queue, held.delivery.channel)
+            at = self._last[channel] = max(self._now, self._last.get(channel, -1.0) + 1)
+            self._number += 1
+            self.filled_at = held.taken_at
+            heappush(self._waiting, (at, self._number, held))
+
+    def pop(self) -> HeldDelivery | None:
+        """Take the next one out; None: there is none."""
+        try:
+            at, _, held = heappop(self._waiting)
+        except IndexError:
+            return None
+        self._now = max(at, self._now + 1 / (len(self._waiting) + 1))
         return held
 
-    def ids(self, queue: ServedQueue) -> list[int]:
-        """The leases of a queue that are known."""
-        return [lease_id for of, lease_id in list(self._leases) if of is queue]
-
-    def is_lost(self, queue: ServedQueue, lease_id: int | None) -> bool:
-        """Whether a lease is known to be lost."""
-        tracked = None if lease_id is None else self._leases.get((queue, lease_id))
-        return tracked is not None and tracked.lost
-
-    def held(self, queue: ServedQueue) -> list[TrackedLease]:
-        """The queue's leases that anything is held under. Those that are lost and empty are forgotten."""
-        held = []
-        for key, tracked in list(self._leases.items()):
-            if key[0] is queue:
-                if tracked.held:
-                    held.append(tracked)
-                elif tracked.lost:
-                    self._leases.pop(key, None)
-        return held
+    def next_taken_at(self) -> float | None:
+        """The time at which the next one was taken from its queue, by the worker's clock; None: there is none."""
+        try:
+            return self._waiting[0][2].taken_at
+        except IndexError:
+            return None

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.database.schedules import DueSchedule
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
+    from sqlalchemy_fairqueue.worker.leases import ServedQueue
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
-    from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
 
 
 _LOCKED = "55P03"

@@ -26,11 +26,10 @@ from sqlalchemy_fairqueue.worker.duties import (
 )
 from sqlalchemy_fairqueue.worker.executor import Executor
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
-from sqlalchemy_fairqueue.worker.leases import LeaseRegistry
+from sqlalchemy_fairqueue.worker.leases import ServedQueue
 from sqlalchemy_fairqueue.worker.lifespan import here
 from sqlalchemy_fairqueue.worker.operating_system import join
 from sqlalchemy_fairqueue.worker.rounds import Groups, Housekeeping, Round, Schedules
-from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
 from sqlalchemy_fairqueue.worker.settler import Settler
 from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
 from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger, Subscription, WaitRegistration, subscribe
@@ -148,10 +147,7 @@ class Runtime(Generic[E]):
         self._clock = options.clock
         self._timings = options.timings
         self._stats = stats
-        self._leases = LeaseRegistry(options.clock, options.ask.total_seconds())
-        self.queues = [
-            ServedQueue(queue, options, self._leases.track, lifespan.resources_of(queue)) for queue in options.queues
-        ]
+        self.queues = [ServedQueue(queue, options, lifespan.resources_of(queue)) for queue in options.queues]
         self.trigger = FetchTrigger(options.clock)
         settling = dedicated_connection(options, lock_timeout=options.lock_timeout)
         self.settler = Settler(settling, options, stats, self.trigger.settled)
@@ -161,7 +157,6 @@ class Runtime(Generic[E]):
             connection=fetching,
             options=options,
             queues=self.queues,
-            leases=self._leases,
             executor=self.executor,
             trigger=self.trigger,
             settler=self.settler,
@@ -233,7 +228,7 @@ class Runtime(Generic[E]):
         """
         taken, now = self._stats.taken, self._clock()
         slots_due = self._runs_slots_once and self._schedules is not None and not self._schedules.run_once()
-        if slots_due or any(self._leases.held(queue) for queue in self.queues):
+        if slots_due or any(queue.held() for queue in self.queues):
             self._idle = self._unfolded = None
             return False
         if self._idle is None or self._idle[0] != taken:
@@ -321,13 +316,12 @@ class Runtime(Generic[E]):
             connection=connection,
             options=options,
             queues=self.queues,
-            leases=self._leases,
             interrupt=self.executor.interrupt,
             stats=self._stats,
         )
         cut = partial(cut_stuck_calls, watched, options.stuck_after)
         hear = partial(hear_signals, connection, self.queues, options)
-        charge = partial(charge_running, connection, self.queues, self._leases, options)
+        charge = partial(charge_running, connection, self.queues, options)
         obey = partial(self._stop_requests.poll, connection)
         check, charge_every, part = min(beat, timings.hear_after), timings.charge_every, (0.5, 1.0)
         duties = [

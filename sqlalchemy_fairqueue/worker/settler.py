@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.messages import Delivery
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.decisions import Decision
-    from sqlalchemy_fairqueue.worker.leases import HeldDelivery
+    from sqlalchemy_fairqueue.worker.leases import HeldDelivery, ServedQueue
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
-    from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
     from sqlalchemy_fairqueue.worker.telemetry import WorkerLog, WorkerStats
 
     Settlements = Sequence[tuple[HeldDelivery, Decision]]

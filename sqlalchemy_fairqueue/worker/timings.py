@@ -1,7 +1,20 @@
-"""Clock, durations and backoffs of a worker.
+"""Clock and durations of a worker, and what it computes from them: backoffs, times of polls, prefetch.
 
 Every part of a worker gets the clock and the durations when it is made, so that tests can pass others. They are not
 for programs, which choose the behaviour by the arguments of ``Worker``. The only I/O here is the log of a backoff.
+
+If a queue gave as many messages as the worker asked for, the worker polls it again at once. If it gave fewer, the next
+poll comes soon at first and later each time, up to the poll interval, or when the next message is due.
+
+A worker that can be woken registers its wait *before* its last poll, so that each enqueue after the registration wakes
+it. It ends the wait when one poll after another finds work. A transaction that enqueued before the registration and
+commits after that poll wakes nobody. So the worker polls once more after about 0.2 seconds. It finds the messages of a
+transaction that commits even later after one poll interval.
+
+Handlers must not wait for the database between two short messages. But a message in the buffer has used its tenant's
+turn and a slot of its limit while nobody works on it, and messages behind it wait too. So the worker estimates from
+recent handler times how many messages its handlers finish in the time of a few dequeues, and at most in a tenth of a
+second. The buffer holds no more than these. If handlers take longer, the worker takes a message only when one is free.
 """
 
 from __future__ import annotations
@@ -9,6 +22,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import exp, inf
 
 from sqlalchemy_fairqueue.database.deliveries import LONGEST_WAIT
 from sqlalchemy_fairqueue.texts import logged
@@ -188,3 +202,205 @@ class Backoff:
                 extra={"step": self._step, "failures": self._failures},
             )
             self._failures = 0
+
+
+# To be woken is dearer than to poll soon again and again: so many polls in a row gave all they could, ...
+_OFTEN = 8
+# ... or so many messages a second came lately, by an exponential average over so many seconds.
+_LATELY = 0.05
+_BUSY = 140 * _LATELY
+# Half as many, and the last poll gave nothing: to be woken is cheaper again.
+_CALM = _BUSY / 2
+# Many messages that came at once count as no more than so many: one transaction notifies once.
+_MOST_AT_ONCE = 2
+
+
+class PollSchedule:
+    """The polls of one queue.
+
+    Attributes:
+        next_at: When to poll next, by the worker's clock.
+        interval: The poll interval in seconds, now.
+        waiting_until: Until when the worker's wait is registered; 0: it is not.
+        empty_at: When the last poll began, if it found that nothing can be delivered for a while; else 0.
+    """
+
+    def __init__(self, interval: float, timings: Timings) -> None:
+        self.interval: float = interval
+        self._timings = timings
+        self.next_at: float = 0.0
+        self.waiting_until: float = 0.0
+        self.empty_at: float = 0.0
+        self._began_at = 0.0
+        self._waiting_since = 0.0
+        self._full = 0
+        self._lately = 0.0
+        self._lately_at = 0.0
+        self._nothing = 0
+        self._asked_again = False
+        self._asked_at = inf
+        self._late_at = inf
+
+    def needs_wait(self, now: float) -> bool:
+        """Whether to register a wait before the next poll: the last one gave nothing, and little came lately."""
+        return self._nothing > 0 and self.waiting_until - now < self.interval and self._lately_by(now) < _CALM
+
+    def needs_no_wait(self) -> bool:
+        """Whether to take the wait back: polls gave messages again and again."""
+        return self.waiting_until > 0 and (self._full > _OFTEN or self._lately > _BUSY)
+
+    def wait_begun(self, now: float, until: float) -> None:
+        """A wait is registered: each enqueue from now on wakes the worker."""
+        if self.waiting_until <= now:
+            self._waiting_since = now
+        self.waiting_until = until
+
+    def wait_ended(self, now: float) -> None:
+        """No wait is registered, or nothing can wake the worker: it polls soon."""
+        self.waiting_until = 0.0
+        self.next_at = min(self.next_at, now + self._timings.poll_soon)
+
+    def renew_wait(self) -> None:
+        """The registered wait may be lost: another one is registered before the next poll. Any thread may call it."""
+        self.waiting_until = 0.0
+
+    def begin(self, now: float) -> None:
+        """A poll begins."""
+        self._began_at = now
+        self.empty_at = 0.0
+        self._asked_again = False
+        # This poll sees what was committed before.
+        self._late_at = inf
+
+    def found(self, now: float, due_in: float | None, *, count: int, full: bool) -> None:
+        """A poll gave *count* messages; *full*: as many as were asked for."""
+        self._full = self._full + 1 if full else 0
+        self._lately = self._lately_by(now) + min(count, _MOST_AT_ONCE)
+        self._lately_at = now
+        self._nothing = 0
+        due = inf if due_in is None else due_in
+        self._next(now if full else now + min(due, self._until_woken(now, self._timings.poll_soon)))
+
+    def nothing(self, now: float, due_in: float | None, *, locked: bool = False) -> None:
+        """A poll gave nothing; *locked*: something is due, and locked by another transaction."""
+        due = inf if due_in is None else due_in
+        if not locked and due > self._timings.poll_locked:
+            self.empty_at = self._began_at
+        # In a stream of messages that is chance: the worker does not wait yet.
+        before = 0 if self._lately_by(now) >= _CALM else self._nothing
+        # A ready message that another call holds comes back soon; yet no poll follows the other without a pause.
+        # What stays locked is due ever later.
+        soonest = min(self._timings.poll_locked, self._timings.poll_soon * 2 ** min(before, 10)) / 2
+        wait = self._until_woken(now, min(self.interval, self._timings.poll_soon * 2 ** min(before, 20)))
+        self._full = 0
+        self._nothing = before + 1
+        self._next(now + min(max(due, soonest), wait))
+
+    def failed(self, now: float, wait: float) -> None:
+        """A poll failed."""
+        self.renew_wait()
+        self.next_at = now + wait
+
+    def poll_now(self, now: float) -> bool:
+        """There may be messages now. Returns whether the next poll was to come later."""
+        self._asked_again = True
+        if self.next_at <= now:
+            return False
+        self.next_at = now
+        return True
+
+    def poll_at(self, at: float) -> None:
+        """There will be a message then: this worker has put it off until then."""
+        self._asked_at = min(self._asked_at, at)
+        self.next_at = min(self.next_at, at)
+
+    def poll_later(self, now: float) -> bool:
+        """Another consumer was woken, which may be dead or busy: poll a moment later. Returns as :meth:`poll_now`."""
+        # A poll that begins meanwhile resets it, and sees the messages that it is about.
+        at = self._late_at = min(self._late_at, now + self._timings.poll_later)
+        if self.next_at <= at:
+            return False
+        self.next_at = at
+        return True
+
+    def _lately_by(self, now: float) -> float:
+        return self._lately * exp((self._lately_at - now) / _LATELY)
+
+    def _until_woken(self, now: float, otherwise: float) -> float:
+        """The time for which to rely on being woken; *otherwise* if no wait is registered."""
+        if self.waiting_until <= now:
+            return otherwise
+        return min(
+            self.interval,
+            self.waiting_until - now,
+            self._timings.poll_drift * max(self._timings.poll_soon, now - self._waiting_since),
+        )
+
+    def _next(self, at: float) -> None:
+        """Set the next poll; then apply what others asked for meanwhile, who set it before this or after."""
+        self.next_at = at
+        if self._asked_at <= self._began_at:
+            self._asked_at = inf
+        earlier = min(self._began_at if self._asked_again else inf, self._late_at, self._asked_at)
+        if earlier < at:
+            self.next_at = min(self.next_at, earlier)
+
+
+# Of the newest value in an average.
+_WEIGHT = 0.1
+
+
+class Prefetch:
+    """Exponentially weighted averages of what handlers (over all kinds) and dequeues took lately.
+
+    Args:
+        concurrency: How many handlers run at a time.
+        timings: The worker's.
+        most: Most messages in the buffer.
+    """
+
+    __slots__ = ("_ahead", "_concurrency", "_most", "_seconds", "_trip", "_trips")
+
+    def __init__(self, concurrency: int, timings: Timings, most: int) -> None:
+        self._concurrency = concurrency
+        self._most = most
+        self._ahead = timings.ahead
+        self._trips = timings.trips
+        # Nothing is known of the first messages: each is taken when a handler is free for it.
+        self._seconds = 2 * self._ahead
+        self._trip: float | None = None
+
+    def observe(self, seconds: float) -> None:
+        """A handler took so long. Called by any thread: a lost update does no harm."""
+        self._seconds += _WEIGHT * (seconds - self._seconds)
+
+    def fetched(self, seconds: float) -> None:
+        """A dequeue took so long, there and back. Called by the one thread that dequeues."""
+        trip = seconds if self._trip is None else self._trip
+        self._trip = trip + _WEIGHT * (seconds - trip)
+
+    def ahead(self, busy: float) -> int:
+        """The number of messages that may wait in the buffer.
+
+        Args:
+            busy: For how long all handlers have been busy: what takes long has not ended, so no average knows it yet.
+        """
+        seconds = max(self._seconds, busy)
+        if seconds >= self._ahead:
+            return 0
+        covered = min(self._ahead, self._trips * (self._trip or 0.0))
+        return min(self._most, int(self._concurrency * covered / max(seconds, 1e-6)))
+
+    def room(self, free: int, buffered: int, busy: float) -> int:
+        """The number of messages to take now; zero while it is not worth a call.
+
+        Args:
+            free: Handlers that could begin.
+            buffered: Messages in the buffer.
+            busy: As for :meth:`ahead`.
+        """
+        ahead = self.ahead(busy)
+        room = free + ahead - buffered
+        # Half a buffer at once: one call for many messages. But no free handler ever waits for that.
+        worth = 1 if buffered < max(free, 1) else max(1, ahead // 2)
+        return room if room >= worth else 0

@@ -299,7 +299,7 @@ def test_a_drain_folds_what_ended_since_the_last_fold(engine: Engine, database: 
         with Session(engine) as session, session.begin(), queue.group(session, then=then) as group:
             group.enqueue_many([Enqueue(channel="a", payload=1, kind="member")])
         until(lambda: is_empty(database), "the member is settled")
-        until(lambda: not runtime._leases.held(runtime.queues[0]), "the worker knows")
+        until(lambda: not runtime.queues[0].held(), "the worker knows")
         until(runtime.is_drained, "it is drained")
     assert database.value("select message_id is not null from fq_group")
     assert is_empty(database)

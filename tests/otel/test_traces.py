@@ -31,7 +31,7 @@ from sqlalchemy_fairqueue import (
 )
 from sqlalchemy_fairqueue.otel import instrument, observe_queues, uninstrument
 from sqlalchemy_fairqueue.values.messages import GROUP_HEADER
-from sqlalchemy_fairqueue.worker.prefetch import Prefetch
+from sqlalchemy_fairqueue.worker.timings import Prefetch
 from tests.cli.messages import ODD_NAMES
 from tests.fixtures.database import Database
 from tests.worker.helpers import until

@@ -10,8 +10,8 @@ from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue import Queue, Worker
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
+from sqlalchemy_fairqueue.worker.leases import ServedQueue
 from sqlalchemy_fairqueue.worker.rounds import Schedules
-from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
 
 QUEUE = "documents"
 
@@ -21,7 +21,7 @@ def main(url: str, ready: Connection) -> None:
     queue = Queue(QUEUE)
     options = Worker(create_engine(url), queue)._options
     options = replace(options, timings=replace(options.timings, schedules_at_once=50, slots_at_once=7))
-    served = ServedQueue(queue, options, lambda _queue, lease, _sent_at: lease)
+    served = ServedQueue(queue, options, {})
     schedules = Schedules(dedicated_connection(options), [served], options)
     pause = threading.Event()
     ready.send(None)

@@ -13,8 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPolicy
 from sqlalchemy_fairqueue.reports import WorkerStats
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery
-from sqlalchemy_fairqueue.worker.prefetch import Prefetch
 from sqlalchemy_fairqueue.worker.tasks import TaskExecutor
+from sqlalchemy_fairqueue.worker.timings import Prefetch
 from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database

@@ -13,7 +13,7 @@ from sqlalchemy_fairqueue import Queue, Worker
 from sqlalchemy_fairqueue.reports import WorkerStats
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
 from sqlalchemy_fairqueue.worker.duties import Duty, Looper, hear_signals
-from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
+from sqlalchemy_fairqueue.worker.leases import ServedQueue
 
 
 class _Time:
@@ -94,7 +94,7 @@ def test_one_that_fails_keeps_no_other_waiting(run: Run) -> None:
 def test_a_queue_that_cannot_be_heard_keeps_no_other_unheard(engine: Engine) -> None:
     """What one queue's schema refuses is raised when the signals of the others have been heard."""
     options = Worker(engine, Queue("broken", schema="nowhere"), Queue("sound"))._options
-    broken, sound = (ServedQueue(queue, options, lambda _queue, lease, _sent_at: lease) for queue in options.queues)
+    broken, sound = (ServedQueue(queue, options, {}) for queue in options.queues)
     connection = dedicated_connection(options)
     with pytest.raises(Exception, match="nowhere"):
         hear_signals(connection, [broken, sound], options)

@@ -9,7 +9,7 @@ import pytest
 
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.worker.duties import Heartbeat
-from sqlalchemy_fairqueue.worker.leases import LeaseRegistry, TrackedLease
+from sqlalchemy_fairqueue.worker.leases import TrackedLease
 from sqlalchemy_fairqueue.worker.telemetry import WorkerLog, WorkerStats
 from sqlalchemy_fairqueue.worker.timings import Timings
 
@@ -35,9 +35,13 @@ class _Time:
 class _Served:
     """As much of a served queue as a heartbeat needs."""
 
-    def __init__(self) -> None:
+    def __init__(self, lease: TrackedLease) -> None:
         self.queue = Queue("documents")
         self.target = None
+        self._lease = lease
+
+    def held(self) -> list[TrackedLease]:
+        return [self._lease]
 
 
 @pytest.fixture
@@ -51,11 +55,9 @@ def beat(time: _Time) -> Callable[[float], TrackedLease]:
     """One heartbeat for a lease of 30 seconds under which something is held, and which is alive until then."""
 
     def beat_once(deadline: float) -> TrackedLease:
-        queue = cast("Any", _Served())
         lease = TrackedLease(_LEASE_ID, deadline, time.clock)
         lease.held.add(cast("Any", object()))
-        leases = LeaseRegistry(time.clock, 15.0)
-        leases._leases[queue, _LEASE_ID] = lease
+        queue = cast("Any", _Served(lease))
         options: Any = SimpleNamespace(
             clock=time.clock, lease=timedelta(seconds=30), name="me", timings=Timings(), log=WorkerLog("me")
         )
@@ -63,7 +65,6 @@ def beat(time: _Time) -> Callable[[float], TrackedLease]:
             connection=cast("Any", time),
             options=options,
             queues=[queue],
-            leases=leases,
             interrupt=lambda _: None,
             stats=WorkerStats(),
         )

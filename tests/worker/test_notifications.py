@@ -17,8 +17,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import Delivery, Queue, Release
 from sqlalchemy_fairqueue.database.drivers import Listener
 from sqlalchemy_fairqueue.worker import wakeups
-from sqlalchemy_fairqueue.worker.served_queue import PollSchedule
-from sqlalchemy_fairqueue.worker.timings import Timings
+from sqlalchemy_fairqueue.worker.timings import PollSchedule, Timings
 from sqlalchemy_fairqueue.worker.wakeups import Subscription
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker

@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sqlalchemy_fairqueue.worker.served_queue import PollSchedule
-from sqlalchemy_fairqueue.worker.timings import Timings
+from sqlalchemy_fairqueue.worker.timings import PollSchedule, Timings
 
 
 def test_after_a_full_batch_at_once() -> None:

@@ -1,11 +1,7 @@
 """Number of messages that a worker may hold."""
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from sqlalchemy_fairqueue.worker.options import MOST_PREFETCH
-from sqlalchemy_fairqueue.worker.prefetch import Prefetch, shares
-from sqlalchemy_fairqueue.worker.timings import Timings
+from sqlalchemy_fairqueue.worker.timings import Prefetch, Timings
 
 _TIMINGS = Timings()
 
@@ -76,11 +72,3 @@ def test_what_has_not_ended_counts() -> None:
     """When all slots have been busy for long, quick handlers of a moment ago fill no buffer."""
     prefetch = _observed(0.00001)
     assert prefetch.room(0, 0, _TIMINGS.ahead) == 0
-
-
-@given(st.integers(0, 1000), st.integers(1, 20))
-def test_shares(room: int, queues: int) -> None:
-    """Room is split without a rest and as evenly as can be."""
-    split = shares(room, queues)
-    assert sum(split) == room
-    assert max(split) - min(split) <= 1

@@ -7,8 +7,7 @@ from typing import cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlalchemy_fairqueue.worker.leases import HeldDelivery
-from sqlalchemy_fairqueue.worker.prefetch import Buffer
+from sqlalchemy_fairqueue.worker.leases import Buffer, HeldDelivery
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Context, Delivery, Queue
-from sqlalchemy_fairqueue.worker.prefetch import Prefetch
+from sqlalchemy_fairqueue.worker.timings import Prefetch
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 from tests.worker.conftest import StartWorker

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, Worker
 from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.queue.consumer import Consumer
-from sqlalchemy_fairqueue.worker.prefetch import Prefetch
+from sqlalchemy_fairqueue.worker.timings import Prefetch
 from tests.fixtures.database import Database
 from tests.fixtures.drivers import async_url
 from tests.fixtures.options import PATIENCE

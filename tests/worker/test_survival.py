@@ -13,7 +13,7 @@ from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPol
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
 from sqlalchemy_fairqueue.worker.duties import Heartbeat
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
-from sqlalchemy_fairqueue.worker.prefetch import Buffer
+from sqlalchemy_fairqueue.worker.leases import Buffer
 from sqlalchemy_fairqueue.worker.settler import Settler
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database, install

@@ -92,8 +92,7 @@ def test_a_dequeue_that_comes_late(
     until(lambda: worker.stats.taken == 1, "all are at work")
     lease_id = database.value("select lease_id from fq_message")
     assert worker._runtime is not None
-    [unanswered] = worker._runtime.fetcher.unanswered.values()
-    unanswered.add(lease_id)
+    worker._runtime.fetcher.note_unanswered(worker._runtime.queues[0], lease_id)
     worker._runtime.trigger.set()
     until(lambda: lookups, "the worker has looked it up")
     send(engine, queue, 2)

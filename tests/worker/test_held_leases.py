@@ -5,9 +5,11 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
-from sqlalchemy_fairqueue import Lease
+from sqlalchemy import create_engine
+
+from sqlalchemy_fairqueue import Lease, Queue, Worker
 from sqlalchemy_fairqueue.values.messages import Delivery
-from sqlalchemy_fairqueue.worker.leases import HeldDelivery, LeaseRegistry, TrackedLease, WorkerLease
+from sqlalchemy_fairqueue.worker.leases import HeldDelivery, ServedQueue, TrackedLease, WorkerLease
 
 _QUEUE: Any = object()
 
@@ -66,30 +68,17 @@ def test_another_process_knows_nothing() -> None:
     assert not copy.lease.lost
 
 
-def test_the_registry_forgets_what_is_lost_and_empty() -> None:
-    """A worker's registry has the leases that anything is held under, and no more."""
-    leases = LeaseRegistry(monotonic, 100.0)
-    first, second = (leases.track(_QUEUE, Lease(1, "me", datetime.now(UTC)), monotonic()) for _ in range(2))
+def test_a_queue_forgets_what_is_lost_and_empty() -> None:
+    """A worker has the leases that anything is held under, and no more."""
+    options = Worker(create_engine("postgresql+psycopg://"), Queue("documents"))._options
+    queue = ServedQueue(options.queues[0], options, {})
+    first, second = (queue.track(Lease(1, "me", datetime.now(UTC)), monotonic()) for _ in range(2))
     assert first.tracked is not None
     assert first.tracked is second.tracked
-    assert leases.held(_QUEUE) == []
-    leases.hold(_QUEUE, [_delivery(first)], 0.0)
-    assert leases.held(_QUEUE) == [first.tracked]
+    assert queue.held() == []
+    queue.hold([_delivery(first)], 0.0)
+    assert queue.held() == [first.tracked]
     first.tracked.lose()
-    assert leases.is_lost(_QUEUE, 1)
-    assert leases.held(_QUEUE) == [first.tracked]
+    assert queue.held() == [first.tracked]
     first.tracked.held.clear()
-    assert leases.held(_QUEUE) == []
-    assert not leases.is_lost(_QUEUE, 1)
-
-
-def test_the_same_lease_id_in_another_schema_is_another_lease() -> None:
-    """Queues of two schemas may have leases of the same id: one may be lost while the other is alive."""
-    leases = LeaseRegistry(monotonic, 100.0)
-    others: Any = object()
-    for queue in _QUEUE, others:
-        lease = leases.track(queue, Lease(1, "me", datetime.now(UTC)), monotonic())
-        leases.hold(queue, [_delivery(lease)], 0.0)
-    [lost] = leases.held(others)
-    lost.lose()
-    assert (leases.is_lost(others, 1), leases.is_lost(_QUEUE, 1)) == (True, False)
+    assert (queue.held(), queue.leases) == ([], {})
